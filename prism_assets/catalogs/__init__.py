@@ -1,0 +1,1 @@
+"""Data catalogs that readers ask where the rows of a partition are."""

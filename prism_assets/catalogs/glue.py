@@ -1,0 +1,253 @@
+"""AWS Glue through boto3: batch calls within the service's limits, errors read from their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, InvariantBroken, TerminalError
+from prism_assets.domain.tables import TableDefinition
+
+if TYPE_CHECKING:
+    from mypy_boto3_glue import GlueClient
+
+BATCH_CREATE = 100
+BATCH_UPDATE = 100
+BATCH_GET = 1_000
+_INPUT_FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
+_OUTPUT_FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
+_SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
+_THROTTLED = {
+    "ThrottlingException",
+    "InternalServiceException",
+    "OperationTimeoutException",
+    "ServiceUnavailable",
+}
+_DENIED = {
+    "AccessDeniedException",
+    "UnrecognizedClientException",
+    "InvalidSignatureException",
+    "ExpiredTokenException",
+}
+
+_T = TypeVar("_T")
+
+
+def glue_client(endpoint: str | None, region: str) -> GlueClient:
+    """A Glue client that retries throttled calls and gives up on silent servers. Opens no connection yet."""
+    config = Config(
+        retries={"mode": "standard", "total_max_attempts": 4},
+        connect_timeout=5,
+        read_timeout=30,
+        region_name=region,
+    )
+    return boto3.client("glue", endpoint_url=endpoint, config=config)
+
+
+class GlueCatalog:
+    """The catalog in AWS Glue: one database a schema, `dt` as the partition key."""
+
+    def __init__(self, endpoint: str | None, region: str, *, prefix: str = "", suffix: str = "") -> None:
+        self._endpoint = endpoint
+        self._region = region
+        self._prefix = prefix
+        self._suffix = suffix
+        self._made: GlueClient | None = None
+
+    @property
+    def _client(self) -> GlueClient:
+        if self._made is None:
+            self._made = glue_client(self._endpoint, self._region)
+        return self._made
+
+    def database_name(self, table: TableDefinition) -> str:
+        """Catalog prefix + schema + suffix."""
+        return f"{self._prefix}{table.name.schema}{self._suffix}"
+
+    def define(self, table: TableDefinition, location: str) -> str | None:
+        """Compares before it updates, so that a table at rest gets no new version."""
+        database, wanted = self.database_name(table), table_input(table, location)
+        with _translated():
+            try:
+                found: Any = self._client.get_table(DatabaseName=database, Name=table.name.table)["Table"]
+            except ClientError as error:
+                if _code(error) != "EntityNotFoundException":
+                    raise
+                self._create(database, wanted)
+                return "created"
+            if _same_table(found, wanted):
+                return None
+            version = {"VersionId": found["VersionId"]} if found.get("VersionId") else {}
+            self._client.update_table(DatabaseName=database, TableInput=wanted, SkipArchive=True, **version)
+            return "updated"
+
+    def _create(self, database: str, wanted: Any) -> None:
+        try:
+            self._client.get_database(Name=database)
+        except ClientError as error:
+            if _code(error) != "EntityNotFoundException":
+                raise
+            _tolerate(
+                "AlreadyExistsException",
+                lambda: self._client.create_database(DatabaseInput={"Name": database}),
+            )
+        _tolerate(
+            "AlreadyExistsException",
+            lambda: self._client.create_table(DatabaseName=database, TableInput=wanted),
+        )
+
+    def publish(self, table: TableDefinition, locations: Mapping[date, str]) -> None:
+        """Updates what is there, creates what is not, then reads back: a lost answer is settled by looking."""
+        database = self.database_name(table)
+        days = sorted(locations)
+        with _translated():
+            there = self.locations(table, days)
+            known = [day for day in days if day in there and there[day] != locations[day]]
+            for part in _parts(known, BATCH_UPDATE):
+                self._update(database, table, part, locations)
+            for part in _parts([day for day in days if day not in there], BATCH_CREATE):
+                self._create_partitions(database, table, part, locations)
+            shown = self.locations(table, days)
+        wrong = [day.isoformat() for day in days if shown.get(day) != locations[day]]
+        if wrong:
+            raise CatalogUnavailable(f"the catalog does not show {table.name} {', '.join(wrong)} as published; repeat")
+
+    def _update(
+        self, database: str, table: TableDefinition, days: Sequence[date], locations: Mapping[date, str]
+    ) -> None:
+        answer = self._client.batch_update_partition(
+            DatabaseName=database,
+            TableName=table.name.table,
+            Entries=[
+                {
+                    "PartitionValueList": [day.isoformat()],
+                    "PartitionInput": partition_input(table, day, locations[day]),
+                }
+                for day in days
+            ],
+        )
+        _check_errors(answer.get("Errors", []), tolerated="EntityNotFoundException")
+
+    def _create_partitions(
+        self, database: str, table: TableDefinition, days: Sequence[date], locations: Mapping[date, str]
+    ) -> None:
+        answer = self._client.batch_create_partition(
+            DatabaseName=database,
+            TableName=table.name.table,
+            PartitionInputList=[partition_input(table, day, locations[day]) for day in days],
+        )
+        _check_errors(answer.get("Errors", []), tolerated="AlreadyExistsException")
+
+    def locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
+        """Asks for the partitions of the given days, 1,000 a call."""
+        found: dict[date, str] = {}
+        with _translated():
+            for part in _parts(sorted(days), BATCH_GET):
+                answer = self._client.batch_get_partition(
+                    DatabaseName=self.database_name(table),
+                    TableName=table.name.table,
+                    PartitionsToGet=[{"Values": [day.isoformat()]} for day in part],
+                )
+                for partition in answer["Partitions"]:
+                    day = date.fromisoformat(partition["Values"][0])
+                    found[day] = partition["StorageDescriptor"]["Location"]
+        return found
+
+
+def table_input(table: TableDefinition, location: str) -> Any:
+    """The TableInput of Glue (formats, Glue)."""
+    return {
+        "Name": table.name.table,
+        "Description": table.description,
+        "Owner": table.owner or "",
+        "TableType": "EXTERNAL_TABLE",
+        "Parameters": {"EXTERNAL": "TRUE", "classification": "parquet"},
+        "PartitionKeys": [{"Name": "dt", "Type": "date"}],
+        "StorageDescriptor": _storage(table, location),
+    }
+
+
+def partition_input(table: TableDefinition, day: date, location: str) -> Any:
+    """The PartitionInput of Glue; the location is the live prefix or one manifest."""
+    return {"Values": [day.isoformat()], "StorageDescriptor": _storage(table, location)}
+
+
+def _storage(table: TableDefinition, location: str) -> Any:
+    return {
+        "Columns": [{"Name": column.name, "Type": column.glue_type} for column in table.columns],
+        "Location": location,
+        "InputFormat": _INPUT_FORMAT,
+        "OutputFormat": _OUTPUT_FORMAT,
+        "SerdeInfo": {"SerializationLibrary": _SERDE, "Parameters": {"serialization.format": "1"}},
+    }
+
+
+def _same_table(found: Any, wanted: Any) -> bool:
+    def shape(value: Any) -> Any:
+        storage = value.get("StorageDescriptor", {})
+        return (
+            [(column["Name"], column["Type"]) for column in storage.get("Columns", [])],
+            storage.get("Location"),
+            storage.get("InputFormat"),
+            storage.get("OutputFormat"),
+            storage.get("SerdeInfo", {}).get("SerializationLibrary"),
+            value.get("Description", ""),
+            value.get("Owner", "") or "",
+            value.get("TableType"),
+            {key: value.get("Parameters", {}).get(key) for key in wanted["Parameters"]},
+        )
+
+    return bool(shape(found) == shape(wanted))
+
+
+def _parts(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def _check_errors(errors: Sequence[Any], tolerated: str) -> None:
+    """Batch calls answer 200 with errors inside. What the other kind of call settles shows in the reading back."""
+    for error in errors:
+        detail = error.get("ErrorDetail", {})
+        if detail.get("ErrorCode") != tolerated:
+            values = ", ".join(error.get("PartitionValues") or error.get("PartitionValueList") or [])
+            raise CatalogUnavailable(
+                f"Glue refused partition {values}: {detail.get('ErrorCode')} {detail.get('ErrorMessage')}"
+            )
+
+
+def _tolerate(code: str, call: Any) -> None:
+    try:
+        call()
+    except ClientError as error:
+        if _code(error) != code:
+            raise
+
+
+def _code(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except ClientError as error:
+        code, message = _code(error), error.response.get("Error", {}).get("Message", "")
+        if code in _THROTTLED:
+            raise CatalogUnavailable(f"Glue answered {code}: repeat later") from error
+        if code in _DENIED:
+            raise AccessDenied(f"Glue answered {code}: check the credentials and the role's policy") from error
+        if code == "ConcurrentModificationException":
+            raise CatalogUnavailable("Glue: somebody else changed the table at the same time; repeat") from error
+        if code == "EntityNotFoundException":
+            raise InvariantBroken(f"Glue: {message}; the next catalog run defines it again") from error
+        raise TerminalError(f"Glue answered {code}: {message}") from error
+    except BotoCoreError as error:
+        raise CatalogUnavailable(f"Glue does not answer ({type(error).__name__}); check PRISM_GLUE_ENDPOINT") from error

@@ -1,0 +1,279 @@
+"""The `prism` command: the stages without Dagster. Exit status 0 done, 1 failed, 2 wrong use."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import date, datetime, timezone
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from prism_assets import console
+from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
+from prism_assets.settings import load_settings
+from prism_assets.stages.context import StageContext
+
+app = typer.Typer(
+    name="prism",
+    help="A log lake on S3: JSON objects become live, then merged Parquet, with no row lost, doubled or hidden.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+table_app = typer.Typer(help="Table definitions.", no_args_is_help=True)
+quarantine_app = typer.Typer(help="Lines that were set aside.", no_args_is_help=True)
+app.add_typer(table_app, name="table")
+app.add_typer(quarantine_app, name="quarantine")
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Tables = Annotated[list[str] | None, typer.Option("--table", help="Only this schema.table; may be repeated.")]
+Now = Annotated[str | None, typer.Option("--now", help="The clock of this run, such as 2026-11-21T00:10:00Z.")]
+Day = Annotated[str | None, typer.Option("--date", help="Only this event date, such as 2026-11-20.")]
+
+
+def _clock(now: str | None) -> datetime:
+    """The time given, or the present; times without an offset are UTC."""
+    if now is None:
+        return datetime.now(timezone.utc)
+    try:
+        parsed = datetime.fromisoformat(now.replace("Z", "+00:00"))
+    except ValueError:
+        raise WrongUse(f"--now {now} is not a time: write it like 2026-11-21T00:10:00Z") from None
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)
+
+
+def _day(text: str | None) -> date | None:
+    if text is None:
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise WrongUse(f"{text} is not a date: write it like 2026-11-20") from None
+
+
+def _context(as_json: bool) -> StageContext:
+    from prism_assets.platform import build_context
+
+    return build_context(load_settings(), progress=console.progress(as_json))
+
+
+@table_app.command("apply")
+def table_apply(
+    folder: Annotated[Path | None, typer.Argument(help="Folder of table files (default: PRISM_TABLES_DIR).")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
+    now: Now = None,
+    as_json: Json = False,
+) -> None:
+    """Creates and extends tables and streams as the table files say."""
+    from prism_assets.stages.apply import run_apply
+
+    context = _context(as_json)
+    plan = run_apply(context.database, folder or context.settings.tables_dir, _clock(now), dry_run=dry_run)
+    console.show_apply(plan, dry_run=dry_run, as_json=as_json)
+
+
+@table_app.command("list")
+def table_list(as_json: Json = False) -> None:
+    """Lists the tables in force."""
+    console.show_tables(_context(as_json).choose_tables(None), as_json=as_json)
+
+
+@table_app.command("show")
+def table_show(name: Annotated[str, typer.Argument(help="schema.table")], as_json: Json = False) -> None:
+    """Shows the columns and streams of one table."""
+    console.show_table(_context(as_json).choose_tables([name])[0], as_json=as_json)
+
+
+@app.command()
+def discover(table: Tables = None, now: Now = None, as_json: Json = False) -> None:
+    """Registers new staging objects."""
+    from prism_assets.stages.discover import run_discover
+
+    report = run_discover(_context(as_json), now=_clock(now), names=table)
+    listed = sum(scan.listed for scan in report.scans)
+    console.show_report(report, f"{report.new} new of {listed} objects listed", as_json=as_json)
+    _fail_if(report.errors)
+
+
+@app.command()
+def stream(table: Tables = None, now: Now = None, as_json: Json = False) -> None:
+    """Converts pending staging objects to small objects, readable at once."""
+    from prism_assets.stages.stream import run_stream
+
+    report = run_stream(_context(as_json), now=_clock(now), names=table)
+    console.show_report(
+        report,
+        f"{report.objects} objects, {report.lines_in} lines: {report.rows_out} rows, {report.quarantined} quarantined"
+        + (f", {report.retried} to be tried again" if report.retried else ""),
+        as_json=as_json,
+    )
+    _fail_if(report.failed)
+
+
+@app.command()
+def merge(
+    table: Tables = None,
+    day: Day = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also jobs that are not due yet, or parked.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plans and change nothing.")] = False,
+    now: Now = None,
+    as_json: Json = False,
+) -> None:
+    """Merges small objects where it is due."""
+    from prism_assets.stages.merge import run_merge
+    from prism_assets.stages.merge_planning import preview
+
+    context, clock = _context(as_json), _clock(now)
+    if dry_run:
+        plans = preview(context, now=clock, names=table, day=_day(day), regardless=everything)
+        console.show_lines(plans, [plan.describe() for plan in plans], as_json=as_json)
+        return
+    report = run_merge(context, now=clock, names=table, day=_day(day), regardless=everything)
+    objects = sum(entry.objects_in for entry in report.merged)
+    written = sum(len(entry.sizes) for entry in report.merged)
+    console.show_report(
+        report,
+        f"{report.jobs} jobs: {objects} small objects into {written}, {report.rows} rows",
+        as_json=as_json,
+    )
+    _fail_if(report.failed)
+
+
+@app.command()
+def catalog(
+    table: Tables = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the steps and change nothing.")] = False,
+    republish: Annotated[bool, typer.Option("--republish", help="Publish everything again from PostgreSQL.")] = False,
+    now: Now = None,
+    as_json: Json = False,
+) -> None:
+    """Switches, closes, defines and publishes."""
+    from prism_assets.stages.catalog import run_catalog
+    from prism_assets.stages.catalog_preview import preview
+
+    context, clock = _context(as_json), _clock(now)
+    if dry_run:
+        steps = preview(context, now=clock, names=table)
+        console.show_lines(steps, [f"{s.table} {s.date}: {s.step}" for s in steps], as_json=as_json)
+        return
+    report = run_catalog(context, now=clock, names=table, republish=republish)
+    console.show_catalog(report, as_json=as_json)
+    _fail_if(report.errors)
+
+
+@app.command()
+def run(
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="Repeat until nothing is left to do.")] = False,
+    table: Tables = None,
+    now: Now = None,
+    as_json: Json = False,
+) -> None:
+    """Runs discover, stream, merge and catalog in this order."""
+    from prism_assets.stages.run import run_once, run_until_idle
+
+    context = _context(as_json)
+    _clock(now)
+    turns = (
+        run_until_idle(context, clock=lambda: _clock(now), names=table)
+        if until_idle
+        else (run_once(context, now=_clock(now), names=table),)
+    )
+    console.show_turns(turns, as_json=as_json)
+    _fail_if(turns[-1].errors)
+
+
+@app.command()
+def status(table: Tables = None, day: Day = None, now: Now = None, as_json: Json = False) -> None:
+    """Says for each partition its state and what it waits for."""
+    from prism_assets.stages.status import read_status
+
+    console.show_status(read_status(_context(as_json), now=_clock(now), names=table, day=_day(day)), as_json=as_json)
+
+
+@app.command()
+def files(table: Annotated[str, typer.Argument(help="schema.table")], day: Day = None, as_json: Json = False) -> None:
+    """Shows what a reader of the catalog sees: location, objects, lengths."""
+    from prism_assets.reading.lake_reader import LakeReader
+
+    console.show_files(LakeReader(load_settings()).table(table, _day(day)), as_json=as_json)
+
+
+@app.command()
+def query(sql: Annotated[str, typer.Argument(help="SQL over schema.table")], as_json: Json = False) -> None:
+    """Runs a query over what the catalog shows."""
+    from prism_assets.reading.lake_reader import LakeReader
+    from prism_assets.reading.query import run_query
+
+    console.show_query(run_query(LakeReader(load_settings()), sql), as_json=as_json)
+
+
+@quarantine_app.command("list")
+def quarantine_list(
+    limit: Annotated[int, typer.Option(help="How many lots, newest first.")] = 50, as_json: Json = False
+) -> None:
+    """Lists what was set aside, by staging object and reason."""
+    from prism_assets.metadata.small_objects import list_quarantine
+
+    context = _context(as_json)
+    with context.database.begin() as connection:
+        console.show_quarantine(list_quarantine(connection, limit), as_json=as_json)
+
+
+@quarantine_app.command("show")
+def quarantine_show(
+    staging_object_id: Annotated[int, typer.Argument(help="As `prism quarantine list` shows it.")],
+) -> None:
+    """Prints the lines themselves, as JSON Lines."""
+    import gzip
+
+    from prism_assets.metadata.small_objects import quarantine_key
+
+    context = _context(True)
+    with context.database.begin() as connection:
+        key = quarantine_key(connection, staging_object_id)
+    if key is None:
+        raise WrongUse(f"no line of staging object {staging_object_id} is in quarantine")
+    sys.stdout.write(gzip.decompress(context.stores.get(context.lake.bucket, key)).decode())
+
+
+def _fail_if(errors: Sequence[str]) -> None:
+    if errors:
+        raise TerminalError("\n".join(errors))
+
+
+def _after_up(report: Any, out: Any) -> None:
+    """The local catalog forgets everything when it stops; PostgreSQL knows what it showed."""
+    from prism_assets.stages.catalog import run_catalog
+
+    if not report.catalog_is_empty:
+        return
+    context = _context(True)
+    context.database.migrate()
+    if context.choose_tables(None):
+        run_catalog(context, now=datetime.now(timezone.utc), republish=True)
+        out.print("the catalog was published again from PostgreSQL")
+
+
+def _mount_local() -> None:
+    from prism_assets.local.commands import build_app
+
+    app.add_typer(build_app(_after_up), name="local")
+
+
+def main() -> None:
+    """Runs the command line; an error is one sentence on standard error and an exit status, never a traceback."""
+    _mount_local()
+    try:
+        app()
+    except WrongUse as error:
+        console.complain(str(error))
+        sys.exit(2)
+    except PrismError as error:
+        console.complain(str(error))
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

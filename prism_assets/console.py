@@ -1,0 +1,228 @@
+"""How reports look on a terminal, and as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from prism_assets.domain.tables import TableDefinition
+    from prism_assets.metadata.small_objects import QuarantineRow
+    from prism_assets.reading.lake_reader import ReadTable
+    from prism_assets.reading.query import QueryResult
+    from prism_assets.stages.apply import ApplyPlan
+    from prism_assets.stages.catalog import CatalogReport
+    from prism_assets.stages.run import CycleReport
+    from prism_assets.stages.status import TableStatus
+
+out = Console(soft_wrap=True, highlight=False)
+err = Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+def progress(as_json: bool) -> Callable[[str], None]:
+    """Progress lines on standard error where a person watches; otherwise silence."""
+    if as_json or not sys.stderr.isatty():
+        return lambda _message: None
+    return lambda message: err.print(f"[dim]{escape(message)}[/dim]")
+
+
+def complain(message: str) -> None:
+    """Prints an error in one or a few plain lines."""
+    err.print(f"[red]prism:[/red] {escape(message)}")
+
+
+def size(count: int) -> str:
+    """Bytes for people."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"
+
+
+def print_json(value: Any) -> None:
+    """Prints one JSON document, dataclasses as objects."""
+    sys.stdout.write(json.dumps(value, default=_encode, indent=2) + "\n")
+
+
+def _encode(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {str(key): item for key, item in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    return str(value)
+
+
+def show_report(report: Any, sentence: str, *, as_json: bool) -> None:
+    """Prints a stage's report: all of it as JSON, or one sentence."""
+    if as_json:
+        print_json(report)
+    else:
+        out.print(escape(sentence))
+
+
+def show_lines(items: Sequence[Any], lines: Sequence[str], *, as_json: bool) -> None:
+    """Prints plans: all of them as JSON, or one line each."""
+    if as_json:
+        print_json(items)
+    else:
+        for line in lines or ["nothing to do"]:
+            out.print(escape(line))
+
+
+def show_apply(plan: ApplyPlan, *, dry_run: bool, as_json: bool) -> None:
+    """Prints what `table apply` did or would do."""
+    if as_json:
+        print_json(plan)
+        return
+    for line in plan.lines:
+        out.print(("would " if dry_run else "") + escape(line))
+    if not plan.lines:
+        out.print("tables and streams are as the files say; nothing to do")
+
+
+def show_tables(tables: Sequence[TableDefinition], *, as_json: bool) -> None:
+    """Prints a line for each table."""
+    if as_json:
+        print_json([json.loads(table.to_json()) for table in tables])
+        return
+    grid = Table("table", "columns", "streams", "time zone", "owner")
+    for table in tables:
+        streams = ", ".join(stream.url for stream in table.streams)
+        grid.add_row(str(table.name), str(len(table.columns)), streams, table.timezone, table.owner or "")
+    out.print(grid)
+
+
+def show_table(table: TableDefinition, *, as_json: bool) -> None:
+    """Prints one table."""
+    if as_json:
+        print_json(json.loads(table.to_json()))
+        return
+    grid = Table("id", "column", "type", "from", "required", title=str(table.name))
+    for column in table.columns:
+        kind = column.glue_type
+        grid.add_row(str(column.column_id), column.name, kind, column.source, "yes" if column.required else "")
+    out.print(grid)
+    for stream in table.streams:
+        out.print(f"stream {stream.name}: {stream.url}{'' if stream.enabled else ' (disabled)'}")
+
+
+def show_catalog(report: CatalogReport, *, as_json: bool) -> None:
+    """Prints what a catalog run did with each table."""
+    if as_json:
+        print_json(report)
+        return
+    for table in report.tables:
+        for verb, days in (("switched", table.switched), ("marked", table.marked), ("closed", table.closed)):
+            for day in days:
+                out.print(f"{table.table} {day}: {verb}")
+        if table.defined:
+            out.print(f"{table.table}: {table.defined} in the catalog")
+        for item in table.published:
+            out.print(f"{table.table} {item.date}: published {item.location}")
+        for waiting in table.waiting:
+            out.print(f"{table.table} {waiting.date}: {escape(waiting.reason)}")
+        if table.skipped:
+            out.print(f"{table.table}: another catalog run is at it; skipped")
+    if not report.changed:
+        out.print("the catalog is as it should be; nothing to do")
+
+
+def show_turns(turns: Sequence[CycleReport], *, as_json: bool) -> None:
+    """Prints what the turns of a run did together."""
+    if as_json:
+        print_json(turns)
+        return
+    rows = sum(turn.stream.rows_out for turn in turns)
+    quarantined = sum(turn.stream.quarantined for turn in turns)
+    out.print(
+        f"{sum(turn.discover.new for turn in turns)} new objects; {rows} rows and {quarantined} quarantined lines; "
+        f"{sum(len(turn.merge.merged) for turn in turns)} merges of {sum(turn.merge.rows for turn in turns)} rows; "
+        f"{sum(len(t.published) for turn in turns for t in turn.catalog.tables)} publications"
+    )
+
+
+def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
+    """Prints a line for each partition."""
+    if as_json:
+        print_json(tables)
+        return
+    grid = Table("table", "date", "state", "rows", "small", "merged", "bytes", "last arrival", "waits for")
+    for table in tables:
+        for item in table.partitions:
+            arrival = f"{item.last_arrival:%m-%d %H:%M:%S}Z" if item.last_arrival else ""
+            grid.add_row(
+                item.table,
+                item.date.isoformat(),
+                item.state,
+                f"{item.rows:,}",
+                str(item.small_objects),
+                str(item.merged_objects),
+                size(item.bytes),
+                arrival,
+                escape("; ".join(item.waits_for)),
+            )
+    out.print(grid)
+    for table in tables:
+        if table.pending or table.claimed or table.failed:
+            out.print(
+                f"{table.table}: {table.pending} staging objects pending, {table.claimed} being converted, "
+                f"{table.failed} failed"
+            )
+
+
+def show_files(table: ReadTable, *, as_json: bool) -> None:
+    """Prints what a reader sees of a table."""
+    if as_json:
+        print_json(table)
+        return
+    for partition in table.partitions:
+        out.print(
+            f"{partition.date} {partition.location} {len(partition.objects)} objects, {size(partition.content_length)}"
+        )
+        for item in partition.objects:
+            out.print(f"  {item.content_length:>12,} {item.url}")
+    if not table.partitions:
+        out.print(f"{table.name} has no partition in the catalog yet")
+
+
+def show_query(result: QueryResult, *, as_json: bool) -> None:
+    """Prints the rows of a query."""
+    if as_json:
+        print_json([dict(zip(result.columns, row, strict=True)) for row in result.rows])
+        return
+    grid = Table(*result.columns)
+    for row in result.rows:
+        grid.add_row(*["" if value is None else escape(str(value)) for value in row])
+    out.print(grid)
+
+
+def show_quarantine(rows: Sequence[QuarantineRow], *, as_json: bool) -> None:
+    """Prints quarantined lots; never the lines themselves."""
+    if as_json:
+        print_json(rows)
+        return
+    grid = Table("staging object", "reason", "lines", "from", "time")
+    for row in rows:
+        url = f"s3://{row.bucket}/{row.key}"
+        grid.add_row(
+            str(row.staging_object_id),
+            row.reason,
+            str(row.line_count),
+            escape(url),
+            f"{row.create_time:%m-%d %H:%M}Z",
+        )
+    out.print(grid if rows else "nothing is in quarantine")

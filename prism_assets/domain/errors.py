@@ -1,0 +1,88 @@
+"""The error tree. Every error is transient or terminal by type, and its message says what to do.
+
+PrismError
+├── TransientError            the same call may succeed later: retry
+│   ├── DatabaseUnavailable
+│   ├── StoreUnavailable
+│   ├── CatalogUnavailable
+│   └── EngineUnavailable
+└── TerminalError             the same call fails again: somebody must act first
+    ├── WrongUse              the caller's mistake: exit status 2
+    │   ├── SettingsError
+    │   └── DefinitionError
+    ├── AccessDenied
+    ├── MissingBucket
+    ├── ObjectMissing
+    ├── ObjectChanged
+    ├── EngineFailed          the engine ran and a task died in it
+    ├── LeaseLost             another worker owns the work now: nothing was changed
+    └── InvariantBroken       what is stored contradicts itself: nothing was changed
+"""
+
+
+class PrismError(Exception):
+    """The root of all errors that prism_assets raises on purpose."""
+
+
+class TransientError(PrismError):
+    """The same call may succeed later; retrying is safe."""
+
+
+class DatabaseUnavailable(TransientError):
+    """PostgreSQL refused, dropped or timed out a connection. Start it, or wait, and run the command again."""
+
+
+class StoreUnavailable(TransientError):
+    """The object store did not answer, or answered with a server error."""
+
+
+class CatalogUnavailable(TransientError):
+    """The data catalog did not answer, or throttled the call."""
+
+
+class EngineUnavailable(TransientError):
+    """The Spark server cannot be reached."""
+
+
+class TerminalError(PrismError):
+    """The same call fails again; the message says who must act."""
+
+
+class WrongUse(TerminalError):
+    """The command, the settings or a table file is wrong; nothing was done."""
+
+
+class SettingsError(WrongUse):
+    """One or more settings are missing or malformed; the message lists all of them."""
+
+
+class DefinitionError(WrongUse):
+    """One or more table files are wrong; the message lists file, line and field of each."""
+
+
+class AccessDenied(TerminalError):
+    """The credentials were refused. Check the access key and the policy of the role."""
+
+
+class MissingBucket(TerminalError):
+    """A bucket does not exist. Create it, or correct the setting that names it."""
+
+
+class ObjectMissing(TerminalError):
+    """An object that is named does not exist."""
+
+
+class ObjectChanged(TerminalError):
+    """An object is no longer the one that was discovered under its key."""
+
+
+class EngineFailed(TerminalError):
+    """The job died as a whole. The caller divides the work, so that a poisonous object ends up alone."""
+
+
+class LeaseLost(TerminalError):
+    """Another worker owns the work now; this attempt changed nothing and may be dropped."""
+
+
+class InvariantBroken(TerminalError):
+    """Stored facts contradict each other; nothing was changed. The message names the partition and the facts."""

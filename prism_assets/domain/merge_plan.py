@@ -1,0 +1,167 @@
+"""Plans a merge: which ranges to write, which range to extend, and what stays behind and why.
+
+A pure function of what PostgreSQL says. The plan is executed, shown by `prism merge --dry-run`, attached to runs
+and tested, all from the same value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from prism_assets.domain.tables import MergePolicy
+
+DEFAULT_SHRINKAGE = 0.8
+"""Bytes of merged output per byte of small objects before a partition has ranges of its own to measure."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mergeable:
+    """One committed small object above the last upper bound; bytes are those of its Parquet object."""
+
+    object_id: int
+    key: str
+    content_length: int
+    row_count: int
+    fingerprint: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergedRange:
+    """One range that exists: the small objects with lower_bound < id <= upper_bound as one merged object."""
+
+    lower_bound: int
+    upper_bound: int
+    content_length: int
+    row_count: int
+    fingerprint: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRange:
+    """One range to write. With `extends`, that range's object is the first input, and its row moves its upper bound."""
+
+    lower_bound: int
+    upper_bound: int
+    extends: MergedRange | None
+    objects: tuple[Mergeable, ...]
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes to read."""
+        return sum(item.content_length for item in self.objects) + (self.extends.content_length if self.extends else 0)
+
+    @property
+    def row_count(self) -> int:
+        """Rows to write."""
+        return sum(item.row_count for item in self.objects) + (self.extends.row_count if self.extends else 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergePlan:
+    """Ranges in order, each beginning where the one before ends, and what waits."""
+
+    chain_end: int
+    ranges: tuple[PlannedRange, ...]
+    left_behind: int
+    left_behind_bytes: int
+    reason: str
+    backlog: bool
+
+
+def plan_merge(
+    *,
+    policy: MergePolicy,
+    is_open: bool,
+    chain: Sequence[MergedRange],
+    unmerged: Sequence[Mergeable],
+    more: bool,
+    shrinkage: float = DEFAULT_SHRINKAGE,
+) -> MergePlan:
+    """Plans one job of one partition.
+
+    `chain` holds the ranges in order without the sentinel, `unmerged` the small objects above the last upper bound
+    by ascending id, at most `policy.max_objects`; `more` says that there are further ones. `shrinkage` is merged bytes
+    per small byte. While the partition is open only full ranges are cut, and half a target is held back, so that what
+    is left at the close is enough for an object of its own and nothing is written twice. After the close everything
+    is merged, in even parts.
+    """
+    end = chain[-1].upper_bound if chain else 0
+    if not unmerged:
+        return MergePlan(
+            chain_end=end,
+            ranges=(),
+            left_behind=0,
+            left_behind_bytes=0,
+            reason="nothing is unmerged",
+            backlog=False,
+        )
+    tail = chain[-1] if chain and chain[-1].content_length < policy.floor_bytes else None
+    start = float(tail.content_length) if tail else 0.0
+    sizes = [item.content_length * shrinkage for item in unmerged]
+    if is_open or more:
+        cuts = _full_cuts(sizes, start, policy, keep=0.0 if more else float(policy.floor_bytes))
+    else:
+        cuts = _even_cuts(sizes, start, policy)
+    if not cuts and (more or len(unmerged) >= policy.max_objects):
+        cuts = [len(unmerged)]
+    ranges = _ranges(cuts, unmerged, tail, end)
+    left = unmerged[cuts[-1] :] if cuts else unmerged
+    return MergePlan(
+        chain_end=end,
+        ranges=ranges,
+        left_behind=len(left),
+        left_behind_bytes=sum(item.content_length for item in left),
+        reason=_reason(len(left), is_open),
+        backlog=more and bool(ranges),
+    )
+
+
+def _full_cuts(sizes: Sequence[float], start: float, policy: MergePolicy, keep: float) -> list[int]:
+    """Indexes behind which to cut so that every part reaches the target and at least `keep` bytes stay behind."""
+    left = start + sum(sizes)
+    part, cuts = start, list[int]()
+    for index, size in enumerate(sizes):
+        part += size
+        if part >= policy.target_bytes and (left - part >= keep or part >= 2 * policy.target_bytes):
+            cuts.append(index + 1)
+            left -= part
+            part = 0.0
+    return cuts
+
+
+def _even_cuts(sizes: Sequence[float], start: float, policy: MergePolicy) -> list[int]:
+    """Indexes behind which to cut everything into parts as even as the objects allow, none below the floor."""
+    total = start + sum(sizes)
+    parts = max(1, round(total / policy.target_bytes))
+    share, reached, cuts = total / parts, start, list[int]()
+    for index, size in enumerate(sizes):
+        goal = share * (len(cuts) + 1)
+        # Cut before this object if that lands nearer to the goal than cutting behind it.
+        if index and len(cuts) < parts - 1 and reached + size / 2 > goal and (not cuts or cuts[-1] < index):
+            cuts.append(index)
+        reached += size
+    return [*cuts, len(sizes)]
+
+
+def _ranges(
+    cuts: Sequence[int], unmerged: Sequence[Mergeable], tail: MergedRange | None, end: int
+) -> tuple[PlannedRange, ...]:
+    ranges, start = list[PlannedRange](), 0
+    lower = tail.lower_bound if tail else end
+    for cut in cuts:
+        objects = tuple(unmerged[start:cut])
+        upper = objects[-1].object_id
+        ranges.append(
+            PlannedRange(lower_bound=lower, upper_bound=upper, extends=None if ranges else tail, objects=objects)
+        )
+        start, lower = cut, upper
+    return tuple(ranges)
+
+
+def _reason(left: int, is_open: bool) -> str:
+    if not left:
+        return "everything is merged"
+    if is_open:
+        return "the day is open and what is left does not fill an object yet"
+    return "the job has its share of objects; the rest follows in the next one"

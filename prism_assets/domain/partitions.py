@@ -1,0 +1,132 @@
+"""The life of a partition: its states and what the columns of prism_partitions say about them.
+
+new → live → closing → closed → switched → expired. Nothing else compares these columns.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from datetime import date, datetime
+
+NEW_VERSION = -1
+LIVE_VERSION = 0
+
+
+class PartitionState(enum.Enum):
+    """A step in the life of a partition."""
+
+    NEW = "new"
+    LIVE = "live"
+    CLOSING = "closing"
+    CLOSED = "closed"
+    SWITCHED = "switched"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partition:
+    """One row of prism_partitions."""
+
+    partition_id: int
+    table_id: int
+    date: date
+    current_version: int
+    desired_version: int
+    last_live_object_id: int | None
+    switched: bool
+    closing_batch_id: int | None
+    published_object_id: int | None
+    published_time: datetime | None
+    last_object_id: int
+
+    @property
+    def state(self) -> PartitionState:
+        """The step of life the partition is in."""
+        if self.switched:
+            return PartitionState.SWITCHED
+        if self.last_live_object_id is not None:
+            return PartitionState.CLOSED
+        if self.closing_batch_id is not None:
+            return PartitionState.CLOSING
+        return PartitionState.NEW if self.current_version == NEW_VERSION else PartitionState.LIVE
+
+    @property
+    def is_open(self) -> bool:
+        """Whether readers list the live prefix: until the partition is closed."""
+        return self.last_live_object_id is None
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the catalog names the partition at all."""
+        return self.current_version != NEW_VERSION
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectTotals:
+    """A set of objects in figures; the fingerprint is the signed 64-bit sum of those of its rows."""
+
+    objects: int
+    rows: int
+    fingerprint: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchEvidence:
+    """What must agree before readers are switched: small objects up to the last upper bound, and the ranges.
+
+    `uncovered_live` counts live objects above the last upper bound.
+    """
+
+    upper_bound: int | None
+    uncovered_live: int
+    live: ObjectTotals
+    covered: ObjectTotals
+    ranges: ObjectTotals
+
+
+def switch_refusal(partition: Partition, evidence: SwitchEvidence) -> str | None:
+    """Why a partition may not switch to its merged objects, or None if it may."""
+    if partition.state is not PartitionState.CLOSED:
+        return f"it is {partition.state.value}, not closed"
+    if evidence.upper_bound is None:
+        return "it was never merged"
+    if evidence.uncovered_live:
+        return f"{evidence.uncovered_live} live objects are not merged yet"
+    if (evidence.covered.rows, evidence.covered.fingerprint) != (
+        evidence.ranges.rows,
+        evidence.ranges.fingerprint,
+    ):
+        return (
+            f"the merged ranges hold {evidence.ranges.rows} rows and not the same as the {evidence.covered.rows} "
+            "rows of the small objects they cover"
+        )
+    return None
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What a partition should look like in the catalog: the live prefix, or one manifest."""
+
+    version: int
+    published_object_id: int
+
+    @property
+    def is_live_prefix(self) -> bool:
+        """Whether readers list the live prefix themselves."""
+        return self.version == LIVE_VERSION and self.published_object_id == 0
+
+
+def wanted_publication(partition: Partition) -> Publication:
+    """What the catalog should show: the live prefix, all small objects, or ranges and the small objects above."""
+    if partition.is_open:
+        return Publication(LIVE_VERSION, 0)
+    if not partition.switched:
+        return Publication(LIVE_VERSION, partition.last_object_id)
+    return Publication(partition.desired_version, max(partition.last_object_id, partition.desired_version))
+
+
+def current_publication(partition: Partition) -> Publication | None:
+    """What the catalog shows as far as PostgreSQL knows, or None if the partition is not in it."""
+    if not partition.is_published:
+        return None
+    return Publication(partition.current_version, partition.published_object_id or 0)

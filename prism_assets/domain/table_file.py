@@ -1,0 +1,300 @@
+"""Reads `tables/<schema>/<table>.yaml`. Every problem names file, line and field, and all are told at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import yaml
+
+from prism_assets.domain.errors import DefinitionError
+from prism_assets.domain.names import NAME_RULE, TableName, is_name
+from prism_assets.domain.tables import (
+    COLUMN_TYPES,
+    DEFAULT_LENGTH,
+    TIME_UNITS,
+    Column,
+    MergePolicy,
+    Stream,
+    TableDefinition,
+)
+
+_URL = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<prefix>.*)")
+_OFFSET = re.compile(r"[+-](?:0\d|1[0-4]):[0-5]\d")
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+_TABLE_KEYS = {
+    "schema", "table", "description", "owner", "streams", "partition", "columns", "operators", "merge", "accept",
+    "retention_days",
+}  # fmt: skip
+_COLUMN_KEYS = {"name", "type", "source", "length", "source_offset", "zone_offset", "time_unit", "required"}
+_STREAM_KEYS = {"name", "url", "enabled", "discard"}
+_REQUIRED = object()
+
+
+@dataclass
+class _Problems:
+    path: str
+    found: list[str] = field(default_factory=list)
+
+    def add(self, node: yaml.Node | None, name: str, message: str) -> None:
+        line = node.start_mark.line + 1 if node is not None else 1
+        self.found.append(f"{self.path}:{line}: {name}: {message}")
+
+
+@dataclass
+class _Mapping:
+    """A YAML mapping whose values remember their lines. Reading a key checks its type and notes what is wrong."""
+
+    node: yaml.MappingNode | None
+    name: str
+    problems: _Problems
+
+    def __post_init__(self) -> None:
+        self.children: dict[str, yaml.Node] = {}
+        for key, value in self.node.value if self.node else []:
+            if str(key.value) in self.children:
+                self.problems.add(key, self._path(key.value), "is given twice")
+            self.children[str(key.value)] = value
+
+    def _path(self, key: str) -> str:
+        return f"{self.name}.{key}" if self.name else key
+
+    def only(self, allowed: set[str]) -> None:
+        for key, node in self.children.items():
+            if key not in allowed:
+                self.problems.add(node, self._path(key), f"is not a known field (known: {', '.join(sorted(allowed))})")
+
+    def complain(self, key: str, message: str) -> None:
+        self.problems.add(self.children.get(key, self.node), self._path(key), message)
+
+    def read(self, key: str, kind: type, default: Any, what: str) -> Any:
+        if key not in self.children:
+            if default is _REQUIRED:
+                self.problems.add(self.node, self._path(key), "is missing")
+                return kind()
+            return default
+        value = _plain(self.children[key])
+        if value is None and default is None:
+            return None
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            self.complain(key, f"must be {what}")
+            return kind() if default is _REQUIRED else default
+        return value
+
+    def text(self, key: str, default: Any = _REQUIRED) -> Any:
+        return self.read(key, str, default, "text")
+
+    def number(self, key: str, default: Any, low: int, high: int) -> Any:
+        value = self.read(key, int, default, "a whole number")
+        if isinstance(value, int) and not low <= value <= high:
+            self.complain(key, f"must lie between {low} and {high}")
+        return value
+
+    def flag(self, key: str, default: bool) -> bool:
+        return bool(self.read(key, bool, default, "true or false"))
+
+    def mapping(self, key: str) -> _Mapping:
+        node = self.children.get(key)
+        if node is not None and not isinstance(node, yaml.MappingNode):
+            self.complain(key, "must be a mapping")
+            node = None
+        return _Mapping(node, self._path(key), self.problems)
+
+    def sequence(self, key: str) -> list[_Mapping]:
+        node = self.children.get(key)
+        if node is None:
+            self.problems.add(self.node, self._path(key), "is missing")
+            return []
+        if not isinstance(node, yaml.SequenceNode) or not node.value:
+            self.complain(key, "must be a list with at least one entry")
+            return []
+        entries = []
+        for index, entry in enumerate(node.value):
+            if isinstance(entry, yaml.MappingNode):
+                entries.append(_Mapping(entry, f"{self._path(key)}[{index}]", self.problems))
+            else:
+                self.problems.add(entry, f"{self._path(key)}[{index}]", "must be a mapping")
+        return entries
+
+
+def _plain(node: yaml.Node) -> Any:
+    return yaml.safe_load(yaml.serialize(node))
+
+
+def parse_table_file(text: str, path: str) -> TableDefinition:
+    """Parses one table file; DefinitionError with one line a problem, each `path:line: field: message`."""
+    problems = _Problems(path)
+    root = _compose(text, path)
+    if not isinstance(root, yaml.MappingNode):
+        raise DefinitionError(f"{path}:1: the file must hold one mapping with the fields schema, table, …")
+    top = _Mapping(root, "", problems)
+    definition = _definition(top, path)
+    if problems.found:
+        raise DefinitionError("\n".join(problems.found))
+    return definition
+
+
+def _compose(text: str, path: str) -> yaml.Node | None:
+    try:
+        return yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise DefinitionError(f"{path}:{line}: this is not YAML: {error.problem}") from error
+    except yaml.YAMLError as error:
+        raise DefinitionError(f"{path}:1: this is not YAML: {error}") from error
+
+
+def _definition(top: _Mapping, path: str) -> TableDefinition:
+    top.only(_TABLE_KEYS)
+    if "operators" in top.children:
+        top.complain("operators", "this version has no operators yet; remove the field")
+    partition = top.mapping("partition")
+    partition.only({"column", "timezone"})
+    accept = top.mapping("accept")
+    accept.only({"past_days", "future_days"})
+    columns = tuple(_columns(top))
+    partition_column = partition.text("column", "time")
+    _check_partition_column(top, partition, partition_column, columns)
+    return TableDefinition(
+        name=TableName(_name(top, "schema"), _name(top, "table")),
+        description=top.text("description", ""),
+        owner=top.text("owner", None),
+        streams=tuple(_streams(top)),
+        partition_column=partition_column,
+        timezone=_timezone(partition),
+        columns=tuple(_as_required(column) if column.name == partition_column else column for column in columns),
+        merge=_merge(top.mapping("merge"), partition_column, columns),
+        past_days=accept.number("past_days", 21, 0, 3_650),
+        future_days=accept.number("future_days", 3, 0, 365),
+        retention_days=top.number("retention_days", None, 1, 100_000),
+        path=path,
+    )
+
+
+def _as_required(column: Column) -> Column:
+    return Column(**{**column.__dict__, "required": True})
+
+
+def _name(mapping: _Mapping, key: str) -> str:
+    name: str = mapping.text(key)
+    if key in mapping.children and not is_name(name):
+        mapping.complain(key, NAME_RULE)
+    return name
+
+
+def _unique(mappings: list[_Mapping], key: str, value: Callable[[_Mapping], str]) -> None:
+    seen: set[str] = set()
+    for mapping in mappings:
+        name = value(mapping)
+        if name in seen:
+            mapping.complain(key, f"{name} is given twice")
+        seen.add(name)
+
+
+def _streams(top: _Mapping) -> list[Stream]:
+    entries = top.sequence("streams")
+    _unique(entries, "name", lambda entry: str(entry.read("name", str, "", "text")))
+    streams = []
+    for entry in entries:
+        entry.only(_STREAM_KEYS)
+        match = _URL.fullmatch(entry.text("url", "") or "")
+        if match is None:
+            entry.complain("url", "must be s3://bucket/prefix/")
+        elif match["prefix"] and not match["prefix"].endswith("/"):
+            entry.complain("url", "must end with / so that it takes in whole folders only")
+        streams.append(
+            Stream(
+                name=entry.text("name"),
+                bucket=match["bucket"] if match else "",
+                key_prefix=match["prefix"] if match else "",
+                enabled=entry.flag("enabled", True),
+                discard=entry.flag("discard", False),
+            )
+        )
+    return streams
+
+
+def _columns(top: _Mapping) -> list[Column]:
+    entries = top.sequence("columns")
+    _unique(entries, "name", lambda entry: str(entry.read("name", str, "", "text")))
+    return [_column(entry) for entry in entries]
+
+
+def _column(entry: _Mapping) -> Column:
+    entry.only(_COLUMN_KEYS)
+    name = _name(entry, "name")
+    if name == "dt":
+        entry.complain("name", "dt is the partition key and cannot be a column")
+    kind, precision, scale = _type(entry)
+    for offset in ("source_offset", "zone_offset"):
+        if (value := entry.text(offset, None)) and not _OFFSET.fullmatch(value):
+            entry.complain(offset, 'must look like "+09:00"')
+    if (unit := entry.text("time_unit", None)) and unit not in TIME_UNITS:
+        entry.complain("time_unit", f"must be one of {', '.join(TIME_UNITS)}")
+    length = entry.number("length", DEFAULT_LENGTH if kind in ("string", "json") else None, 1, 65_535)
+    if "length" in entry.children and kind not in ("string", "json"):
+        entry.complain("length", f"a {kind} column has no length")
+    return Column(
+        name=name,
+        type=kind,
+        source=entry.text("source", name),
+        length=length,
+        precision=precision,
+        scale=scale,
+        source_offset=entry.text("source_offset", None),
+        zone_offset=entry.text("zone_offset", None),
+        time_unit=unit,
+        required=entry.flag("required", False),
+    )
+
+
+def _type(entry: _Mapping) -> tuple[str, int | None, int | None]:
+    text = entry.text("type", "") or ""
+    if match := _DECIMAL.fullmatch(text):
+        precision, scale = int(match[1]), int(match[2])
+        if not 1 <= precision <= 38 or scale > precision:
+            entry.complain("type", "decimal(p, s) needs 1 <= p <= 38 and s <= p")
+        return "decimal", precision, scale
+    if text not in COLUMN_TYPES or text == "decimal":
+        known = ", ".join("decimal(p, s)" if kind == "decimal" else kind for kind in COLUMN_TYPES)
+        entry.complain("type", f"{text or 'nothing'} is not a column type (known: {known})")
+    return text, None, None
+
+
+def _timezone(partition: _Mapping) -> str:
+    zone: str = partition.text("timezone", "UTC")
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        partition.complain("timezone", f"{zone} is not a time zone name such as Asia/Tokyo")
+        return "UTC"
+    return zone
+
+
+def _check_partition_column(top: _Mapping, partition: _Mapping, name: str, columns: tuple[Column, ...]) -> None:
+    owner, key = (partition, "column") if partition.node else (top, "partition")
+    found = [column for column in columns if column.name == name]
+    if not found:
+        owner.complain(key, f"the partition column {name} is not among the columns")
+    elif found[0].type not in ("timestamp", "date"):
+        owner.complain(key, f"the partition column {name} must be a timestamp or a date")
+
+
+def _merge(merge: _Mapping, partition_column: str, columns: tuple[Column, ...]) -> MergePolicy:
+    merge.only({"interval", "target_bytes", "max_objects", "sort_by"})
+    default = MergePolicy()
+    sort_by = merge.read("sort_by", list, [partition_column], "a list of column names")
+    for name in sort_by:
+        if name not in {column.name for column in columns}:
+            merge.complain("sort_by", f"{name} is not among the columns")
+    if sort_by and sort_by[0] != partition_column:
+        merge.complain("sort_by", f"must begin with the partition column {partition_column}")
+    return MergePolicy(
+        interval=merge.number("interval", default.interval, 0, 86_400 * 7),
+        target_bytes=merge.number("target_bytes", default.target_bytes, 1, 1 << 34),
+        max_objects=merge.number("max_objects", default.max_objects, 1, 100_000),
+        sort_by=tuple(sort_by),
+    )

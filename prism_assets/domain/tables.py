@@ -1,0 +1,143 @@
+"""Table definitions: what a file under `tables/` says, and the same with the ids that PostgreSQL gave."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from prism_assets.domain.names import TableName
+
+COLUMN_TYPES = (
+    "string", "boolean", "smallint", "integer", "bigint", "real", "double", "decimal", "timestamp", "date", "json",
+)  # fmt: skip
+INTEGER_TYPES = {"smallint": 16, "integer": 32, "bigint": 64}
+TIME_UNITS = {"seconds": 1_000, "milliseconds": 1, "microseconds": 0.001}
+DEFAULT_LENGTH = 65_535
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column. `column_id` is the Parquet and Iceberg field id, never reused; 0 until PostgreSQL gave one.
+
+    Lengths are bytes of UTF-8. Offsets are `+HH:MM`.
+    """
+
+    name: str
+    type: str
+    source: str
+    length: int | None = None
+    precision: int | None = None
+    scale: int | None = None
+    source_offset: str | None = None
+    zone_offset: str | None = None
+    time_unit: str | None = None
+    required: bool = False
+    column_id: int = 0
+
+    @property
+    def glue_type(self) -> str:
+        """The Hive type name that readers of the catalog see (formats, column types)."""
+        if self.type in ("string", "json"):
+            return f"varchar({self.length})"
+        if self.type == "decimal":
+            return f"decimal({self.precision},{self.scale})"
+        return {"integer": "int", "real": "float"}.get(self.type, self.type)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream:
+    """Where JSON objects of a table arrive: everything under `s3://bucket/key_prefix`."""
+
+    name: str
+    bucket: str
+    key_prefix: str
+    enabled: bool = True
+    discard: bool = False
+
+    @property
+    def url(self) -> str:
+        """`s3://bucket/prefix`."""
+        return f"s3://{self.bucket}/{self.key_prefix}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergePolicy:
+    """When and how big merged objects are cut. Sizes are bytes of Parquet, the interval is seconds."""
+
+    interval: int = 3600
+    target_bytes: int = 128 * 1024 * 1024
+    max_objects: int = 2000
+    sort_by: tuple[str, ...] = ()
+
+    @property
+    def floor_bytes(self) -> int:
+        """The least size of a merged object that is not the last of its partition."""
+        return self.target_bytes // 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableDefinition:
+    """One table: columns, streams, event date, merge policy and accepted window of event dates."""
+
+    name: TableName
+    description: str
+    owner: str | None
+    streams: tuple[Stream, ...]
+    partition_column: str
+    timezone: str
+    columns: tuple[Column, ...]
+    merge: MergePolicy
+    past_days: int
+    future_days: int
+    retention_days: int | None
+    table_id: int = 0
+    version: int = 0
+    path: str | None = dataclasses.field(default=None, compare=False)
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The zone whose midnights divide the event dates."""
+        return ZoneInfo(self.timezone)
+
+    def column(self, name: str) -> Column:
+        """Returns the column of that name; KeyError if there is none."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(name)
+
+    def today(self, now: datetime) -> date:
+        """The event date that `now` falls on in the table's zone."""
+        return now.astimezone(self.zone).date()
+
+    def day_ends(self, day: date) -> datetime:
+        """The instant at which the event date `day` is over, in UTC."""
+        midnight = datetime.combine(day + timedelta(days=1), datetime.min.time(), tzinfo=self.zone)
+        return midnight.astimezone(timezone.utc)
+
+    def to_json(self) -> str:
+        """One line of JSON that `from_json` reads back; keys sorted, so equal definitions give equal text."""
+        document = dataclasses.asdict(self)
+        del document["path"]
+        return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> TableDefinition:
+        """Reads what `to_json` wrote."""
+        return cls.from_document(json.loads(text))
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> TableDefinition:
+        """Builds a definition from the decoded JSON of `to_json`."""
+        document = dict(document)
+        document["name"] = TableName(**document["name"])
+        document["streams"] = tuple(Stream(**stream) for stream in document["streams"])
+        document["columns"] = tuple(Column(**column) for column in document["columns"])
+        merge = dict(document["merge"])
+        merge["sort_by"] = tuple(merge["sort_by"])
+        document["merge"] = MergePolicy(**merge)
+        return cls(**document)

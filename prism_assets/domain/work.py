@@ -1,0 +1,176 @@
+"""What stages hand to kernels and what comes back. Plain frozen data: it travels to Spark tasks as JSON.
+
+A kernel does not raise for one bad object: the failure is a field of its result.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why a task failed. Transient failures are worth another attempt."""
+
+    message: str
+    transient: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertTask:
+    """One staging object to convert.
+
+    `received` is when the object was first seen: the accepted window of event dates hangs on it, so that every
+    attempt decides alike. Rows of `delayed_dates` go to the delayed tier, all others to the live tier.
+    `table_id` and `definition_version` name the definition to convert under.
+    """
+
+    staging_object_id: int
+    bucket: str
+    key: str
+    etag: str | None
+    content_length: int
+    received: datetime
+    stream_name: str
+    delayed_dates: frozenset[date]
+    table_id: int
+    definition_version: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmallObject:
+    """One Parquet object written by Stream: the rows of one staging object for one event date. Times are UTC."""
+
+    key: str
+    date: date
+    delayed: bool
+    content_length: int
+    row_count: int
+    min_time: datetime
+    max_time: datetime
+    fingerprint: int
+    upload_start_time: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuarantineCount:
+    """How many lines of one staging object were set aside for one reason."""
+
+    reason: str
+    line_count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueErrors:
+    """How many values of a column did not fit (`unfit`, `out_of_range`, `not_finite`, `too_long`, `cut`)."""
+
+    column: str
+    reason: str
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertResult:
+    """What became of one staging object. `lines_in == rows_out + quarantined lines` unless it failed."""
+
+    staging_object_id: int
+    lines_in: int = 0
+    rows_out: int = 0
+    objects: tuple[SmallObject, ...] = ()
+    quarantined: tuple[QuarantineCount, ...] = ()
+    quarantine_key: str | None = None
+    value_errors: tuple[ValueErrors, ...] = ()
+    fast_lines: int = 0
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeInput:
+    """One sorted object to merge: a small object, or the merged object of the range that is extended."""
+
+    key: str
+    content_length: int
+    row_count: int
+    fingerprint: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeTask:
+    """One range to write. Inputs stand in the order that breaks ties between rows of equal time."""
+
+    job_id: int
+    date: date
+    lower_bound: int
+    upper_bound: int
+    inputs: tuple[MergeInput, ...]
+    output_key: str
+    table_id: int
+    definition_version: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeResult:
+    """The merged object that was written, or why not."""
+
+    job_id: int
+    lower_bound: int
+    upper_bound: int
+    output_key: str
+    content_length: int = 0
+    row_count: int = 0
+    fingerprint: int = 0
+    failure: Failure | None = None
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, frozenset):
+        return sorted(value)
+    raise TypeError(f"{type(value).__name__} does not travel to a task")
+
+
+def to_json(work: ConvertTask | ConvertResult | MergeTask | MergeResult) -> str:
+    """One line of JSON; `*_from_json` reads it back."""
+    return json.dumps(dataclasses.asdict(work), default=_encode, separators=(",", ":"))
+
+
+def convert_task_from_json(text: str) -> ConvertTask:
+    """Reads a ConvertTask."""
+    document = json.loads(text)
+    document["received"] = datetime.fromisoformat(document["received"])
+    document["delayed_dates"] = frozenset(date.fromisoformat(day) for day in document["delayed_dates"])
+    return ConvertTask(**document)
+
+
+def convert_result_from_json(text: str) -> ConvertResult:
+    """Reads a ConvertResult."""
+    document = json.loads(text)
+    for small in document["objects"]:
+        small["date"] = date.fromisoformat(small["date"])
+        for field in ("min_time", "max_time", "upload_start_time"):
+            small[field] = datetime.fromisoformat(small[field])
+    document["objects"] = tuple(SmallObject(**small) for small in document["objects"])
+    document["quarantined"] = tuple(QuarantineCount(**count) for count in document["quarantined"])
+    document["value_errors"] = tuple(ValueErrors(**count) for count in document["value_errors"])
+    document["failure"] = document["failure"] and Failure(**document["failure"])
+    return ConvertResult(**document)
+
+
+def merge_task_from_json(text: str) -> MergeTask:
+    """Reads a MergeTask."""
+    document = json.loads(text)
+    document["date"] = date.fromisoformat(document["date"])
+    document["inputs"] = tuple(MergeInput(**entry) for entry in document["inputs"])
+    return MergeTask(**document)
+
+
+def merge_result_from_json(text: str) -> MergeResult:
+    """Reads a MergeResult."""
+    document = json.loads(text)
+    document["failure"] = document["failure"] and Failure(**document["failure"])
+    return MergeResult(**document)

@@ -1,0 +1,32 @@
+"""Runs kernels in this process, one after the other: for tests and small installations without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from prism_assets.domain.work import ConvertResult, ConvertTask, MergeResult, MergeTask
+from prism_assets.engine.base import Definitions
+from prism_assets.kernels.convert import convert_object
+from prism_assets.kernels.merge import merge_range
+from prism_assets.objectstore.lake import Lake
+from prism_assets.objectstore.stores import Stores
+
+
+class InProcessEngine:
+    """An engine without Spark."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._stores = Stores(lake.store)
+
+    def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
+        """Converts staging objects in the order given."""
+        for task in tasks:
+            table = definitions[task.table_id, task.definition_version]
+            yield convert_object(task, table, self._stores, bucket=self._lake.bucket, prefix=self._lake.prefix)
+
+    def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
+        """Writes merged objects in the order given."""
+        for task in tasks:
+            table = definitions[task.table_id, task.definition_version]
+            yield merge_range(task, table, self._stores, bucket=self._lake.bucket)

@@ -1,0 +1,97 @@
+"""Runs kernels as tasks of one Spark job, over Spark Connect or classic Spark alike. The only importer of pyspark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from prism_assets.domain.errors import EngineFailed, EngineUnavailable
+from prism_assets.domain.work import (
+    ConvertResult,
+    ConvertTask,
+    MergeResult,
+    MergeTask,
+    convert_result_from_json,
+    merge_result_from_json,
+)
+from prism_assets.engine.base import Definitions
+from prism_assets.engine.shares import divide
+from prism_assets.engine.worker import RESULT_SCHEMA, encode_share, run_batches
+from prism_assets.objectstore.lake import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LEAST_SHARES = 4
+"""So that a small job still uses a few cores and its shares even out."""
+
+
+class SparkEngine:
+    """An engine on Spark. The session is made at the first job, never before."""
+
+    def __init__(self, lake: Lake, session: Callable[[], SparkSession], *, task_bytes: int = 16 << 20) -> None:
+        self._lake = lake
+        self._session = session
+        self._task_bytes = task_bytes
+
+    def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
+        """Converts staging objects as tasks of one job."""
+        shares = divide(tasks, lambda task: task.content_length, self._task_bytes, _LEAST_SHARES)
+        encoded = [encode_share("convert", share, definitions, self._lake) for share in shares]
+        return map(convert_result_from_json, self._run(encoded))
+
+    def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
+        """Writes merged objects as tasks of one job, one range a task."""
+        encoded = [encode_share("merge", [task], definitions, self._lake) for task in tasks]
+        return map(merge_result_from_json, self._run(encoded))
+
+    def _run(self, shares: Sequence[str]) -> Iterator[str]:
+        if not shares:
+            return
+        try:
+            for row in self._frame(shares).toLocalIterator():
+                yield row["result"]
+        except Exception as error:
+            raise _translated(error) from error
+
+    def _frame(self, shares: Sequence[str]) -> Any:
+        """One row a share, one share a partition: `divide` has sized them, Spark must not regroup them."""
+        table = pa.table({"id": pa.array(range(len(shares)), pa.int32()), "share": list(shares)})
+        frame = self._session().createDataFrame(table).repartitionById(len(shares), "id")
+        return frame.mapInArrow(run_batches, RESULT_SCHEMA)  # type: ignore[arg-type]  # Iterator is what arrives
+
+
+def connect(remote: str) -> SparkSession:
+    """Opens a session on `sc://…` through Spark Connect, or on a classic master."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName("prism_assets")
+    try:
+        if remote.startswith("sc://"):
+            return builder.remote(remote).getOrCreate()
+        return builder.master(remote).getOrCreate()
+    except Exception as error:
+        raise _translated(error) from error
+
+
+def _translated(error: Exception) -> Exception:
+    """Tells an engine that is not there from a job that died. A failing kernel does neither: it returns its error."""
+    text = str(error)
+    first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)[:300]
+    gone = (
+        "UNAVAILABLE",
+        "Connection refused",
+        "failed to connect",
+        "Cannot connect",
+        "SESSION_CLOSED",
+        "NO_ACTIVE",
+    )
+    if any(word in text for word in gone) or isinstance(error, ConnectionError):
+        return EngineUnavailable(
+            f"Spark does not answer: start it (`prism local up`) or check PRISM_SPARK_REMOTE ({first})"
+        )
+    if "UNAUTHENTICATED" in text:
+        return EngineUnavailable("Spark refused the token: check SPARK_CONNECT_AUTHENTICATE_TOKEN")
+    return EngineFailed(f"the Spark job died: {first}")

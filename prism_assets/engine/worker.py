@@ -1,0 +1,82 @@
+"""What runs inside a Spark task: reads a share of work as JSON, runs the kernels, returns results as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+
+import pyarrow as pa
+
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import (
+    ConvertTask,
+    MergeTask,
+    convert_task_from_json,
+    merge_task_from_json,
+    to_json,
+)
+from prism_assets.engine.base import Definitions
+from prism_assets.objectstore.lake import Lake
+from prism_assets.objectstore.stores import StoreConfig, Stores
+
+RESULT_SCHEMA = "result string"
+_OBJECTS_AT_ONCE = 2
+"""While one object waits for the store another one computes; more would only hold more memory."""
+
+
+@lru_cache(maxsize=4)
+def _stores(config: StoreConfig) -> Stores:
+    """Keeps connections over the tasks of one worker process."""
+    return Stores(config)
+
+
+def encode_share(
+    kind: str, tasks: Sequence[ConvertTask] | Sequence[MergeTask], definitions: Definitions, lake: Lake
+) -> str:
+    """Renders one Spark task's work, with the definitions it needs and no others."""
+    needed = {(task.table_id, task.definition_version) for task in tasks}
+    return json.dumps(
+        {
+            "kind": kind,
+            "lake": lake.to_json(),
+            "definitions": [[*key, definitions[key].to_json()] for key in sorted(needed)],
+            "tasks": [to_json(task) for task in tasks],
+        }
+    )
+
+
+def run_share(text: str) -> Iterator[str]:
+    """Runs one share and yields the JSON of each result as it is there."""
+    share = json.loads(text)
+    lake = Lake.from_json(share["lake"])
+    definitions = {(table, version): TableDefinition.from_json(body) for table, version, body in share["definitions"]}
+    run = _convert if share["kind"] == "convert" else _merge
+    with ThreadPoolExecutor(_OBJECTS_AT_ONCE if share["kind"] == "convert" else 1) as pool:
+        yield from pool.map(lambda task: run(task, definitions, lake), share["tasks"])
+
+
+def _convert(text: str, definitions: Definitions, lake: Lake) -> str:
+    from prism_assets.kernels.convert import convert_object
+
+    task = convert_task_from_json(text)
+    table = definitions[task.table_id, task.definition_version]
+    return to_json(convert_object(task, table, _stores(lake.store), bucket=lake.bucket, prefix=lake.prefix))
+
+
+def _merge(text: str, definitions: Definitions, lake: Lake) -> str:
+    from prism_assets.kernels.merge import merge_range
+
+    task = merge_task_from_json(text)
+    table = definitions[task.table_id, task.definition_version]
+    return to_json(merge_range(task, table, _stores(lake.store), bucket=lake.bucket))
+
+
+def run_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The function given to mapInArrow: a column of shares in, a column of results out."""
+    pa.set_cpu_count(1)  # Spark has given this task one core
+    for batch in batches:
+        for share in batch.column("share").to_pylist():
+            for result in run_share(share):
+                yield pa.RecordBatch.from_arrays([pa.array([result], pa.string())], ["result"])

@@ -1,0 +1,100 @@
+"""Named places where a test can make the process die, fail, wait or stand still.
+
+`failpoint("merge.after_put")` costs one dictionary look-up of an empty mapping when PRISM_FAILPOINTS is unset.
+Grammar: `name=[p%][n*]action[->[p%][n*]action…]`, several separated by `;`. A term with `n*` is used n times,
+then the next one takes over; without `n*` it is used for ever. Actions: `kill9`, `raise(Error)`, `sleep(s)`,
+`pause(file)` (until the file is gone), `off`. Example: `stream.after_convert=3*off->1*kill9`.
+
+PRISM_FAILPOINTS_LOG names a file to which every failpoint reached is appended, one name a line: a dry run
+with it lists the points a crash sweep must cover.
+"""
+
+import os
+import random
+import re
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from prism_assets.domain import errors
+
+
+class InjectedFault(errors.TransientError):
+    """The fault that `raise(...)` throws when it names no error of the error tree."""
+
+
+@dataclass
+class _Term:
+    percent: float
+    left: int | None
+    action: str
+    argument: str
+
+
+_TERM = re.compile(
+    r"(?:(?P<percent>[\d.]+)%)?(?:(?P<count>\d+)\*)?(?P<action>kill9|raise|sleep|pause|off)(?:\((?P<arg>[^)]*)\))?"
+)
+
+
+def parse(text: str) -> dict[str, list[_Term]]:
+    """Parses the value of PRISM_FAILPOINTS; raises SettingsError naming the term that does not fit."""
+    points: dict[str, list[_Term]] = {}
+    for entry in filter(None, (part.strip() for part in text.split(";"))):
+        name, _, chain = entry.partition("=")
+        terms = []
+        for term in chain.split("->"):
+            match = _TERM.fullmatch(term.strip())
+            if match is None:
+                raise errors.SettingsError(f"PRISM_FAILPOINTS: {term!r} in {entry!r} is not a failpoint action")
+            count = match["count"]
+            terms.append(
+                _Term(
+                    float(match["percent"] or 100),
+                    int(count) if count else None,
+                    match["action"],
+                    match["arg"] or "",
+                )
+            )
+        points[name.strip()] = terms
+    return points
+
+
+_POINTS = parse(os.environ.get("PRISM_FAILPOINTS", ""))
+_LOG = os.environ.get("PRISM_FAILPOINTS_LOG")
+
+
+def failpoint(name: str) -> None:
+    """Marks a step boundary; does what PRISM_FAILPOINTS says about it, normally nothing."""
+    if _LOG:
+        with open(_LOG, "a", encoding="utf-8") as log:
+            log.write(name + "\n")
+    if _POINTS and name in _POINTS:
+        _hit(name, _POINTS[name])
+
+
+def _hit(name: str, terms: list[_Term]) -> None:
+    for term in terms:
+        if term.left == 0:
+            continue
+        if random.random() * 100 >= term.percent:
+            return
+        if term.left is not None:
+            term.left -= 1
+        _act(name, term)
+        return
+
+
+def _act(name: str, term: _Term) -> None:
+    if term.action == "kill9":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif term.action == "raise":
+        error = getattr(errors, term.argument, InjectedFault)
+        raise error(f"failpoint {name}")
+    elif term.action == "sleep":
+        time.sleep(float(term.argument))
+    elif term.action == "pause":
+        path = Path(term.argument)
+        path.with_suffix(path.suffix + ".reached").touch()
+        while path.exists():
+            time.sleep(0.01)

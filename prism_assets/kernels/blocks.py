@@ -1,0 +1,140 @@
+"""Blocks of whole lines. Lines are numbered from 1 as an editor numbers them, blank ones included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+LINE_LIMIT = 16 << 20
+
+_BOM = b"\xef\xbb\xbf"
+_BLANKS = b" \t\r"
+_NEWLINE, _RETURN, _OPEN, _CLOSE = 10, 13, 123, 125
+
+Positions = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole lines; only the last line of an object may lack its newline. `first_line` is the first one's number."""
+
+    data: bytes
+    first_line: int
+
+
+@dataclass(frozen=True)
+class LongLine:
+    """A line of more than 16 MiB: its number, its first 16 MiB and its length in bytes."""
+
+    line: int
+    head: bytes
+    length: int
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Where the lines of a block that are not blank lie: offsets without line end, and line numbers."""
+
+    starts: Positions
+    ends: Positions
+    numbers: Positions
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def at(self, wanted: Positions) -> Lines:
+        """Some of the lines."""
+        return Lines(self.starts[wanted], self.ends[wanted], self.numbers[wanted])
+
+
+def split(pieces: Iterable[bytes]) -> Iterator[Block | LongLine]:
+    """Cuts a stream of bytes into blocks of whole lines, drops a byte order mark, and bounds what one line holds."""
+    splitter = _Splitter()
+    for piece in _without_bom(pieces):
+        yield from splitter.feed(piece)
+    yield from splitter.finish()
+
+
+def _without_bom(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    iterator = iter(pieces)
+    head = b""
+    for piece in iterator:
+        head += piece
+        if len(head) >= len(_BOM):
+            break
+    yield head.removeprefix(_BOM)
+    yield from iterator
+
+
+class _Splitter:
+    """Keeps the beginning of a line whose end has not come yet."""
+
+    def __init__(self) -> None:
+        self._line = 1
+        self._pending = bytearray()
+        self._skipped = 0
+
+    def feed(self, piece: bytes) -> Iterator[Block | LongLine]:
+        first_end = piece.find(b"\n") + 1
+        if not first_end:
+            self._extend(piece)
+            return
+        if len(self._pending) + first_end > LINE_LIMIT:
+            self._extend(piece[: first_end - 1])
+            yield from self._end_of_long_line()
+            piece = piece[first_end:]
+        cut = piece.rfind(b"\n") + 1
+        if cut:
+            yield self._block(piece[:cut] if cut < len(piece) else piece)
+        self._extend(piece[cut:])
+
+    def finish(self) -> Iterator[Block | LongLine]:
+        if self._skipped or len(self._pending) > LINE_LIMIT:
+            yield from self._end_of_long_line()
+        elif self._pending:
+            yield self._block(b"")
+
+    def _extend(self, data: bytes) -> None:
+        room = LINE_LIMIT + 2 - len(self._pending)
+        self._pending += data[:room]
+        self._skipped += max(0, len(data) - room)
+
+    def _end_of_long_line(self) -> Iterator[Block | LongLine]:
+        length = len(self._pending) + self._skipped
+        if not self._skipped and self._pending.endswith(b"\r"):
+            length -= 1
+        if length <= LINE_LIMIT:
+            yield self._block(b"\n")
+            return
+        yield LongLine(self._line, bytes(self._pending[:LINE_LIMIT]), length)
+        self._pending, self._skipped = bytearray(), 0
+        self._line += 1
+
+    def _block(self, data: bytes) -> Block:
+        block = Block(bytes(self._pending) + data if self._pending else data, self._line)
+        self._pending = bytearray()
+        self._line += block.data.count(b"\n")
+        return block
+
+
+def find_lines(block: Block) -> tuple[Lines, Mask]:
+    """Finds the lines that are not blank, and which of them do not begin with `{` and end with `}`."""
+    data = np.frombuffer(block.data, np.uint8)
+    ends = np.flatnonzero(data == _NEWLINE)
+    if not block.data.endswith(b"\n"):
+        ends = np.append(ends, len(data))
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    ends = ends - ((ends > starts) & (data[ends - 1] == _RETURN))
+    numbers = np.arange(block.first_line, block.first_line + len(starts), dtype=np.int64)
+    filled = ends > starts
+    last = np.maximum(ends - 1, 0)
+    odd = ~(filled & (data[starts * filled] == _OPEN) & (data[last] == _CLOSE))
+    for index in np.flatnonzero(odd):
+        filled[index] = bool(block.data[starts[index] : ends[index]].strip(_BLANKS))
+    if filled.all():
+        return Lines(starts, ends, numbers), odd
+    return Lines(starts[filled], ends[filled], numbers[filled]), odd[filled]

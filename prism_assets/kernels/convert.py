@@ -1,0 +1,183 @@
+"""One staging object to Parquet: read, type, judge, divide by event date, sort, write; bad lines are set aside."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import timezone
+
+import numpy as np
+import pyarrow as pa
+
+from prism_assets.domain.errors import ObjectChanged, PrismError, TransientError
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import ConvertResult, ConvertTask, Failure, QuarantineCount, ValueErrors
+from prism_assets.failpoints import failpoint
+from prism_assets.kernels.blocks import Block, LongLine, find_lines, split
+from prism_assets.kernels.fast import Hints, read_block
+from prism_assets.kernels.inflate import Unsound, inflate
+from prism_assets.kernels.judging import Accepted, Judge
+from prism_assets.kernels.lines import Reject
+from prism_assets.kernels.quarantine import Quarantine
+from prism_assets.kernels.small import SmallObjects
+from prism_assets.kernels.typed import Layout
+from prism_assets.objectstore.keys import TableKeys
+from prism_assets.objectstore.stores import Stores
+
+STREAMED = 64 << 20
+
+
+def convert_object(
+    task: ConvertTask,
+    table: TableDefinition,
+    stores: Stores,
+    *,
+    bucket: str,
+    prefix: str,
+    by_columns: bool = True,
+) -> ConvertResult:
+    """Converts one staging object into small objects in `bucket` under the lake's `prefix`.
+
+    Nothing is raised for a bad object: its lines are set aside, and what went wrong is the result's failure. The
+    same object gives the same bytes under the same keys. `by_columns=False` reads line by line, for comparison.
+    """
+    conversion = _Conversion(task, table, stores, bucket, TableKeys(prefix, table.name), by_columns)
+    try:
+        return conversion.run()
+    except ObjectChanged:
+        counts = (QuarantineCount(reason="changed_after_discovery", line_count=0),)
+        return ConvertResult(staging_object_id=task.staging_object_id, quarantined=counts)
+    except PrismError as error:
+        failure = Failure(message=str(error), transient=isinstance(error, TransientError))
+    except MemoryError:
+        raise
+    except Exception as error:
+        where = f"s3://{task.bucket}/{task.key}"
+        failure = Failure(message=f"{type(error).__name__} while {where} was converted", transient=False)
+    return ConvertResult(staging_object_id=task.staging_object_id, failure=failure)
+
+
+@dataclass
+class _Tally:
+    """What was read so far."""
+
+    rows: list[Accepted] = field(default_factory=list)
+    lines_in: int = 0
+    fast_lines: int = 0
+    value_errors: Counter[tuple[int, str]] = field(default_factory=Counter)
+
+
+class _Conversion:
+    def __init__(
+        self,
+        task: ConvertTask,
+        table: TableDefinition,
+        stores: Stores,
+        bucket: str,
+        keys: TableKeys,
+        by_columns: bool,
+    ) -> None:
+        self._task = task
+        self._layout = Layout.of(table)
+        self._judge = Judge(self._layout, task.received)
+        self._stores = stores
+        self._bucket = bucket
+        self._keys = keys
+        self._by_columns = by_columns
+        self._quarantine = Quarantine()
+        self._tally = _Tally()
+
+    def run(self) -> ConvertResult:
+        """Reads everything, then writes: nothing is visible before the whole object is known to be sound."""
+        hints = Hints()
+        try:
+            for part in split(inflate(self._chunks())):
+                self._read(part, hints)
+        except Unsound as unsound:
+            self._set_all_aside(unsound.reason)
+        small = SmallObjects(self._layout, self._task, self._stores, self._bucket, self._keys)
+        objects = small.write(self._tally.rows)
+        return ConvertResult(
+            staging_object_id=self._task.staging_object_id,
+            lines_in=self._tally.lines_in,
+            rows_out=sum(written.row_count for written in objects),
+            objects=objects,
+            quarantined=self._counts(),
+            quarantine_key=self._put_quarantine(),
+            value_errors=self._value_errors(),
+            fast_lines=self._tally.fast_lines,
+        )
+
+    def _chunks(self) -> Iterable[bytes]:
+        task = self._task
+        if task.content_length > STREAMED:
+            return self._stores.get_chunks(task.bucket, task.key, etag=task.etag)
+        return [self._stores.get(task.bucket, task.key, etag=task.etag)]
+
+    def _read(self, part: Block | LongLine, hints: Hints) -> None:
+        if isinstance(part, LongLine):
+            self._tally.lines_in += 1
+            self._quarantine.add_long(part)
+            return
+        read = read_block(self._layout, part, hints, by_columns=self._by_columns)
+        rejects = list(read.rejects)
+        for rows in read.parts:
+            accepted, rejected = self._judge.judge(rows, read.lines.numbers)
+            self._tally.rows.append(accepted)
+            self._tally.value_errors.update(accepted.value_errors)
+            rejects.extend(rejected)
+        self._tally.lines_in += len(read.lines)
+        self._tally.fast_lines += read.fast
+        for reject in sorted(rejects, key=_line):
+            start, end = read.lines.starts[reject.line], read.lines.ends[reject.line]
+            number = int(read.lines.numbers[reject.line])
+            self._quarantine.add(number, reject.reason, reject.column, part.data[start:end])
+
+    def _set_all_aside(self, reason: str) -> None:
+        """Reads the object once more and sets all of its lines aside."""
+        self._quarantine, self._tally = Quarantine(), _Tally()
+        for part in split(_decodable(self._chunks())):
+            if isinstance(part, LongLine):
+                self._quarantine.add_long(part, reason)
+                continue
+            lines, _ = find_lines(part)
+            for number, start, end in zip(lines.numbers.tolist(), lines.starts, lines.ends, strict=True):
+                self._quarantine.add(number, reason, None, part.data[start:end])
+        self._tally.lines_in = self._quarantine.counts.total()
+        self._quarantine.counts[reason] += 0
+
+    def _put_quarantine(self) -> str | None:
+        if not self._quarantine.counts.total():
+            return None
+        key = self._keys.quarantine(
+            self._task.received.astimezone(timezone.utc), self._task.staging_object_id
+        )
+        self._stores.put(self._bucket, key, self._quarantine.finish())
+        failpoint("convert.after_quarantine_put")
+        return key
+
+    def _counts(self) -> tuple[QuarantineCount, ...]:
+        counts = sorted(self._quarantine.counts.items())
+        return tuple(QuarantineCount(reason=reason, line_count=count) for reason, count in counts)
+
+    def _value_errors(self) -> tuple[ValueErrors, ...]:
+        names = [column.name for column in self._layout.columns]
+        counts = sorted(
+            (names[column], reason, count) for (column, reason), count in self._tally.value_errors.items()
+        )
+        return tuple(
+            ValueErrors(column=name, reason=reason, count=count) for name, reason, count in counts if count
+        )
+
+
+def _line(reject: Reject) -> int:
+    return reject.line
+
+
+def _decodable(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """What can be decoded, without the error that follows it."""
+    try:
+        yield from inflate(chunks)
+    except Unsound:
+        return

@@ -1,0 +1,220 @@
+"""Blocks of lines to typed rows: most lines by columns, the rest one by one, with the same result for every line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from prism_assets.kernels.blocks import Block, Lines, Mask, find_lines
+from prism_assets.kernels.columns import Inexact, type_column
+from prism_assets.kernels.kinds import SAMPLE, Kinds, plan_of, sample_kinds
+from prism_assets.kernels.lines import Reject, read_lines
+from prism_assets.kernels.rawtext import KeyFinder
+from prism_assets.kernels.reader import Reader, TooManyBad, WrongPlan, blank
+from prism_assets.kernels.suspects import suspects
+from prism_assets.kernels.typed import ColumnBuilder, Indices, Layout, Misfits, TypedRows
+from prism_assets.kernels.vetting import unfit_lines
+
+_ATTEMPTS = 12
+
+Value = tuple[Any, str]
+
+
+@dataclass
+class Hints:
+    """What earlier blocks of the same object taught. It makes later blocks faster, never different."""
+
+    kinds: Kinds = field(default_factory=dict)
+    raw: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class BlockRows:
+    """What became of one block: rows, and lines set aside. `fast` counts the lines that were read by columns."""
+
+    lines: Lines
+    parts: list[TypedRows]
+    rejects: list[Reject]
+    fast: int
+
+
+def read_block(layout: Layout, block: Block, hints: Hints, *, by_columns: bool = True) -> BlockRows:
+    """Reads a block. `by_columns=False` reads all lines one by one, with the same result."""
+    lines, odd = find_lines(block)
+    if not len(lines):
+        return BlockRows(lines, [], [], 0)
+    marked = suspects(block.data, lines, odd) if by_columns else np.ones(len(lines), bool)
+    parts: list[TypedRows] = []
+    if not marked.all():
+        reading = _Reading(layout, block.data, lines, marked, hints)
+        rows = reading.rows()
+        marked = reading.marked
+        parts.extend([rows] if rows is not None else [])
+    slow = np.flatnonzero(marked)
+    rejects: list[Reject] = []
+    if len(slow):
+        rest, rejects = read_lines(layout, _cut_out(block.data, lines, slow))
+        parts.append(rest)
+    return BlockRows(lines, parts, rejects, len(lines) - len(slow))
+
+
+def _cut_out(data: bytes, lines: Lines, wanted: Indices) -> list[tuple[int, bytes]]:
+    starts, ends = lines.starts[wanted].tolist(), lines.ends[wanted].tolist()
+    return [(line, data[start:end]) for line, start, end in zip(wanted.tolist(), starts, ends, strict=True)]
+
+
+class _Reading:
+    """One block being read by columns. `marked` are the lines that are left to the exact way."""
+
+    def __init__(self, layout: Layout, data: bytes, lines: Lines, marked: Mask, hints: Hints) -> None:
+        self._layout = layout
+        self._data = data
+        self._lines = lines
+        self._unfit = marked
+        self.marked = marked.copy()
+        self._hints = hints
+        self._patient = False
+        self._kinds = {**hints.kinds, **self._sample()}
+
+    def rows(self) -> TypedRows | None:
+        """The rows of all lines that are not marked in the end; None if no plan works out."""
+        for _ in range(_ATTEMPTS):
+            self.marked = self._unfit.copy()
+            rows, done = self._attempt()
+            if done:
+                return rows
+        self.marked = np.ones(len(self._lines), bool)
+        return None
+
+    def _sample(self) -> Kinds:
+        good = np.flatnonzero(~self.marked)
+        chosen = good[np.unique(np.linspace(0, len(good) - 1, SAMPLE).astype(np.int64))]
+        return sample_kinds(self._layout, self._texts(chosen))
+
+    def _texts(self, wanted: Indices) -> list[bytes]:
+        return [line for _, line in _cut_out(self._data, self._lines, wanted)]
+
+    def _attempt(self) -> tuple[TypedRows | None, bool]:
+        """The rows, and whether the plan worked; if not, the next attempt has a better one."""
+        plan = plan_of(self._layout, self._kinds)
+        raw = [source for source, chosen in plan.items() if chosen is None or source in self._hints.raw]
+        types = {
+            source: chosen for source, chosen in plan.items() if chosen is not None and source not in raw
+        }
+        found = self._find(raw)
+        candidates = np.flatnonzero(~self.marked)
+        if not len(candidates):
+            return None, True
+        reader = self._reader(candidates, types)
+        try:
+            table = reader.read()
+        except WrongPlan as wrong:
+            self._learn(reader, candidates, wrong.line)
+            return None, False
+        except TooManyBad:
+            self._look_closer(reader, candidates)
+            return None, False
+        kept = candidates[~reader.refused]
+        self.marked[candidates[reader.refused]] = True
+        try:
+            return _typed(self._layout, kept, _arrays(table), found), True
+        except Inexact as inexact:
+            self._hints.raw.add(inexact.source)
+            return None, False
+
+    def _find(self, sources: list[str]) -> dict[str, dict[int, Value]]:
+        """The JSON text of some keys, by key and line. Lines whose text takes the exact way are marked."""
+        found: dict[str, dict[int, Value]] = {source: {} for source in sources}
+        if not sources:
+            return found
+        finder = KeyFinder(sources)
+        columns = list(found.values())
+        for line, text in _cut_out(self._data, self._lines, np.flatnonzero(~self.marked)):
+            values = finder.find(text.decode())
+            if values is None:
+                self.marked[line] = True
+                continue
+            for column, value in zip(columns, values, strict=True):
+                column[line] = value
+        return found
+
+    def _reader(self, candidates: Indices, types: Mapping[str, pa.DataType]) -> Reader:
+        body: bytes | bytearray = self._data
+        others = np.flatnonzero(self.marked)
+        if len(others):
+            body = bytearray(self._data)
+            starts, ends = self._lines.starts[others].tolist(), self._lines.ends[others].tolist()
+            for start, end in zip(starts, ends, strict=True):
+                blank(body, start, end)
+        lines = self._lines.at(candidates)
+        return Reader(body, lines, types, frozenset(types) - set(self._kinds), self._patient)
+
+    def _learn(self, reader: Reader, candidates: Indices, line: int | None) -> None:
+        """Takes note of what a column holds in a line, or of which columns do not hold what was thought."""
+        if line is None:
+            self._hints.raw.update(reader.misread())
+        elif not self._learn_kinds(candidates[[line]]):
+            self._hints.raw.update(reader.unsure)
+
+    def _learn_kinds(self, lines: Indices) -> bool:
+        seen = sample_kinds(self._layout, self._texts(lines))
+        fresh = {source: kinds for source, kinds in seen.items() if source not in self._kinds}
+        self._kinds.update(fresh)
+        self._hints.kinds.update(fresh)
+        return bool(fresh)
+
+    def _look_closer(self, reader: Reader, candidates: Indices) -> None:
+        """Finds out why so many lines are refused: a wrong guess, or else the lines themselves."""
+        if self._learn_kinds(candidates[reader.refused]):
+            return
+        if self._patient:
+            self._unfit[:] = True
+            return
+        self._patient = True
+        lines = _cut_out(self._data, self._lines, candidates)
+        self._unfit[unfit_lines(lines, reader.types)] = True
+
+
+def _arrays(table: pa.Table) -> dict[str, pa.Array]:
+    arrays = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        whole = column.combine_chunks()
+        arrays[name] = whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
+    return arrays
+
+
+def _typed(
+    layout: Layout, kept: Indices, arrays: Mapping[str, pa.Array], found: Mapping[str, Mapping[int, Value]]
+) -> TypedRows:
+    """Gives all columns their types. Raises Inexact."""
+    lines = kept.tolist()
+    columns: list[pa.Array] = []
+    misfits: list[Misfits] = []
+    for position, column in enumerate(layout.columns):
+        if column.source in arrays:
+            array, bad = type_column(layout, position, arrays[column.source])
+        else:
+            array, bad = _from_texts(layout, position, list(map(found[column.source].__getitem__, lines)))
+        columns.append(array)
+        misfits.extend(bad)
+    return TypedRows(kept, columns, misfits, _absent(layout, arrays, found, lines))
+
+
+def _from_texts(layout: Layout, position: int, texts: Sequence[Value]) -> tuple[pa.Array, list[Misfits]]:
+    builder = ColumnBuilder(position, layout.columns[position], layout.rules[position])
+    for value, text in texts:
+        builder.add(value, text)
+    return builder.array(), builder.misfits()
+
+
+def _absent(
+    layout: Layout, arrays: Mapping[str, pa.Array], found: Mapping[str, Mapping[int, Value]], lines: list[int]
+) -> Mask:
+    source = layout.columns[layout.partition].source
+    if source in arrays:
+        return np.asarray(arrays[source].is_null().to_numpy(zero_copy_only=False))
+    return np.array([found[source][line][0] is None for line in lines], bool)

@@ -1,0 +1,155 @@
+"""Fingerprints of rows: 64-bit sums that do not depend on the order of rows.
+
+row = mix(Σ over columns that are not null of mix(value ^ mix(column id))), fingerprint = Σ rows modulo 2^64. A null
+adds nothing, so a column that is added later changes no fingerprint. `mix` is the finalizer of splitmix64 (Steele,
+Lea and Flood, "Fast splittable pseudorandom number generators", 2014). Fingerprints are stored: what is computed
+here must never change.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from prism_assets.domain.fingerprints import combine
+
+FIELD_ID = b"PARQUET:field_id"
+
+Words = npt.NDArray[np.uint64]
+
+_ROWS = 1 << 14
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+_S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
+_MASKS = np.array([(1 << (8 * count)) - 1 for count in range(8)] + [(1 << 64) - 1], np.uint64)
+
+
+def fingerprint(table: pa.Table | pa.RecordBatch) -> int:
+    """The fingerprint of all rows, signed; columns are told by the field ids in the schema. No rows give 0."""
+    total = 0
+    for batch in _batches(table):
+        total += int(row_hashes(batch).sum(dtype=np.uint64))
+    return combine([total])
+
+
+def _batches(table: pa.Table | pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    if isinstance(table, pa.Table):
+        yield from table.to_batches(max_chunksize=_ROWS)
+        return
+    for start in range(0, table.num_rows, _ROWS):
+        yield table.slice(start, _ROWS)
+
+
+def row_hashes(batch: pa.RecordBatch) -> Words:
+    """One hash per row."""
+    rows = np.zeros(batch.num_rows, np.uint64)
+    for field, array in zip(batch.schema, batch.columns, strict=True):
+        if array.null_count < len(array):
+            rows += _column_hashes(array, int((field.metadata or {})[FIELD_ID]))
+    return _mix(rows)
+
+
+def _mix(words: Words) -> Words:
+    """Mixes in place."""
+    words += _GAMMA
+    words ^= words >> _S30
+    words *= _FIRST
+    words ^= words >> _S27
+    words *= _SECOND
+    words ^= words >> _S31
+    return words
+
+
+def _column_hashes(array: pa.Array, column_id: int) -> Words:
+    words = _values(array)
+    words ^= _mix(np.array([column_id], np.uint64))
+    words = _mix(words)
+    if array.null_count:
+        words[array.is_null().to_numpy(zero_copy_only=False)] = 0
+    return words
+
+
+def _values(array: pa.Array) -> Words:
+    """A fresh array with one word per value; anything for nulls."""
+    kind = array.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _strings(array)
+    if pa.types.is_decimal(kind):
+        return _decimals(array)
+    if pa.types.is_floating(kind):
+        numbers = _plain(array, np.float64 if kind == pa.float64() else np.float32).astype(np.float64)
+        numbers += 0.0
+        return numbers.view(np.uint64)
+    if pa.types.is_boolean(kind):
+        array = array.cast(pa.int8())
+    width = array.type.bit_width // 8
+    return _plain(array, np.dtype(f"i{width}")).astype(np.int64).view(np.uint64)
+
+
+def _plain(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
+    """The buffer of values, whatever stands where nulls are."""
+    buffer = array.buffers()[1]
+    return np.frombuffer(buffer, dtype, len(array) + array.offset)[array.offset :]
+
+
+def _decimals(array: pa.Array) -> Words:
+    """The two words of the number without its decimal point; a column's scale never changes."""
+    halves = np.frombuffer(array.buffers()[1], np.uint64, 2 * (len(array) + array.offset))[2 * array.offset :]
+    low, high = (halves[0::2], halves[1::2]) if sys.byteorder == "little" else (halves[1::2], halves[0::2])
+    return _mix(low.copy()) + high
+
+
+def _strings(array: pa.Array) -> Words:
+    if len(array) >= 1024 and pc.count_distinct(array[:256]).as_py() < 64:
+        coded = array.dictionary_encode()
+        return _text_words(coded.dictionary)[coded.indices.fill_null(0).to_numpy()]
+    return _text_words(array)
+
+
+def _text_words(array: pa.Array) -> Words:
+    """Hashes each string: its length, then all bytes eight at a time, the last ones filled up with zeros."""
+    offset_type = np.int64 if pa.types.is_large_string(array.type) else np.int32
+    _, offsets_buffer, data = array.buffers()
+    offsets = np.frombuffer(offsets_buffer, offset_type, len(array) + array.offset + 1)[array.offset :]
+    starts = offsets[:-1].astype(np.int64) - int(offsets[0])
+    lengths = np.diff(offsets).astype(np.int64)
+    words = _mix(lengths.astype(np.uint64))
+    if data is None or offsets[-1] == offsets[0]:
+        return words
+    _add_words(words, _unaligned(data, int(offsets[0]), int(offsets[-1])), starts, lengths)
+    return words
+
+
+def _unaligned(data: pa.Buffer, start: int, stop: int) -> Words:
+    """A view with a little-endian word at each byte, the last ones filled up with zeros."""
+    padded = np.zeros(stop - start + 8, np.uint8)
+    padded[: stop - start] = np.frombuffer(data, np.uint8, stop - start, start)
+    return np.ndarray((stop - start + 1,), "<u8", padded, 0, (1,))
+
+
+def _add_words(
+    words: Words, view: Words, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+) -> None:
+    """Folds the words of each string into its hash; strings that are used up drop out."""
+    rows: npt.NDArray[np.int64] | None = None
+    left, position = lengths, starts
+    while True:
+        if not left.all() or left.min() <= 0:
+            inside = np.flatnonzero(left > 0)
+            if not len(inside):
+                return
+            left, position = left[inside], position[inside]
+            rows = inside if rows is None else rows[inside]
+        word = view[position] & _MASKS[np.minimum(left, 8)]
+        if rows is None:
+            words ^= word
+            _mix(words)
+        else:
+            words[rows] = _mix(words[rows] ^ word)
+        left, position = left - 8, position + 8

@@ -1,0 +1,158 @@
+"""The inputs of a merge: what they hold, in which order their rows go, and no more of them in memory than overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from prism_assets.domain.errors import InvariantBroken
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import MergeInput
+from prism_assets.kernels.fingerprint import FIELD_ID
+from prism_assets.kernels.parquet import field_of
+from prism_assets.kernels.sorting import sort_keys, sorted_positions
+
+Indices = npt.NDArray[np.int64]
+
+# Beyond this a column of strings may need 64-bit offsets.
+_LARGE = 1 << 30
+
+
+@dataclass(frozen=True)
+class Input:
+    """One object to merge, fetched and not yet decoded."""
+
+    said: MergeInput
+    file: pq.ParquetFile
+    schema: pa.Schema
+
+    @classmethod
+    def opened(cls, said: MergeInput, body: bytes) -> Input:
+        """Opens a fetched object; raises InvariantBroken if it is not what was said."""
+        if len(body) != said.content_length:
+            raise InvariantBroken(f"{said.key}: it has {len(body)} bytes, recorded were {said.content_length}")
+        try:
+            file = pq.ParquetFile(pa.BufferReader(body))
+        except (pa.ArrowInvalid, OSError):
+            raise InvariantBroken(f"{said.key}: it is no readable Parquet object") from None
+        if file.metadata.num_rows != said.row_count:
+            raise InvariantBroken(f"{said.key}: it has {file.metadata.num_rows} rows, recorded were {said.row_count}")
+        return cls(said, file, file.schema_arrow)
+
+    def read(self, columns: list[str] | None = None) -> pa.Table:
+        """Decodes the object, or some of its columns."""
+        return self.file.read(columns, use_threads=False)
+
+
+def column_id(field: pa.Field) -> int:
+    """The id of a stored column."""
+    return int((field.metadata or {})[FIELD_ID])
+
+
+def union_schema(schemas: Sequence[pa.Schema], table: TableDefinition) -> pa.Schema:
+    """All columns of the inputs by column id, named and typed as the table does, or else as the last input that has it."""
+    fields = {column_id(field): field for schema in dict.fromkeys(schemas) for field in schema}
+    defined = {column.column_id: field_of(column) for column in table.columns}
+    return pa.schema([defined.get(number, fields[number]) for number in sorted(fields)])
+
+
+def aligned(read: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The same rows with the columns of a schema, matched by column id; what is not there is null."""
+    if read.schema.equals(schema, check_metadata=True):
+        return read
+    places = {column_id(field): position for position, field in enumerate(read.schema)}
+    columns = []
+    for field in schema:
+        position = places.get(column_id(field))
+        if position is None:
+            columns.append(pa.chunked_array([pa.nulls(read.num_rows, field.type)]))
+        else:
+            columns.append(read.column(position).cast(field.type))
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def merge_order(inputs: Sequence[Input], schema: pa.Schema, table: TableDefinition) -> Indices:
+    """The order of the rows of all inputs, one after the other, by the columns that the table sorts by.
+
+    A stable sort: rows that tie stay in the order of the inputs. Sorted inputs are runs that it merges.
+    """
+    names = dict.fromkeys((table.partition_column, *table.merge.sort_by))
+    wanted = [field for field in schema if field.name in names]
+    part = pa.schema(wanted)
+    ids = {column_id(field) for field in wanted}
+    tables = []
+    for entry in inputs:
+        read = entry.read([field.name for field in entry.schema if column_id(field) in ids])
+        tables.append(aligned(read, part))
+    whole = pa.concat_tables(tables) if tables else part.empty_table()
+    keys = [key for name in names if name in whole.column_names for key in sort_keys(whole.column(name))]
+    return sorted_positions(keys) if keys else np.arange(whole.num_rows)
+
+
+class Window:
+    """The decoded inputs that portions of the output still need. Portions are taken in their order."""
+
+    def __init__(self, inputs: Sequence[Input], schema: pa.Schema, order: Indices) -> None:
+        self._inputs = inputs
+        self._schema = schema
+        self._order = order
+        counts = [entry.said.row_count for entry in inputs]
+        self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        self._left = np.array(counts, np.int64)
+        self._open: list[int] = []
+        self._rows: pa.Table | None = None
+        self._bases = np.zeros(len(inputs), np.int64)
+
+    def take(self, start: int, stop: int) -> pa.Table:
+        """The rows at positions [start, stop) of the order."""
+        wanted = self._order[start:stop]
+        owners = np.searchsorted(self._starts, wanted, side="right") - 1
+        counts = np.bincount(owners, minlength=len(self._inputs))
+        self._decode(np.flatnonzero(counts).tolist())
+        assert self._rows is not None
+        taken = self._rows.take(pa.array(wanted + self._bases[owners]))
+        self._left -= counts
+        return taken
+
+    def _decode(self, needed: list[int]) -> None:
+        """Decodes the inputs that are new, and lets go of those that are used up."""
+        present = set(self._open)
+        fresh = [number for number in needed if number not in present]
+        if not fresh:
+            return
+        kept = [number for number in self._open if self._left[number]]
+        parts = [self._kept(number) for number in kept]
+        parts += [aligned(self._inputs[number].read(), self._schema) for number in fresh]
+        self._open = kept + fresh
+        self._rows = _whole(parts)
+        position = 0
+        for number, part in zip(self._open, parts, strict=True):
+            self._bases[number] = position - self._starts[number]
+            position += part.num_rows
+
+    def _kept(self, number: int) -> pa.Table:
+        assert self._rows is not None
+        first = int(self._starts[number] + self._bases[number])
+        return self._rows.slice(first, int(self._starts[number + 1] - self._starts[number]))
+
+
+def _whole(parts: list[pa.Table]) -> pa.Table:
+    """One table of whole columns, with 64-bit offsets where the strings need them."""
+    joined = pa.concat_tables(parts, promote_options="none" if _same(parts) else "permissive")
+    if joined.nbytes > _LARGE:
+        fields = [_enlarged(field) for field in joined.schema]
+        joined = joined.cast(pa.schema(fields))
+    return joined.combine_chunks()
+
+
+def _same(parts: list[pa.Table]) -> bool:
+    return all(part.schema.equals(parts[0].schema) for part in parts)
+
+
+def _enlarged(field: pa.Field) -> pa.Field:
+    return field.with_type(pa.large_string()) if pa.types.is_string(field.type) else field

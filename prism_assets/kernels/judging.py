@@ -1,0 +1,86 @@
+"""Which typed rows become rows of the table: event date in the accepted window, required columns filled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from prism_assets.kernels import times
+from prism_assets.kernels.lines import Reject
+from prism_assets.kernels.typed import Layout, Mask, TypedRows
+
+Codes = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """Rows of the table: their lines' numbers, event dates and columns, and how many values did not fit."""
+
+    numbers: npt.NDArray[np.int64]
+    days: times.Days
+    columns: list[pa.Array]
+    value_errors: dict[tuple[int, str], int]
+
+
+class Judge:
+    """Decides by the event dates that are accepted for an object received at some instant."""
+
+    def __init__(self, layout: Layout, received: datetime) -> None:
+        table = layout.table
+        today = times.to_day(table.today(received))
+        self._layout = layout
+        self._calendar = times.Calendar(today - table.past_days, today + table.future_days, table.zone)
+
+    def judge(self, rows: TypedRows, numbers: npt.NDArray[np.int64]) -> tuple[Accepted, list[Reject]]:
+        """Divides rows into accepted ones and rejected lines; `numbers` are the line numbers of the block."""
+        days = self._days(rows.columns[self._layout.partition])
+        reasons, codes = self._codes(rows, days)
+        kept = codes < 0
+        errors = {(bad.column, bad.reason): int(kept[bad.rows].sum()) for bad in rows.misfits}
+        if kept.all():
+            return Accepted(numbers[rows.lines], days, rows.columns, errors), []
+        mask = pa.array(kept)
+        columns = [column.filter(mask) for column in rows.columns]
+        rejects = [
+            Reject(line, *reasons[code])
+            for line, code in zip(rows.lines[~kept].tolist(), codes[~kept].tolist(), strict=True)
+        ]
+        return Accepted(numbers[rows.lines[kept]], days[kept], columns, errors), rejects
+
+    def _days(self, column: pa.Array) -> times.Days:
+        """The event date of each row, anything for nulls."""
+        if pa.types.is_date(column.type):
+            return np.asarray(column.view(pa.int32()).fill_null(0).to_numpy(), np.int32)
+        return self._calendar.days(column.view(pa.int64()).fill_null(0).to_numpy())
+
+    def _codes(self, rows: TypedRows, days: times.Days) -> tuple[list[tuple[str, str]], Codes]:
+        """The reasons, with the columns that decide, and for each row the first that applies or -1."""
+        reasons: list[tuple[str, str]] = []
+        codes = np.full(len(rows.lines), -1, np.int64)
+        for reason, column, mask in self._tests(rows, days):
+            codes[mask & (codes < 0)] = len(reasons)
+            reasons.append((reason, column))
+        return reasons, codes
+
+    def _tests(self, rows: TypedRows, days: times.Days) -> Iterator[tuple[str, str, Mask]]:
+        layout, partition = self._layout, self._layout.partition
+        time = layout.columns[partition].name
+        yield "missing_time", time, rows.absent
+        yield "bad_time", time, _nulls(rows.columns[partition])
+        yield "too_old", time, days < self._calendar.first
+        yield "too_new", time, days > self._calendar.last
+        for name in (column.name for column in layout.table.columns if column.required):
+            if name != time:
+                position = [column.name for column in layout.columns].index(name)
+                yield "null_in_required", name, _nulls(rows.columns[position])
+
+
+def _nulls(column: pa.Array) -> Mask:
+    if not column.null_count:
+        return np.zeros(len(column), bool)
+    return np.asarray(column.is_null().to_numpy(zero_copy_only=False))

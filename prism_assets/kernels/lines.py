@@ -1,0 +1,178 @@
+"""The exact way to read lines: one by one, every case decided. Faster ways must give the same (reliability, bad input)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from json.decoder import scanstring
+from typing import Any
+
+import numpy as np
+
+from prism_assets.kernels.typed import Layout, TypedRows, all_misfits, builders
+from prism_assets.kernels.values import scan_once
+
+DEPTH_LIMIT = 128
+
+_WHITESPACE = re.compile(r"[ \t\r\n]*")
+_COLON = re.compile(r"[ \t\r\n]*:[ \t\r\n]*")
+_NEXT = re.compile(r"[ \t\r\n]*([,}])[ \t\r\n]*")
+# The closing quote is optional, so that a string without end is passed over once and not once per character.
+_BRACKET_OR_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+Fields = dict[str, tuple[Any, str]]
+
+
+class Rejected(Exception):
+    """The line cannot be a row. `column` names the column that decided it, if one did."""
+
+    def __init__(self, reason: str, column: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.column = column
+
+
+@dataclass(frozen=True)
+class Reject:
+    """A line to set aside: its position among the lines of the block, why, and the column that decided it."""
+
+    line: int
+    reason: str
+    column: str | None
+
+
+def read_lines(layout: Layout, lines: Iterable[tuple[int, bytes]]) -> tuple[TypedRows, list[Reject]]:
+    """Reads lines given as (position, bytes without line end)."""
+    readers = builders(layout)
+    pairs = [(reader, reader.column.source) for reader in readers]
+    wanted = {column.source: column.name for column in reversed(layout.columns)}
+    time_source = layout.columns[layout.partition].source
+    nothing = (None, "")
+    kept: list[int] = []
+    absent: list[bool] = []
+    rejects: list[Reject] = []
+    for position, line in lines:
+        try:
+            fields = read_line(line, wanted)
+        except Rejected as rejected:
+            rejects.append(Reject(position, rejected.reason, rejected.column))
+            continue
+        kept.append(position)
+        absent.append(fields.get(time_source, nothing)[0] is None)
+        for reader, source in pairs:
+            reader.add(*fields.get(source, nothing))
+    arrays = [reader.array() for reader in readers]
+    rows = TypedRows(np.array(kept, np.int64), arrays, list(all_misfits(readers)), np.array(absent, bool))
+    return rows, rejects
+
+
+def read_line(line: bytes, wanted: Mapping[str, str]) -> Fields:
+    """The wanted fields of a line: JSON key → (value, its text). Raises Rejected.
+
+    `wanted` maps the JSON keys that are read to a column that reads them.
+    """
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        raise Rejected("bad_utf8") from None
+    if text.count("{") + text.count("[") > DEPTH_LIMIT and _depth(text) > DEPTH_LIMIT:
+        raise Rejected("too_deep")
+    start = _after_whitespace(text, 0)
+    if text[start : start + 1] != "{":
+        _check_other(text, start)
+    try:
+        fields = _object(text, start + 1, wanted)
+    except (ValueError, StopIteration):
+        raise Rejected("bad_json") from None
+    finally_checked(text)
+    return fields
+
+
+def finally_checked(text: str) -> None:
+    """Raises Rejected for text with half a surrogate pair: well-formed JSON that is no Unicode text."""
+    if _SURROGATE.search(text) and _has_lone_surrogate(text):
+        raise Rejected("bad_utf8")
+
+
+def _after_whitespace(text: str, start: int) -> int:
+    match = _WHITESPACE.match(text, start)
+    return match.end() if match else start
+
+
+def _check_other(text: str, start: int) -> None:
+    """Tells a scalar or an array from text that is no JSON."""
+    try:
+        _, end = scan_once(text, start)
+    except (ValueError, StopIteration):
+        raise Rejected("bad_json") from None
+    if _after_whitespace(text, end) != len(text):
+        raise Rejected("bad_json")
+    finally_checked(text)
+    raise Rejected("not_object")
+
+
+def _object(text: str, position: int, wanted: Mapping[str, str]) -> Fields:
+    """Walks the top-level object pair by pair. Raises ValueError or StopIteration where it is malformed."""
+    fields: Fields = {}
+    doubled: str | None = None
+    position = _after_whitespace(text, position)
+    if text[position : position + 1] == "}":
+        return _ended(text, position + 1, fields, None)
+    while True:
+        if text[position : position + 1] != '"':
+            raise ValueError
+        key, position = scanstring(text, position + 1, True)
+        colon = _COLON.match(text, position)
+        if colon is None:
+            raise ValueError
+        start = colon.end()
+        value, position = scan_once(text, start)
+        if key in wanted:
+            doubled = doubled or (wanted[key] if key in fields else None)
+            fields[key] = (value, text[start:position])
+        following = _NEXT.match(text, position)
+        if following is None:
+            raise ValueError
+        position = following.end()
+        if following[1] == "}":
+            return _ended(text, position, fields, doubled)
+
+
+def _ended(text: str, end: int, fields: Fields, doubled: str | None) -> Fields:
+    if _after_whitespace(text, end) != len(text):
+        raise ValueError
+    if doubled is not None:
+        finally_checked(text)
+        raise Rejected("duplicate_key", doubled)
+    return fields
+
+
+def _depth(text: str) -> int:
+    """The depth of nesting, as far as it matters: counting stops beyond the limit."""
+    depth = deepest = 0
+    for match in _BRACKET_OR_STRING.finditer(text):
+        bracket = match[0]
+        if bracket in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+            if depth > DEPTH_LIMIT:
+                break
+        elif bracket in "]}":
+            depth -= 1
+    return deepest
+
+
+def _has_lone_surrogate(text: str) -> bool:
+    high_end = -1
+    for match in _ESCAPE.finditer(text):
+        code = int(match[1], 16) if match[1] else 0
+        follows_high = match.start() == high_end
+        if high_end >= 0 and not (follows_high and 0xDC00 <= code <= 0xDFFF):
+            return True
+        if not follows_high and 0xDC00 <= code <= 0xDFFF:
+            return True
+        high_end = match.end() if 0xD800 <= code <= 0xDBFF else -1
+    return high_end >= 0

@@ -1,0 +1,116 @@
+"""Many sorted objects to one: one k-way pass, each row decoded once and encoded once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+
+from prism_assets.domain.errors import InvariantBroken, PrismError, TransientError
+from prism_assets.domain.fingerprints import combine
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import Failure, MergeInput, MergeResult, MergeTask
+from prism_assets.failpoints import failpoint
+from prism_assets.kernels.fingerprint import fingerprint
+from prism_assets.kernels.inputs import Input, Window, merge_order, union_schema
+from prism_assets.kernels.parquet import MERGED_ROW_GROUP, Encoder
+from prism_assets.objectstore.stores import Stores
+
+_READS = 8
+
+
+def merge_range(task: MergeTask, table: TableDefinition, stores: Stores, *, bucket: str) -> MergeResult:
+    """Merges the inputs into one object sorted by time, ties in the order of the inputs.
+
+    Nothing is raised for inputs that are not what the task says: nothing is written, and the result's failure names
+    them. The same inputs give the same bytes under the same key.
+    """
+    try:
+        return _merged(task, table, stores, bucket)
+    except PrismError as error:
+        failure = Failure(message=str(error), transient=isinstance(error, TransientError))
+    except MemoryError:
+        raise
+    except Exception as error:
+        failure = Failure(message=f"{type(error).__name__} while {task.output_key} was merged", transient=False)
+    return _result(task, failure=failure)
+
+
+def _merged(task: MergeTask, table: TableDefinition, stores: Stores, bucket: str) -> MergeResult:
+    inputs = _open(task, stores, bucket)
+    schema = union_schema([entry.schema for entry in inputs], table)
+    body, rows, prints = _encoded(inputs, schema, table)
+    _check_sums(task, inputs, rows, prints)
+    failpoint("merge.before_put")
+    stores.put(bucket, task.output_key, memoryview(body).cast("B"), kind="merged")
+    failpoint("merge.after_put")
+    return _result(task, content_length=body.size, row_count=rows, fingerprint=prints)
+
+
+def _result(
+    task: MergeTask,
+    *,
+    content_length: int = 0,
+    row_count: int = 0,
+    fingerprint: int = 0,
+    failure: Failure | None = None,
+) -> MergeResult:
+    return MergeResult(
+        job_id=task.job_id,
+        lower_bound=task.lower_bound,
+        upper_bound=task.upper_bound,
+        output_key=task.output_key,
+        content_length=content_length,
+        row_count=row_count,
+        fingerprint=fingerprint,
+        failure=failure,
+    )
+
+
+def _open(task: MergeTask, stores: Stores, bucket: str) -> list[Input]:
+    """Fetches all inputs, a few at a time; raises InvariantBroken for one that is not what the task says."""
+
+    def fetch(entry: MergeInput) -> Input:
+        return Input.opened(entry, stores.get(bucket, entry.key))
+
+    with ThreadPoolExecutor(_READS) as pool:
+        return list(pool.map(fetch, task.inputs))
+
+
+def _encoded(inputs: list[Input], schema: pa.Schema, table: TableDefinition) -> tuple[pa.Buffer, int, int]:
+    """The merged object, and the number and the fingerprint of the rows that are in it."""
+    encoder: Encoder | None = None
+    rows, prints = 0, 0
+    for portion in _portions(inputs, schema, table):
+        encoder = encoder or Encoder(schema, portion, row_group_rows=portion.num_rows)
+        encoder.write(portion)
+        rows += portion.num_rows
+        prints = combine([prints, fingerprint(portion)])
+    encoder = encoder or Encoder(schema, schema.empty_table(), row_group_rows=MERGED_ROW_GROUP)
+    return encoder.finish(), rows, prints
+
+
+def _portions(inputs: list[Input], schema: pa.Schema, table: TableDefinition) -> Iterator[pa.Table]:
+    """The rows in order, in row groups of nearly equal size."""
+    order = merge_order(inputs, schema, table)
+    groups = max(1, math.ceil(len(order) / MERGED_ROW_GROUP))
+    size = math.ceil(len(order) / groups)
+    window = Window(inputs, schema, order)
+    for start in range(0, len(order), size or 1):
+        yield window.take(start, min(start + size, len(order)))
+
+
+def _check_sums(task: MergeTask, inputs: list[Input], rows: int, prints: int) -> None:
+    """Raises InvariantBroken unless what was written is what the inputs were said to hold."""
+    expected = combine(entry.fingerprint for entry in task.inputs)
+    if rows == sum(entry.row_count for entry in task.inputs) and prints == expected:
+        return
+    for entry in inputs:
+        found = fingerprint(entry.read())
+        if found != entry.said.fingerprint:
+            raise InvariantBroken(
+                f"{entry.said.key}: the fingerprint of its rows is {found}, recorded was {entry.said.fingerprint}"
+            )
+    raise InvariantBroken(f"{task.output_key}: the merged rows are not those of the inputs; nothing was written")

@@ -1,0 +1,85 @@
+"""Parquet as the lake stores it: one physical type per column for ever, field ids, zstd, statistics, page index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from prism_assets.domain.tables import Column
+from prism_assets.kernels.fingerprint import FIELD_ID
+from prism_assets.kernels.typed import stored_type
+
+SMALL_ROW_GROUP = 1 << 20
+MERGED_ROW_GROUP = 1 << 17
+
+# Level 3 takes 1.4 times as long and, on logs with random keys, saves nothing.
+_LEVEL = 1
+_SAMPLE = 1024
+
+
+def field_of(column: Column) -> pa.Field:
+    """The field of a column, with its id."""
+    return field_with_id(column.name, stored_type(column), column.column_id)
+
+
+def field_with_id(name: str, kind: pa.DataType, column_id: int) -> pa.Field:
+    """A field that may be null, with its id."""
+    return pa.field(name, kind, metadata={FIELD_ID: str(column_id).encode()})
+
+
+def schema_of(columns: Sequence[Column]) -> pa.Schema:
+    """The stored schema of columns."""
+    return pa.schema([field_of(column) for column in columns])
+
+
+class Encoder:
+    """Encodes one Parquet object in memory. Equal rows in equal portions give equal bytes."""
+
+    def __init__(self, schema: pa.Schema, sample: pa.Table, *, row_group_rows: int) -> None:
+        self._sink = pa.BufferOutputStream()
+        self._rows = row_group_rows
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            schema,
+            compression="zstd",
+            compression_level=_LEVEL,
+            use_dictionary=dictionary_columns(sample),
+            write_statistics=True,
+            write_page_index=True,
+            store_schema=False,
+        )
+
+    def write(self, table: pa.Table) -> None:
+        """Writes rows, in one row group as far as they fit."""
+        self._writer.write_table(table, row_group_size=self._rows)
+
+    def finish(self) -> pa.Buffer:
+        """The whole object."""
+        self._writer.close()
+        return self._sink.getvalue()
+
+
+def encode(table: pa.Table) -> pa.Buffer:
+    """Encodes a small object."""
+    encoder = Encoder(table.schema, table, row_group_rows=SMALL_ROW_GROUP)
+    encoder.write(table)
+    return encoder.finish()
+
+
+def dictionary_columns(sample: pa.Table) -> list[str]:
+    """The columns in which values repeat so often, in the first rows, that a dictionary pays."""
+    return [
+        name
+        for name, column in zip(sample.column_names, sample.columns, strict=True)
+        if _repeats(column.slice(0, _SAMPLE))
+    ]
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    if pa.types.is_boolean(column.type):
+        return False
+    distinct = pc.count_distinct(column).as_py()
+    return bool(distinct * 4 <= len(column))

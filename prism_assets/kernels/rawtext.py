@@ -1,0 +1,82 @@
+"""The JSON text of some keys of well-formed lines, found without reading the rest of the line.
+
+A key counts as found only where no other reading is possible; every other line is left to the exact way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from json.decoder import JSONDecodeError
+from typing import Any
+
+from prism_assets.kernels.values import scan_once
+
+Found = list[tuple[Any, str]]
+_NOTHING = (None, "")
+_AFTER_VALUE = re.compile(r"[ \t\r\n]*[,}]")
+# Written without escapes, or with \u00.. ones.
+_PLAIN_KEY = re.compile(r'[^\x00-\x1f"\\/\x7f-\U0010ffff]+')
+# Where a key begins like this, its first quote cannot be the last one of a string before it.
+_SAFE_KEY = re.compile(r"[^\s,:\]}]")
+
+
+class KeyFinder:
+    """Finds the values of some keys in lines that are known to be one JSON object each, or else refused later."""
+
+    def __init__(self, sources: Sequence[str]) -> None:
+        self.sources = tuple(sources)
+        self._safe = all(_SAFE_KEY.match(source) for source in sources)
+        self._plain = all(_PLAIN_KEY.fullmatch(source) for source in sources)
+        self._patterns = [re.compile(r'"%s"[ \t\r\n]*:[ \t\r\n]*' % re.escape(source)) for source in sources]
+        self._needles = [f'"{source}"' for source in sources]
+
+    def find(self, line: str) -> Found | None:
+        """The value and text of each key, (None, "") where a key is not there; None if it takes the exact way."""
+        if not self._safe or "\\" in line and (not self._plain or "\\u00" in line):
+            return None
+        found: Found = [_NOTHING] * len(self.sources)
+        places = self._places(line)
+        if places is None:
+            return None
+        checked = 1
+        for start, position in places:
+            value_start = self._top_level_value(line, checked, start, position)
+            if value_start is None:
+                return None
+            try:
+                value, checked = scan_once(line, value_start)
+            except (JSONDecodeError, StopIteration):
+                return None
+            if _AFTER_VALUE.match(line, checked) is None:
+                return None
+            found[position] = (value, line[value_start:checked])
+        return found
+
+    def _places(self, line: str) -> list[tuple[int, int]] | None:
+        """Where each key stands, in the order of the line; None if one stands there twice."""
+        places = []
+        for position, needle in enumerate(self._needles):
+            start = line.find(needle)
+            if start < 0:
+                continue
+            if line.find(needle, start + 1) >= 0:
+                return None
+            places.append((start, position))
+        places.sort()
+        return places
+
+    def _top_level_value(self, line: str, checked: int, start: int, position: int) -> int | None:
+        """Where the value begins, if what stands at `start` is a key of the top-level object.
+
+        Up to `checked` the line is known to lie at top level; it stays there if no bracket opens before `start`.
+        """
+        if line.find("{", checked, start) >= 0 or line.find("[", checked, start) >= 0:
+            return None
+        before = start - 1
+        while before > 0 and line[before] in " \t\r\n":
+            before -= 1
+        if line[before] not in "{,":
+            return None
+        match = self._patterns[position].match(line, start)
+        return match.end() if match else None

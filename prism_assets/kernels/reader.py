@@ -1,0 +1,144 @@
+"""Reads well-formed lines with Arrow's JSON reader, which knows no lines: what it refuses is found and left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.json
+
+from prism_assets.kernels.blocks import Lines, Mask
+
+# One more column that no line has: it keeps the number of rows where nothing else is read.
+_NOWHERE = "\0"
+_ROW = re.compile(r"in row (\d+)")
+_VALUE = re.compile(r"Failed to convert JSON to .*parse:(.*)", re.DOTALL)
+_CHANGED = re.compile(r"Column\(/(.*)\) changed from", re.DOTALL)
+_MANY = 16
+_MANY_SHARE = 20
+_SMALL_STEP = 256
+_STEADY = 6
+
+
+class TooManyBad(Exception):
+    """So many lines are refused that it is cheaper to look at each."""
+
+
+class WrongPlan(Exception):
+    """A column does not hold what it was to be read as; `line` is a line that shows it, where one is known."""
+
+    def __init__(self, line: int | None = None) -> None:
+        super().__init__()
+        self.line = line
+
+
+@dataclass
+class Reader:
+    """Reads lines of a block. `refused` marks those among them that could not be read; it grows while reading.
+
+    Everything else in the block must be blank. `unsure` names columns whose type is no more than a guess.
+    """
+
+    body: bytearray | bytes
+    lines: Lines
+    types: Mapping[str, pa.DataType]
+    unsure: frozenset[str] = frozenset()
+    patient: bool = False
+    refused: Mask = field(init=False)
+    _schema: pa.Schema = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._schema = pa.schema([*self.types.items(), (_NOWHERE, pa.bool_())])
+        self.refused = np.zeros(len(self.lines), bool)
+
+    def read(self) -> pa.Table:
+        """The rows of all lines that are not refused. Raises WrongPlan, and TooManyBad unless patient."""
+        tables: list[pa.Table] = []
+        position, total = 0, len(self.lines)
+        step, steady = total, 0
+        while position < total:
+            stop = min(total, position + step)
+            table, bad = self._try(position, stop)
+            if table is None:
+                self._refuse(bad)
+                step, steady = min(step, max(bad - position + 1, _SMALL_STEP)), 0
+                continue
+            tables.append(table)
+            position, steady = stop, steady + 1
+            if steady >= _STEADY:
+                step, steady = step * 2, 0
+        read = pa.concat_tables(tables).drop_columns([_NOWHERE])
+        return read.filter(pa.array(~self.refused)) if self.refused.any() else read
+
+    def _refuse(self, index: int) -> None:
+        """Puts an empty object in the place of a line, so that rows and lines keep in step."""
+        failures = int(self.refused.sum())
+        if self.refused[index] or (not self.patient and failures >= _MANY and failures * _MANY_SHARE > index):
+            raise TooManyBad
+        self.refused[index] = True
+        if isinstance(self.body, bytes):
+            self.body = bytearray(self.body)
+        blank(self.body, int(self.lines.starts[index]), int(self.lines.ends[index]), b"{}")
+
+    def _try(self, start: int, stop: int) -> tuple[pa.Table | None, int]:
+        """The rows of lines [start, stop), or a line that is at fault."""
+        first, last = int(self.lines.starts[start]), int(self.lines.ends[stop - 1])
+        try:
+            table = _parse(pa.py_buffer(self.body)[first:last], self._schema)
+        except pa.ArrowInvalid as error:
+            return None, self._at_fault(str(error), start, stop)
+        if table.num_rows == stop - start:
+            return table, 0
+        return None, self._halve(start, stop)
+
+    def misread(self) -> list[str]:
+        """The numeric columns whose values do not all fit their type; all of them if it cannot be told."""
+        numeric = [source for source, chosen in self.types.items() if pa.types.is_primitive(chosen)]
+        body = pa.py_buffer(self.body)
+        return [source for source in numeric if not _holds(body, source, self.types[source])] or numeric
+
+    def _at_fault(self, message: str, start: int, stop: int) -> int:
+        row = _ROW.search(message)
+        if row is None and _VALUE.search(message):
+            raise WrongPlan
+        line = start + int(row[1]) if row else stop
+        if line >= stop or self.refused[line]:
+            return self._halve(start, stop)
+        changed = _CHANGED.search(message)
+        if changed and changed[1] in self.unsure:
+            raise WrongPlan(line)
+        return line
+
+    def _halve(self, start: int, stop: int) -> int:
+        """Finds a line at fault by halving."""
+        while stop - start > 1:
+            middle = (start + stop) // 2
+            table, bad = self._try(start, middle)
+            if table is None:
+                return bad
+            start = middle
+        return start
+
+
+def _holds(body: pa.Buffer, source: str, chosen: pa.DataType) -> bool:
+    try:
+        _parse(body, pa.schema([(source, chosen)]))
+    except pa.ArrowInvalid as error:
+        return _VALUE.search(str(error)) is None
+    return True
+
+
+def _parse(body: pa.Buffer, schema: pa.Schema) -> pa.Table:
+    return pyarrow.json.read_json(
+        pa.BufferReader(body),
+        read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=body.size + 64),
+        parse_options=pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+    )
+
+
+def blank(body: bytearray, start: int, end: int, instead: bytes = b"") -> None:
+    """Replaces what stands in [start, end)."""
+    body[start:end] = instead.ljust(end - start)

@@ -1,0 +1,113 @@
+"""Small objects: the accepted rows of one staging object, one sorted Parquet object per event date."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime, timezone
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from prism_assets.domain.work import ConvertTask, SmallObject
+from prism_assets.failpoints import failpoint
+from prism_assets.kernels import times
+from prism_assets.kernels.fingerprint import fingerprint
+from prism_assets.kernels.judging import Accepted
+from prism_assets.kernels.parquet import encode, schema_of
+from prism_assets.kernels.sorting import order_of
+from prism_assets.kernels.typed import Layout
+from prism_assets.objectstore.keys import TableKeys
+from prism_assets.objectstore.stores import Stores
+
+_PUTS = 4
+
+Indices = npt.NDArray[np.int64]
+
+
+class SmallObjects:
+    """Writes the small objects of one staging object."""
+
+    def __init__(
+        self, layout: Layout, task: ConvertTask, stores: Stores, bucket: str, keys: TableKeys
+    ) -> None:
+        self._layout = layout
+        self._task = task
+        self._stores = stores
+        self._bucket = bucket
+        self._keys = keys
+
+    def write(self, parts: list[Accepted]) -> tuple[SmallObject, ...]:
+        """Writes the rows, date by date, and empties `parts`; while one date is put the next is encoded."""
+        numbers = np.concatenate([part.numbers for part in parts] or [np.zeros(0, np.int64)])
+        if not len(numbers):
+            return ()
+        days = np.concatenate([part.days for part in parts])
+        table = self._joined(parts)
+        with ThreadPoolExecutor(_PUTS) as pool:
+            puts: list[Future[SmallObject]] = []
+            for day in np.unique(days).tolist():
+                small, body = self._encode(table, np.flatnonzero(days == day), numbers, day)
+                puts.append(pool.submit(self._put, small, body))
+            return tuple(put.result() for put in puts)
+
+    def _joined(self, parts: list[Accepted]) -> pa.Table:
+        """All rows as one table of whole columns; each part lets go of a column as soon as it is joined."""
+        schema = schema_of(self._layout.columns)
+        columns = []
+        for position, field in enumerate(schema):
+            chunks = [part.columns[position] for part in parts]
+            for part in parts:
+                part.columns[position] = None
+            columns.append(pa.chunked_array(chunks, field.type).combine_chunks())
+        parts.clear()
+        return pa.Table.from_arrays(columns, schema=schema)
+
+    def _encode(
+        self, table: pa.Table, rows: Indices, numbers: Indices, day: int
+    ) -> tuple[SmallObject, pa.Buffer]:
+        rows = rows[order_of(table, rows, self._sort_by(), numbers[rows])]
+        chosen = table.take(pa.array(rows))
+        body = encode(chosen)
+        date = times.to_date(day)
+        delayed = date in self._task.delayed_dates
+        first, last = self._extremes(chosen)
+        small = SmallObject(
+            key=self._keys.small_object(date, self._task.staging_object_id, delayed=delayed),
+            date=date,
+            delayed=delayed,
+            content_length=body.size,
+            row_count=chosen.num_rows,
+            min_time=first,
+            max_time=last,
+            fingerprint=fingerprint(chosen),
+            upload_start_time=datetime.now(timezone.utc),
+        )
+        return small, body
+
+    def _sort_by(self) -> Sequence[str]:
+        partition = self._layout.table.partition_column
+        return [partition, *(name for name in self._layout.table.merge.sort_by if name != partition)]
+
+    def _extremes(self, rows: pa.Table) -> tuple[datetime, datetime]:
+        """The first and the last time; a date counts as its first instant in the table's zone."""
+        column = rows.column(self._layout.table.partition_column)
+        extremes = pc.min_max(
+            column.cast(pa.int64() if pa.types.is_timestamp(column.type) else pa.int32())
+        ).as_py()
+        first, last = extremes["min"], extremes["max"]
+        if pa.types.is_date(column.type):
+            zone = self._layout.table.zone
+            first, last = times.midnight_of(first, zone), times.midnight_of(last, zone)
+        return times.to_datetime(first), times.to_datetime(last)
+
+    def _put(self, small: SmallObject, body: pa.Buffer) -> SmallObject:
+        started = datetime.now(timezone.utc)
+        self._stores.put(
+            self._bucket, small.key, memoryview(body).cast("B"), kind="delayed" if small.delayed else "live"
+        )
+        failpoint("convert.after_put")
+        return replace(small, upload_start_time=started)

@@ -1,0 +1,52 @@
+"""Orders of rows: by one or more columns, nulls last, ties in the order in which the rows came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Indices = npt.NDArray[np.int64]
+Key = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+
+
+def order_of(table: pa.Table, rows: Indices, sort_by: Sequence[str], numbers: Indices) -> Indices:
+    """Positions within `rows` in sorted order; rows that tie stay in the order of `numbers`."""
+    keys = [key[rows] for name in sort_by for key in sort_keys(table.column(name))]
+    if not (np.diff(numbers) >= 0).all():
+        keys.append(numbers)
+    return sorted_positions(keys)
+
+
+def sorted_positions(keys: Sequence[Key]) -> Indices:
+    """The stable order by the keys, the first one being the most significant."""
+    if len(keys) == 1:
+        return np.argsort(keys[0], kind="stable")
+    return np.lexsort(keys[::-1])
+
+
+def sort_keys(column: pa.ChunkedArray) -> list[Key]:
+    """Numbers that order as the column does: for nulls (last) one more key, if there are any."""
+    kind = column.type
+    whole = column.combine_chunks()
+    if pa.types.is_floating(kind):
+        key = whole.fill_null(0.0).to_numpy().astype(np.float64)
+    elif pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_integer(kind):
+        key = whole.view(f"int{kind.bit_width}").fill_null(0).to_numpy().astype(np.int64)
+    else:
+        key = _ranks(whole)
+    nulls = [column.is_null().to_numpy().astype(np.int64)] if column.null_count else []
+    return [*nulls, key]
+
+
+def _ranks(column: pa.Array) -> Key:
+    """Equal values share a rank; 0 for nulls."""
+    coded = column.dictionary_encode()
+    order = pc.array_sort_indices(coded.dictionary).to_numpy()
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    codes = coded.indices.fill_null(0).to_numpy()
+    return ranks[codes] if len(ranks) else np.zeros(len(codes), np.int64)

@@ -1,0 +1,150 @@
+"""Instants and event dates: milliseconds since the epoch, and days since the epoch in a zone."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import numpy.typing as npt
+
+Instants = npt.NDArray[np.int64]
+Days = npt.NDArray[np.int32]
+
+# The first and the last millisecond of the years 1 to 9999.
+FIRST_INSTANT = -62_135_596_800_000
+LAST_INSTANT = 253_402_300_799_999
+# Numbers above this are milliseconds even where seconds are declared.
+SECONDS_LIMIT = 1_500_000_000_000
+
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_TIMESTAMP = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)"
+    r"(?:[T ](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?)?"
+    r"(Z| UTC| ?[+-]\d\d(?::?\d\d)?)?",
+    re.ASCII,
+)
+_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
+
+
+def offset_ms(text: str) -> int | None:
+    """Milliseconds of an offset `±hh`, `±hhmm` or `±hh:mm`; None if it is none."""
+    digits = text[1:].replace(":", "")
+    hours, minutes = int(digits[:2]), int(digits[2:] or 0)
+    if hours > 23 or minutes > 59:
+        return None
+    return (hours * 60 + minutes) * (-60_000 if text[0] == "-" else 60_000)
+
+
+def parse_timestamp(text: str, source_offset_ms: int) -> int | None:
+    """Milliseconds since the epoch of an ISO 8601 timestamp, rounded down; None if it is none.
+
+    Without an offset the time is taken to be at `source_offset_ms`. A date alone is its midnight.
+    """
+    match = _TIMESTAMP.fullmatch(text)
+    if match is None:
+        return None
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
+    if zone is not None and hour is None:
+        return None
+    offset = _named_offset(zone, source_offset_ms)
+    midnight = _midnight(int(year), int(month), int(day))
+    if offset is None or midnight is None:
+        return None
+    hours, minutes, seconds = int(hour or 0), int(minute or 0), int(second or 0)
+    if hours > 23 or minutes > 59 or seconds > 59:
+        return None
+    millis = int((fraction or "0").ljust(3, "0")[:3])
+    return in_range(midnight + ((hours * 60 + minutes) * 60 + seconds) * 1000 + millis - offset)
+
+
+def _named_offset(zone: str | None, source_offset_ms: int) -> int | None:
+    if zone is None:
+        return source_offset_ms
+    if zone in ("Z", " UTC"):
+        return 0
+    return offset_ms(zone.lstrip())
+
+
+def _midnight(year: int, month: int, day: int) -> int | None:
+    try:
+        return (date(year, month, day).toordinal() - _EPOCH_DAY) * 86_400_000
+    except ValueError:
+        return None
+
+
+def in_range(instant: int) -> int | None:
+    """The instant, if it lies in the years 1 to 9999 of UTC."""
+    return instant if FIRST_INSTANT <= instant <= LAST_INSTANT else None
+
+
+def unix_int(value: int, unit: str) -> int | None:
+    """Milliseconds of whole unix time in `seconds`, `milliseconds` or `microseconds`."""
+    if unit == "microseconds":
+        return in_range(value // 1000)
+    return in_range(value if unit == "milliseconds" or value > SECONDS_LIMIT else value * 1000)
+
+
+def unix_float(value: float, unit: str) -> int | None:
+    """Milliseconds of fractional unix time: rounded to microseconds (half to even), then down."""
+    if not abs(value) < 1e18:
+        return None
+    if value.is_integer():
+        return unix_int(int(value), unit)
+    if unit == "seconds" and value <= SECONDS_LIMIT:
+        return in_range(round(value * 1e6) // 1000)
+    return in_range(round(value if unit == "microseconds" else value * 1e3) // 1000)
+
+
+def parse_date(text: str) -> int | None:
+    """Days since the epoch of an ISO date; None if it is none."""
+    match = _DATE.fullmatch(text)
+    midnight = _midnight(*map(int, match.groups())) if match else None
+    return None if midnight is None else midnight // 86_400_000
+
+
+def day_of(instant: int, zone: ZoneInfo) -> int | None:
+    """Days since the epoch on which an instant falls in a zone; None beyond the years 1 to 9999."""
+    try:
+        local = (_EPOCH + timedelta(milliseconds=instant)).astimezone(zone)
+    except OverflowError:
+        return None
+    return local.toordinal() - _EPOCH_DAY
+
+
+def to_datetime(instant: int) -> datetime:
+    """The instant as a datetime in UTC."""
+    return _EPOCH + timedelta(milliseconds=instant)
+
+
+def to_date(day: int) -> date:
+    """The date of a number of days since the epoch."""
+    return date.fromordinal(day + _EPOCH_DAY)
+
+
+def to_day(day: date) -> int:
+    """Days since the epoch."""
+    return day.toordinal() - _EPOCH_DAY
+
+
+def midnight_of(day: int, zone: ZoneInfo) -> int:
+    """The instant at which a day begins in a zone."""
+    local = datetime.combine(to_date(day), datetime.min.time(), tzinfo=zone)
+    return (local.astimezone(timezone.utc) - _EPOCH) // timedelta(milliseconds=1)
+
+
+class Calendar:
+    """The days from `first` to `last` of a zone, to find the day of many instants at once."""
+
+    def __init__(self, first: int, last: int, zone: ZoneInfo) -> None:
+        self.first = max(first, to_day(date(1, 1, 2)))
+        self.last = min(last, to_day(date(9999, 12, 30)))
+        days = range(self.first, self.last + 2)
+        self._midnights = np.array([midnight_of(day, zone) for day in days], np.int64)
+
+    def days(self, instants: Instants) -> Days:
+        """The day of each instant; `first - 1` for those before and `last + 1` for those after."""
+        found = np.searchsorted(self._midnights, instants, side="right") - 1
+        return (found + self.first).astype(np.int32)

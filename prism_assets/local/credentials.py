@@ -1,0 +1,89 @@
+"""The generated secrets of a stack, and the `env` file that tells clients how to reach it."""
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+
+from prism_assets.local import layout
+from prism_assets.local.layout import Layout
+
+REGION = "us-east-1"
+USER = "prism"
+DATABASES = ("prism", "dagster")
+LAKE_BUCKET = "prism-lake"
+STAGING_BUCKET = "prism-staging"
+
+
+def _secret() -> str:
+    return secrets.token_hex(20)
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Made at first start; hexadecimal, so no quoting in a URL, a shell or a properties file."""
+
+    database_password: str = field(default_factory=_secret, repr=False)
+    access_key: str = field(default_factory=lambda: "PRISM" + secrets.token_hex(8).upper(), repr=False)
+    secret_key: str = field(default_factory=_secret, repr=False)
+    spark_token: str = field(default_factory=_secret, repr=False)
+
+
+def load(place: Layout) -> Credentials:
+    """Returns the credentials of a stack; makes and stores them when there are none."""
+    stored = layout.read_json(place.credentials)
+    known = {f.name: str(stored[f.name]) for f in fields(Credentials) if f.name in stored}
+    found = Credentials(**known)
+    if len(known) < len(fields(Credentials)):
+        layout.write_private(place.credentials, json.dumps(asdict(found), indent=2) + "\n")
+    return found
+
+
+def aws_variables(found: Credentials) -> dict[str, str]:
+    """Returns the variables by which AWS clients, and the Python tasks of Spark, find the local S3's keys."""
+    return {
+        "AWS_ACCESS_KEY_ID": found.access_key,
+        "AWS_SECRET_ACCESS_KEY": found.secret_key,
+        "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
+    }
+
+
+def environment(found: Credentials, ports: Mapping[str, int]) -> dict[str, str]:
+    """Returns the connection settings of the services whose ports are known."""
+    values: dict[str, str] = {}
+    if port := ports.get("postgres"):
+        values["PRISM_DATABASE_URL"] = (
+            f"postgresql+psycopg://{USER}:{found.database_password}@127.0.0.1:{port}/{DATABASES[0]}"
+        )
+        values |= {"PRISM_DAGSTER_PG_HOST": "127.0.0.1", "PRISM_DAGSTER_PG_PORT": str(port)}
+        values |= {"PRISM_DAGSTER_PG_USER": USER, "PRISM_DAGSTER_PG_PASSWORD": found.database_password}
+        values["PRISM_DAGSTER_PG_DB"] = DATABASES[1]
+    if port := ports.get("s3"):
+        values |= {"PRISM_BUCKET": LAKE_BUCKET, "PRISM_S3_ENDPOINT": f"http://127.0.0.1:{port}"}
+        values["PRISM_OBJECT_TAGS"] = "false"  # the local S3 does not keep tags
+    if port := ports.get("aws"):
+        values |= {f"PRISM_{name}_ENDPOINT": f"http://127.0.0.1:{port}" for name in ("GLUE", "SQS")}
+    values |= aws_variables(found)
+    if port := ports.get("spark"):
+        # Without TLS the client sends a token only to a server that is called localhost.
+        values["PRISM_SPARK_REMOTE"] = f"sc://localhost:{port}"
+        values["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = found.spark_token
+    return values
+
+
+def write_environment(path: Path, values: Mapping[str, str]) -> None:
+    """Writes the `env` file, unless it says the same already."""
+    if path.exists() and read_environment(path) == dict(values) and path.stat().st_mode & 0o077 == 0:
+        return
+    layout.write_private(path, "".join(f"{key}={value}\n" for key, value in values.items()))
+
+
+def read_environment(path: Path) -> dict[str, str]:
+    """Reads KEY=value lines; a missing file is empty."""
+    if not path.exists():
+        return {}
+    lines = path.read_text(encoding="utf-8").splitlines()
+    pairs = (line.partition("=") for line in lines if "=" in line and not line.startswith("#"))
+    return {key.strip(): value for key, _, value in pairs}

@@ -1,0 +1,193 @@
+"""The four jars of the local stack, resolved once by the Ivy that ships in pyspark.
+
+They are kept in `~/.cache/prism_assets/jars` (PRISM_CACHE names another folder in place of
+`~/.cache/prism_assets`) and accepted only with the content that is written here.
+`python -m prism_assets.local.jars` fetches what is missing.
+"""
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from prism_assets.domain.errors import PrismError
+from prism_assets.local import java
+from prism_assets.local.faults import StackError
+
+
+@dataclass(frozen=True)
+class Jar:
+    """One jar: its coordinates, and its content by size and SHA-256."""
+
+    organisation: str
+    artifact: str
+    revision: str
+    size: int
+    sha256: str
+    classifier: str = ""
+
+    @property
+    def file_name(self) -> str:
+        """The name under which Ivy stores the jar."""
+        suffix = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.artifact}-{self.revision}{suffix}.jar"
+
+
+JARS = {
+    "s3proxy": Jar(
+        "org.gaul",
+        "s3proxy",
+        "4.1.0",
+        54_955_934,
+        "a4d025969aaf796616ed4b1e2491d87d455ce84bb28cb9db086b2e6aaa68b48d",
+        "jar-with-dependencies",
+    ),
+    "iceberg": Jar(
+        "org.apache.iceberg",
+        "iceberg-spark-runtime-4.1_2.13",
+        "1.12.0",
+        48_309_426,
+        "3123c3798af642dd537230923548e013ef41cc28b6626e5225808cf5670a0f82",
+    ),
+    "iceberg-aws": Jar(
+        "org.apache.iceberg",
+        "iceberg-aws-bundle",
+        "1.12.0",
+        69_034_612,
+        "dd7e49ffa4ac9b215bed846581991259e3aec9bb2fa08d6cec029c46cd66d957",
+    ),
+    "postgresql": Jar(
+        "org.postgresql",
+        "postgresql",
+        "42.7.14",
+        1_221_004,
+        "73914527305a40cce504b0d3d90b23caf565136912d607ae8ae7c5895512332c",
+    ),
+}
+FOR_SPARK = ("iceberg", "iceberg-aws", "postgresql")
+
+
+def folder() -> Path:
+    """Returns the folder of the jars, shared by all stacks of a user."""
+    cache = os.environ.get("PRISM_CACHE") or Path.home() / ".cache" / "prism_assets"
+    return Path(cache).absolute() / "jars"
+
+
+def path(name: str) -> Path:
+    """Returns where a jar lies, whether or not it is there."""
+    return folder() / JARS[name].file_name
+
+
+def missing() -> list[str]:
+    """Names the jars that are not there in full; by size only, which takes no time."""
+    return [name for name, jar in JARS.items() if not _has_size(path(name), jar.size)]
+
+
+def _has_size(file: Path, size: int) -> bool:
+    return file.is_file() and file.stat().st_size == size
+
+
+def ensure() -> list[str]:
+    """Fetches the jars that are missing, verifies and stores each in one step; returns their names."""
+    if not missing():
+        return []
+    java.require()
+    target = folder()
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        with _locked(target / ".lock"), tempfile.TemporaryDirectory(dir=target, prefix=".new-") as work:
+            wanted = missing()  # another process may have been at it
+            if wanted:
+                _resolve(wanted, Path(work))
+                for name in wanted:
+                    _accept(JARS[name], Path(work) / JARS[name].file_name)
+            return wanted
+    except OSError as error:
+        raise StackError(
+            f"cannot store the jars in {target}: {error.strerror}; name another with PRISM_CACHE"
+        ) from None
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    with open(file, "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _accept(jar: Jar, fetched: Path) -> None:
+    if not fetched.is_file():
+        raise StackError(f"{jar.file_name} was not found: check the network, then run the command again")
+    with open(fetched, "rb") as content:
+        digest = hashlib.sha256()
+        while block := content.read(1 << 20):
+            digest.update(block)
+    if digest.hexdigest() != jar.sha256:
+        raise StackError(f"{jar.file_name} came with another content than expected: find out why before using it")
+    os.replace(fetched, folder() / jar.file_name)
+
+
+def _resolve(names: list[str], work: Path) -> None:
+    description = work / "ivy.xml"
+    description.write_text(_description([JARS[name] for name in names]), encoding="utf-8")
+    pattern = f"{work}/[artifact]-[revision](-[classifier]).[ext]"
+    command = [java.program(), "-cp", _ivy(), "org.apache.ivy.Main", "-m2compatible", "-warn"]
+    command += ["-ivy", str(description), "-cache", str(work / "cache"), "-retrieve", pattern]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        reason = " ".join((done.stderr + done.stdout).split()[-40:])
+        raise StackError(f"the jars could not be fetched: check the network and try again; Ivy says: {reason}")
+
+
+def _ivy() -> str:
+    import pyspark
+
+    jars = Path(pyspark.__file__).parent / "jars"
+    found = [file for name in ("ivy-*.jar", "commons-cli-*.jar") for file in sorted(jars.glob(name))]
+    return os.pathsep.join(str(file) for file in found)
+
+
+def _description(jars: list[Jar]) -> str:
+    dependencies = "\n".join(_dependency(jar) for jar in jars)
+    return f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
+<info organisation="prism_assets" module="local"/>
+<configurations><conf name="default"/></configurations>
+<dependencies>
+{dependencies}
+</dependencies>
+</ivy-module>
+"""
+
+
+def _dependency(jar: Jar) -> str:
+    start = (
+        f'<dependency org="{jar.organisation}" name="{jar.artifact}" rev="{jar.revision}" '
+        'transitive="false" conf="default-&gt;master"'
+    )
+    if not jar.classifier:
+        return start + "/>"
+    artifact = f'<artifact name="{jar.artifact}" type="jar" ext="jar" m:classifier="{jar.classifier}"/>'
+    return f"{start}>{artifact}</dependency>"
+
+
+def main() -> int:
+    """Fetches what is missing, and says so; returns the exit status."""
+    absent = missing()
+    if absent:
+        print(f"Fetching {len(absent)} jars (170 MB at most) into {folder()} ...", flush=True)
+    try:
+        ensure()
+    except PrismError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""Finds a Java that Spark accepts, or says what to install."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from prism_assets.local.faults import StackError
+
+OLDEST = 17
+_ADVICE = "install Java 17 or 21 (Debian: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17)"
+
+
+def program() -> str:
+    """Returns the path of the `java` that Spark will use: that of JAVA_HOME, else the first on the path."""
+    home = os.environ.get("JAVA_HOME", "").strip()
+    if home:
+        candidate = Path(home) / "bin" / "java"
+        if not os.access(candidate, os.X_OK):
+            raise StackError(f"JAVA_HOME={home} holds no bin/java: correct or unset it, or {_ADVICE}")
+        return str(candidate)
+    found = shutil.which("java")
+    if found is None:
+        raise StackError(f"Java was not found: {_ADVICE}")
+    return found
+
+
+def require() -> int:
+    """Returns the version of Java; raises StackError when there is none or it is older than 17."""
+    found = program()
+    try:
+        done = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise StackError(f"{found} does not run ({error}): {_ADVICE}") from None
+    version = parse(done.stderr + done.stdout)
+    if done.returncode != 0 or version is None:
+        raise StackError(f"{found} is not a working Java: {_ADVICE}")
+    if version < OLDEST:
+        raise StackError(f"{found} is Java {version}, and Spark needs {OLDEST} or newer: {_ADVICE}")
+    return version
+
+
+def parse(text: str) -> int | None:
+    """Reads the feature version out of what `java -version` prints: 8 for 1.8.0_392, 17 for 17.0.15."""
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(match[1]) if match else None

@@ -1,0 +1,100 @@
+"""Where the local stack keeps its files, and how they are written."""
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prism_assets.local.faults import StackError
+
+NAME_OF_ROOT_VARIABLE = "PRISM_HOME"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The paths below the root of a stack (normally `.prism`)."""
+
+    root: Path
+
+    @property
+    def env(self) -> Path:
+        """The connection settings, for the settings loader and for `set -a; . .prism/env`."""
+        return self.root / "env"
+
+    @property
+    def credentials(self) -> Path:
+        """The generated passwords and keys, from which `env` can be written again."""
+        return self.root / "credentials.json"
+
+    @property
+    def state(self) -> Path:
+        """Ports and processes of the stack."""
+        return self.root / "state.json"
+
+    @property
+    def lock(self) -> Path:
+        """The file that is locked while a command changes the stack."""
+        return self.root / "lock"
+
+    @property
+    def data(self) -> Path:
+        """What survives `down`: the database cluster and the buckets."""
+        return self.root / "data"
+
+    @property
+    def run(self) -> Path:
+        """What the servers need while they run; may be deleted when they do not."""
+        return self.root / "run"
+
+    @property
+    def logs(self) -> Path:
+        """One log file per server, and the one before it."""
+        return self.root / "logs"
+
+    def log(self, service: str) -> Path:
+        """Names the log file of a service."""
+        return self.logs / f"{service}.log"
+
+    @property
+    def marker(self) -> str:
+        """A word that stands on the command line of every server of this stack and of no other."""
+        return "prism-local-" + hashlib.sha256(os.fsencode(self.root)).hexdigest()[:12]
+
+    def make_folders(self) -> None:
+        """Creates the folders, private to the user; raises StackError when that is not possible."""
+        # PostgreSQL does not run as root, so under root another user must be able to pass through.
+        mode = 0o711 if os.geteuid() == 0 else 0o700
+        try:
+            for folder in (self.root, self.data, self.run, self.logs):
+                if not folder.is_dir():
+                    folder.mkdir(mode=mode, parents=True)
+        except OSError as error:
+            raise StackError(
+                f"cannot create {error.filename}: {error.strerror}; name another folder with --root"
+            ) from None
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replaces a file in one step; its content is never readable by other users, not even for a moment."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
+    temporary.unlink(missing_ok=True)
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise StackError(f"cannot write {path}: {error.strerror}; make room or correct the permissions") from None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Reads a JSON object; a missing or broken file is an empty one."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

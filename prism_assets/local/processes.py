@@ -1,0 +1,185 @@
+"""Starts servers that outlive the command, finds them again, and stops them and nothing else.
+
+A process is one of ours when its id, its time of creation and a marker on its command line all agree: an id
+alone may belong to somebody else after a reboot.
+"""
+
+import os
+import pwd
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
+
+import psutil
+
+from prism_assets.local.faults import StackError
+
+# Times of creation are computed from the time of boot, which moves a little when the clock is corrected.
+_CLOCK_TOLERANCE = 2.0
+
+# Servers started by this very process: they must be waited for, or they stay as zombies.
+_CHILDREN: dict[int, "subprocess.Popen[bytes]"] = {}
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A process, unmistakably: its id and its time of creation in seconds since 1970."""
+
+    pid: int
+    created: float
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How to start a server; `account` is the user it runs as, None for our own."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    folder: Path
+    account: str | None = None
+
+
+def identify(process: psutil.Process) -> Identity:
+    """Returns the identity of a process."""
+    return Identity(process.pid, process.create_time())
+
+
+def find(identity: Identity, marker: str) -> psutil.Process | None:
+    """Returns the process if it is alive and still the one that was started."""
+    _reap(identity.pid)
+    with suppress(psutil.Error):
+        process = psutil.Process(identity.pid)
+        same = abs(process.create_time() - identity.created) <= _CLOCK_TOLERANCE
+        # The command line is empty for a moment while a launcher turns into the server.
+        if same and is_alive(process) and (_is_marked(process, marker) or not process.cmdline()):
+            return process
+    return None
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Tells whether a process runs; a zombie does not."""
+    _reap(process.pid)
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def marked(marker: str) -> list[psutil.Process]:
+    """Finds all living processes with the marker on their command line, whoever started them."""
+    return [p for p in psutil.process_iter() if p.pid != os.getpid() and _is_marked(p, marker) and is_alive(p)]
+
+
+def _is_marked(process: psutil.Process, marker: str) -> bool:
+    try:
+        return any(marker in word for word in process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def _reap(pid: int) -> None:
+    child = _CHILDREN.get(pid)
+    if child is not None and child.poll() is not None:
+        del _CHILDREN[pid]
+
+
+def spawn(launch: Launch, log: Path) -> psutil.Process:
+    """Starts a server in a session of its own, its output in the log file; raises StackError when it cannot.
+
+    The log of the start before is kept as `….log.1`.
+    """
+    try:
+        if log.exists():
+            os.replace(log, log.with_name(log.name + ".1"))
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            child = _popen(launch, descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise StackError(f"cannot start {launch.command[0]}: {error}") from None
+    _CHILDREN[child.pid] = child
+    return psutil.Process(child.pid)
+
+
+def _popen(launch: Launch, log: int) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        list(launch.command),
+        env=dict(launch.environment),
+        cwd=launch.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        **account_arguments(launch.account),
+    )
+
+
+class AccountArguments(TypedDict, total=False):
+    """The arguments of subprocess that say as whom a program runs."""
+
+    user: int
+    group: int
+    extra_groups: list[int]
+
+
+def account_arguments(account: str | None) -> AccountArguments:
+    """Returns what makes subprocess run a program as another user, in none of our groups."""
+    if account is None:
+        return {}
+    entry = pwd.getpwnam(account)
+    return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+
+
+def family(process: psutil.Process) -> list[psutil.Process]:
+    """Returns a process and all that descend from it."""
+    with suppress(psutil.Error):
+        return [process, *process.children(recursive=True)]
+    return [process]
+
+
+def stop(process: psutil.Process, signal: int, patience: float) -> list[int]:
+    """Ends a server and its descendants; returns the ids of those that had to be killed.
+
+    The server gets the signal that asks it to end; after `patience` seconds what is left is killed. psutil
+    refuses to signal a process whose id was given to another one in the meantime.
+    """
+    members = family(process)
+    with suppress(psutil.NoSuchProcess):
+        process.send_signal(signal)
+    _wait([process], patience)
+    # Children of a server that ended in order may need a moment more; those of a killed one end here.
+    left = list(_wait(_union(members, family(process)), 1.0))
+    for member in left:
+        with suppress(psutil.NoSuchProcess):
+            member.kill()
+    _wait(left, 5.0)
+    return [member.pid for member in left]
+
+
+def _union(*groups: Iterable[psutil.Process]) -> list[psutil.Process]:
+    return list({member: None for group in groups for member in group})
+
+
+def _wait(processes: Sequence[psutil.Process], seconds: float) -> Iterator[psutil.Process]:
+    _, left = psutil.wait_procs(processes, timeout=seconds)
+    for process in processes:
+        _reap(process.pid)
+    return (process for process in left if is_alive(process))
+
+
+def memory(process: psutil.Process) -> int:
+    """Returns the memory of a process and its descendants in bytes, shared pages once if possible."""
+    return sum(_memory_of(member) for member in family(process))
+
+
+def _memory_of(process: psutil.Process) -> int:
+    with suppress(psutil.Error):
+        full = process.memory_full_info()
+        return int(getattr(full, "pss", 0) or full.uss)
+    with suppress(psutil.Error):
+        return int(process.memory_info().rss)
+    return 0

@@ -1,0 +1,122 @@
+"""One Spark Connect server for all runs, with a token, on loopback."""
+
+import os
+import shutil
+import sys
+import uuid
+from pathlib import Path
+
+from prism_assets.local import jars, layout
+from prism_assets.local.faults import StackError
+from prism_assets.local.ports import LOOPBACK
+from prism_assets.local.processes import Launch
+from prism_assets.local.service import Service
+
+_LOGGING = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stdout.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+
+def cores() -> int:
+    """Returns how many tasks run at a time: PRISM_LOCAL_CORES, or one per core."""
+    text = os.environ.get("PRISM_LOCAL_CORES", "").strip()
+    if not text:
+        return os.cpu_count() or 1
+    if not text.isdigit() or int(text) < 1:
+        raise StackError(f"PRISM_LOCAL_CORES={text} is not a number of cores; set it to 1 or more")
+    return int(text)
+
+
+class Spark(Service):
+    """The engine; its Python tasks find the keys of the local S3 in their environment."""
+
+    name = "spark"
+    needs_java = True
+    start_limit = 120.0
+
+    def prepare(self) -> None:
+        """Writes the settings of logging: warnings only, so that the log shows what matters."""
+        super().prepare()
+        (self.folder / "conf").mkdir(exist_ok=True)
+        # A server that was killed leaves its shuffle files behind.
+        shutil.rmtree(self.folder / "scratch", ignore_errors=True)
+        layout.write_private(self.folder / "conf" / "log4j2.properties", _LOGGING)
+
+    def launch(self, port: int) -> Launch:
+        """Returns how the server is started; the token travels in the environment."""
+        home = spark_home()
+        options = [word for key, value in self._settings(port).items() for word in ("--conf", f"{key}={value}")]
+        command = [str(home / "bin" / "spark-submit"), "--master", f"local[{cores()}]", "--name", self.marker]
+        command += ["--driver-memory", os.environ.get("PRISM_LOCAL_SPARK_MEMORY", "2g")]
+        command += ["--driver-class-path", os.pathsep.join(str(jars.path(name)) for name in jars.FOR_SPARK)]
+        command += [
+            *options,
+            "--class",
+            "org.apache.spark.sql.connect.service.SparkConnectServer",
+            "spark-internal",
+        ]
+        return Launch(command, self._environment(home), self.folder)
+
+    def _environment(self, home: Path) -> dict[str, str]:
+        return self.environment(
+            {
+                "SPARK_HOME": str(home),
+                "SPARK_CONF_DIR": str(self.folder / "conf"),
+                "SPARK_LOCAL_IP": LOOPBACK,
+                "SPARK_LOCAL_DIRS": str(self.folder / "scratch"),
+                "SPARK_CONNECT_AUTHENTICATE_TOKEN": self.context.secrets.spark_token,
+                "PYSPARK_PYTHON": sys.executable,
+            }
+        )
+
+    def _settings(self, port: int) -> dict[str, str]:
+        return {
+            "spark.connect.grpc.binding.address": LOOPBACK,
+            "spark.connect.grpc.binding.port": str(port),
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.ui.enabled": "false",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.python.worker.reuse": "true",
+            "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+            "spark.sql.warehouse.dir": str(self.context.place.data / "warehouse"),
+            "spark.driver.extraJavaOptions": f"-Dderby.system.home={self.folder / 'derby'}",
+        }
+
+    def is_ready(self, port: int) -> bool:
+        """Tells whether the server answers a call that carries our token."""
+        import grpc  # type: ignore[import-untyped]
+
+        with grpc.insecure_channel(f"localhost:{port}", options=[("grpc.enable_http_proxy", 0)]) as channel:
+            call = channel.unary_unary("/spark.connect.SparkConnectService/ReleaseSession")
+            token = self.context.secrets.spark_token
+            try:
+                call(_release_of_nothing(), timeout=10, metadata=[("authorization", f"Bearer {token}")])
+            except grpc.RpcError as error:
+                return self._is_an_answer(error.code().name)
+        return True
+
+    def _is_an_answer(self, code: str) -> bool:
+        if code == "UNAUTHENTICATED":
+            raise StackError("the Spark server refuses our token: run `prism local down`, then `prism local up`")
+        # An error is an answer too; only silence means that the server is not there yet.
+        return code not in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
+
+
+def _release_of_nothing() -> bytes:
+    """Encodes a ReleaseSessionRequest for a session that never was: the cheapest question without effect."""
+    session = str(uuid.uuid4()).encode()
+    return bytes([0x0A, len(session)]) + session  # field 1, session_id
+
+
+def spark_home() -> Path:
+    """Returns the folder of the Spark that is installed with pyspark."""
+    import pyspark
+
+    return Path(pyspark.__file__).parent

@@ -1,0 +1,120 @@
+"""Connections to PostgreSQL. All errors of the driver leave here as errors of the error tree."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import alembic.command
+import alembic.config
+import sqlalchemy
+from sqlalchemy import Connection, Engine, event, text
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from prism_assets.domain.errors import DatabaseUnavailable, InvariantBroken, TerminalError
+
+_CONNECT_SECONDS = 5
+_TRANSIENT_STATES = ("40001", "40P01", "57014", "57P01", "57P02", "57P03", "53300", "08")
+_MIGRATION_LOCK = 7_170_001
+
+
+def worker_name() -> str:
+    """Names this process in batches and jobs: `host:pid`."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+class Database:
+    """PostgreSQL as the stages see it: transactions that commit on success, and typed errors."""
+
+    def __init__(self, url: str) -> None:
+        self._url = sqlalchemy.make_url(url)
+        self._engine = _create_engine(self._url)
+
+    def __repr__(self) -> str:
+        return f"Database({self._url.render_as_string(hide_password=True)})"
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """One READ COMMITTED transaction: committed when the block ends, rolled back when it raises."""
+        with _translated(self._url), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def connect(self) -> Iterator[Connection]:
+        """A connection in autocommit mode, for session locks that outlive single transactions."""
+        with _translated(self._url), self._engine.connect() as connection:
+            yield connection.execution_options(isolation_level="AUTOCOMMIT")
+
+    def migrate(self) -> None:
+        """Brings the schema up to date; several callers at once wait for each other."""
+        with self.begin() as connection:
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
+            config = alembic.config.Config()
+            config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+            config.attributes["connection"] = connection
+            alembic.command.upgrade(config, "head")
+
+    def dispose(self) -> None:
+        """Closes all pooled connections."""
+        self._engine.dispose()
+
+
+def _create_engine(url: sqlalchemy.URL) -> Engine:
+    engine = sqlalchemy.create_engine(
+        url,
+        pool_size=5,
+        max_overflow=15,
+        pool_timeout=30,
+        pool_pre_ping=True,
+        connect_args={"connect_timeout": _CONNECT_SECONDS, "application_name": "prism_assets"},
+    )
+
+    @event.listens_for(engine, "connect")
+    def _in_utc(connection: Any, _record: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET TIME ZONE 'UTC'")
+        connection.commit()
+
+    return engine
+
+
+@contextmanager
+def _translated(url: sqlalchemy.URL) -> Iterator[None]:
+    try:
+        yield
+    except PoolTimeout as error:
+        raise DatabaseUnavailable("all database connections are in use; try again, or run fewer workers") from error
+    except DBAPIError as error:
+        raise _named(error, url) from error
+    except SQLAlchemyError as error:
+        raise TerminalError(f"PostgreSQL: {_first_line(error)}") from error
+
+
+def _named(error: DBAPIError, url: sqlalchemy.URL) -> Exception:
+    state = getattr(error.orig, "sqlstate", None) or ""
+    where = f"{url.host}:{url.port or 5432}"
+    message = _first_line(error.orig)
+    if "authentication failed" in message:
+        return TerminalError(f"PostgreSQL at {where} refused user {url.username}: check PRISM_DATABASE_URL")
+    if re.search(r'database ".*" does not exist', message):
+        return TerminalError(f"PostgreSQL at {where} has no database {url.database}: create it or correct the URL")
+    if state == "42P01":
+        return TerminalError("the database has no prism tables yet: run `prism table apply` first")
+    if state.startswith("23"):
+        return InvariantBroken(f"PostgreSQL refused an inconsistent change: {message}")
+    if state.startswith(_TRANSIENT_STATES):
+        return DatabaseUnavailable(f"PostgreSQL at {where} interrupted the work ({message}); it is safe to repeat")
+    if error.connection_invalidated or isinstance(error, OperationalError):
+        return DatabaseUnavailable(f"PostgreSQL at {where} does not answer: start it (`prism local up`) and repeat")
+    return TerminalError(f"PostgreSQL: {message}")
+
+
+def _first_line(error: BaseException | None) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

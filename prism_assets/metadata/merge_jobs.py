@@ -1,0 +1,267 @@
+"""Statements on prism_merge_jobs and prism_merge_job_log. Leases run on the database's own clock."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import date, datetime
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from prism_assets.domain.errors import LeaseLost
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeJob:
+    """A claimed job: the right to merge one partition until the lease runs out."""
+
+    job_id: int
+    partition_id: int
+    schedule_time: datetime
+    lease_token: UUID
+    attempts: int
+
+
+def schedule(connection: Connection, partition_ids: Collection[int], at: datetime) -> int:
+    """Schedules a merge of partitions whose rows the caller has locked; one that waits already serves both."""
+    return connection.execute(
+        text(
+            "INSERT INTO prism_merge_jobs (prism_partition_id, schedule_time) "
+            "SELECT id, :at FROM unnest(CAST(:ids AS bigint[])) AS w (id) ORDER BY id "
+            "ON CONFLICT (prism_partition_id, ongoing_mark) DO NOTHING"
+        ),
+        {"ids": list(partition_ids), "at": at},
+    ).rowcount
+
+
+def hasten(connection: Connection, partition_id: int, at: datetime) -> None:
+    """Schedules a merge no later than `at`, pulling a waiting job forward. The caller holds the partition's row."""
+    connection.execute(
+        text(
+            "INSERT INTO prism_merge_jobs (prism_partition_id, schedule_time) VALUES (:id, :at) "
+            "ON CONFLICT (prism_partition_id, ongoing_mark) DO UPDATE SET "
+            "schedule_time = least(prism_merge_jobs.schedule_time, EXCLUDED.schedule_time)"
+        ),
+        {"id": partition_id, "at": at},
+    )
+
+
+def claim_due(
+    connection: Connection,
+    *,
+    now: datetime,
+    limit: int,
+    worker: str,
+    table_ids: Collection[int] | None = None,
+    day: date | None = None,
+    regardless: bool = False,
+    seen: Collection[int] = (),
+) -> list[MergeJob]:
+    """Claims waiting jobs that are due, oldest first; with `regardless`, whatever their time and also parked ones.
+
+    The rows are locked with SKIP LOCKED before they are marked: without it two workers claim one job. A partition
+    that another job is merging is left out, so a partition is merged by one worker at a time. `seen` leaves out
+    jobs that this run had already.
+    """
+    rows = connection.execute(
+        text(_CLAIM),
+        {
+            "now": now,
+            "limit": limit,
+            "worker": worker,
+            "tables": None if table_ids is None else list(table_ids),
+            "day": day,
+            "regardless": regardless,
+            "seen": list(seen),
+        },
+    )
+    jobs = [
+        MergeJob(
+            job_id=row.prism_merge_job_id,
+            partition_id=row.prism_partition_id,
+            schedule_time=row.schedule_time,
+            lease_token=row.lease_token,
+            attempts=row.attempts,
+        )
+        for row in rows
+    ]
+    return sorted(jobs, key=lambda job: (job.schedule_time, job.job_id))
+
+
+_CLAIM = """
+UPDATE prism_merge_jobs SET ongoing_mark = prism_merge_job_id, heartbeat_time = clock_timestamp(),
+    lease_token = gen_random_uuid(), worker = :worker, parked = false
+WHERE prism_merge_job_id IN (
+    SELECT j.prism_merge_job_id FROM prism_merge_jobs j JOIN prism_partitions p USING (prism_partition_id)
+    WHERE j.ongoing_mark = 0
+        AND (CAST(:regardless AS boolean) OR (j.schedule_time <= :now AND NOT j.parked))
+        AND (CAST(:tables AS bigint[]) IS NULL OR p.prism_table_id = ANY(CAST(:tables AS bigint[])))
+        AND (CAST(:day AS date) IS NULL OR p.partition_date = :day)
+        AND j.prism_merge_job_id <> ALL(CAST(:seen AS bigint[]))
+        AND NOT EXISTS (SELECT 1 FROM prism_merge_jobs r
+            WHERE r.prism_partition_id = j.prism_partition_id AND r.ongoing_mark > 0)
+    ORDER BY j.schedule_time, j.prism_merge_job_id LIMIT :limit FOR UPDATE OF j SKIP LOCKED
+)
+RETURNING prism_merge_job_id, prism_partition_id, schedule_time, lease_token, attempts
+"""
+
+
+def heartbeat(connection: Connection, tokens: Collection[UUID]) -> None:
+    """Renews the leases of running jobs; a job that was taken away has another token and is not touched."""
+    connection.execute(
+        text(
+            "UPDATE prism_merge_jobs SET heartbeat_time = clock_timestamp() "
+            "WHERE ongoing_mark > 0 AND lease_token = ANY(CAST(:tokens AS uuid[]))"
+        ),
+        {"tokens": [str(token) for token in tokens]},
+    )
+
+
+def lock_claimed(connection: Connection, job: MergeJob) -> None:
+    """Locks the job row for its commit; LeaseLost if the job is gone or carries another lease.
+
+    The caller has locked the partition row first, like everybody who changes jobs of a partition.
+    """
+    row = connection.execute(
+        text(
+            "SELECT 1 FROM prism_merge_jobs WHERE prism_merge_job_id = :id AND ongoing_mark = :id "
+            "AND lease_token = :token FOR UPDATE"
+        ),
+        {"id": job.job_id, "token": job.lease_token},
+    ).one_or_none()
+    if row is None:
+        raise LeaseLost(f"merge job {job.job_id} lost its lease and was given to another worker; it changed nothing")
+
+
+def delete(connection: Connection, job: MergeJob) -> None:
+    """Removes a finished job whose row is locked."""
+    connection.execute(text("DELETE FROM prism_merge_jobs WHERE prism_merge_job_id = :id"), {"id": job.job_id})
+
+
+def put_back(connection: Connection, job: MergeJob, error: str, max_attempts: int, at: datetime) -> bool:
+    """Returns a locked job that failed to the waiting ones, due at `at`; True if it is parked after too many tries.
+
+    If another job of the partition waits already, that one takes over the count and this one goes.
+    """
+    attempts = job.attempts + 1
+    connection.execute(text("DELETE FROM prism_merge_jobs WHERE prism_merge_job_id = :id"), {"id": job.job_id})
+    connection.execute(
+        text(
+            "INSERT INTO prism_merge_jobs (prism_partition_id, schedule_time, attempts, last_error, parked) "
+            "VALUES (:partition, :at, :attempts, :error, :parked) "
+            "ON CONFLICT (prism_partition_id, ongoing_mark) DO UPDATE SET "
+            "schedule_time = least(prism_merge_jobs.schedule_time, EXCLUDED.schedule_time), "
+            "attempts = greatest(prism_merge_jobs.attempts, EXCLUDED.attempts), last_error = EXCLUDED.last_error, "
+            "parked = EXCLUDED.parked"
+        ),
+        {
+            "partition": job.partition_id,
+            "at": at,
+            "attempts": attempts,
+            "error": error,
+            "parked": attempts >= max_attempts,
+        },
+    )
+    return attempts >= max_attempts
+
+
+def expired(connection: Connection, lease_seconds: float) -> list[MergeJob]:
+    """Running jobs whose heartbeat is older than the lease, without locks: look again under the partition's lock."""
+    rows = connection.execute(
+        text(
+            "SELECT * FROM prism_merge_jobs WHERE ongoing_mark > 0 "
+            "AND heartbeat_time < clock_timestamp() - make_interval(secs => :lease) ORDER BY prism_partition_id"
+        ),
+        {"lease": lease_seconds},
+    )
+    return [
+        MergeJob(
+            job_id=row.prism_merge_job_id,
+            partition_id=row.prism_partition_id,
+            schedule_time=row.schedule_time,
+            lease_token=row.lease_token,
+            attempts=row.attempts,
+        )
+        for row in rows
+    ]
+
+
+def is_expired(connection: Connection, job: MergeJob, lease_seconds: float) -> bool:
+    """Whether a job that the caller has locked is still without a fresh heartbeat."""
+    return bool(
+        connection.execute(
+            text(
+                "SELECT heartbeat_time < clock_timestamp() - make_interval(secs => :lease) FROM prism_merge_jobs "
+                "WHERE prism_merge_job_id = :id"
+            ),
+            {"id": job.job_id, "lease": lease_seconds},
+        ).scalar_one()
+    )
+
+
+def add_log(
+    connection: Connection,
+    job: MergeJob,
+    *,
+    started: datetime,
+    input_objects: int,
+    input_bytes: int,
+    output_objects: int,
+    output_bytes: int,
+    row_count: int,
+    left_behind: int,
+    worker: str,
+    error: str | None,
+) -> None:
+    """Writes one line of job history."""
+    connection.execute(
+        text(
+            "INSERT INTO prism_merge_job_log (prism_merge_job_id, prism_partition_id, schedule_time, start_time, "
+            "finish_time, input_objects, input_bytes, output_objects, output_bytes, row_count, left_behind, worker, error) "
+            "VALUES (:job, :partition, :scheduled, :started, clock_timestamp(), :inputs, :input_bytes, :outputs, "
+            ":output_bytes, :rows, :left, :worker, :error)"
+        ),
+        {
+            "job": job.job_id,
+            "partition": job.partition_id,
+            "scheduled": job.schedule_time,
+            "started": started,
+            "inputs": input_objects,
+            "input_bytes": input_bytes,
+            "outputs": output_objects,
+            "output_bytes": output_bytes,
+            "rows": row_count,
+            "left": left_behind,
+            "worker": worker,
+            "error": error,
+        },
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobStatus:
+    """What status and sensors show of a job."""
+
+    partition_id: int
+    schedule_time: datetime
+    running: bool
+    attempts: int
+    parked: bool
+    last_error: str | None
+
+
+def load_status(connection: Connection) -> list[JobStatus]:
+    """All jobs, waiting and running."""
+    rows = connection.execute(text("SELECT * FROM prism_merge_jobs ORDER BY prism_partition_id, ongoing_mark DESC"))
+    return [
+        JobStatus(
+            partition_id=row.prism_partition_id,
+            schedule_time=row.schedule_time,
+            running=row.ongoing_mark > 0,
+            attempts=row.attempts,
+            parked=row.parked,
+            last_error=row.last_error,
+        )
+        for row in rows
+    ]

@@ -1,0 +1,1 @@
+"""Alembic migrations; `prism_assets.metadata.database.migrate` applies them."""

@@ -1,0 +1,280 @@
+"""Statements on prism_partitions and prism_switch_certificates."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, text
+
+from prism_assets.domain.fingerprints import combine
+from prism_assets.domain.partitions import ObjectTotals, Partition, Publication, SwitchEvidence
+
+_WORK = (
+    "(NOT switched OR current_manifest_version < desired_manifest_version "
+    "OR coalesce(published_object_id, 0) < last_object_id)"
+)
+
+
+def _partition(row: Row[Any]) -> Partition:
+    return Partition(
+        partition_id=row.prism_partition_id,
+        table_id=row.prism_table_id,
+        date=row.partition_date,
+        current_version=row.current_manifest_version,
+        desired_version=row.desired_manifest_version,
+        last_live_object_id=row.last_live_object_id,
+        switched=row.switched,
+        closing_batch_id=row.closing_batch_id,
+        published_object_id=row.published_object_id,
+        published_time=row.published_time,
+        last_object_id=row.last_object_id,
+    )
+
+
+def ensure_and_lock(connection: Connection, wanted: Collection[tuple[int, date]]) -> dict[tuple[int, date], int]:
+    """Creates missing partitions and locks all wanted ones in id order; returns ids by (table id, date).
+
+    Inserting in one order and locking in id order keeps two commits from waiting for each other in a circle.
+    """
+    ordered = sorted(wanted)
+    keys = {"tables": [table for table, _ in ordered], "dates": [day for _, day in ordered]}
+    connection.execute(
+        text(
+            "INSERT INTO prism_partitions (prism_table_id, partition_date) "
+            "SELECT w.t, w.d FROM unnest(CAST(:tables AS bigint[]), CAST(:dates AS date[])) AS w (t, d) "
+            "WHERE NOT EXISTS (SELECT 1 FROM prism_partitions p WHERE p.prism_table_id = w.t AND p.partition_date = w.d) "
+            "ORDER BY w.t, w.d ON CONFLICT DO NOTHING"
+        ),
+        keys,
+    )
+    rows = connection.execute(
+        text(
+            "SELECT p.prism_partition_id, p.prism_table_id, p.partition_date FROM prism_partitions p "
+            "WHERE (p.prism_table_id, p.partition_date) IN "
+            "(SELECT * FROM unnest(CAST(:tables AS bigint[]), CAST(:dates AS date[]))) "
+            "ORDER BY p.prism_partition_id FOR UPDATE"
+        ),
+        keys,
+    )
+    return {(row.prism_table_id, row.partition_date): row.prism_partition_id for row in rows}
+
+
+def raise_last_object(connection: Connection, highest: Mapping[int, int]) -> None:
+    """Records the highest small object id of partitions whose rows the caller has locked."""
+    if highest:
+        connection.execute(
+            text(
+                "UPDATE prism_partitions SET last_object_id = greatest(last_object_id, :last) "
+                "WHERE prism_partition_id = :partition"
+            ),
+            [{"partition": partition, "last": last} for partition, last in sorted(highest.items())],
+        )
+
+
+def lock_partition(connection: Connection, partition_id: int) -> Partition:
+    """Locks one partition row and returns it."""
+    row = connection.execute(
+        text("SELECT * FROM prism_partitions WHERE prism_partition_id = :id FOR UPDATE"), {"id": partition_id}
+    ).one()
+    return _partition(row)
+
+
+def load_partitions(connection: Connection, partition_ids: Collection[int]) -> dict[int, Partition]:
+    """Partitions by id, without locks."""
+    rows = connection.execute(
+        text("SELECT * FROM prism_partitions WHERE prism_partition_id = ANY(:ids)"),
+        {"ids": list(partition_ids)},
+    )
+    return {row.prism_partition_id: _partition(row) for row in rows}
+
+
+def load_table_partitions(connection: Connection, table_id: int, day: date | None = None) -> list[Partition]:
+    """All partitions of a table by date, without locks."""
+    rows = connection.execute(
+        text(
+            "SELECT * FROM prism_partitions WHERE prism_table_id = :table "
+            "AND (CAST(:day AS date) IS NULL OR partition_date = :day) ORDER BY partition_date"
+        ),
+        {"table": table_id, "day": day},
+    )
+    return [_partition(row) for row in rows]
+
+
+def load_restless(connection: Connection, table_ids: Collection[int]) -> list[Partition]:
+    """The partitions that a catalog run may have to do something about, by table and date. Uses a partial index."""
+    rows = connection.execute(
+        text(
+            f"SELECT * FROM prism_partitions WHERE prism_table_id = ANY(:tables) AND {_WORK} "
+            "ORDER BY prism_table_id, partition_date"
+        ),
+        {"tables": list(table_ids)},
+    )
+    return [_partition(row) for row in rows]
+
+
+def closing_marks(connection: Connection, table_ids: Collection[int]) -> dict[int, dict[date, int]]:
+    """{table id: {date: closing_batch_id}} of all partitions that have a mark.
+
+    Read in the transaction that shares the epoch lock: a mark set later is set by a run that sees this batch's id.
+    """
+    rows = connection.execute(
+        text(
+            "SELECT prism_table_id, partition_date, closing_batch_id FROM prism_partitions "
+            "WHERE prism_table_id = ANY(:tables) AND closing_batch_id IS NOT NULL"
+        ),
+        {"tables": list(table_ids)},
+    )
+    marks: dict[int, dict[date, int]] = {}
+    for row in rows:
+        marks.setdefault(row.prism_table_id, {})[row.partition_date] = row.closing_batch_id
+    return marks
+
+
+def mark_closing(connection: Connection, partition_ids: Sequence[int]) -> dict[int, int]:
+    """Sets `closing_batch_id = max(batch id)` where there is no mark yet; returns the marks set.
+
+    The caller holds the epoch lock exclusively: no batch is starting, so none with a smaller id is still to come.
+    """
+    rows = connection.execute(
+        text(
+            "UPDATE prism_partitions SET closing_batch_id = "
+            "(SELECT coalesce(max(prism_stream_batch_id), 0) FROM prism_stream_batches) "
+            "WHERE prism_partition_id IN (SELECT prism_partition_id FROM prism_partitions "
+            "WHERE prism_partition_id = ANY(:ids) AND closing_batch_id IS NULL ORDER BY prism_partition_id FOR UPDATE) "
+            "RETURNING prism_partition_id, closing_batch_id"
+        ),
+        {"ids": list(partition_ids)},
+    )
+    return {row.prism_partition_id: row.closing_batch_id for row in rows}
+
+
+def unfinished_before(connection: Connection, table_id: int, closing_batch_id: int) -> int:
+    """How many staging objects of a table that a batch up to the mark saw first are still pending or claimed."""
+    return int(
+        connection.execute(
+            text(
+                "SELECT count(*) FROM prism_staging_objects WHERE prism_table_id = :table "
+                "AND state IN ('pending', 'claimed') AND first_batch_id IS NOT NULL AND first_batch_id <= :mark"
+            ),
+            {"table": table_id, "mark": closing_batch_id},
+        ).scalar_one()
+    )
+
+
+def close(connection: Connection, partition_id: int) -> int:
+    """Closes a partition whose row the caller has locked; returns the id of its last live object (0 for none)."""
+    return int(
+        connection.execute(
+            text(
+                "UPDATE prism_partitions SET last_live_object_id = coalesce((SELECT max(prism_small_object_id) "
+                "FROM prism_small_objects WHERE prism_partition_id = :id AND NOT delayed), 0) "
+                "WHERE prism_partition_id = :id RETURNING last_live_object_id"
+            ),
+            {"id": partition_id},
+        ).scalar_one()
+    )
+
+
+def switch_evidence(connection: Connection, partition_id: int) -> SwitchEvidence:
+    """Sums up both sides of a switch. The caller holds the partition's row, so neither side moves."""
+    upper, ranges = _range_totals(connection, partition_id)
+    row = connection.execute(
+        text(
+            "SELECT count(*) FILTER (WHERE NOT delayed AND prism_small_object_id > :upper) AS uncovered, "
+            "count(*) FILTER (WHERE NOT delayed) AS live_objects, "
+            "coalesce(sum(row_count) FILTER (WHERE NOT delayed), 0) AS live_rows, "
+            "coalesce(sum(fingerprint) FILTER (WHERE NOT delayed), 0) AS live_print, "
+            "count(*) FILTER (WHERE prism_small_object_id <= :upper) AS covered_objects, "
+            "coalesce(sum(row_count) FILTER (WHERE prism_small_object_id <= :upper), 0) AS covered_rows, "
+            "coalesce(sum(fingerprint) FILTER (WHERE prism_small_object_id <= :upper), 0) AS covered_print "
+            "FROM prism_small_objects WHERE prism_partition_id = :id"
+        ),
+        {"id": partition_id, "upper": upper or 0},
+    ).one()
+    return SwitchEvidence(
+        upper_bound=upper,
+        uncovered_live=row.uncovered,
+        live=_totals(row.live_objects, row.live_rows, row.live_print),
+        covered=_totals(row.covered_objects, row.covered_rows, row.covered_print),
+        ranges=ranges,
+    )
+
+
+def _range_totals(connection: Connection, partition_id: int) -> tuple[int | None, ObjectTotals]:
+    row = connection.execute(
+        text(
+            "SELECT max(upper_bound) AS upper, count(*) AS objects, coalesce(sum(row_count), 0) AS rows, "
+            "coalesce(sum(fingerprint), 0) AS print FROM prism_merge_ranges "
+            "WHERE prism_partition_id = :id AND lower_bound IS NOT NULL"
+        ),
+        {"id": partition_id},
+    ).one()
+    return row.upper, _totals(row.objects, row.rows, row.print)
+
+
+def _totals(objects: int, rows: object, fingerprint: object) -> ObjectTotals:
+    return ObjectTotals(objects=objects, rows=int(str(rows)), fingerprint=combine([int(str(fingerprint))]))
+
+
+def switch(connection: Connection, partition_id: int, evidence: SwitchEvidence, now: datetime) -> None:
+    """Switches a locked partition and stores the certificate that allowed it."""
+    connection.execute(
+        text(
+            "INSERT INTO prism_switch_certificates (prism_partition_id, switch_time, upper_bound, live_objects, "
+            "live_rows, live_fingerprint, covered_objects, covered_rows, covered_fingerprint, range_rows, "
+            "range_fingerprint) VALUES (:id, :now, :upper, :live_objects, :live_rows, :live_print, :covered_objects, "
+            ":covered_rows, :covered_print, :range_rows, :range_print)"
+        ),
+        {
+            "id": partition_id,
+            "now": now,
+            "upper": evidence.upper_bound,
+            "live_objects": evidence.live.objects,
+            "live_rows": evidence.live.rows,
+            "live_print": evidence.live.fingerprint,
+            "covered_objects": evidence.covered.objects,
+            "covered_rows": evidence.covered.rows,
+            "covered_print": evidence.covered.fingerprint,
+            "range_rows": evidence.ranges.rows,
+            "range_print": evidence.ranges.fingerprint,
+        },
+    )
+    connection.execute(
+        text("UPDATE prism_partitions SET switched = true WHERE prism_partition_id = :id"),
+        {"id": partition_id},
+    )
+
+
+def advance_published(connection: Connection, partition_id: int, publication: Publication, now: datetime) -> bool:
+    """Records what the catalog shows now, upwards only; False if a newer publication is recorded already."""
+    return bool(
+        connection.execute(
+            text(
+                "UPDATE prism_partitions SET current_manifest_version = :version, published_object_id = :last, "
+                "published_time = :now WHERE prism_partition_id = :id AND current_manifest_version <= :version "
+                "AND coalesce(published_object_id, 0) <= :last"
+            ),
+            {
+                "id": partition_id,
+                "version": publication.version,
+                "last": publication.published_object_id,
+                "now": now,
+            },
+        ).rowcount
+    )
+
+
+def ids_unmerged(connection: Connection, table_ids: Collection[int], day: date | None = None) -> list[int]:
+    """Partitions with small objects above their last upper bound, in id order: the order of locking."""
+    return list(
+        connection.execute(
+            text(
+                "SELECT prism_partition_id FROM prism_partitions WHERE prism_table_id = ANY(:tables) "
+                "AND last_object_id > desired_manifest_version "
+                "AND (CAST(:day AS date) IS NULL OR partition_date = :day) ORDER BY prism_partition_id"
+            ),
+            {"tables": list(table_ids), "day": day},
+        ).scalars()
+    )

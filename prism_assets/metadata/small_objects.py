@@ -1,0 +1,158 @@
+"""Statements on prism_small_objects and prism_quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from sqlalchemy import Connection, text
+
+from prism_assets.domain.work import ConvertResult, SmallObject
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownSmallObject:
+    """A committed small object. Bytes and rows are those of its Parquet object."""
+
+    object_id: int
+    staging_object_id: int
+    delayed: bool
+    content_length: int
+    row_count: int
+    fingerprint: int
+
+
+def insert_small_objects(
+    connection: Connection, objects: Sequence[tuple[int, SmallObject]], partition_ids: Mapping[tuple[int, date], int],
+    table_ids: Mapping[int, int],
+) -> dict[int, int]:  # fmt: skip
+    """Inserts small objects given as (staging object id, object); returns the highest id by partition.
+
+    The caller holds the locks of all touched partition rows, so inside a partition ids become visible in ascending
+    order; a merge that reads `id > upper bound` never passes over one (ids taken before the lock would).
+    """
+    if not objects:
+        return {}
+    rows = connection.execute(
+        text(
+            "INSERT INTO prism_small_objects (prism_staging_object_id, prism_partition_id, delayed, content_length, "
+            "upload_start_time, row_count, min_time, max_time, fingerprint) "
+            "SELECT * FROM unnest(CAST(:staging AS bigint[]), CAST(:partitions AS bigint[]), CAST(:delayed AS boolean[]), "
+            "CAST(:lengths AS bigint[]), CAST(:started AS timestamptz[]), CAST(:rows AS bigint[]), "
+            "CAST(:mins AS timestamptz[]), CAST(:maxs AS timestamptz[]), CAST(:prints AS bigint[])) "
+            "RETURNING prism_partition_id, prism_small_object_id"
+        ),
+        {
+            "staging": [staging for staging, _ in objects],
+            "partitions": [partition_ids[table_ids[staging], small.date] for staging, small in objects],
+            "delayed": [small.delayed for _, small in objects],
+            "lengths": [small.content_length for _, small in objects],
+            "started": [small.upload_start_time for _, small in objects],
+            "rows": [small.row_count for _, small in objects],
+            "mins": [small.min_time for _, small in objects],
+            "maxs": [small.max_time for _, small in objects],
+            "prints": [small.fingerprint for _, small in objects],
+        },
+    )
+    highest: dict[int, int] = {}
+    for row in rows:
+        highest[row.prism_partition_id] = max(highest.get(row.prism_partition_id, 0), row.prism_small_object_id)
+    return highest
+
+
+def insert_quarantine(connection: Connection, results: Sequence[ConvertResult], now: datetime) -> None:
+    """Notes what was set aside, one row a staging object and reason."""
+    rows = [
+        {
+            "staging": result.staging_object_id,
+            "reason": count.reason,
+            "lines": count.line_count,
+            "key": result.quarantine_key,
+            "now": now,
+        }
+        for result in results
+        for count in result.quarantined
+    ]
+    if rows:
+        connection.execute(
+            text(
+                "INSERT INTO prism_quarantine (prism_staging_object_id, reason, line_count, object_key, create_time) "
+                "VALUES (:staging, :reason, :lines, :key, :now)"
+            ),
+            rows,
+        )
+
+
+def load_above(
+    connection: Connection, partition_id: int, lower_bound: int, limit: int | None
+) -> list[KnownSmallObject]:
+    """The committed small objects of a partition with id > lower_bound, by id."""
+    rows = connection.execute(
+        text(
+            "SELECT * FROM prism_small_objects WHERE prism_partition_id = :partition AND prism_small_object_id > :lower "
+            "ORDER BY prism_small_object_id LIMIT :limit"
+        ),
+        {"partition": partition_id, "lower": lower_bound, "limit": limit},
+    )
+    return [
+        KnownSmallObject(
+            object_id=row.prism_small_object_id,
+            staging_object_id=row.prism_staging_object_id,
+            delayed=row.delayed,
+            content_length=row.content_length,
+            row_count=row.row_count,
+            fingerprint=row.fingerprint,
+        )
+        for row in rows
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuarantineRow:
+    """Lines of one staging object set aside for one reason."""
+
+    table_id: int
+    staging_object_id: int
+    bucket: str
+    key: str
+    reason: str
+    line_count: int
+    object_key: str | None
+    create_time: datetime
+
+
+def list_quarantine(connection: Connection, limit: int) -> list[QuarantineRow]:
+    """The latest quarantined lots, newest first."""
+    rows = connection.execute(
+        text(
+            "SELECT o.prism_table_id, o.bucket_name, o.object_key AS staging_key, q.* FROM prism_quarantine q "
+            "JOIN prism_staging_objects o USING (prism_staging_object_id) ORDER BY q.prism_quarantine_id DESC LIMIT :limit"
+        ),
+        {"limit": limit},
+    )
+    return [
+        QuarantineRow(
+            table_id=row.prism_table_id,
+            staging_object_id=row.prism_staging_object_id,
+            bucket=row.bucket_name,
+            key=row.staging_key,
+            reason=row.reason,
+            line_count=row.line_count,
+            object_key=row.object_key,
+            create_time=row.create_time,
+        )
+        for row in rows
+    ]
+
+
+def quarantine_key(connection: Connection, staging_object_id: int) -> str | None:
+    """The key of the object that holds the quarantined lines of a staging object, or None."""
+    key: str | None = connection.execute(
+        text(
+            "SELECT object_key FROM prism_quarantine WHERE prism_staging_object_id = :id "
+            "AND object_key IS NOT NULL LIMIT 1"
+        ),
+        {"id": staging_object_id},
+    ).scalar()
+    return key

@@ -1,0 +1,343 @@
+"""Statements on prism_staging_objects, prism_unknown_staging_objects and prism_stream_scans."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, text
+
+from prism_assets.domain.work import ConvertResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundObject:
+    """An object that a listing or an event named; lengths in bytes."""
+
+    bucket: str
+    key: str
+    etag: str | None
+    content_length: int
+    send_time: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimedObject:
+    """A staging object that belongs to a running batch."""
+
+    staging_object_id: int
+    stream_name: str
+    table_id: int
+    definition_version: int
+    bucket: str
+    key: str
+    etag: str | None
+    content_length: int
+    first_receive_time: datetime
+    first_batch_id: int
+    attempts: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scan:
+    """Where the listing of a stream stands."""
+
+    position_key: str | None
+    full_scan_time: datetime
+    object_count: int
+
+
+def register(connection: Connection, stream_id: int, table_id: int, found: Sequence[FoundObject], now: datetime) -> int:
+    """Inserts the objects that are not known yet and returns how many were new.
+
+    Known keys are left out first, so that repeats burn no ids; ON CONFLICT settles a race between two scans.
+    """
+    result = connection.execute(
+        text(
+            "INSERT INTO prism_staging_objects (prism_stream_id, prism_table_id, bucket_name, object_key, etag, "
+            "content_length, send_time, first_receive_time) "
+            "SELECT :stream, :table, f.bucket, f.key, f.etag, f.length, f.sent, :now "
+            "FROM unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]), "
+            "CAST(:lengths AS bigint[]), CAST(:sent AS timestamptz[])) AS f (bucket, key, etag, length, sent) "
+            "WHERE NOT EXISTS (SELECT 1 FROM prism_staging_objects o WHERE o.bucket_name = f.bucket AND o.object_key = f.key) "
+            "ORDER BY f.key ON CONFLICT (bucket_name, object_key) DO NOTHING"
+        ),
+        {
+            "stream": stream_id,
+            "table": table_id,
+            "now": now,
+            "buckets": [item.bucket for item in found],
+            "keys": [item.key for item in found],
+            "etags": [item.etag for item in found],
+            "lengths": [item.content_length for item in found],
+            "sent": [item.send_time for item in found],
+        },
+    )
+    return result.rowcount
+
+
+def register_unknown(connection: Connection, item: FoundObject, message: str, now: datetime) -> None:
+    """Notes an object that belongs to no stream or whose name cannot be read."""
+    connection.execute(
+        text(
+            "INSERT INTO prism_unknown_staging_objects (bucket_name, object_key, etag, content_length, send_time, "
+            "first_receive_time, message) VALUES (:bucket, :key, :etag, :length, :sent, :now, :message) "
+            "ON CONFLICT (bucket_name, object_key) DO NOTHING"
+        ),
+        {
+            "bucket": item.bucket,
+            "key": item.key,
+            "etag": item.etag,
+            "length": item.content_length,
+            "sent": item.send_time,
+            "now": now,
+            "message": message,
+        },
+    )
+
+
+def load_scan(connection: Connection, stream_id: int) -> Scan | None:
+    """Where the listing of a stream stands, or None if it never ran."""
+    row = connection.execute(
+        text("SELECT * FROM prism_stream_scans WHERE prism_stream_id = :stream"), {"stream": stream_id}
+    ).one_or_none()
+    return None if row is None else Scan(position_key=row.position_key, full_scan_time=row.full_scan_time, object_count=row.object_count)
+
+
+def save_scan(connection: Connection, stream_id: int, scan: Scan, now: datetime) -> None:
+    """Stores the position; called in the transaction that registered what lies before it."""
+    connection.execute(
+        text(
+            "INSERT INTO prism_stream_scans (prism_stream_id, position_key, scan_time, full_scan_time, object_count) "
+            "VALUES (:stream, :key, :now, :full, :count) ON CONFLICT (prism_stream_id) DO UPDATE SET "
+            "position_key = EXCLUDED.position_key, scan_time = EXCLUDED.scan_time, "
+            "full_scan_time = EXCLUDED.full_scan_time, object_count = EXCLUDED.object_count"
+        ),
+        {
+            "stream": stream_id,
+            "key": scan.position_key,
+            "now": now,
+            "full": scan.full_scan_time,
+            "count": scan.object_count,
+        },
+    )
+
+
+def claim_pending(
+    connection: Connection, batch_id: int, table_ids: Collection[int] | None, max_objects: int, max_bytes: int
+) -> list[ClaimedObject]:
+    """Claims pending objects for a batch, fairly over the streams, up to a count and a number of bytes.
+
+    Locks the rows it picks with SKIP LOCKED, so that two batches never claim one object (an unlocked read lets
+    two workers run the same work). Streams that still have objects share what the first round left over.
+    """
+    claimed: list[ClaimedObject] = []
+    streams = _streams_with_pending(connection, table_ids)
+    left_bytes = max_bytes
+    while streams and len(claimed) < max_objects and left_bytes > 0:
+        share = max(1, (max_objects - len(claimed)) // len(streams))
+        rows = _round_robin(connection.execute(text(_PICK), {"streams": streams, "share": share}).all())
+        picked, left_bytes = _within(rows, max_objects - len(claimed), left_bytes, started=bool(claimed))
+        claimed += _mark_claimed(connection, batch_id, picked)
+        if len(picked) < len(rows):
+            break
+        taken = Counter(row.prism_stream_id for row in rows)
+        streams = [stream for stream in streams if taken[stream] == share]
+    return claimed
+
+
+_PICK = """
+SELECT o.prism_staging_object_id, o.prism_stream_id, o.content_length
+FROM unnest(CAST(:streams AS bigint[])) AS s (id)
+CROSS JOIN LATERAL (
+    SELECT * FROM prism_staging_objects o
+    WHERE o.prism_stream_id = s.id AND o.state = 'pending'
+        AND (o.retry_time IS NULL OR o.retry_time <= clock_timestamp())
+    ORDER BY o.prism_staging_object_id LIMIT :share FOR UPDATE SKIP LOCKED
+) AS o
+"""
+
+
+def _streams_with_pending(connection: Connection, table_ids: Collection[int] | None) -> list[int]:
+    return list(
+        connection.execute(
+            text(
+                "SELECT s.prism_stream_id FROM prism_streams s WHERE "
+                "(CAST(:tables AS bigint[]) IS NULL OR s.prism_table_id = ANY(CAST(:tables AS bigint[]))) AND EXISTS ("
+                "SELECT 1 FROM prism_staging_objects o WHERE o.prism_stream_id = s.prism_stream_id "
+                "AND o.state = 'pending') ORDER BY s.prism_stream_id"
+            ),
+            {"tables": None if table_ids is None else list(table_ids)},
+        ).scalars()
+    )
+
+
+def _round_robin(rows: Sequence[Row[Any]]) -> list[Row[Any]]:
+    """First objects of all streams first, so that a limit on bytes falls on all of them alike."""
+    seen: Counter[int] = Counter()
+    ranked = []
+    for row in rows:
+        ranked.append((seen[row.prism_stream_id], row))
+        seen[row.prism_stream_id] += 1
+    return [row for _, row in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def _within(rows: Sequence[Row[Any]], count: int, size: int, *, started: bool) -> tuple[list[int], int]:
+    """Takes ids while count and bytes allow; the first object of a batch is always taken, however big."""
+    picked: list[int] = []
+    for row in rows:
+        if len(picked) >= count or (row.content_length > size and (picked or started)):
+            break
+        picked.append(row.prism_staging_object_id)
+        size -= row.content_length
+    return picked, size
+
+
+def _mark_claimed(connection: Connection, batch_id: int, ids: Sequence[int]) -> list[ClaimedObject]:
+    rows = connection.execute(
+        text(
+            "UPDATE prism_staging_objects o SET state = 'claimed', prism_stream_batch_id = :batch, "
+            "first_batch_id = coalesce(o.first_batch_id, :batch), "
+            "definition_version = coalesce(o.definition_version, t.definition_version) "
+            "FROM prism_tables t, prism_streams s WHERE o.prism_staging_object_id = ANY(:ids) "
+            "AND t.prism_table_id = o.prism_table_id AND s.prism_stream_id = o.prism_stream_id "
+            "RETURNING o.*, s.stream_name"
+        ),
+        {"batch": batch_id, "ids": list(ids)},
+    )
+    return [
+        ClaimedObject(
+            staging_object_id=row.prism_staging_object_id,
+            stream_name=row.stream_name,
+            table_id=row.prism_table_id,
+            definition_version=row.definition_version,
+            bucket=row.bucket_name,
+            key=row.object_key,
+            etag=row.etag,
+            content_length=row.content_length,
+            first_receive_time=row.first_receive_time,
+            first_batch_id=row.first_batch_id,
+            attempts=row.attempts,
+        )
+        for row in rows
+    ]
+
+
+def finish(connection: Connection, batch_id: int, results: Sequence[ConvertResult], now: datetime) -> None:
+    """Moves objects of a batch from claimed to done with their ledger. The batch row is locked by the caller."""
+    if not results:
+        return
+    connection.execute(
+        text(
+            "UPDATE prism_staging_objects SET state = 'done', finish_time = :now, lines_in = :lines, rows_out = :rows, "
+            "rows_quarantined = :quarantined, value_errors = CAST(:errors AS jsonb), last_error = NULL, retry_time = NULL "
+            "WHERE prism_staging_object_id = :id AND prism_stream_batch_id = :batch AND state = 'claimed'"
+        ),
+        [
+            {
+                "id": result.staging_object_id,
+                "batch": batch_id,
+                "now": now,
+                "lines": result.lines_in,
+                "rows": result.rows_out,
+                "quarantined": result.lines_in - result.rows_out,
+                "errors": json.dumps([asdict(error) for error in result.value_errors]) if result.value_errors else None,
+            }
+            for result in results
+        ],
+    )
+
+
+def put_back(connection: Connection, batch_id: int, staging_object_id: int, error: str, wait_seconds: float) -> None:
+    """Returns an object whose conversion failed to the pending ones, after a pause. The caller holds the batch row."""
+    connection.execute(
+        text(
+            "UPDATE prism_staging_objects SET state = 'pending', attempts = attempts + 1, last_error = :error, "
+            "retry_time = clock_timestamp() + make_interval(secs => :wait) "
+            "WHERE prism_staging_object_id = :id AND prism_stream_batch_id = :batch AND state = 'claimed'"
+        ),
+        {"id": staging_object_id, "batch": batch_id, "error": error, "wait": wait_seconds},
+    )
+
+
+def give_up(connection: Connection, batch_id: int, staging_object_id: int, error: str) -> None:
+    """Marks an object as failed for good; its uploaded keys were removed before. The caller holds the batch row."""
+    connection.execute(
+        text(
+            "UPDATE prism_staging_objects SET state = 'failed', attempts = attempts + 1, last_error = :error "
+            "WHERE prism_staging_object_id = :id AND prism_stream_batch_id = :batch AND state = 'claimed'"
+        ),
+        {"id": staging_object_id, "batch": batch_id, "error": error},
+    )
+
+
+def release(connection: Connection, batch_ids: Sequence[int]) -> int:
+    """Returns the objects of dead batches to the pending ones; their first batch stays. Returns how many."""
+    return connection.execute(
+        text(
+            "UPDATE prism_staging_objects SET state = 'pending' "
+            "WHERE prism_stream_batch_id = ANY(:batches) AND state = 'claimed'"
+        ),
+        {"batches": list(batch_ids)},
+    ).rowcount
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagingCounts:
+    """How many staging objects of a table stand where, and the ledger over all that are done."""
+
+    table_id: int
+    pending: int
+    claimed: int
+    failed: int
+
+
+def count_unfinished(connection: Connection) -> list[StagingCounts]:
+    """Unfinished and failed objects by table, from the partial indexes."""
+    rows = connection.execute(
+        text(
+            "SELECT prism_table_id, count(*) FILTER (WHERE state = 'pending') AS pending, "
+            "count(*) FILTER (WHERE state = 'claimed') AS claimed, count(*) FILTER (WHERE state = 'failed') AS failed "
+            "FROM prism_staging_objects WHERE state IN ('pending', 'claimed', 'failed') GROUP BY prism_table_id"
+        )
+    )
+    return [
+        StagingCounts(table_id=row.prism_table_id, pending=row.pending, claimed=row.claimed, failed=row.failed)
+        for row in rows
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ledger:
+    """Lines in, rows out and lines quarantined over all done objects of a table."""
+
+    table_id: int
+    objects: int
+    lines_in: int
+    rows_out: int
+    rows_quarantined: int
+
+
+def ledger(connection: Connection) -> list[Ledger]:
+    """The ledger by table. Reads all staging objects: for status and tests, not for the hot path."""
+    rows = connection.execute(
+        text(
+            "SELECT prism_table_id, count(*) AS objects, sum(lines_in) AS lines_in, sum(rows_out) AS rows_out, "
+            "sum(rows_quarantined) AS rows_quarantined FROM prism_staging_objects WHERE state = 'done' "
+            "GROUP BY prism_table_id"
+        )
+    )
+    return [
+        Ledger(
+            table_id=row.prism_table_id,
+            objects=row.objects,
+            lines_in=int(row.lines_in),
+            rows_out=int(row.rows_out),
+            rows_quarantined=int(row.rows_quarantined),
+        )
+        for row in rows
+    ]

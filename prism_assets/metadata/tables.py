@@ -1,0 +1,190 @@
+"""Statements on prism_tables, prism_table_definitions, prism_table_columns and prism_streams."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, text
+
+from prism_assets.domain.tables import Column, Stream, TableDefinition
+
+_APPLY_LOCK = 7_170_004
+
+
+@dataclass(frozen=True)
+class KnownStream:
+    """A stream with its ids."""
+
+    stream_id: int
+    table_id: int
+    stream: Stream
+
+
+def lock_for_apply(connection: Connection) -> None:
+    """Lets one `prism table apply` work at a time."""
+    connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _APPLY_LOCK})
+
+
+def load_definitions(connection: Connection) -> list[TableDefinition]:
+    """The definitions in force, by name. Reads without locks."""
+    rows = connection.execute(
+        text(
+            "SELECT d.prism_table_id, d.version, d.definition FROM prism_tables t "
+            "JOIN prism_table_definitions d ON d.prism_table_id = t.prism_table_id AND d.version = t.definition_version "
+            "ORDER BY t.schema_name, t.table_name"
+        )
+    )
+    return [TableDefinition.from_document(row.definition) for row in rows]
+
+
+def load_versions(
+    connection: Connection, wanted: Collection[tuple[int, int]]
+) -> dict[tuple[int, int], TableDefinition]:
+    """The definitions of the given (table id, version) pairs. Reads without locks: versions never change."""
+    rows = connection.execute(
+        text(
+            "SELECT prism_table_id, version, definition FROM prism_table_definitions "
+            "JOIN unnest(CAST(:tables AS bigint[]), CAST(:versions AS integer[])) AS wanted (table_id, version_) "
+            "ON prism_table_id = wanted.table_id AND version = wanted.version_"
+        ),
+        {"tables": [table for table, _ in wanted], "versions": [version for _, version in wanted]},
+    )
+    return {(row.prism_table_id, row.version): TableDefinition.from_document(row.definition) for row in rows}
+
+
+def insert_table(connection: Connection, table: TableDefinition, now: datetime) -> int:
+    """Creates the row of a table and returns its id."""
+    return int(
+        connection.execute(
+            text(
+                "INSERT INTO prism_tables (schema_name, table_name, create_time, merge_interval, "
+                "physical_schema_name, physical_table_name) "
+                "VALUES (:schema, :table, :now, :interval, :physical_schema, :physical_table) RETURNING prism_table_id"
+            ),
+            {
+                "schema": table.name.schema,
+                "table": table.name.table,
+                "now": now,
+                "interval": table.merge.interval,
+                "physical_schema": table.name.physical_schema,
+                "physical_table": table.name.physical_table,
+            },
+        ).scalar_one()
+    )
+
+
+def save_version(connection: Connection, table: TableDefinition, now: datetime) -> None:
+    """Stores a definition under its version and puts it in force. Locks the table's row."""
+    connection.execute(
+        text(
+            "INSERT INTO prism_table_definitions (prism_table_id, version, definition, create_time) "
+            "VALUES (:table, :version, CAST(:definition AS jsonb), :now)"
+        ),
+        {"table": table.table_id, "version": table.version, "definition": table.to_json(), "now": now},
+    )
+    connection.execute(
+        text(
+            "UPDATE prism_tables SET definition_version = :version, merge_interval = :interval "
+            "WHERE prism_table_id = :table"
+        ),
+        {"table": table.table_id, "version": table.version, "interval": table.merge.interval},
+    )
+
+
+def save_columns(connection: Connection, table: TableDefinition, now: datetime) -> None:
+    """Inserts new columns and updates the changeable facts of known ones. Column ids are never reused."""
+    connection.execute(
+        text(
+            "INSERT INTO prism_table_columns (prism_table_id, column_id, name, source_name, type, length, "
+            "source_offset, zone_offset, time_unit, required, position, add_time) VALUES (:table, :id, :name, :source, "
+            ":type, :length, :source_offset, :zone_offset, :time_unit, :required, :position, :now) "
+            "ON CONFLICT (prism_table_id, column_id) DO UPDATE SET name = EXCLUDED.name, "
+            "source_name = EXCLUDED.source_name, type = EXCLUDED.type, length = EXCLUDED.length, "
+            "source_offset = EXCLUDED.source_offset, zone_offset = EXCLUDED.zone_offset, "
+            "time_unit = EXCLUDED.time_unit, required = EXCLUDED.required, position = EXCLUDED.position"
+        ),
+        [_column_row(table, column, position, now) for position, column in enumerate(table.columns)],
+    )
+
+
+def _column_row(table: TableDefinition, column: Column, position: int, now: datetime) -> dict[str, object]:
+    kind = f"decimal({column.precision},{column.scale})" if column.type == "decimal" else column.type
+    return {
+        "table": table.table_id,
+        "id": column.column_id,
+        "name": column.name,
+        "source": column.source,
+        "type": kind,
+        "length": column.length,
+        "source_offset": column.source_offset,
+        "zone_offset": column.zone_offset,
+        "time_unit": column.time_unit,
+        "required": column.required,
+        "position": position,
+        "now": now,
+    }
+
+
+def highest_column_id(connection: Connection, table_id: int) -> int:
+    """The highest column id a table ever used, dropped columns included; 0 for none."""
+    return int(
+        connection.execute(
+            text("SELECT coalesce(max(column_id), 0) FROM prism_table_columns WHERE prism_table_id = :table"),
+            {"table": table_id},
+        ).scalar_one()
+    )
+
+
+def load_streams(connection: Connection) -> list[KnownStream]:
+    """All streams, disabled ones included. Reads without locks."""
+    rows = connection.execute(text("SELECT * FROM prism_streams ORDER BY prism_stream_id"))
+    return [
+        KnownStream(
+            row.prism_stream_id,
+            row.prism_table_id,
+            Stream(
+                name=row.stream_name,
+                bucket=row.bucket_name,
+                key_prefix=row.key_prefix,
+                enabled=row.enabled,
+                discard=row.discard,
+            ),
+        )
+        for row in rows
+    ]
+
+
+def save_streams(connection: Connection, table_id: int, streams: Iterable[Stream]) -> None:
+    """Creates streams and updates the switches of known ones; a stream no longer in the file is disabled, not lost."""
+    kept = list(streams)
+    connection.execute(
+        text(
+            "UPDATE prism_streams SET enabled = false WHERE prism_table_id = :table "
+            "AND (bucket_name, key_prefix) NOT IN (SELECT * FROM unnest(CAST(:buckets AS text[]), CAST(:prefixes AS text[])))"
+        ),
+        {
+            "table": table_id,
+            "buckets": [stream.bucket for stream in kept],
+            "prefixes": [stream.key_prefix for stream in kept],
+        },
+    )
+    connection.execute(
+        text(
+            "INSERT INTO prism_streams (prism_table_id, stream_name, bucket_name, key_prefix, enabled, discard) "
+            "VALUES (:table, :name, :bucket, :prefix, :enabled, :discard) ON CONFLICT (bucket_name, key_prefix) "
+            "DO UPDATE SET stream_name = EXCLUDED.stream_name, enabled = EXCLUDED.enabled, discard = EXCLUDED.discard"
+        ),
+        [
+            {
+                "table": table_id,
+                "name": stream.name,
+                "bucket": stream.bucket,
+                "prefix": stream.key_prefix,
+                "enabled": stream.enabled,
+                "discard": stream.discard,
+            }
+            for stream in kept
+        ],
+    )

@@ -1,0 +1,57 @@
+"""All S3 keys of the lake. Keys are built here and nowhere else."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from prism_assets.domain.names import TableName
+
+
+def table_hash(name: TableName) -> str:
+    """First two bytes of the MD5 of the physical `schema.table` as four hex digits; spreads tables over key space."""
+    return hashlib.md5(name.physical.encode(), usedforsecurity=False).hexdigest()[:4]
+
+
+@dataclass(frozen=True)
+class TableKeys:
+    """Builds the keys of one table. `prefix` is the lake's prefix in its bucket, empty or ending with `/`."""
+
+    prefix: str
+    name: TableName
+
+    @property
+    def root(self) -> str:
+        """`{prefix}{hash}.{physical_schema}.{physical_table}/`."""
+        return f"{self.prefix}{table_hash(self.name)}.{self.name.physical}/"
+
+    def live_prefix(self, day: date) -> str:
+        """The folder that readers of an open partition list."""
+        return f"{self.root}live/dt={day.isoformat()}/"
+
+    def delayed_prefix(self, day: date) -> str:
+        """The folder of small objects that came after their partition was marked for closing."""
+        return f"{self.root}delayed/dt={day.isoformat()}/"
+
+    def merged_prefix(self, day: date) -> str:
+        """The folder of merged objects and manifests."""
+        return f"{self.root}merged/dt={day.isoformat()}/"
+
+    def small_object(self, day: date, staging_object_id: int, *, delayed: bool) -> str:
+        """The Parquet object that holds the rows of one staging object for one event date."""
+        folder = self.delayed_prefix(day) if delayed else self.live_prefix(day)
+        return f"{folder}prism-{staging_object_id:019d}.parquet"
+
+    def merged_object(self, day: date, lower_bound: int, upper_bound: int) -> str:
+        """The merged object of the small objects with lower_bound < id <= upper_bound."""
+        return f"{self.merged_prefix(day)}part-{lower_bound:019d}-{upper_bound:019d}.parquet"
+
+    def manifest(self, day: date, upper_bound: int, published_object_id: int) -> str:
+        """The manifest of the ranges up to upper_bound and the small objects above it up to published_object_id."""
+        small = f"-{published_object_id:019d}" if published_object_id > upper_bound else ""
+        return f"{self.merged_prefix(day)}manifest-{upper_bound:019d}{small}.json"
+
+    def quarantine(self, arrival: datetime, staging_object_id: int) -> str:
+        """The lines of one staging object that were set aside, by day of arrival (UTC)."""
+        return f"{self.root}quarantine/dt={arrival:%Y-%m-%d}/prism-{staging_object_id:019d}.jsonl.gz"

@@ -1,0 +1,37 @@
+"""The lake: the bucket and prefix under which all objects of all tables lie, and how its store is reached."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.objectstore.keys import TableKeys
+from prism_assets.objectstore.stores import StoreConfig
+
+
+@dataclass(frozen=True)
+class Lake:
+    """Where the lake is. Holds no secret, so that it may travel to tasks."""
+
+    bucket: str
+    prefix: str
+    store: StoreConfig
+
+    def keys(self, table: TableDefinition) -> TableKeys:
+        """The keys of one table."""
+        return TableKeys(self.prefix, table.name)
+
+    def url(self, key: str) -> str:
+        """`s3://bucket/key`."""
+        return f"s3://{self.bucket}/{key}"
+
+    def to_json(self) -> str:
+        """One line of JSON that `from_json` reads back."""
+        return json.dumps({"bucket": self.bucket, "prefix": self.prefix, "store": self.store.to_json()})
+
+    @classmethod
+    def from_json(cls, text: str) -> Lake:
+        """Reads what `to_json` wrote."""
+        document = json.loads(text)
+        return cls(document["bucket"], document["prefix"], StoreConfig.from_json(document["store"]))

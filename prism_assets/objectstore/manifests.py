@@ -1,0 +1,39 @@
+"""The Redshift manifest: an explicit list of the objects of one partition, with exact lengths."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from prism_assets.domain.errors import InvariantBroken
+
+
+@dataclass(frozen=True, order=True)
+class ManifestEntry:
+    """One object of a partition. `content_length` is in bytes; a wrong one makes Redshift answer HTTP 416."""
+
+    url: str
+    content_length: int
+
+
+def write_manifest(entries: Sequence[ManifestEntry]) -> bytes:
+    """Renders entries in the order given; refuses a list that names an object twice, as it would be read twice."""
+    if len({entry.url for entry in entries}) != len(entries):
+        raise InvariantBroken("a manifest would name an object twice")
+    document = {
+        "entries": [
+            {"url": entry.url, "mandatory": True, "meta": {"content_length": entry.content_length}} for entry in entries
+        ]
+    }
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def read_manifest(body: bytes) -> list[ManifestEntry]:
+    """Reads a manifest; InvariantBroken if it is not one or lacks a length."""
+    try:
+        document: dict[str, Any] = json.loads(body)
+        return [ManifestEntry(entry["url"], int(entry["meta"]["content_length"])) for entry in document["entries"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvariantBroken(f"this is not a manifest: {error!r}") from error

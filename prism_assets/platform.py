@@ -1,0 +1,52 @@
+"""Puts a platform together from settings: database, store, engine and catalog. Opens nothing yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from prism_assets.catalogs.glue import GlueCatalog
+from prism_assets.engine.base import Engine
+from prism_assets.metadata.database import Database
+from prism_assets.objectstore.lake import Lake
+from prism_assets.objectstore.stores import Stores
+from prism_assets.settings import IN_PROCESS, Settings
+from prism_assets.stages.context import StageContext
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def build_context(
+    settings: Settings,
+    *,
+    session: Callable[[], SparkSession] | None = None,
+    progress: Callable[[str], None] = lambda _message: None,
+) -> StageContext:
+    """Builds what the stages work with. `session` hands over a Spark session of the caller's, made at first use."""
+    lake = Lake(settings.bucket, settings.prefix, settings.store)
+    return StageContext(
+        settings=settings,
+        database=Database(settings.database_url.get_secret_value()),
+        lake=lake,
+        stores=Stores(settings.store),
+        engine=_engine(settings, lake, session),
+        catalog=GlueCatalog(
+            settings.glue_endpoint,
+            settings.region,
+            prefix=settings.glue_database_prefix,
+            suffix=settings.glue_database_suffix,
+        ),
+        progress=progress,
+    )
+
+
+def _engine(settings: Settings, lake: Lake, session: Callable[[], SparkSession] | None) -> Engine:
+    """Kernels are imported with the engine that runs them here: reading commands start faster without."""
+    if settings.spark_remote == IN_PROCESS:
+        from prism_assets.engine.inprocess import InProcessEngine
+
+        return InProcessEngine(lake)
+    from prism_assets.engine.spark import SparkEngine, connect
+
+    return SparkEngine(lake, session or (lambda: connect(settings.spark_remote)), task_bytes=settings.task_bytes)

@@ -1,0 +1,138 @@
+"""Resolves tables and partitions through Glue, and their objects through a prefix listing or a manifest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from pyarrow import fs
+
+from prism_assets.domain.errors import CatalogUnavailable, StoreUnavailable, WrongUse
+from prism_assets.objectstore.manifests import read_manifest
+from prism_assets.settings import Settings
+
+if TYPE_CHECKING:
+    from mypy_boto3_glue import GlueClient
+
+_READERS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadObject:
+    """One Parquet object a reader reads; bytes as told by the manifest or the listing."""
+
+    url: str
+    content_length: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadPartition:
+    """One partition as the catalog shows it."""
+
+    date: date
+    location: str
+    objects: tuple[ReadObject, ...]
+
+    @property
+    def content_length(self) -> int:
+        """Bytes of all its objects."""
+        return sum(item.content_length for item in self.objects)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadTable:
+    """One table as the catalog shows it: columns as (name, Hive type), partitions by date."""
+
+    name: str
+    columns: tuple[tuple[str, str], ...]
+    partitions: tuple[ReadPartition, ...]
+
+
+class LakeReader:
+    """A reader of the catalog. Needs no right to write anything, and no PostgreSQL."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._prefix = settings.glue_database_prefix
+        self._suffix = settings.glue_database_suffix
+        self._glue = _glue(settings)
+        self.filesystem = _filesystem(settings)
+
+    def table(self, name: str, day: date | None = None) -> ReadTable:
+        """Everything a reader learns about `schema.table`, or about one day of it; WrongUse if it is not there."""
+        schema, _, table = name.partition(".")
+        database = f"{self._prefix}{schema}{self._suffix}"
+        try:
+            found: Any = self._glue.get_table(DatabaseName=database, Name=table)["Table"]
+            locations = self._locations(database, table, day)
+        except ClientError as error:
+            code = error.response.get("Error", {}).get("Code")
+            if code == "EntityNotFoundException":
+                raise WrongUse(f"the catalog has no table {name}; has `prism catalog` run?") from error
+            raise CatalogUnavailable(f"Glue answered {code}; repeat, or check the credentials") from error
+        except BotoCoreError as error:
+            raise CatalogUnavailable(f"Glue does not answer ({type(error).__name__})") from error
+        with ThreadPoolExecutor(_READERS) as pool:
+            partitions = tuple(pool.map(self._partition, locations))
+        columns = tuple((column["Name"], column["Type"]) for column in found["StorageDescriptor"]["Columns"])
+        return ReadTable(name=name, columns=columns, partitions=partitions)
+
+    def _locations(self, database: str, table: str, day: date | None) -> list[tuple[date, str]]:
+        arguments: dict[str, Any] = {"DatabaseName": database, "TableName": table}
+        if day is not None:
+            arguments["Expression"] = f"dt = '{day.isoformat()}'"
+        pages = self._glue.get_paginator("get_partitions").paginate(**arguments)
+        found = [
+            (date.fromisoformat(partition["Values"][0]), partition["StorageDescriptor"]["Location"])
+            for page in pages
+            for partition in page["Partitions"]
+        ]
+        return sorted(entry for entry in found if day in (None, entry[0]))
+
+    def _partition(self, entry: tuple[date, str]) -> ReadPartition:
+        day, location = entry
+        try:
+            objects = self._manifest(location) if location.endswith(".json") else self._listing(location)
+        except OSError as error:
+            raise StoreUnavailable(f"{location} cannot be read: {str(error).splitlines()[0]}") from error
+        return ReadPartition(date=day, location=location, objects=tuple(objects))
+
+    def _manifest(self, location: str) -> list[ReadObject]:
+        with self.filesystem.open_input_file(path_of(location)) as file:
+            entries = read_manifest(file.read())
+        return [ReadObject(url=entry.url, content_length=entry.content_length) for entry in entries]
+
+    def _listing(self, location: str) -> list[ReadObject]:
+        selector = fs.FileSelector(path_of(location).rstrip("/"), allow_not_found=True)
+        files: Sequence[Any] = self.filesystem.get_file_info(selector)
+        return [
+            ReadObject(url=f"s3://{info.path}", content_length=info.size)
+            for info in sorted(files, key=lambda info: info.path)
+            if info.type == fs.FileType.File and not info.base_name.startswith((".", "_", "#"))
+        ]
+
+
+def path_of(url: str) -> str:
+    """`bucket/key` of `s3://bucket/key`, as pyarrow's file systems want it."""
+    return url.removeprefix("s3://")
+
+
+def _glue(settings: Settings) -> GlueClient:
+    config = Config(retries={"mode": "standard"}, connect_timeout=5, read_timeout=30, region_name=settings.region)
+    return boto3.client("glue", endpoint_url=settings.glue_endpoint, config=config)
+
+
+def _filesystem(settings: Settings) -> fs.FileSystem:
+    if settings.local_root is not None:
+        return fs.SubTreeFileSystem(os.path.abspath(settings.local_root), fs.LocalFileSystem())
+    options: dict[str, Any] = {"region": settings.region, "connect_timeout": 5, "request_timeout": 60}
+    if settings.s3_endpoint:
+        scheme, _, host = settings.s3_endpoint.partition("://")
+        options |= {"endpoint_override": host.rstrip("/"), "scheme": scheme}
+    return fs.S3FileSystem(**options)

@@ -1,0 +1,93 @@
+"""SQL over what the catalog shows: DuckDB on Arrow datasets of explicit file lists."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from prism_assets.domain.errors import TerminalError, WrongUse
+from prism_assets.reading.lake_reader import LakeReader, ReadTable, path_of
+
+_SIMPLE = {
+    "boolean": pa.bool_(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "timestamp": pa.timestamp("ms", tz="UTC"),
+    "date": pa.date32(),
+}
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+
+
+@dataclass(frozen=True)
+class QueryResult:
+    """Column names and rows of a query."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+def arrow_dataset(reader: LakeReader, table: ReadTable) -> ds.Dataset:
+    """A dataset of exactly the objects the catalog names, with `dt` from the partition they belong to."""
+    columns = [pa.field(name, arrow_type(kind)) for name, kind in table.columns]
+    parquet = ds.ParquetFileFormat()
+    fragments = [
+        parquet.make_fragment(
+            path_of(item.url),
+            filesystem=reader.filesystem,
+            partition_expression=ds.field("dt") == pa.scalar(partition.date, pa.date32()),
+        )
+        for partition in table.partitions
+        for item in partition.objects
+    ]
+    schema = pa.schema([*columns, pa.field("dt", pa.date32())])
+    return ds.FileSystemDataset(fragments, schema, parquet, reader.filesystem)
+
+
+def arrow_type(hive_type: str) -> pa.DataType:
+    """The Arrow type of a Hive type name as the catalog has it."""
+    if hive_type.startswith("varchar"):
+        return pa.string()
+    if match := _DECIMAL.fullmatch(hive_type):
+        return pa.decimal128(int(match[1]), int(match[2]))
+    return _SIMPLE[hive_type]
+
+
+def run_query(reader: LakeReader, sql: str) -> QueryResult:
+    """Runs one query; tables are `schema.table` as in the catalog. Times are shown in UTC."""
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        try:
+            names = sorted(connection.get_table_names(sql, qualified=True))
+        except duckdb.Error as error:
+            raise WrongUse(f"this is not a query: {_first_line(error)}") from error
+        for index, name in enumerate(names):
+            _register(connection, reader, name, f"prism_{index}")
+        try:
+            result = connection.execute(sql)
+            columns = tuple(column[0] for column in result.description or ())
+            return QueryResult(columns, tuple(result.fetchall()))
+        except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
+            raise WrongUse(f"the query is wrong: {_first_line(error)}") from error
+        except duckdb.Error as error:
+            raise TerminalError(f"the query failed: {_first_line(error)}") from error
+
+
+def _register(connection: Any, reader: LakeReader, name: str, alias: str) -> None:
+    schema, _, table = name.partition(".")
+    if not table:
+        raise WrongUse(f"{name} is not a table: write schema.table, such as log.{name}")
+    connection.register(alias, arrow_dataset(reader, reader.table(name)))
+    connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
+    connection.execute(f'CREATE VIEW "{schema}"."{table}" AS SELECT * FROM {alias}')
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

@@ -1,0 +1,149 @@
+"""All settings, from the environment, `prism.toml` and the local stack's `.prism/env`, in this order of precedence.
+
+Reading them opens no connection. Everything wrong is told at once. Credentials of AWS are not settings: boto3 and the
+object store take them from the environment as usual; the local stack's are put there if nothing else set them.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from prism_assets.domain.errors import SettingsError
+from prism_assets.objectstore.stores import StoreConfig
+
+IN_PROCESS = "in-process"
+_REMOTES = ("sc://", "local", "spark://", "yarn", "k8s://", IN_PROCESS)
+
+
+class Settings(BaseSettings):
+    """Typed, validated settings. Every field is also the environment variable `PRISM_<FIELD>`."""
+
+    model_config = SettingsConfigDict(env_prefix="PRISM_", toml_file="prism.toml", extra="ignore", frozen=True)
+
+    database_url: SecretStr = Field(description="PostgreSQL, as postgresql+psycopg://user:password@host:port/database")
+    bucket: str = Field(min_length=3, description="bucket that holds the lake")
+    prefix: str = Field(default="", description="prefix of all keys in the bucket, empty or ending with /")
+    tables_dir: Path = Field(default=Path("tables"), description="folder of table files")
+    s3_endpoint: str | None = Field(default=None, description="address of an S3 server other than AWS")
+    local_root: str | None = Field(default=None, description="keep buckets as folders below this one, without S3")
+    glue_endpoint: str | None = Field(default=None, description="address of a Glue server other than AWS")
+    sqs_endpoint: str | None = Field(default=None, description="address of an SQS server other than AWS")
+    glue_database_prefix: str = Field(default="", description="put before the schema name in the catalog")
+    glue_database_suffix: str = Field(default="", description="put behind the schema name in the catalog")
+    spark_remote: str = Field(
+        default="local[*]", description="sc://host:port, local[*], spark://…, yarn, k8s://… or in-process"
+    )
+    object_tags: bool = Field(default=True, description="tag data objects with PrismObjectType")
+    lease_seconds: float = Field(default=60, ge=1, description="a silent worker loses its work after this long")
+    max_attempts: int = Field(default=5, ge=1, description="tries of one staging object before it is failed")
+    merge_max_attempts: int = Field(default=10, ge=1, description="tries of one merge job before it is parked")
+    stream_max_objects: int = Field(default=1_000, ge=1, description="staging objects of one batch")
+    stream_max_bytes: int = Field(default=1 << 30, ge=1, description="bytes of staging objects of one batch")
+    merge_max_jobs: int = Field(default=50, ge=1, description="merge jobs of one Spark job")
+    task_bytes: int = Field(default=16 << 20, ge=1, description="bytes of input of one Spark task")
+    scan_overlap_seconds: float = Field(default=3_600, ge=0, description="how far a listing goes back for late keys")
+    full_scan_seconds: float = Field(default=3_600, ge=0, description="how often a stream is listed from its beginning")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments first, then the environment, then prism.toml."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    @field_validator("prefix")
+    @classmethod
+    def _prefix_is_folder(cls, value: str) -> str:
+        if value and (not value.endswith("/") or value.startswith("/")):
+            raise ValueError("must be empty or look like folder/")
+        return value
+
+    @field_validator("database_url")
+    @classmethod
+    def _database_is_postgresql(cls, value: SecretStr) -> SecretStr:
+        url = value.get_secret_value()
+        if not url.startswith(("postgresql://", "postgresql+psycopg://")):
+            raise ValueError("must look like postgresql+psycopg://user:password@host:5432/database")
+        return SecretStr(url.replace("postgresql://", "postgresql+psycopg://", 1))
+
+    @field_validator("spark_remote")
+    @classmethod
+    def _remote_is_known(cls, value: str) -> str:
+        if not value.startswith(_REMOTES):
+            raise ValueError("must be sc://host:port, local[*], spark://…, yarn, k8s://… or in-process")
+        return value
+
+    @property
+    def region(self) -> str:
+        """The AWS region, from the environment as every AWS tool reads it."""
+        return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+
+    @property
+    def store(self) -> StoreConfig:
+        """How to reach the object store, without credentials."""
+        return StoreConfig(
+            endpoint=self.s3_endpoint,
+            region=self.region,
+            local_root=self.local_root,
+            object_tags=self.object_tags and self.local_root is None,
+        )
+
+
+def local_home() -> Path:
+    """The folder of the local stack: PRISM_HOME, or `.prism` in the working directory or the nearest one above."""
+    if home := os.environ.get("PRISM_HOME"):
+        return Path(home)
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / ".prism" / "env").is_file():
+            return folder / ".prism"
+    return here / ".prism"
+
+
+def read_env_file(path: Path) -> dict[str, str]:
+    """Reads KEY=value lines; an absent file is an empty one."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    pairs = (line.split("=", 1) for line in lines if "=" in line and not line.lstrip().startswith("#"))
+    return {key.strip(): value.strip() for key, value in pairs}
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Loads all settings; SettingsError lists everything that is missing or malformed.
+
+    The local stack's environment serves only where PRISM_DATABASE_URL is not set: a half of each would be neither.
+    """
+    if "PRISM_DATABASE_URL" not in os.environ and "database_url" not in overrides:
+        for key, value in read_env_file(local_home() / "env").items():
+            os.environ.setdefault(key, value)
+    try:
+        return Settings(**overrides)
+    except ValidationError as error:
+        raise SettingsError(_explain(error)) from None
+
+
+def _explain(error: ValidationError) -> str:
+    lines = [
+        f"  PRISM_{str(problem['loc'][0]).upper()}: "
+        + ("is not set" if problem["type"] == "missing" else problem["msg"].removeprefix("Value error, "))
+        for problem in error.errors(include_input=False, include_url=False)
+    ]
+    hint = "Start the local stack with `prism local up`, or set them in the environment or prism.toml."
+    return "\n".join(["some settings are missing or wrong:", *lines, hint])

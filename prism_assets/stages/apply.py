@@ -1,0 +1,171 @@
+"""Brings PostgreSQL in line with the table files: plan, show, execute."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from prism_assets.domain.errors import DefinitionError
+from prism_assets.domain.table_file import parse_table_file
+from prism_assets.domain.tables import Column, TableDefinition
+from prism_assets.metadata import tables
+from prism_assets.metadata.database import Database
+from prism_assets.metadata.tables import KnownStream
+
+
+@dataclass(frozen=True)
+class TableChange:
+    """What `apply` does to one table. `lines` say it to people; empty lines mean that nothing changes."""
+
+    table: TableDefinition
+    is_new: bool
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ApplyPlan:
+    """All changes, in the order of the table names."""
+
+    changes: tuple[TableChange, ...]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What will be done, one line a step."""
+        return tuple(line for change in self.changes for line in change.lines)
+
+
+def read_table_files(folder: Path) -> list[TableDefinition]:
+    """Reads all `*.yaml` below a folder; DefinitionError with every problem of every file."""
+    if not folder.is_dir():
+        raise DefinitionError(f"{folder} is not a folder: give the folder of the table files, such as tables/")
+    found: list[TableDefinition] = []
+    problems: list[str] = []
+    for path in sorted([*folder.rglob("*.yaml"), *folder.rglob("*.yml")]):
+        try:
+            found.append(parse_table_file(path.read_text(encoding="utf-8"), str(path)))
+        except DefinitionError as error:
+            problems.append(str(error))
+        except UnicodeDecodeError:
+            problems.append(f"{path}:1: the file is not UTF-8")
+    problems += _clashes(found)
+    if problems:
+        raise DefinitionError("\n".join(problems))
+    return found
+
+
+def _clashes(found: Sequence[TableDefinition]) -> list[str]:
+    """Two files for one table, and streams whose prefixes contain each other: their objects would be read twice."""
+    problems, names = [], dict[str, str | None]()
+    streams: list[tuple[str, str]] = []
+    for table in found:
+        if str(table.name) in names:
+            problems.append(f"{table.path}:1: table: {table.name} is also defined in {names[str(table.name)]}")
+        names[str(table.name)] = table.path
+        for stream in table.streams:
+            for url, owner in streams:
+                if stream.url.startswith(url) or url.startswith(stream.url):
+                    problems.append(f"{table.path}:1: streams: {stream.url} overlaps {url} of {owner}")
+            streams.append((stream.url, str(table.name)))
+    return problems
+
+
+def plan_apply(
+    files: Sequence[TableDefinition], known: Sequence[TableDefinition], streams: Sequence[KnownStream]
+) -> ApplyPlan:
+    """Compares files with what is in force; DefinitionError for changes that stored rows do not allow."""
+    by_name = {str(table.name): table for table in known}
+    owners = {(entry.stream.bucket, entry.stream.key_prefix): entry.table_id for entry in streams}
+    problems: list[str] = []
+    changes = []
+    for table in sorted(files, key=lambda item: item.name):
+        old = by_name.get(str(table.name))
+        for stream in table.streams:
+            owner = owners.get((stream.bucket, stream.key_prefix))
+            if owner is not None and (old is None or owner != old.table_id):
+                problems.append(f"{table.path}:1: streams: {stream.url} already feeds another table")
+        changes.append(_new_table(table) if old is None else _changed_table(table, old, problems))
+    if problems:
+        raise DefinitionError("\n".join(problems))
+    return ApplyPlan(tuple(changes))
+
+
+def _new_table(table: TableDefinition) -> TableChange:
+    lines = [f"create table {table.name} with {len(table.columns)} columns"]
+    lines += [f"create stream {stream.name} of {table.name} at {stream.url}" for stream in table.streams]
+    return TableChange(table, True, tuple(lines))
+
+
+def _changed_table(table: TableDefinition, old: TableDefinition, problems: list[str]) -> TableChange:
+    columns = _match_columns(table, old, problems)
+    new = dataclasses.replace(table, name=old.name, table_id=old.table_id, columns=columns, version=old.version)
+    lines = [f"add column {c.name} {c.type} to {table.name}" for c in columns if c.column_id == 0]
+    if new != old and not lines:
+        lines = [f"update {table.name}: {', '.join(_differences(new, old))}"]
+    return TableChange(new, False, tuple(lines))
+
+
+def _differences(new: TableDefinition, old: TableDefinition) -> list[str]:
+    return [
+        field.name
+        for field in dataclasses.fields(new)
+        if field.compare and getattr(new, field.name) != getattr(old, field.name)
+    ]
+
+
+def _match_columns(table: TableDefinition, old: TableDefinition, problems: list[str]) -> tuple[Column, ...]:
+    """Gives columns of the file the ids they have; refuses what would make stored files unreadable."""
+    known = {column.name: column for column in old.columns}
+    for name in known.keys() - {column.name for column in table.columns}:
+        problems.append(f"{table.path}:1: columns: {name} is missing; columns cannot be dropped or renamed yet")
+    matched = []
+    for column in table.columns:
+        before = known.get(column.name)
+        if before and (before.type, before.precision, before.scale) != (
+            column.type,
+            column.precision,
+            column.scale,
+        ):
+            problems.append(
+                f"{table.path}:1: columns: {column.name} is {before.type} and cannot become {column.type}; "
+                "add a column instead"
+            )
+        matched.append(dataclasses.replace(column, column_id=before.column_id if before else 0))
+    if table.partition_column != old.partition_column or table.timezone != old.timezone:
+        problems.append(f"{table.path}:1: partition: column and timezone decide where stored rows lie; keep them")
+    return tuple(matched)
+
+
+def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> None:
+    """Writes the plan; one transaction with the caller's reads, so a death in it leaves nothing half-done."""
+    for change in plan.changes:
+        if not change.lines:
+            continue
+        table = change.table
+        if change.is_new:
+            table = dataclasses.replace(table, table_id=tables.insert_table(connection, table, now))
+        highest = tables.highest_column_id(connection, table.table_id)
+        columns = []
+        for column in table.columns:
+            highest += column.column_id == 0
+            columns.append(dataclasses.replace(column, column_id=column.column_id or highest))
+        table = dataclasses.replace(table, columns=tuple(columns), version=table.version + 1)
+        tables.save_version(connection, table, now)
+        tables.save_columns(connection, table, now)
+        tables.save_streams(connection, table.table_id, table.streams)
+
+
+def run_apply(database: Database, folder: Path, now: datetime, *, dry_run: bool = False) -> ApplyPlan:
+    """Migrates the schema and applies the table files of a folder; returns the plan that was carried out."""
+    files = read_table_files(folder)
+    database.migrate()
+    with database.begin() as connection:
+        tables.lock_for_apply(connection)
+        plan = plan_apply(files, tables.load_definitions(connection), tables.load_streams(connection))
+        if not dry_run:
+            execute_apply(connection, plan, now)
+    return plan

@@ -1,0 +1,50 @@
+"""What every stage works with: the database, the store, the engine, the catalog and the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from prism_assets.catalogs.base import Catalog
+from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.engine.base import Engine
+from prism_assets.metadata import tables
+from prism_assets.metadata.database import Database, worker_name
+from prism_assets.objectstore.lake import Lake
+from prism_assets.objectstore.stores import Stores
+from prism_assets.settings import Settings
+
+
+def _silent(_message: str) -> None:
+    """Progress that nobody watches."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageContext:
+    """Everything a stage needs. Engine and catalog open nothing before they are used."""
+
+    settings: Settings
+    database: Database
+    lake: Lake
+    stores: Stores
+    engine: Engine
+    catalog: Catalog
+    progress: Callable[[str], None] = _silent
+    worker: str = field(default_factory=worker_name)
+
+    def choose_tables(self, names: Collection[str] | None) -> list[TableDefinition]:
+        """The definitions in force of the tables named `schema.table`, or of all; WrongUse for an unknown name."""
+        with self.database.begin() as connection:
+            known = {str(table.name): table for table in tables.load_definitions(connection)}
+        if names is None:
+            return list(known.values())
+        unknown = sorted(set(names) - set(known))
+        if unknown:
+            have = ", ".join(known) or "none; run `prism table apply`"
+            raise WrongUse(f"there is no table {', '.join(unknown)} (there are: {have})")
+        return [known[name] for name in sorted(set(names))]
+
+    def choose_ids(self, names: Collection[str] | None) -> list[int] | None:
+        """Table ids of the tables named, or None for all."""
+        return None if names is None else [table.table_id for table in self.choose_tables(names)]

@@ -1,0 +1,290 @@
+"""Merge: joins the small objects of a partition into big, even, sorted objects, under a lease per job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta, timezone
+
+from prism_assets.domain.errors import EngineFailed, LeaseLost
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import Failure, MergeResult, MergeTask
+from prism_assets.failpoints import failpoint
+from prism_assets.metadata import merge_jobs, merge_ranges, partitions
+from prism_assets.metadata.merge_jobs import MergeJob
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.heartbeats import Heartbeat
+from prism_assets.stages.merge_planning import PartitionPlan, plan_partition, range_tasks
+
+_LONGEST_WAIT = 600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergedPartition:
+    """What one finished job did. Sizes are bytes of the merged objects written."""
+
+    table_id: int
+    date: date
+    objects_in: int
+    rows: int
+    bytes_in: int
+    sizes: tuple[int, ...]
+    plan: str
+    left_behind: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeReport:
+    """What a run of Merge did."""
+
+    jobs: int = 0
+    merged: tuple[MergedPartition, ...] = ()
+    failed: tuple[str, ...] = ()
+    revived: int = 0
+    seconds: float = 0.0
+
+    @property
+    def rows(self) -> int:
+        """Rows written."""
+        return sum(entry.rows for entry in self.merged)
+
+    def __add__(self, other: MergeReport) -> MergeReport:
+        return MergeReport(
+            jobs=self.jobs + other.jobs,
+            merged=self.merged + other.merged,
+            failed=self.failed + other.failed,
+            revived=self.revived + other.revived,
+            seconds=self.seconds + other.seconds,
+        )
+
+
+@dataclass
+class _Running:
+    """A claimed job on its way: results come in by range; the last one brings the commit."""
+
+    entry: PartitionPlan
+    job: MergeJob
+    started: datetime
+    results: dict[int, MergeResult] = field(default_factory=dict)
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.results) == len(self.entry.plan.ranges)
+
+    @property
+    def failure(self) -> Failure | None:
+        return next((result.failure for result in self.results.values() if result.failure), None)
+
+
+def run_merge(
+    context: StageContext,
+    *,
+    now: datetime,
+    names: Collection[str] | None = None,
+    day: date | None = None,
+    regardless: bool = False,
+) -> MergeReport:
+    """Runs all due jobs and the backlog jobs that follow them; with `regardless`, whatever their time.
+
+    Repeating it merges nothing twice: a job is deleted in the transaction that commits its ranges.
+    """
+    tables = context.choose_tables(names)
+    table_ids = [table.table_id for table in tables]
+    report = MergeReport(revived=revive(context))
+    if regardless:
+        _schedule_unmerged(context, table_ids, day, now)
+    seen: set[int] = set()
+    while True:
+        with context.database.begin() as connection:
+            jobs = merge_jobs.claim_due(
+                connection,
+                now=now,
+                limit=context.settings.merge_max_jobs,
+                worker=context.worker,
+                table_ids=table_ids,
+                day=day,
+                regardless=regardless,
+                seen=seen,
+            )
+        if not jobs:
+            return report
+        failpoint("merge.after_claim")
+        seen.update(job.job_id for job in jobs)
+        report += _run_jobs(context, jobs, {table.table_id: table for table in tables}, now)
+        context.progress(f"merge: {len(report.merged)} partitions, {report.rows} rows")
+
+
+def revive(context: StageContext) -> int:
+    """Returns jobs whose lease ran out to the waiting ones; after too many tries they are parked, and visible.
+
+    Each in a transaction that locks the partition first: a death in it leaves the job as it was.
+    """
+    settings = context.settings
+    with context.database.begin() as connection:
+        expired = merge_jobs.expired(connection, settings.lease_seconds)
+    revived = 0
+    for job in expired:
+        with context.database.begin() as connection:
+            partitions.lock_partition(connection, job.partition_id)
+            try:
+                merge_jobs.lock_claimed(connection, job)
+            except LeaseLost:
+                continue
+            if merge_jobs.is_expired(connection, job, settings.lease_seconds):
+                merge_jobs.put_back(
+                    connection,
+                    job,
+                    "the worker died or stood still",
+                    settings.merge_max_attempts,
+                    job.schedule_time,
+                )
+                revived += 1
+    return revived
+
+
+def _schedule_unmerged(context: StageContext, table_ids: Collection[int], day: date | None, now: datetime) -> None:
+    """Gives every partition with unmerged objects a job, also where none is waiting."""
+    with context.database.begin() as connection:
+        for partition_id in partitions.ids_unmerged(connection, table_ids, day):
+            partitions.lock_partition(connection, partition_id)
+            merge_jobs.schedule(connection, [partition_id], now)
+
+
+def _run_jobs(
+    context: StageContext, jobs: Sequence[MergeJob], tables: Mapping[int, TableDefinition], now: datetime
+) -> MergeReport:
+    """Plans all jobs, runs their ranges as one Spark job, and commits each job as its last range arrives."""
+    started = time.monotonic()
+    tokens = {job.lease_token for job in jobs}
+    merged: list[MergedPartition] = []
+    failed: list[str] = []
+    beat = Heartbeat(
+        context.database,
+        context.settings.lease_seconds,
+        lambda connection: merge_jobs.heartbeat(connection, tuple(tokens)),
+    )
+    with beat:
+        running = [_plan_job(context, job, tables) for job in jobs]
+        for entry in _completed(context, running):
+            try:
+                outcome = _finish(context, entry, now)
+            except LeaseLost as error:
+                context.progress(f"merge: {error}")
+                continue
+            finally:
+                tokens.discard(entry.job.lease_token)
+            if isinstance(outcome, MergedPartition):
+                merged.append(outcome)
+            else:
+                failed.append(f"{entry.entry.table.name} {entry.entry.partition.date}: {outcome}")
+    return MergeReport(jobs=len(jobs), merged=tuple(merged), failed=tuple(failed), seconds=time.monotonic() - started)
+
+
+def _plan_job(context: StageContext, job: MergeJob, tables: Mapping[int, TableDefinition]) -> _Running:
+    with context.database.begin() as connection:
+        entry = plan_partition(connection, job.partition_id, tables, context.lake)
+    return _Running(entry, job, datetime.now(timezone.utc))
+
+
+def _completed(context: StageContext, running: Sequence[_Running]) -> Iterator[_Running]:
+    """Yields each job when all its ranges are written; at once if there is nothing to write."""
+    by_id = {entry.job.job_id: entry for entry in running}
+    tasks = [task for entry in running for task in range_tasks(entry.entry, entry.job.job_id, context.lake)]
+    for entry in running:
+        if not entry.entry.plan.ranges:
+            yield entry
+    definitions = {(entry.entry.table.table_id, entry.entry.table.version): entry.entry.table for entry in running}
+    for result in _merge_in_halves(context, tasks, definitions):
+        entry = by_id[result.job_id]
+        entry.results[result.upper_bound] = result
+        if entry.is_complete:
+            yield entry
+
+
+def _merge_in_halves(
+    context: StageContext, tasks: Sequence[MergeTask], definitions: Mapping[tuple[int, int], TableDefinition]
+) -> Iterator[MergeResult]:
+    """Runs tasks; when the whole job dies, each half by itself, so that a poisonous range ends up alone."""
+    done: set[tuple[int, int]] = set()
+    try:
+        for result in context.engine.merge(tasks, definitions):
+            done.add((result.job_id, result.upper_bound))
+            yield result
+    except EngineFailed as error:
+        left = [task for task in tasks if (task.job_id, task.upper_bound) not in done]
+        if len(left) <= 1:
+            for task in left:
+                yield MergeResult(
+                    job_id=task.job_id,
+                    lower_bound=task.lower_bound,
+                    upper_bound=task.upper_bound,
+                    output_key=task.output_key,
+                    failure=Failure(message=str(error), transient=False),
+                )
+            return
+        middle = len(left) // 2
+        yield from _merge_in_halves(context, left[:middle], definitions)
+        yield from _merge_in_halves(context, left[middle:], definitions)
+
+
+def _finish(context: StageContext, running: _Running, now: datetime) -> MergedPartition | str:
+    """Commits one job: partition row, job row, then ranges, desired version, log and backlog in one transaction.
+
+    Dying before it leaves merged objects that nothing names; the retry writes the same keys again. LeaseLost if the
+    job was given to another worker meanwhile: then nothing is changed.
+    """
+    plan, job, settings = running.entry.plan, running.job, context.settings
+    failpoint("merge.before_commit")
+    with context.database.begin() as connection:
+        partitions.lock_partition(connection, job.partition_id)
+        merge_jobs.lock_claimed(connection, job)
+        failure = running.failure
+        if failure is not None:
+            wait = timedelta(seconds=min(2.0**job.attempts, _LONGEST_WAIT))
+            merge_jobs.put_back(connection, job, failure.message, settings.merge_max_attempts, now + wait)
+        else:
+            merge_ranges.check_chain_end(connection, job.partition_id, plan)
+            for planned in plan.ranges:
+                merge_ranges.save_range(
+                    connection, job.partition_id, planned, running.results[planned.upper_bound], now
+                )
+            failpoint("merge.in_commit")
+            if plan.ranges:
+                merge_ranges.raise_desired(connection, job.partition_id, plan.ranges[-1].upper_bound)
+            merge_jobs.delete(connection, job)
+            if plan.backlog:
+                merge_jobs.hasten(connection, job.partition_id, now)
+        done = _summary(running)
+        if plan.ranges:
+            merge_jobs.add_log(
+                connection,
+                job,
+                started=running.started,
+                input_objects=done.objects_in,
+                input_bytes=done.bytes_in,
+                output_objects=len(done.sizes),
+                output_bytes=sum(done.sizes),
+                row_count=done.rows,
+                left_behind=done.left_behind,
+                worker=context.worker,
+                error=failure.message if failure else None,
+            )
+    failpoint("merge.after_commit")
+    return failure.message if failure else done
+
+
+def _summary(running: _Running) -> MergedPartition:
+    plan = running.entry.plan
+    return MergedPartition(
+        table_id=running.entry.table.table_id,
+        date=running.entry.partition.date,
+        objects_in=sum(len(planned.objects) for planned in plan.ranges),
+        rows=sum(planned.row_count for planned in plan.ranges),
+        bytes_in=sum(planned.input_bytes for planned in plan.ranges),
+        sizes=tuple(running.results[planned.upper_bound].content_length for planned in plan.ranges),
+        plan=running.entry.describe(),
+        left_behind=plan.left_behind,
+        reason=plan.reason,
+    )

@@ -1,0 +1,133 @@
+"""Gathers what the merge planner needs from PostgreSQL, and turns its plan into tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from sqlalchemy import Connection
+
+from prism_assets.domain.merge_plan import DEFAULT_SHRINKAGE, Mergeable, MergePlan, PlannedRange, plan_merge
+from prism_assets.domain.partitions import Partition
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import MergeInput, MergeTask
+from prism_assets.metadata import merge_jobs, merge_ranges, partitions, small_objects
+from prism_assets.objectstore.lake import Lake
+from prism_assets.stages.context import StageContext
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionPlan:
+    """What one job does to its partition: the value that is executed, shown and tested."""
+
+    table: TableDefinition
+    partition: Partition
+    plan: MergePlan
+
+    def describe(self) -> str:
+        """One line for people."""
+        ranges = ", ".join(map(_describe, self.plan.ranges))
+        left = f"; {self.plan.left_behind} objects stay behind: {self.plan.reason}" if self.plan.left_behind else ""
+        return f"{self.table.name} {self.partition.date}: {'write ' + ranges if ranges else 'nothing to write'}{left}"
+
+
+def _describe(planned: PlannedRange) -> str:
+    verb = "extend" if planned.extends else "new"
+    return f"{verb} ({planned.lower_bound}, {planned.upper_bound}] with {len(planned.objects)} objects"
+
+
+def plan_partition(
+    connection: Connection, partition_id: int, tables: Mapping[int, TableDefinition], lake: Lake
+) -> PartitionPlan:
+    """Plans the merge of one partition from what is committed now. Reads without locks: the commit checks again."""
+    partition = partitions.load_partitions(connection, [partition_id])[partition_id]
+    table = tables[partition.table_id]
+    chain = merge_ranges.load_chain(connection, partition_id)
+    limit = table.merge.max_objects
+    upper = chain[-1].upper_bound if chain else 0
+    known = small_objects.load_above(connection, partition_id, upper, limit + 1)
+    keys = lake.keys(table)
+    unmerged = [
+        Mergeable(
+            object_id=item.object_id,
+            key=keys.small_object(partition.date, item.staging_object_id, delayed=item.delayed),
+            content_length=item.content_length,
+            row_count=item.row_count,
+            fingerprint=item.fingerprint,
+        )
+        for item in known[:limit]
+    ]
+    plan = plan_merge(
+        policy=table.merge,
+        is_open=partition.is_open,
+        chain=chain,
+        unmerged=unmerged,
+        more=len(known) > limit,
+        shrinkage=merge_ranges.observed_shrinkage(connection, partition_id) or DEFAULT_SHRINKAGE,
+    )
+    return PartitionPlan(table=table, partition=partition, plan=plan)
+
+
+def range_tasks(entry: PartitionPlan, job_id: int, lake: Lake) -> list[MergeTask]:
+    """One task a planned range; the object of an extended range is its first input."""
+    keys = lake.keys(entry.table)
+    day = entry.partition.date
+    tasks = []
+    for planned in entry.plan.ranges:
+        inputs: Sequence[MergeInput] = [
+            MergeInput(
+                key=item.key,
+                content_length=item.content_length,
+                row_count=item.row_count,
+                fingerprint=item.fingerprint,
+            )
+            for item in planned.objects
+        ]
+        if old := planned.extends:
+            extended = MergeInput(
+                key=keys.merged_object(day, old.lower_bound, old.upper_bound),
+                content_length=old.content_length,
+                row_count=old.row_count,
+                fingerprint=old.fingerprint,
+            )
+            inputs = [extended, *inputs]
+        tasks.append(
+            MergeTask(
+                job_id=job_id,
+                date=day,
+                lower_bound=planned.lower_bound,
+                upper_bound=planned.upper_bound,
+                inputs=tuple(inputs),
+                output_key=keys.merged_object(day, planned.lower_bound, planned.upper_bound),
+                table_id=entry.table.table_id,
+                definition_version=entry.table.version,
+            )
+        )
+    return tasks
+
+
+def preview(
+    context: StageContext,
+    *,
+    now: datetime,
+    names: Collection[str] | None = None,
+    day: date | None = None,
+    regardless: bool = False,
+) -> list[PartitionPlan]:
+    """What a merge run would do now, without claiming anything."""
+    tables = {table.table_id: table for table in context.choose_tables(names)}
+    with context.database.begin() as connection:
+        due = {
+            status.partition_id
+            for status in merge_jobs.load_status(connection)
+            if not status.running and (regardless or (status.schedule_time <= now and not status.parked))
+        }
+        if regardless:
+            due |= set(partitions.ids_unmerged(connection, list(tables), day))
+        wanted = [
+            partition.partition_id
+            for partition in partitions.load_partitions(connection, due).values()
+            if partition.table_id in tables and day in (None, partition.date)
+        ]
+        return [plan_partition(connection, partition_id, tables, context.lake) for partition_id in sorted(wanted)]

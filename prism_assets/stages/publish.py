@@ -1,0 +1,163 @@
+"""Publishing: manifest, verification, catalog, reading back, and only then the record of it, upwards only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from prism_assets.domain.errors import InvariantBroken, LeaseLost
+from prism_assets.domain.partitions import Partition, Publication, current_publication, wanted_publication
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.failpoints import failpoint
+from prism_assets.metadata import merge_ranges, partitions, small_objects
+from prism_assets.metadata.locks import CatalogLock
+from prism_assets.objectstore.manifests import ManifestEntry, write_manifest
+from prism_assets.stages.context import StageContext
+
+_AT_ONCE = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicationPlan:
+    """What the catalog shows of a partition now, as far as PostgreSQL knows, and what it should show."""
+
+    partition: Partition
+    before: Publication | None
+    wanted: Publication
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedPartition:
+    """A partition whose location in the catalog was set and read back."""
+
+    date: date
+    location: str
+    objects: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class _Content:
+    publication: Publication
+    location: str
+    manifest_key: str | None
+    entries: tuple[ManifestEntry, ...]
+    rows: int
+
+
+def plan_publications(table: TableDefinition, found: Sequence[Partition], *, everything: bool) -> list[PublicationPlan]:
+    """The partitions whose publication differs from what it should be, or all of them."""
+    plans = [
+        PublicationPlan(partition=item, before=current_publication(item), wanted=wanted_publication(item))
+        for item in found
+    ]
+    return [plan for plan in plans if everything or plan.before != plan.wanted]
+
+
+def publish(
+    context: StageContext,
+    table: TableDefinition,
+    plans: Sequence[PublicationPlan],
+    lock: CatalogLock,
+    now: datetime,
+) -> tuple[PublishedPartition, ...]:
+    """Publishes partitions, a hundred at once.
+
+    A death behind the manifest leaves a key that nothing names, behind the catalog's update a record that lags:
+    the next run publishes the same again. The order of versions is kept by the lock and by the upward-only record.
+    """
+    done: list[PublishedPartition] = []
+    for start in range(0, len(plans), _AT_ONCE):
+        part = plans[start : start + _AT_ONCE]
+        contents = {plan.partition.date: _content(context, table, plan) for plan in part}
+        failpoint("catalog.before_manifest")
+        for content in contents.values():
+            _write_verified(context, table, content)
+        failpoint("catalog.after_manifest")
+        lock.check()
+        context.catalog.publish(table, {day: content.location for day, content in contents.items()})
+        failpoint("catalog.after_publish")
+        with context.database.begin() as connection:
+            for plan in part:
+                shown = contents[plan.partition.date].publication
+                if not partitions.advance_published(connection, plan.partition.partition_id, shown, now):
+                    raise LeaseLost(f"{table.name} {plan.partition.date} was published by a newer run; repeat")
+        failpoint("catalog.after_advance")
+        done += [_published(day, content) for day, content in contents.items()]
+    return tuple(done)
+
+
+def _published(day: date, content: _Content) -> PublishedPartition:
+    return PublishedPartition(
+        date=day,
+        location=content.location,
+        objects=len(content.entries),
+        rows=content.rows,
+        bytes=sum(entry.content_length for entry in content.entries),
+    )
+
+
+def _content(context: StageContext, table: TableDefinition, plan: PublicationPlan) -> _Content:
+    """What the partition consists of now: its ranges, then the small objects above them.
+
+    Read under the lock of its row, which commits of Stream and Merge take too: ranges and small objects agree.
+    """
+    keys = context.lake.keys(table)
+    with context.database.begin() as connection:
+        partition = partitions.lock_partition(connection, plan.partition.partition_id)
+        wanted = wanted_publication(partition)
+        chain = merge_ranges.load_chain(connection, partition.partition_id) if partition.switched else []
+        small = small_objects.load_above(connection, partition.partition_id, wanted.version, None)
+    entries = [
+        ManifestEntry(
+            context.lake.url(keys.merged_object(partition.date, r.lower_bound, r.upper_bound)),
+            r.content_length,
+        )
+        for r in chain
+    ] + [
+        ManifestEntry(
+            context.lake.url(keys.small_object(partition.date, item.staging_object_id, delayed=item.delayed)),
+            item.content_length,
+        )
+        for item in small
+    ]
+    manifest = (
+        None if wanted.is_live_prefix else keys.manifest(partition.date, wanted.version, wanted.published_object_id)
+    )
+    return _Content(
+        publication=wanted,
+        location=context.lake.url(manifest or keys.live_prefix(partition.date)),
+        manifest_key=manifest,
+        entries=tuple(entries),
+        rows=sum(r.row_count for r in chain) + sum(item.row_count for item in small),
+    )
+
+
+def _write_verified(context: StageContext, table: TableDefinition, content: _Content) -> None:
+    """Writes the manifest after every object it names was seen with the length it names. Its key is never reused
+    for other content: the version and the last object id in it decide the content.
+    """
+    if content.manifest_key is None:
+        return
+    found = dict(_listed(context, {_folder(entry.url) for entry in content.entries}))
+    for entry in content.entries:
+        length = found.get(entry.url)
+        if length != entry.content_length:
+            state = "is missing" if length is None else f"has {length} bytes"
+            raise InvariantBroken(
+                f"{entry.url} {state}, not {entry.content_length} bytes; {table.name} is not published"
+            )
+    context.stores.put(context.lake.bucket, content.manifest_key, write_manifest(content.entries))
+
+
+def _folder(url: str) -> str:
+    return url.rsplit("/", 1)[0] + "/"
+
+
+def _listed(context: StageContext, folders: set[str]) -> Iterator[tuple[str, int]]:
+    for folder in sorted(folders):
+        prefix = folder.removeprefix(context.lake.url(""))
+        for item in context.stores.list(context.lake.bucket, prefix):
+            yield context.lake.url(item.key), item.content_length

@@ -1,0 +1,74 @@
+"""The whole pipeline once, or until nothing is left to do: discover → stream → merge → catalog."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from prism_assets.metadata import batches, merge_jobs, staging_objects
+from prism_assets.stages.catalog import CatalogReport, run_catalog
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.discover import DiscoverReport, run_discover
+from prism_assets.stages.merge import MergeReport, run_merge
+from prism_assets.stages.stream import StreamReport, run_stream
+
+_PAUSE_SECONDS = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class CycleReport:
+    """What one turn through all stages did."""
+
+    discover: DiscoverReport
+    stream: StreamReport
+    merge: MergeReport
+    catalog: CatalogReport
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was done at all."""
+        did = self.discover.new or self.stream.batches or self.stream.revived or self.merge.jobs or self.merge.revived
+        return bool(did) or self.catalog.changed
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """What went wrong, one sentence each."""
+        return (*self.discover.errors, *self.stream.failed, *self.merge.failed, *self.catalog.errors)
+
+
+def run_once(context: StageContext, *, now: datetime, names: Collection[str] | None = None) -> CycleReport:
+    """One turn. A failing stage stops the turn; what earlier stages committed stays."""
+    return CycleReport(
+        discover=run_discover(context, now=now, names=names),
+        stream=run_stream(context, now=now, names=names),
+        merge=run_merge(context, now=now, names=names),
+        catalog=run_catalog(context, now=now, names=names),
+    )
+
+
+def run_until_idle(
+    context: StageContext, *, clock: Callable[[], datetime], names: Collection[str] | None = None
+) -> tuple[CycleReport, ...]:
+    """Turns until a turn changes nothing and no other worker holds work; waits for leases of dead workers to end."""
+    turns = []
+    while True:
+        turn = run_once(context, now=clock(), names=names)
+        turns.append(turn)
+        if turn.changed:
+            continue
+        if not _is_busy(context, clock()):
+            return tuple(turns)
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _is_busy(context: StageContext, now: datetime) -> bool:
+    """Whether work is claimed (by a worker alive or dead), or pending and only waiting for its next try."""
+    with context.database.begin() as connection:
+        if batches.running_count(connection):
+            return True
+        jobs = merge_jobs.load_status(connection)
+        if any(job.running or (job.schedule_time <= now and not job.parked) for job in jobs):
+            return True
+        return any(count.pending or count.claimed for count in staging_objects.count_unfinished(connection))

@@ -1,0 +1,140 @@
+"""Says for each partition its state and what it waits for; the same sentences for the command line and Dagster."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from sqlalchemy import Connection
+
+from prism_assets.domain.partitions import (
+    Partition,
+    PartitionState,
+    current_publication,
+    switch_refusal,
+    wanted_publication,
+)
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata import merge_jobs, partitions, staging_objects
+from prism_assets.metadata.merge_jobs import JobStatus
+from prism_assets.metadata.staging_objects import StagingCounts
+from prism_assets.metadata.statistics import PartitionFigures, partition_figures
+from prism_assets.stages.context import StageContext
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionStatus:
+    """One partition as people ask for it. Bytes are those of what readers read: merged ranges and what is above."""
+
+    table: str
+    date: date
+    state: str
+    rows: int
+    small_objects: int
+    merged_objects: int
+    unmerged_objects: int
+    bytes: int
+    last_arrival: datetime | None
+    waits_for: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableStatus:
+    """One table: its partitions and the staging objects that are not done."""
+
+    table: str
+    pending: int
+    claimed: int
+    failed: int
+    partitions: tuple[PartitionStatus, ...]
+
+
+def read_status(
+    context: StageContext, *, now: datetime, names: Collection[str] | None = None, day: date | None = None
+) -> tuple[TableStatus, ...]:
+    """The status of the tables named, or of all."""
+    chosen = context.choose_tables(names)
+    found = []
+    with context.database.begin() as connection:
+        counts = {count.table_id: count for count in staging_objects.count_unfinished(connection)}
+        jobs: dict[int, list[JobStatus]] = {}
+        for job in merge_jobs.load_status(connection):
+            jobs.setdefault(job.partition_id, []).append(job)
+        for table in chosen:
+            found.append(_table_status(connection, table, counts.get(table.table_id), jobs, now, day))
+    return tuple(found)
+
+
+def _table_status(
+    connection: Connection,
+    table: TableDefinition,
+    counts: StagingCounts | None,
+    jobs: dict[int, list[JobStatus]],
+    now: datetime,
+    day: date | None,
+) -> TableStatus:
+    figures = partition_figures(connection, table.table_id)
+    statuses = [
+        _partition_status(connection, table, item, figures[item.partition_id], jobs.get(item.partition_id, []), now)
+        for item in partitions.load_table_partitions(connection, table.table_id, day)
+    ]
+    return TableStatus(
+        table=str(table.name),
+        pending=counts.pending if counts else 0,
+        claimed=counts.claimed if counts else 0,
+        failed=counts.failed if counts else 0,
+        partitions=tuple(statuses),
+    )
+
+
+def _partition_status(
+    connection: Connection,
+    table: TableDefinition,
+    item: Partition,
+    figures: PartitionFigures,
+    jobs: list[JobStatus],
+    now: datetime,
+) -> PartitionStatus:
+    waits = [*_waits_in_life(connection, table, item, now), *_waits_for_merge(item, figures, jobs, now)]
+    if item.is_published and current_publication(item) != wanted_publication(item):
+        waits.append("the next catalog run, to publish what is new")
+    return PartitionStatus(
+        table=str(table.name),
+        date=item.date,
+        state=item.state.value,
+        rows=figures.rows,
+        small_objects=figures.small_objects,
+        merged_objects=figures.merged_objects,
+        unmerged_objects=figures.unmerged_objects,
+        bytes=figures.merged_bytes + figures.unmerged_bytes,
+        last_arrival=figures.last_arrival,
+        waits_for=tuple(waits),
+    )
+
+
+def _waits_in_life(connection: Connection, table: TableDefinition, item: Partition, now: datetime) -> list[str]:
+    state = item.state
+    if state is PartitionState.NEW:
+        return ["the next catalog run, to become readable"]
+    if state is PartitionState.LIVE:
+        end = table.day_ends(item.date)
+        return [f"the end of its day at {end:%Y-%m-%d %H:%M}Z" if end > now else "the next catalog run, to close"]
+    if state is PartitionState.CLOSING:
+        left = partitions.unfinished_before(connection, table.table_id, item.closing_batch_id or 0)
+        return [f"{left} staging objects from before its close" if left else "the next catalog run, to close"]
+    if state is PartitionState.CLOSED:
+        refusal = switch_refusal(item, partitions.switch_evidence(connection, item.partition_id))
+        return [f"the switch: {refusal}" if refusal else "the next catalog run, to switch"]
+    return []
+
+
+def _waits_for_merge(item: Partition, figures: PartitionFigures, jobs: list[JobStatus], now: datetime) -> list[str]:
+    if any(job.running for job in jobs):
+        return ["a merge that is running"]
+    for job in jobs:
+        if job.parked:
+            return [f"somebody to look at its merge, parked after {job.attempts} tries: {job.last_error}"]
+        due = "is due" if job.schedule_time <= now else f"is due at {job.schedule_time:%Y-%m-%d %H:%M:%S}Z"
+        return [f"its merge of {figures.unmerged_objects} objects, which {due}"]
+    return []

@@ -1,0 +1,23 @@
+"""A stack in a folder of its own that leaves no process behind."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from prism_assets.local import ports, processes
+from prism_assets.local.stack import ALL, LocalStack
+
+
+@pytest.fixture(autouse=True)
+def _no_named_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    for service in ALL:
+        monkeypatch.delenv(ports.variable(service), raising=False)
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[LocalStack]:
+    made = LocalStack(tmp_path / ".prism")
+    yield made
+    made.down()
+    assert processes.marked(made.place.marker) == []

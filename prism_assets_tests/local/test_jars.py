@@ -1,0 +1,32 @@
+"""Jars are taken only with the content that is expected."""
+
+from pathlib import Path
+
+import pytest
+
+from prism_assets.domain.errors import TerminalError
+from prism_assets.local import jars
+
+
+def test_a_jar_with_other_content_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRISM_CACHE", str(tmp_path))
+    fetched = tmp_path / "fetched.jar"
+    fetched.write_bytes(b"something else")
+    with pytest.raises(TerminalError, match="another content than expected"):
+        jars._accept(jars.JARS["postgresql"], fetched)
+    assert jars.missing() == list(jars.JARS)
+
+
+def test_a_jar_cut_short_counts_as_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRISM_CACHE", str(tmp_path))
+    jars.folder().mkdir()
+    for name, jar in jars.JARS.items():
+        with open(jars.path(name), "wb") as file:
+            file.truncate(jar.size - (name == "s3proxy"))
+    assert jars.missing() == ["s3proxy"]
+
+
+def test_the_description_for_ivy_names_the_classifier() -> None:
+    text = jars._description(list(jars.JARS.values()))
+    assert text.count("<dependency ") == 4
+    assert 'm:classifier="jar-with-dependencies"' in text
