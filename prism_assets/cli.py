@@ -247,7 +247,7 @@ def _after_up(report: Any, out: Any) -> None:
     """The local catalog forgets everything when it stops; PostgreSQL knows what it showed."""
     from prism_assets.stages.catalog import run_catalog
 
-    if not report.catalog_is_empty:
+    if not report.catalog_empty:
         return
     context = _context(True)
     context.database.migrate()

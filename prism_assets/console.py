@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from prism_assets.stages.apply import ApplyPlan
     from prism_assets.stages.catalog import CatalogReport
     from prism_assets.stages.run import CycleReport
-    from prism_assets.stages.status import TableStatus
+    from prism_assets.stages.status import PartitionStatus, TableStatus
 
 out = Console(soft_wrap=True, highlight=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False)
@@ -160,28 +160,26 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
     if as_json:
         print_json(tables)
         return
-    grid = Table("table", "date", "state", "rows", "small", "merged", "bytes", "last arrival", "waits for")
     for table in tables:
         for item in table.partitions:
-            arrival = f"{item.last_arrival:%m-%d %H:%M:%S}Z" if item.last_arrival else ""
-            grid.add_row(
-                item.table,
-                item.date.isoformat(),
-                item.state,
-                f"{item.rows:,}",
-                str(item.small_objects),
-                str(item.merged_objects),
-                size(item.bytes),
-                arrival,
-                escape("; ".join(item.waits_for)),
-            )
-    out.print(grid)
-    for table in tables:
+            out.print(_status_line(item))
+            for reason in item.waits_for:
+                out.print(f"    waits for {escape(reason)}")
         if table.pending or table.claimed or table.failed:
             out.print(
                 f"{table.table}: {table.pending} staging objects pending, {table.claimed} being converted, "
                 f"{table.failed} failed"
             )
+        elif not table.partitions:
+            out.print(f"{table.table}: nothing arrived yet")
+
+
+def _status_line(item: PartitionStatus) -> str:
+    arrival = f", last arrival {item.last_arrival:%Y-%m-%d %H:%M:%S}Z" if item.last_arrival else ""
+    return (
+        f"{item.table} {item.date} [bold]{item.state}[/bold]: {item.rows:,} rows, {item.small_objects} small objects "
+        f"({item.unmerged_objects} unmerged), {item.merged_objects} merged, {size(item.bytes)}{arrival}"
+    )
 
 
 def show_files(table: ReadTable, *, as_json: bool) -> None:

@@ -7,16 +7,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timezone
 
-import numpy as np
-import pyarrow as pa
-
 from prism_assets.domain.errors import ObjectChanged, PrismError, TransientError
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import ConvertResult, ConvertTask, Failure, QuarantineCount, ValueErrors
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.blocks import Block, LongLine, find_lines, split
 from prism_assets.kernels.fast import Hints, read_block
-from prism_assets.kernels.inflate import Unsound, inflate
+from prism_assets.kernels.inflate import UnsoundError, inflate
 from prism_assets.kernels.judging import Accepted, Judge
 from prism_assets.kernels.lines import Reject
 from prism_assets.kernels.quarantine import Quarantine
@@ -94,7 +91,7 @@ class _Conversion:
         try:
             for part in split(inflate(self._chunks())):
                 self._read(part, hints)
-        except Unsound as unsound:
+        except UnsoundError as unsound:
             self._set_all_aside(unsound.reason)
         small = SmallObjects(self._layout, self._task, self._stores, self._bucket, self._keys)
         objects = small.write(self._tally.rows)
@@ -150,9 +147,7 @@ class _Conversion:
     def _put_quarantine(self) -> str | None:
         if not self._quarantine.counts.total():
             return None
-        key = self._keys.quarantine(
-            self._task.received.astimezone(timezone.utc), self._task.staging_object_id
-        )
+        key = self._keys.quarantine(self._task.received.astimezone(timezone.utc), self._task.staging_object_id)
         self._stores.put(self._bucket, key, self._quarantine.finish())
         failpoint("convert.after_quarantine_put")
         return key
@@ -163,12 +158,8 @@ class _Conversion:
 
     def _value_errors(self) -> tuple[ValueErrors, ...]:
         names = [column.name for column in self._layout.columns]
-        counts = sorted(
-            (names[column], reason, count) for (column, reason), count in self._tally.value_errors.items()
-        )
-        return tuple(
-            ValueErrors(column=name, reason=reason, count=count) for name, reason, count in counts if count
-        )
+        counts = sorted((names[column], reason, count) for (column, reason), count in self._tally.value_errors.items())
+        return tuple(ValueErrors(column=name, reason=reason, count=count) for name, reason, count in counts if count)
 
 
 def _line(reject: Reject) -> int:
@@ -179,5 +170,5 @@ def _decodable(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """What can be decoded, without the error that follows it."""
     try:
         yield from inflate(chunks)
-    except Unsound:
+    except UnsoundError:
         return

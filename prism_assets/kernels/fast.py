@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from prism_assets.kernels.blocks import Block, Lines, Mask, find_lines
-from prism_assets.kernels.columns import Inexact, type_column
+from prism_assets.kernels.columns import InexactError, type_column
 from prism_assets.kernels.kinds import SAMPLE, Kinds, plan_of, sample_kinds
 from prism_assets.kernels.lines import Reject, read_lines
 from prism_assets.kernels.rawtext import KeyFinder
-from prism_assets.kernels.reader import Reader, TooManyBad, WrongPlan, blank
+from prism_assets.kernels.reader import Reader, TooManyBadError, WrongPlanError, blank
 from prism_assets.kernels.suspects import suspects
 from prism_assets.kernels.typed import ColumnBuilder, Indices, Layout, Misfits, TypedRows
 from prism_assets.kernels.vetting import unfit_lines
@@ -102,9 +102,7 @@ class _Reading:
         """The rows, and whether the plan worked; if not, the next attempt has a better one."""
         plan = plan_of(self._layout, self._kinds)
         raw = [source for source, chosen in plan.items() if chosen is None or source in self._hints.raw]
-        types = {
-            source: chosen for source, chosen in plan.items() if chosen is not None and source not in raw
-        }
+        types = {source: chosen for source, chosen in plan.items() if chosen is not None and source not in raw}
         found = self._find(raw)
         candidates = np.flatnonzero(~self.marked)
         if not len(candidates):
@@ -112,17 +110,17 @@ class _Reading:
         reader = self._reader(candidates, types)
         try:
             table = reader.read()
-        except WrongPlan as wrong:
+        except WrongPlanError as wrong:
             self._learn(reader, candidates, wrong.line)
             return None, False
-        except TooManyBad:
+        except TooManyBadError:
             self._look_closer(reader, candidates)
             return None, False
         kept = candidates[~reader.refused]
         self.marked[candidates[reader.refused]] = True
         try:
             return _typed(self._layout, kept, _arrays(table), found), True
-        except Inexact as inexact:
+        except InexactError as inexact:
             self._hints.raw.add(inexact.source)
             return None, False
 
@@ -179,7 +177,7 @@ class _Reading:
         self._unfit[unfit_lines(lines, reader.types)] = True
 
 
-def _arrays(table: pa.Table) -> dict[str, pa.Array]:
+def _arrays(table: pa.Table) -> dict[str, pa.Array[Any]]:
     arrays = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         whole = column.combine_chunks()
@@ -188,11 +186,11 @@ def _arrays(table: pa.Table) -> dict[str, pa.Array]:
 
 
 def _typed(
-    layout: Layout, kept: Indices, arrays: Mapping[str, pa.Array], found: Mapping[str, Mapping[int, Value]]
+    layout: Layout, kept: Indices, arrays: Mapping[str, pa.Array[Any]], found: Mapping[str, Mapping[int, Value]]
 ) -> TypedRows:
-    """Gives all columns their types. Raises Inexact."""
+    """Gives all columns their types. Raises InexactError."""
     lines = kept.tolist()
-    columns: list[pa.Array] = []
+    columns: list[pa.Array[Any]] = []
     misfits: list[Misfits] = []
     for position, column in enumerate(layout.columns):
         if column.source in arrays:
@@ -204,7 +202,7 @@ def _typed(
     return TypedRows(kept, columns, misfits, _absent(layout, arrays, found, lines))
 
 
-def _from_texts(layout: Layout, position: int, texts: Sequence[Value]) -> tuple[pa.Array, list[Misfits]]:
+def _from_texts(layout: Layout, position: int, texts: Sequence[Value]) -> tuple[pa.Array[Any], list[Misfits]]:
     builder = ColumnBuilder(position, layout.columns[position], layout.rules[position])
     for value, text in texts:
         builder.add(value, text)
@@ -212,7 +210,7 @@ def _from_texts(layout: Layout, position: int, texts: Sequence[Value]) -> tuple[
 
 
 def _absent(
-    layout: Layout, arrays: Mapping[str, pa.Array], found: Mapping[str, Mapping[int, Value]], lines: list[int]
+    layout: Layout, arrays: Mapping[str, pa.Array[Any]], found: Mapping[str, Mapping[int, Value]], lines: list[int]
 ) -> Mask:
     source = layout.columns[layout.partition].source
     if source in arrays:

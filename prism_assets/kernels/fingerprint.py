@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -66,7 +67,7 @@ def _mix(words: Words) -> Words:
     return words
 
 
-def _column_hashes(array: pa.Array, column_id: int) -> Words:
+def _column_hashes(array: pa.Array[Any], column_id: int) -> Words:
     words = _values(array)
     words ^= _mix(np.array([column_id], np.uint64))
     words = _mix(words)
@@ -75,7 +76,7 @@ def _column_hashes(array: pa.Array, column_id: int) -> Words:
     return words
 
 
-def _values(array: pa.Array) -> Words:
+def _values(array: pa.Array[Any]) -> Words:
     """A fresh array with one word per value; anything for nulls."""
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -92,27 +93,27 @@ def _values(array: pa.Array) -> Words:
     return _plain(array, np.dtype(f"i{width}")).astype(np.int64).view(np.uint64)
 
 
-def _plain(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
+def _plain(array: pa.Array[Any], dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
     """The buffer of values, whatever stands where nulls are."""
     buffer = array.buffers()[1]
     return np.frombuffer(buffer, dtype, len(array) + array.offset)[array.offset :]
 
 
-def _decimals(array: pa.Array) -> Words:
+def _decimals(array: pa.Array[Any]) -> Words:
     """The two words of the number without its decimal point; a column's scale never changes."""
     halves = np.frombuffer(array.buffers()[1], np.uint64, 2 * (len(array) + array.offset))[2 * array.offset :]
     low, high = (halves[0::2], halves[1::2]) if sys.byteorder == "little" else (halves[1::2], halves[0::2])
     return _mix(low.copy()) + high
 
 
-def _strings(array: pa.Array) -> Words:
+def _strings(array: pa.Array[Any]) -> Words:
     if len(array) >= 1024 and pc.count_distinct(array[:256]).as_py() < 64:
         coded = array.dictionary_encode()
         return _text_words(coded.dictionary)[coded.indices.fill_null(0).to_numpy()]
     return _text_words(array)
 
 
-def _text_words(array: pa.Array) -> Words:
+def _text_words(array: pa.Array[Any]) -> Words:
     """Hashes each string: its length, then all bytes eight at a time, the last ones filled up with zeros."""
     offset_type = np.int64 if pa.types.is_large_string(array.type) else np.int32
     _, offsets_buffer, data = array.buffers()
@@ -133,9 +134,7 @@ def _unaligned(data: pa.Buffer, start: int, stop: int) -> Words:
     return np.ndarray((stop - start + 1,), "<u8", padded, 0, (1,))
 
 
-def _add_words(
-    words: Words, view: Words, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
-) -> None:
+def _add_words(words: Words, view: Words, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
     """Folds the words of each string into its hash; strings that are used up drop out."""
     rows: npt.NDArray[np.int64] | None = None
     left, position = lengths, starts

@@ -18,7 +18,7 @@ _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
 _ZSTD_STEP = 2048
 
 
-class Unsound(Exception):
+class UnsoundError(Exception):
     """The object cannot be trusted as a whole; everything that could be decoded was handed out before."""
 
     def __init__(self, reason: str) -> None:
@@ -29,7 +29,7 @@ class Unsound(Exception):
 def inflate(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yields the content of a gzip, zstd or plain object in pieces of about 4 MiB.
 
-    Raises Unsound (`gzip_truncated`, `gzip_crc`, `ratio_exceeded`) after the last piece that could be decoded.
+    Raises UnsoundError (`gzip_truncated`, `gzip_crc`, `ratio_exceeded`) after the last piece that could be decoded.
     """
     source = _Source(chunks)
     head = source.peek(4)
@@ -86,11 +86,11 @@ def _gzip(source: _Source) -> Iterator[bytes]:
         while not member.eof:
             data = source.take()
             if not data:
-                raise Unsound("gzip_truncated")
+                raise UnsoundError("gzip_truncated")
             try:
                 piece = member.decompress(data, PIECE)
             except isal_zlib.error:
-                raise Unsound("gzip_crc") from None
+                raise UnsoundError("gzip_crc") from None
             source.give_back(member.unused_data if member.eof else member.unconsumed_tail)
             yield piece
 
@@ -103,7 +103,7 @@ def _zstd(source: _Source) -> Iterator[bytes]:
         while not frame.eof:
             data = source.take()
             if not data:
-                raise Unsound("gzip_truncated")
+                raise UnsoundError("gzip_truncated")
             yield from _zstd_steps(frame, data, source)
 
 
@@ -114,7 +114,7 @@ def _zstd_steps(frame: zstandard.ZstdDecompressionObj, data: bytes, source: _Sou
         try:
             piece = frame.decompress(data[start:stop])
         except zstandard.ZstdError:
-            raise Unsound("gzip_crc") from None
+            raise UnsoundError("gzip_crc") from None
         source.consumed += len(data[stop:])
         yield piece
         if frame.eof:
@@ -128,7 +128,7 @@ def _bounded(pieces: Iterator[bytes], source: _Source) -> Iterator[bytes]:
         total += len(piece)
         yield piece
         if total > RATIO_FLOOR and total > RATIO_LIMIT * source.consumed:
-            raise Unsound("ratio_exceeded")
+            raise UnsoundError("ratio_exceeded")
 
 
 def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -142,7 +142,7 @@ def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
             if size >= PIECE:
                 yield b"".join(held)
                 held, size = [], 0
-    except Unsound:
+    except UnsoundError:
         yield b"".join(held)
         raise
     yield b"".join(held)

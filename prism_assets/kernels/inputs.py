@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,26 +15,26 @@ from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import MergeInput
 from prism_assets.kernels.fingerprint import FIELD_ID
+from prism_assets.kernels.joining import whole
 from prism_assets.kernels.parquet import field_of
 from prism_assets.kernels.sorting import sort_keys, sorted_positions
 
 Indices = npt.NDArray[np.int64]
 
-# Beyond this a column of strings may need 64-bit offsets.
-_LARGE = 1 << 30
-
 
 @dataclass(frozen=True)
 class Input:
-    """One object to merge, fetched and not yet decoded."""
+    """One row group of an object to merge, fetched and not yet decoded."""
 
     said: MergeInput
     file: pq.ParquetFile
+    row_group: int
+    row_count: int
     schema: pa.Schema
 
     @classmethod
-    def opened(cls, said: MergeInput, body: bytes) -> Input:
-        """Opens a fetched object; raises InvariantBroken if it is not what was said."""
+    def opened(cls, said: MergeInput, body: bytes) -> list[Input]:
+        """Opens a fetched object, row group by row group; raises InvariantBroken if it is not what was said."""
         if len(body) != said.content_length:
             raise InvariantBroken(f"{said.key}: it has {len(body)} bytes, recorded were {said.content_length}")
         try:
@@ -42,14 +43,15 @@ class Input:
             raise InvariantBroken(f"{said.key}: it is no readable Parquet object") from None
         if file.metadata.num_rows != said.row_count:
             raise InvariantBroken(f"{said.key}: it has {file.metadata.num_rows} rows, recorded were {said.row_count}")
-        return cls(said, file, file.schema_arrow)
+        counts = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
+        return [cls(said, file, group, count, file.schema_arrow) for group, count in enumerate(counts)]
 
     def read(self, columns: list[str] | None = None) -> pa.Table:
-        """Decodes the object, or some of its columns."""
-        return self.file.read(columns, use_threads=False)
+        """Decodes the rows, or some of their columns."""
+        return self.file.read_row_group(self.row_group, columns, use_threads=False)
 
 
-def column_id(field: pa.Field) -> int:
+def column_id(field: pa.Field[Any]) -> int:
     """The id of a stored column."""
     return int((field.metadata or {})[FIELD_ID])
 
@@ -89,9 +91,9 @@ def merge_order(inputs: Sequence[Input], schema: pa.Schema, table: TableDefiniti
     for entry in inputs:
         read = entry.read([field.name for field in entry.schema if column_id(field) in ids])
         tables.append(aligned(read, part))
-    whole = pa.concat_tables(tables) if tables else part.empty_table()
-    keys = [key for name in names if name in whole.column_names for key in sort_keys(whole.column(name))]
-    return sorted_positions(keys) if keys else np.arange(whole.num_rows)
+    joined = pa.concat_tables(tables) if tables else part.empty_table()
+    keys = [key for name in names if name in joined.column_names for key in sort_keys(joined.column(name))]
+    return sorted_positions(keys) if keys else np.arange(joined.num_rows)
 
 
 class Window:
@@ -101,7 +103,7 @@ class Window:
         self._inputs = inputs
         self._schema = schema
         self._order = order
-        counts = [entry.said.row_count for entry in inputs]
+        counts = [entry.row_count for entry in inputs]
         self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         self._left = np.array(counts, np.int64)
         self._open: list[int] = []
@@ -117,7 +119,7 @@ class Window:
         assert self._rows is not None
         taken = self._rows.take(pa.array(wanted + self._bases[owners]))
         self._left -= counts
-        return taken
+        return taken.cast(self._schema)
 
     def _decode(self, needed: list[int]) -> None:
         """Decodes the inputs that are new, and lets go of those that are used up."""
@@ -129,7 +131,7 @@ class Window:
         parts = [self._kept(number) for number in kept]
         parts += [aligned(self._inputs[number].read(), self._schema) for number in fresh]
         self._open = kept + fresh
-        self._rows = _whole(parts)
+        self._rows = whole(parts, self._schema)
         position = 0
         for number, part in zip(self._open, parts, strict=True):
             self._bases[number] = position - self._starts[number]
@@ -139,20 +141,3 @@ class Window:
         assert self._rows is not None
         first = int(self._starts[number] + self._bases[number])
         return self._rows.slice(first, int(self._starts[number + 1] - self._starts[number]))
-
-
-def _whole(parts: list[pa.Table]) -> pa.Table:
-    """One table of whole columns, with 64-bit offsets where the strings need them."""
-    joined = pa.concat_tables(parts, promote_options="none" if _same(parts) else "permissive")
-    if joined.nbytes > _LARGE:
-        fields = [_enlarged(field) for field in joined.schema]
-        joined = joined.cast(pa.schema(fields))
-    return joined.combine_chunks()
-
-
-def _same(parts: list[pa.Table]) -> bool:
-    return all(part.schema.equals(parts[0].schema) for part in parts)
-
-
-def _enlarged(field: pa.Field) -> pa.Field:
-    return field.with_type(pa.large_string()) if pa.types.is_string(field.type) else field

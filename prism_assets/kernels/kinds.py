@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from prism_assets.domain.tables import INTEGER_TYPES, Column
-from prism_assets.kernels.lines import Fields, Rejected, read_line
+from prism_assets.kernels.lines import Fields, RejectedError, read_line
 from prism_assets.kernels.typed import Layout
 from prism_assets.kernels.values import Number
 
@@ -54,7 +54,7 @@ def sample_kinds(layout: Layout, lines: Iterable[bytes]) -> Kinds:
     for line in lines:
         try:
             look_at(read_line(line, wanted), kinds)
-        except Rejected:
+        except RejectedError:
             continue
     return kinds
 

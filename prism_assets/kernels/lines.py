@@ -26,7 +26,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 Fields = dict[str, tuple[Any, str]]
 
 
-class Rejected(Exception):
+class RejectedError(Exception):
     """The line cannot be a row. `column` names the column that decided it, if one did."""
 
     def __init__(self, reason: str, column: str | None = None) -> None:
@@ -57,7 +57,7 @@ def read_lines(layout: Layout, lines: Iterable[tuple[int, bytes]]) -> tuple[Type
     for position, line in lines:
         try:
             fields = read_line(line, wanted)
-        except Rejected as rejected:
+        except RejectedError as rejected:
             rejects.append(Reject(position, rejected.reason, rejected.column))
             continue
         kept.append(position)
@@ -70,31 +70,31 @@ def read_lines(layout: Layout, lines: Iterable[tuple[int, bytes]]) -> tuple[Type
 
 
 def read_line(line: bytes, wanted: Mapping[str, str]) -> Fields:
-    """The wanted fields of a line: JSON key → (value, its text). Raises Rejected.
+    """The wanted fields of a line: JSON key → (value, its text). Raises RejectedError.
 
     `wanted` maps the JSON keys that are read to a column that reads them.
     """
     try:
         text = line.decode()
     except UnicodeDecodeError:
-        raise Rejected("bad_utf8") from None
+        raise RejectedError("bad_utf8") from None
     if text.count("{") + text.count("[") > DEPTH_LIMIT and _depth(text) > DEPTH_LIMIT:
-        raise Rejected("too_deep")
+        raise RejectedError("too_deep")
     start = _after_whitespace(text, 0)
     if text[start : start + 1] != "{":
         _check_other(text, start)
     try:
         fields = _object(text, start + 1, wanted)
     except (ValueError, StopIteration):
-        raise Rejected("bad_json") from None
+        raise RejectedError("bad_json") from None
     finally_checked(text)
     return fields
 
 
 def finally_checked(text: str) -> None:
-    """Raises Rejected for text with half a surrogate pair: well-formed JSON that is no Unicode text."""
+    """Raises RejectedError for text with half a surrogate pair: well-formed JSON that is no Unicode text."""
     if _SURROGATE.search(text) and _has_lone_surrogate(text):
-        raise Rejected("bad_utf8")
+        raise RejectedError("bad_utf8")
 
 
 def _after_whitespace(text: str, start: int) -> int:
@@ -107,11 +107,11 @@ def _check_other(text: str, start: int) -> None:
     try:
         _, end = scan_once(text, start)
     except (ValueError, StopIteration):
-        raise Rejected("bad_json") from None
+        raise RejectedError("bad_json") from None
     if _after_whitespace(text, end) != len(text):
-        raise Rejected("bad_json")
+        raise RejectedError("bad_json")
     finally_checked(text)
-    raise Rejected("not_object")
+    raise RejectedError("not_object")
 
 
 def _object(text: str, position: int, wanted: Mapping[str, str]) -> Fields:
@@ -146,7 +146,7 @@ def _ended(text: str, end: int, fields: Fields, doubled: str | None) -> Fields:
         raise ValueError
     if doubled is not None:
         finally_checked(text)
-        raise Rejected("duplicate_key", doubled)
+        raise RejectedError("duplicate_key", doubled)
     return fields
 
 

@@ -72,11 +72,11 @@ def _result(
 def _open(task: MergeTask, stores: Stores, bucket: str) -> list[Input]:
     """Fetches all inputs, a few at a time; raises InvariantBroken for one that is not what the task says."""
 
-    def fetch(entry: MergeInput) -> Input:
+    def fetch(entry: MergeInput) -> list[Input]:
         return Input.opened(entry, stores.get(bucket, entry.key))
 
     with ThreadPoolExecutor(_READS) as pool:
-        return list(pool.map(fetch, task.inputs))
+        return [part for parts in pool.map(fetch, task.inputs) for part in parts]
 
 
 def _encoded(inputs: list[Input], schema: pa.Schema, table: TableDefinition) -> tuple[pa.Buffer, int, int]:
@@ -84,11 +84,11 @@ def _encoded(inputs: list[Input], schema: pa.Schema, table: TableDefinition) -> 
     encoder: Encoder | None = None
     rows, prints = 0, 0
     for portion in _portions(inputs, schema, table):
-        encoder = encoder or Encoder(schema, portion, row_group_rows=portion.num_rows)
+        encoder = encoder or Encoder(schema, portion)
         encoder.write(portion)
         rows += portion.num_rows
         prints = combine([prints, fingerprint(portion)])
-    encoder = encoder or Encoder(schema, schema.empty_table(), row_group_rows=MERGED_ROW_GROUP)
+    encoder = encoder or Encoder(schema, schema.empty_table())
     return encoder.finish(), rows, prints
 
 
@@ -107,10 +107,10 @@ def _check_sums(task: MergeTask, inputs: list[Input], rows: int, prints: int) ->
     expected = combine(entry.fingerprint for entry in task.inputs)
     if rows == sum(entry.row_count for entry in task.inputs) and prints == expected:
         return
-    for entry in inputs:
-        found = fingerprint(entry.read())
-        if found != entry.said.fingerprint:
+    for entry in task.inputs:
+        found = combine(fingerprint(part.read()) for part in inputs if part.said is entry)
+        if found != entry.fingerprint:
             raise InvariantBroken(
-                f"{entry.said.key}: the fingerprint of its rows is {found}, recorded was {entry.said.fingerprint}"
+                f"{entry.key}: the fingerprint of its rows is {found}, recorded was {entry.fingerprint}"
             )
     raise InvariantBroken(f"{task.output_key}: the merged rows are not those of the inputs; nothing was written")

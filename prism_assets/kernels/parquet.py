@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,12 +21,12 @@ _LEVEL = 1
 _SAMPLE = 1024
 
 
-def field_of(column: Column) -> pa.Field:
+def field_of(column: Column) -> pa.Field[Any]:
     """The field of a column, with its id."""
     return field_with_id(column.name, stored_type(column), column.column_id)
 
 
-def field_with_id(name: str, kind: pa.DataType, column_id: int) -> pa.Field:
+def field_with_id(name: str, kind: pa.DataType, column_id: int) -> pa.Field[Any]:
     """A field that may be null, with its id."""
     return pa.field(name, kind, metadata={FIELD_ID: str(column_id).encode()})
 
@@ -38,9 +39,8 @@ def schema_of(columns: Sequence[Column]) -> pa.Schema:
 class Encoder:
     """Encodes one Parquet object in memory. Equal rows in equal portions give equal bytes."""
 
-    def __init__(self, schema: pa.Schema, sample: pa.Table, *, row_group_rows: int) -> None:
+    def __init__(self, schema: pa.Schema, sample: pa.Table) -> None:
         self._sink = pa.BufferOutputStream()
-        self._rows = row_group_rows
         self._writer = pq.ParquetWriter(
             self._sink,
             schema,
@@ -53,20 +53,13 @@ class Encoder:
         )
 
     def write(self, table: pa.Table) -> None:
-        """Writes rows, in one row group as far as they fit."""
-        self._writer.write_table(table, row_group_size=self._rows)
+        """Writes rows as one row group."""
+        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
 
     def finish(self) -> pa.Buffer:
         """The whole object."""
         self._writer.close()
         return self._sink.getvalue()
-
-
-def encode(table: pa.Table) -> pa.Buffer:
-    """Encodes a small object."""
-    encoder = Encoder(table.schema, table, row_group_rows=SMALL_ROW_GROUP)
-    encoder.write(table)
-    return encoder.finish()
 
 
 def dictionary_columns(sample: pa.Table) -> list[str]:
@@ -78,7 +71,7 @@ def dictionary_columns(sample: pa.Table) -> list[str]:
     ]
 
 
-def _repeats(column: pa.ChunkedArray) -> bool:
+def _repeats(column: pa.ChunkedArray[Any]) -> bool:
     if pa.types.is_boolean(column.type):
         return False
     distinct = pc.count_distinct(column).as_py()

@@ -28,12 +28,12 @@ class KeyFinder:
         self.sources = tuple(sources)
         self._safe = all(_SAFE_KEY.match(source) for source in sources)
         self._plain = all(_PLAIN_KEY.fullmatch(source) for source in sources)
-        self._patterns = [re.compile(r'"%s"[ \t\r\n]*:[ \t\r\n]*' % re.escape(source)) for source in sources]
+        self._patterns = [_key_pattern(source) for source in sources]
         self._needles = [f'"{source}"' for source in sources]
 
     def find(self, line: str) -> Found | None:
         """The value and text of each key, (None, "") where a key is not there; None if it takes the exact way."""
-        if not self._safe or "\\" in line and (not self._plain or "\\u00" in line):
+        if not self._safe or ("\\" in line and (not self._plain or "\\u00" in line)):
             return None
         found: Found = [_NOTHING] * len(self.sources)
         places = self._places(line)
@@ -80,3 +80,7 @@ class KeyFinder:
             return None
         match = self._patterns[position].match(line, start)
         return match.end() if match else None
+
+
+def _key_pattern(source: str) -> re.Pattern[str]:
+    return re.compile(f'"{re.escape(source)}"' + r"[ \t\r\n]*:[ \t\r\n]*")

@@ -23,11 +23,11 @@ _SMALL_STEP = 256
 _STEADY = 6
 
 
-class TooManyBad(Exception):
+class TooManyBadError(Exception):
     """So many lines are refused that it is cheaper to look at each."""
 
 
-class WrongPlan(Exception):
+class WrongPlanError(Exception):
     """A column does not hold what it was to be read as; `line` is a line that shows it, where one is known."""
 
     def __init__(self, line: int | None = None) -> None:
@@ -55,7 +55,7 @@ class Reader:
         self.refused = np.zeros(len(self.lines), bool)
 
     def read(self) -> pa.Table:
-        """The rows of all lines that are not refused. Raises WrongPlan, and TooManyBad unless patient."""
+        """The rows of all lines that are not refused. Raises WrongPlanError, and TooManyBadError unless patient."""
         tables: list[pa.Table] = []
         position, total = 0, len(self.lines)
         step, steady = total, 0
@@ -77,7 +77,7 @@ class Reader:
         """Puts an empty object in the place of a line, so that rows and lines keep in step."""
         failures = int(self.refused.sum())
         if self.refused[index] or (not self.patient and failures >= _MANY and failures * _MANY_SHARE > index):
-            raise TooManyBad
+            raise TooManyBadError
         self.refused[index] = True
         if isinstance(self.body, bytes):
             self.body = bytearray(self.body)
@@ -103,13 +103,13 @@ class Reader:
     def _at_fault(self, message: str, start: int, stop: int) -> int:
         row = _ROW.search(message)
         if row is None and _VALUE.search(message):
-            raise WrongPlan
+            raise WrongPlanError
         line = start + int(row[1]) if row else stop
         if line >= stop or self.refused[line]:
             return self._halve(start, stop)
         changed = _CHANGED.search(message)
         if changed and changed[1] in self.unsure:
-            raise WrongPlan(line)
+            raise WrongPlanError(line)
         return line
 
     def _halve(self, start: int, stop: int) -> int:

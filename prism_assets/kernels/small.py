@@ -10,14 +10,15 @@ from datetime import datetime, timezone
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.work import ConvertTask, SmallObject
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels import times
 from prism_assets.kernels.fingerprint import fingerprint
+from prism_assets.kernels.joining import LARGE, enlarged
 from prism_assets.kernels.judging import Accepted
-from prism_assets.kernels.parquet import encode, schema_of
+from prism_assets.kernels.parquet import SMALL_ROW_GROUP, Encoder, schema_of
 from prism_assets.kernels.sorting import order_of
 from prism_assets.kernels.typed import Layout
 from prism_assets.objectstore.keys import TableKeys
@@ -31,10 +32,9 @@ Indices = npt.NDArray[np.int64]
 class SmallObjects:
     """Writes the small objects of one staging object."""
 
-    def __init__(
-        self, layout: Layout, task: ConvertTask, stores: Stores, bucket: str, keys: TableKeys
-    ) -> None:
+    def __init__(self, layout: Layout, task: ConvertTask, stores: Stores, bucket: str, keys: TableKeys) -> None:
         self._layout = layout
+        self._schema = schema_of(layout.columns)
         self._task = task
         self._stores = stores
         self._bucket = bucket
@@ -56,34 +56,38 @@ class SmallObjects:
 
     def _joined(self, parts: list[Accepted]) -> pa.Table:
         """All rows as one table of whole columns; each part lets go of a column as soon as it is joined."""
-        schema = schema_of(self._layout.columns)
+        large = sum(column.nbytes for part in parts for column in part.columns) > LARGE
+        schema = enlarged(self._schema) if large else self._schema
         columns = []
-        for position, field in enumerate(schema):
-            chunks = [part.columns[position] for part in parts]
-            for part in parts:
-                part.columns[position] = None
+        for field in reversed(schema):
+            chunks = [part.columns.pop().cast(field.type) for part in parts]
             columns.append(pa.chunked_array(chunks, field.type).combine_chunks())
         parts.clear()
-        return pa.Table.from_arrays(columns, schema=schema)
+        return pa.Table.from_arrays(columns[::-1], schema=schema)
 
-    def _encode(
-        self, table: pa.Table, rows: Indices, numbers: Indices, day: int
-    ) -> tuple[SmallObject, pa.Buffer]:
+    def _encode(self, table: pa.Table, rows: Indices, numbers: Indices, day: int) -> tuple[SmallObject, pa.Buffer]:
         rows = rows[order_of(table, rows, self._sort_by(), numbers[rows])]
-        chosen = table.take(pa.array(rows))
-        body = encode(chosen)
+        encoder: Encoder | None = None
+        prints: list[int] = []
+        for start in range(0, len(rows), SMALL_ROW_GROUP):
+            portion = table.take(pa.array(rows[start : start + SMALL_ROW_GROUP])).cast(self._schema)
+            encoder = encoder or Encoder(self._schema, portion)
+            encoder.write(portion)
+            prints.append(fingerprint(portion))
+        assert encoder is not None
+        body = encoder.finish()
         date = times.to_date(day)
         delayed = date in self._task.delayed_dates
-        first, last = self._extremes(chosen)
+        first, last = (self._instant(table, row) for row in (rows[0], rows[-1]))
         small = SmallObject(
             key=self._keys.small_object(date, self._task.staging_object_id, delayed=delayed),
             date=date,
             delayed=delayed,
             content_length=body.size,
-            row_count=chosen.num_rows,
+            row_count=len(rows),
             min_time=first,
             max_time=last,
-            fingerprint=fingerprint(chosen),
+            fingerprint=combine(prints),
             upload_start_time=datetime.now(timezone.utc),
         )
         return small, body
@@ -92,17 +96,13 @@ class SmallObjects:
         partition = self._layout.table.partition_column
         return [partition, *(name for name in self._layout.table.merge.sort_by if name != partition)]
 
-    def _extremes(self, rows: pa.Table) -> tuple[datetime, datetime]:
-        """The first and the last time; a date counts as its first instant in the table's zone."""
-        column = rows.column(self._layout.table.partition_column)
-        extremes = pc.min_max(
-            column.cast(pa.int64() if pa.types.is_timestamp(column.type) else pa.int32())
-        ).as_py()
-        first, last = extremes["min"], extremes["max"]
-        if pa.types.is_date(column.type):
-            zone = self._layout.table.zone
-            first, last = times.midnight_of(first, zone), times.midnight_of(last, zone)
-        return times.to_datetime(first), times.to_datetime(last)
+    def _instant(self, table: pa.Table, row: int) -> datetime:
+        """The time of a row; a date counts as its first instant in the table's zone."""
+        column = table.column(self._layout.table.partition_column)
+        if pa.types.is_timestamp(column.type):
+            return times.to_datetime(column[row].cast(pa.int64()).as_py())
+        day = column[row].cast(pa.int32()).as_py()
+        return times.to_datetime(times.midnight_of(day, self._layout.table.zone))
 
     def _put(self, small: SmallObject, body: pa.Buffer) -> SmallObject:
         started = datetime.now(timezone.utc)

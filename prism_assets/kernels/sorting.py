@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,7 @@ def sorted_positions(keys: Sequence[Key]) -> Indices:
     return np.lexsort(keys[::-1])
 
 
-def sort_keys(column: pa.ChunkedArray) -> list[Key]:
+def sort_keys(column: pa.ChunkedArray[Any]) -> list[Key]:
     """Numbers that order as the column does: for nulls (last) one more key, if there are any."""
     kind = column.type
     whole = column.combine_chunks()
@@ -42,7 +43,7 @@ def sort_keys(column: pa.ChunkedArray) -> list[Key]:
     return [*nulls, key]
 
 
-def _ranks(column: pa.Array) -> Key:
+def _ranks(column: pa.Array[Any]) -> Key:
     """Equal values share a rank; 0 for nulls."""
     coded = column.dictionary_encode()
     order = pc.array_sort_indices(coded.dictionary).to_numpy()

@@ -51,7 +51,7 @@ class TypedRows:
     """Rows of one block. `lines` are positions among the block's lines, `absent` says where the time is missing."""
 
     lines: Indices
-    columns: list[pa.Array]
+    columns: list[pa.Array[Any]]
     misfits: list[Misfits]
     absent: Mask
 
@@ -99,18 +99,16 @@ class ColumnBuilder:
             self.reasons.setdefault(reason, []).append(len(self.values))
         self.values.append(stored)
 
-    def array(self) -> pa.Array:
+    def array(self) -> pa.Array[Any]:
         """The values as an Arrow array of the stored type."""
         return to_array(self.values, self.column)
 
     def misfits(self) -> list[Misfits]:
         """The rows that did not fit, by reason."""
-        return [
-            Misfits(self.position, reason, np.array(rows, np.int64)) for reason, rows in self.reasons.items()
-        ]
+        return [Misfits(self.position, reason, np.array(rows, np.int64)) for reason, rows in self.reasons.items()]
 
 
-def to_array(values: Sequence[Any], column: Column) -> pa.Array:
+def to_array(values: Sequence[Any], column: Column) -> pa.Array[Any]:
     """Makes an Arrow array of stored values as the rules give them."""
     target = stored_type(column)
     if column.type == "timestamp":
@@ -132,7 +130,7 @@ def builders(layout: Layout) -> list[ColumnBuilder]:
     return list(map(ColumnBuilder, range(len(layout.columns)), layout.columns, layout.rules))
 
 
-def values_of(array: pa.Array, builder: ColumnBuilder) -> None:
+def values_of(array: pa.Array[Any], builder: ColumnBuilder) -> None:
     """Adds the values of a string array as JSON strings."""
     for text in array.to_pylist():
         builder.add(text, "")

@@ -69,7 +69,7 @@ class Layout:
         try:
             for folder in (self.root, self.data, self.run, self.logs):
                 if not folder.is_dir():
-                    folder.mkdir(mode=mode, parents=True)
+                    folder.mkdir(mode=mode, parents=True, exist_ok=True)
         except OSError as error:
             raise StackError(
                 f"cannot create {error.filename}: {error.strerror}; name another folder with --root"

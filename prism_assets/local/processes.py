@@ -53,8 +53,9 @@ def find(identity: Identity, marker: str) -> psutil.Process | None:
     with suppress(psutil.Error):
         process = psutil.Process(identity.pid)
         same = abs(process.create_time() - identity.created) <= _CLOCK_TOLERANCE
+        words = process.cmdline()
         # The command line is empty for a moment while a launcher turns into the server.
-        if same and is_alive(process) and (_is_marked(process, marker) or not process.cmdline()):
+        if same and is_alive(process) and (not words or any(marker in word for word in words)):
             return process
     return None
 
@@ -139,6 +140,17 @@ def family(process: psutil.Process) -> list[psutil.Process]:
     with suppress(psutil.Error):
         return [process, *process.children(recursive=True)]
     return [process]
+
+
+def without_descendants(found: Sequence[psutil.Process]) -> list[psutil.Process]:
+    """Leaves out the processes that descend from another one of the same list, or that have ended meanwhile."""
+    known = set(found)
+    kept = []
+    for process in found:
+        with suppress(psutil.Error):
+            if not known.intersection(process.parents()):
+                kept.append(process)
+    return kept
 
 
 def stop(process: psutil.Process, signal: int, patience: float) -> list[int]:

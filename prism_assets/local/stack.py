@@ -136,8 +136,7 @@ def _running(state: State, service: str) -> list[psutil.Process]:
     """Returns the processes of a service, whoever started them, without the children of another one."""
     places = (state.place, state.former) if state.former else (state.place,)
     found = [process for place in places for process in processes.marked(f"{place.marker}-{service}")]
-    known = set(found)
-    return [process for process in found if not known.intersection(process.parents())]
+    return processes.without_descendants(found)
 
 
 def _stop_service(kind: type[Service], process: psutil.Process, progress: Progress) -> list[int]:

@@ -1,0 +1,183 @@
+"""A lake in a folder, tables, staging objects, and what became of them."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from prism_assets.domain.names import TableName
+from prism_assets.domain.tables import Column, MergePolicy, TableDefinition
+from prism_assets.domain.work import ConvertResult, ConvertTask, MergeInput, MergeResult, MergeTask, SmallObject
+from prism_assets.kernels.convert import convert_object
+from prism_assets.kernels.merge import merge_range
+from prism_assets.objectstore.stores import StoreConfig, Stores
+
+RECEIVED = datetime(2018, 10, 25, 3, tzinfo=timezone.utc)
+TIME = "2018-10-24T09:00:23+09:00"
+DAY = date(2018, 10, 24)
+
+
+def a_column(name: str, type: str, column_id: int, **more: Any) -> Column:
+    return Column(name=name, type=type, source=more.pop("source", name), column_id=column_id, **more)
+
+
+def a_table(*columns: Column, sort_by: tuple[str, ...] = (), zone: str = "Asia/Tokyo", **more: Any) -> TableDefinition:
+    """A table with the column `time` (id 1) and the given ones."""
+    time = a_column("time", "timestamp", 1, required=True)
+    settings: dict[str, Any] = {
+        "name": TableName("log", "pv_log"),
+        "description": "",
+        "owner": None,
+        "streams": (),
+        "partition_column": "time",
+        "timezone": zone,
+        "columns": (time, *columns),
+        "merge": MergePolicy(sort_by=sort_by),
+        "past_days": 21,
+        "future_days": 3,
+        "retention_days": None,
+    }
+    return TableDefinition(**{**settings, **more})
+
+
+def an_object(*rows: dict[str, Any] | str | bytes, newline: bytes = b"\n") -> bytes:
+    """JSON lines; a dict without `time` gets one, text and bytes are taken as they are."""
+    return b"".join(a_line(row) + newline for row in rows)
+
+
+def a_line(row: dict[str, Any] | str | bytes) -> bytes:
+    if isinstance(row, bytes):
+        return row
+    return (row if isinstance(row, str) else json.dumps({"time": TIME, **row}, ensure_ascii=False)).encode()
+
+
+def a_value(text: str) -> str:
+    """A line whose key `v` has this JSON text as its value."""
+    return f'{{"time":"{TIME}","v":{text}}}'
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a conversion with everything that was stored."""
+
+    result: ConvertResult
+    rows: list[dict[str, Any]]
+    quarantined: list[dict[str, Any]]
+    stored: dict[str, bytes] = field(repr=False)
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        return {count.reason: count.line_count for count in self.result.quarantined}
+
+    @property
+    def value_errors(self) -> dict[tuple[str, str], int]:
+        return {(error.column, error.reason): error.count for error in self.result.value_errors}
+
+    def comparable(self) -> tuple[Any, ...]:
+        """Everything that both ways of reading must agree on."""
+        result = self.result
+        counts = (result.lines_in, result.rows_out, result.failure)
+        return counts, repr(self.rows), self.quarantined, self.value_errors, self.stored
+
+
+class Lake:
+    """Buckets `staging` and `lake` in a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for bucket in ("staging", "lake"):
+            (root / bucket).mkdir(exist_ok=True)
+        self.stores = Stores(StoreConfig(local_root=str(root), object_tags=False))
+
+    def convert(
+        self,
+        content: bytes,
+        table: TableDefinition,
+        *,
+        by_columns: bool = True,
+        staging_object_id: int = 7,
+        delayed: Iterable[date] = (),
+        etag: str | None = None,
+        received: datetime = RECEIVED,
+    ) -> Outcome:
+        key = f"in/{staging_object_id}.json"
+        self.stores.put("staging", key, content)
+        task = ConvertTask(
+            staging_object_id=staging_object_id,
+            bucket="staging",
+            key=key,
+            etag=etag,
+            content_length=len(content),
+            received=received,
+            stream_name="pv_log",
+            delayed_dates=frozenset(delayed),
+            table_id=1,
+            definition_version=1,
+        )
+        result = convert_object(task, table, self.stores, bucket="lake", prefix="p/", by_columns=by_columns)
+        return self.outcome(result)
+
+    def both(self, content: bytes, table: TableDefinition, **more: Any) -> Outcome:
+        """Converts by columns and line by line; both must agree on everything, to the byte."""
+        slow = self.convert(content, table, by_columns=False, **more)
+        fast = self.convert(content, table, **more)
+        assert fast.comparable() == slow.comparable()
+        assert slow.result.fast_lines == 0
+        return fast
+
+    def outcome(self, result: ConvertResult) -> Outcome:
+        stored = {small.key: self.stores.get("lake", small.key) for small in result.objects}
+        rows = [row for body in stored.values() for row in rows_of(body)]
+        quarantined = []
+        if result.quarantine_key:
+            stored[result.quarantine_key] = self.stores.get("lake", result.quarantine_key)
+            quarantined = [json.loads(line) for line in gzip.decompress(stored[result.quarantine_key]).splitlines()]
+        return Outcome(result, rows, quarantined, stored)
+
+    def merge(
+        self, inputs: Sequence[SmallObject | MergeResult], table: TableDefinition, key: str = "p/merged/out.parquet"
+    ) -> MergeResult:
+        return merge_range(a_merge_task(inputs, key), table, self.stores, bucket="lake")
+
+    def table_at(self, key: str) -> pa.Table:
+        return pq.read_table(io.BytesIO(self.stores.get("lake", key)))
+
+
+def a_merge_task(inputs: Sequence[SmallObject | MergeResult], key: str = "p/merged/out.parquet") -> MergeTask:
+    return MergeTask(
+        job_id=1,
+        date=DAY,
+        lower_bound=0,
+        upper_bound=9,
+        inputs=tuple(map(a_merge_input, inputs)),
+        output_key=key,
+        table_id=1,
+        definition_version=1,
+    )
+
+
+def a_merge_input(entry: SmallObject | MergeResult) -> MergeInput:
+    return MergeInput(
+        key=entry.key if isinstance(entry, SmallObject) else entry.output_key,
+        content_length=entry.content_length,
+        row_count=entry.row_count,
+        fingerprint=entry.fingerprint,
+    )
+
+
+def rows_of(body: bytes) -> list[dict[str, Any]]:
+    """The rows of a Parquet object; instants as milliseconds."""
+    table = pq.read_table(io.BytesIO(body))
+    for position, column in enumerate(table.schema):
+        if pa.types.is_timestamp(column.type):
+            table = table.set_column(position, column.name, table.column(position).cast(pa.int64()))
+    return table.to_pylist()
