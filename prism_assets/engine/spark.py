@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
@@ -24,6 +26,8 @@ from prism_assets.objectstore.lake import Lake
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_CONNECT_PORT = 15_002
+_RETRIES = 6
 _LEAST_SHARES = 4
 """So that a small job still uses a few cores and its shares even out."""
 
@@ -70,10 +74,25 @@ def connect(remote: str) -> SparkSession:
     builder = SparkSession.builder.appName("prism_assets")
     try:
         if remote.startswith("sc://"):
-            return builder.remote(remote).getOrCreate()
+            _check_listening(remote)
+            return _impatient(builder.remote(remote).getOrCreate())
         return builder.master(remote).getOrCreate()
     except Exception as error:
         raise _translated(error) from error
+
+
+def _check_listening(remote: str) -> None:
+    """The client retries for ten minutes before it says that nobody listens; a person should know at once."""
+    address = urlsplit(remote.split(";", 1)[0])
+    socket.create_connection((address.hostname or "localhost", address.port or _CONNECT_PORT), timeout=5).close()
+
+
+def _impatient(session: Any) -> SparkSession:
+    """Gives up on a server that went away after seconds, not minutes: the stages themselves are safe to repeat."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES, max_backoff=1_000)])
+    return cast("SparkSession", session)
 
 
 def _translated(error: Exception) -> Exception:
@@ -88,7 +107,7 @@ def _translated(error: Exception) -> Exception:
         "SESSION_CLOSED",
         "NO_ACTIVE",
     )
-    if any(word in text for word in gone) or isinstance(error, ConnectionError):
+    if any(word in text for word in gone) or isinstance(error, OSError):
         return EngineUnavailable(
             f"Spark does not answer: start it (`prism local up`) or check PRISM_SPARK_REMOTE ({first})"
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,11 +34,11 @@ class InexactError(Exception):
 class Typed:
     """A typed column and the rows, by reason, whose values did not fit."""
 
-    array: pa.Array[Any]
+    array: pa.Array
     misfits: dict[str, Indices]
 
 
-def type_column(layout: Layout, position: int, read: pa.Array[Any]) -> tuple[pa.Array[Any], list[Misfits]]:
+def type_column(layout: Layout, position: int, read: pa.Array) -> tuple[pa.Array, list[Misfits]]:
     """Gives a column that was read as strings, 64-bit numbers or booleans its type.
 
     Raises InexactError if that takes more than what was read.
@@ -49,7 +48,7 @@ def type_column(layout: Layout, position: int, read: pa.Array[Any]) -> tuple[pa.
     return typed.array, misfits
 
 
-def _typed(layout: Layout, position: int, read: pa.Array[Any]) -> Typed:
+def _typed(layout: Layout, position: int, read: pa.Array) -> Typed:
     column = layout.columns[position]
     if read.null_count == len(read):
         return Typed(pa.nulls(len(read), stored_type(column)), {})
@@ -64,7 +63,7 @@ def _typed(layout: Layout, position: int, read: pa.Array[Any]) -> Typed:
     return _floats(column, read)
 
 
-def _from_strings(layout: Layout, position: int, read: pa.Array[Any]) -> Typed:
+def _from_strings(layout: Layout, position: int, read: pa.Array) -> Typed:
     column = layout.columns[position]
     quick: Typed | None = None
     if column.type == "string":
@@ -78,14 +77,14 @@ def _from_strings(layout: Layout, position: int, read: pa.Array[Any]) -> Typed:
     return quick or _one_by_one(layout, position, read)
 
 
-def _one_by_one(layout: Layout, position: int, read: pa.Array[Any]) -> Typed:
+def _one_by_one(layout: Layout, position: int, read: pa.Array) -> Typed:
     builder = ColumnBuilder(position, layout.columns[position], layout.rules[position])
     for text in read.to_pylist():
         builder.add(text, "")
     return Typed(builder.array(), {misfits.reason: misfits.rows for misfits in builder.misfits()})
 
 
-def _cut(column: Column, read: pa.Array[Any]) -> Typed:
+def _cut(column: Column, read: pa.Array) -> Typed:
     length = values.length_of(column)
     longest = pc.max(pc.binary_length(read)).as_py()
     if longest <= length:
@@ -96,7 +95,7 @@ def _cut(column: Column, read: pa.Array[Any]) -> Typed:
     return Typed(pc.replace_with_mask(read, long, pa.array(texts, pa.string())), {values.CUT: rows})
 
 
-def _integers(column: Column, read: pa.Array[Any]) -> Typed:
+def _integers(column: Column, read: pa.Array) -> Typed:
     bits = INTEGER_TYPES[column.type]
     if bits == 64:
         return Typed(read, {})
@@ -109,13 +108,13 @@ def _integers(column: Column, read: pa.Array[Any]) -> Typed:
     return Typed(kept.cast(stored_type(column)), {values.OUT_OF_RANGE: _newly_null(read, kept)})
 
 
-def _numeric_strings(column: Column, read: pa.Array[Any]) -> Typed | None:
+def _numeric_strings(column: Column, read: pa.Array) -> Typed | None:
     if pc.all(pc.match_substring_regex(read, r"^-?[0-9]{1,18}$")).as_py():
         return _integers(column, read.cast(pa.int64()))
     return None
 
 
-def _floats(column: Column, read: pa.Array[Any]) -> Typed:
+def _floats(column: Column, read: pa.Array) -> Typed:
     overflow = values.REAL_OVERFLOW if column.type == "real" else float("inf")
     numbers = np.abs(read.to_numpy(zero_copy_only=False))
     if not (numbers >= overflow).any() and int(np.isnan(numbers).sum()) == read.null_count:
@@ -125,12 +124,12 @@ def _floats(column: Column, read: pa.Array[Any]) -> Typed:
     return Typed(kept.cast(stored_type(column)), {values.NOT_FINITE: _newly_null(read, kept)})
 
 
-def _newly_null(before: pa.Array[Any], after: pa.Array[Any]) -> Indices:
+def _newly_null(before: pa.Array, after: pa.Array) -> Indices:
     lost = pc.and_(before.is_valid(), after.is_null())
     return np.flatnonzero(lost.to_numpy(zero_copy_only=False))
 
 
-def _timestamps(column: Column, read: pa.Array[Any]) -> Typed | None:
+def _timestamps(column: Column, read: pa.Array) -> Typed | None:
     """Reads ISO 8601 with an offset everywhere or nowhere; None if these are other strings."""
     for naive, with_offset, per_ms in ((_NAIVE, _UTC, 1_000), (_NAIVE_NANOS, _UTC_NANOS, 1_000_000)):
         instants = _cast_or_none(read, with_offset)
@@ -142,30 +141,30 @@ def _timestamps(column: Column, read: pa.Array[Any]) -> Typed | None:
     return None
 
 
-def _cast_or_none(read: pa.Array[Any], target: pa.DataType) -> pa.Array[Any] | None:
+def _cast_or_none(read: pa.Array, target: pa.DataType) -> pa.Array | None:
     try:
         return read.cast(target)
     except pa.ArrowInvalid:
         return None
 
 
-def _floored(instants: pa.Array[Any], per_ms: int) -> pa.Array[Any]:
+def _floored(instants: pa.Array, per_ms: int) -> pa.Array:
     return _integers_of(np.floor_divide(_numbers(instants.view(pa.int64())), per_ms), instants)
 
 
-def _numbers(read: pa.Array[Any]) -> Indices:
+def _numbers(read: pa.Array) -> Indices:
     """The values of an int64 array, 0 for nulls."""
     filled = read.fill_null(0) if read.null_count else read
-    return filled.to_numpy()
+    return np.asarray(filled.to_numpy(), np.int64)
 
 
-def _integers_of(numbers: Indices, like: pa.Array[Any]) -> pa.Array[Any]:
+def _integers_of(numbers: Indices, like: pa.Array) -> pa.Array:
     """The numbers as an array that is null where `like` is."""
     mask = like.is_null().to_numpy(zero_copy_only=False) if like.null_count else None
     return pa.array(numbers, pa.int64(), mask=mask)
 
 
-def _in_years(instants: pa.Array[Any]) -> Typed:
+def _in_years(instants: pa.Array) -> Typed:
     """Sets aside what lies outside the years 1 to 9999."""
     target = pa.timestamp("ms", "UTC")
     numbers = _numbers(instants)
@@ -176,7 +175,7 @@ def _in_years(instants: pa.Array[Any]) -> Typed:
     return Typed(kept.view(target), {values.UNFIT: _newly_null(instants, kept)})
 
 
-def _unix_times(column: Column, read: pa.Array[Any]) -> Typed:
+def _unix_times(column: Column, read: pa.Array) -> Typed:
     unit = column.time_unit or "seconds"
     if pa.types.is_integer(read.type):
         return _in_years(_integers_of(_whole_unix_times(_numbers(read), unit), read))
@@ -205,7 +204,7 @@ def _fractional_unix_times(numbers: Doubles, unit: str) -> Indices:
     return np.where(numbers == np.trunc(numbers), whole, np.floor_divide(micros, 1000))
 
 
-def _dates(read: pa.Array[Any]) -> Typed | None:
+def _dates(read: pa.Array) -> Typed | None:
     days = _cast_or_none(read, pa.date32())
     if days is None:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timezone
 
@@ -13,7 +13,7 @@ from prism_assets.domain.work import ConvertResult, ConvertTask, Failure, Quaran
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.blocks import Block, LongLine, find_lines, split
 from prism_assets.kernels.fast import Hints, read_block
-from prism_assets.kernels.inflate import UnsoundError, inflate
+from prism_assets.kernels.inflate import UnsoundError, inflate, salvage
 from prism_assets.kernels.judging import Accepted, Judge
 from prism_assets.kernels.lines import Reject
 from prism_assets.kernels.quarantine import Quarantine
@@ -134,7 +134,7 @@ class _Conversion:
     def _set_all_aside(self, reason: str) -> None:
         """Reads the object once more and sets all of its lines aside."""
         self._quarantine, self._tally = Quarantine(), _Tally()
-        for part in split(_decodable(self._chunks())):
+        for part in split(salvage(self._chunks())):
             if isinstance(part, LongLine):
                 self._quarantine.add_long(part, reason)
                 continue
@@ -164,11 +164,3 @@ class _Conversion:
 
 def _line(reject: Reject) -> int:
     return reject.line
-
-
-def _decodable(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """What can be decoded, without the error that follows it."""
-    try:
-        yield from inflate(chunks)
-    except UnsoundError:
-        return

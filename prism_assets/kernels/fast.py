@@ -78,6 +78,8 @@ class _Reading:
         self.marked = marked.copy()
         self._hints = hints
         self._patient = False
+        self._found: dict[str, dict[int, Value]] | None = None
+        self._not_found = marked
         self._kinds = {**hints.kinds, **self._sample()}
 
     def rows(self) -> TypedRows | None:
@@ -129,6 +131,9 @@ class _Reading:
         found: dict[str, dict[int, Value]] = {source: {} for source in sources}
         if not sources:
             return found
+        if self._found is not None and list(self._found) == sources:
+            self.marked |= self._not_found
+            return self._found
         finder = KeyFinder(sources)
         columns = list(found.values())
         for line, text in _cut_out(self._data, self._lines, np.flatnonzero(~self.marked)):
@@ -138,6 +143,7 @@ class _Reading:
                 continue
             for column, value in zip(columns, values, strict=True):
                 column[line] = value
+        self._found, self._not_found = found, self.marked.copy()
         return found
 
     def _reader(self, candidates: Indices, types: Mapping[str, pa.DataType]) -> Reader:
@@ -177,7 +183,7 @@ class _Reading:
         self._unfit[unfit_lines(lines, reader.types)] = True
 
 
-def _arrays(table: pa.Table) -> dict[str, pa.Array[Any]]:
+def _arrays(table: pa.Table) -> dict[str, pa.Array]:
     arrays = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         whole = column.combine_chunks()
@@ -186,11 +192,11 @@ def _arrays(table: pa.Table) -> dict[str, pa.Array[Any]]:
 
 
 def _typed(
-    layout: Layout, kept: Indices, arrays: Mapping[str, pa.Array[Any]], found: Mapping[str, Mapping[int, Value]]
+    layout: Layout, kept: Indices, arrays: Mapping[str, pa.Array], found: Mapping[str, Mapping[int, Value]]
 ) -> TypedRows:
     """Gives all columns their types. Raises InexactError."""
     lines = kept.tolist()
-    columns: list[pa.Array[Any]] = []
+    columns: list[pa.Array] = []
     misfits: list[Misfits] = []
     for position, column in enumerate(layout.columns):
         if column.source in arrays:
@@ -202,7 +208,7 @@ def _typed(
     return TypedRows(kept, columns, misfits, _absent(layout, arrays, found, lines))
 
 
-def _from_texts(layout: Layout, position: int, texts: Sequence[Value]) -> tuple[pa.Array[Any], list[Misfits]]:
+def _from_texts(layout: Layout, position: int, texts: Sequence[Value]) -> tuple[pa.Array, list[Misfits]]:
     builder = ColumnBuilder(position, layout.columns[position], layout.rules[position])
     for value, text in texts:
         builder.add(value, text)
@@ -210,7 +216,7 @@ def _from_texts(layout: Layout, position: int, texts: Sequence[Value]) -> tuple[
 
 
 def _absent(
-    layout: Layout, arrays: Mapping[str, pa.Array[Any]], found: Mapping[str, Mapping[int, Value]], lines: list[int]
+    layout: Layout, arrays: Mapping[str, pa.Array], found: Mapping[str, Mapping[int, Value]], lines: list[int]
 ) -> Mask:
     source = layout.columns[layout.partition].source
     if source in arrays:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -67,7 +66,7 @@ def _mix(words: Words) -> Words:
     return words
 
 
-def _column_hashes(array: pa.Array[Any], column_id: int) -> Words:
+def _column_hashes(array: pa.Array, column_id: int) -> Words:
     words = _values(array)
     words ^= _mix(np.array([column_id], np.uint64))
     words = _mix(words)
@@ -76,7 +75,7 @@ def _column_hashes(array: pa.Array[Any], column_id: int) -> Words:
     return words
 
 
-def _values(array: pa.Array[Any]) -> Words:
+def _values(array: pa.Array) -> Words:
     """A fresh array with one word per value; anything for nulls."""
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -93,27 +92,28 @@ def _values(array: pa.Array[Any]) -> Words:
     return _plain(array, np.dtype(f"i{width}")).astype(np.int64).view(np.uint64)
 
 
-def _plain(array: pa.Array[Any], dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
+def _plain(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
     """The buffer of values, whatever stands where nulls are."""
     buffer = array.buffers()[1]
     return np.frombuffer(buffer, dtype, len(array) + array.offset)[array.offset :]
 
 
-def _decimals(array: pa.Array[Any]) -> Words:
+def _decimals(array: pa.Array) -> Words:
     """The two words of the number without its decimal point; a column's scale never changes."""
     halves = np.frombuffer(array.buffers()[1], np.uint64, 2 * (len(array) + array.offset))[2 * array.offset :]
     low, high = (halves[0::2], halves[1::2]) if sys.byteorder == "little" else (halves[1::2], halves[0::2])
     return _mix(low.copy()) + high
 
 
-def _strings(array: pa.Array[Any]) -> Words:
+def _strings(array: pa.Array) -> Words:
     if len(array) >= 1024 and pc.count_distinct(array[:256]).as_py() < 64:
         coded = array.dictionary_encode()
-        return _text_words(coded.dictionary)[coded.indices.fill_null(0).to_numpy()]
+        codes = np.asarray(coded.indices.fill_null(0).to_numpy())
+        return _text_words(coded.dictionary).take(codes)
     return _text_words(array)
 
 
-def _text_words(array: pa.Array[Any]) -> Words:
+def _text_words(array: pa.Array) -> Words:
     """Hashes each string: its length, then all bytes eight at a time, the last ones filled up with zeros."""
     offset_type = np.int64 if pa.types.is_large_string(array.type) else np.int32
     _, offsets_buffer, data = array.buffers()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,13 +50,13 @@ class Input:
         return self.file.read_row_group(self.row_group, columns, use_threads=False)
 
 
-def column_id(field: pa.Field[Any]) -> int:
+def column_id(field: pa.Field) -> int:
     """The id of a stored column."""
     return int((field.metadata or {})[FIELD_ID])
 
 
 def union_schema(schemas: Sequence[pa.Schema], table: TableDefinition) -> pa.Schema:
-    """All columns of the inputs by column id, named and typed as the table does, or else as the last input that has it."""
+    """All columns of the inputs by column id, named and typed as in the table, or else as in the last input."""
     fields = {column_id(field): field for schema in dict.fromkeys(schemas) for field in schema}
     defined = {column.column_id: field_of(column) for column in table.columns}
     return pa.schema([defined.get(number, fields[number]) for number in sorted(fields)])

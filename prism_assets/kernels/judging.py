@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +23,7 @@ class Accepted:
 
     numbers: npt.NDArray[np.int64]
     days: times.Days
-    columns: list[pa.Array[Any]]
+    columns: list[pa.Array]
     value_errors: dict[tuple[int, str], int]
 
 
@@ -53,7 +52,7 @@ class Judge:
         ]
         return Accepted(numbers[rows.lines[kept]], days[kept], columns, errors), rejects
 
-    def _days(self, column: pa.Array[Any]) -> times.Days:
+    def _days(self, column: pa.Array) -> times.Days:
         """The event date of each row, anything for nulls."""
         if pa.types.is_date(column.type):
             return np.asarray(column.view(pa.int32()).fill_null(0).to_numpy(), np.int32)
@@ -81,7 +80,7 @@ class Judge:
                 yield "null_in_required", name, _nulls(rows.columns[position])
 
 
-def _nulls(column: pa.Array[Any]) -> Mask:
+def _nulls(column: pa.Array) -> Mask:
     if not column.null_count:
         return np.zeros(len(column), bool)
     return np.asarray(column.is_null().to_numpy(zero_copy_only=False))

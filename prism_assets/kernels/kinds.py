@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,8 +14,13 @@ from prism_assets.kernels.typed import Layout
 from prism_assets.kernels.values import Number
 
 SAMPLE = 24
+# A number of so many characters may not fit 64 bits.
+_HUGE = 19
+# A kind is rare if fewer than one in so many values have it.
+_RARE = 8
 
-Kinds = dict[str, set[str]]
+# How often each key had which kind.
+Kinds = dict[str, Counter[str]]
 # How to read each key: an Arrow type, or None where the JSON text itself is needed.
 Plan = dict[str, pa.DataType | None]
 
@@ -29,11 +35,12 @@ _DEFAULTS: dict[str, pa.DataType | None] = {
 
 
 def kind_of(value: Any) -> str | None:
-    """The kind of a JSON value: string, whole, fraction, boolean or other; None for null."""
+    """The kind of a JSON value: string, whole, huge, fraction, boolean or other; None for null."""
     if value is None:
         return None
     if type(value) is Number:
-        return "whole" if value.lstrip("-").isdigit() else "fraction"
+        whole = "whole" if len(value) < _HUGE else "huge"
+        return whole if value.lstrip("-").isdigit() else "fraction"
     if isinstance(value, bool):
         return "boolean"
     return "string" if type(value) is str else "other"
@@ -44,7 +51,7 @@ def look_at(fields: Fields, kinds: Kinds) -> None:
     for source, (value, _) in fields.items():
         kind = kind_of(value)
         if kind is not None:
-            kinds.setdefault(source, set()).add(kind)
+            kinds.setdefault(source, Counter())[kind] += 1
 
 
 def sample_kinds(layout: Layout, lines: Iterable[bytes]) -> Kinds:
@@ -63,11 +70,16 @@ def plan_of(layout: Layout, kinds: Kinds) -> Plan:
     """Chooses how each key is read, so that it serves all columns that read the key."""
     plan: Plan = {}
     for column in layout.columns:
-        chosen = _choice(column, kinds.get(column.source, set()))
+        chosen = _choice(column, _common(kinds.get(column.source, Counter())))
         if column.source in plan and plan[column.source] != chosen:
             chosen = None
         plan[column.source] = chosen
     return plan
+
+
+def _common(kinds: Counter[str]) -> set[str]:
+    """The kinds that are not rare: lines with a rare one take the exact way. A fraction is never rare."""
+    return {kind for kind, count in kinds.items() if count * _RARE > kinds.total() or kind == "fraction"}
 
 
 def _choice(column: Column, kinds: set[str]) -> pa.DataType | None:
@@ -77,7 +89,7 @@ def _choice(column: Column, kinds: set[str]) -> pa.DataType | None:
         return None if column.type == "json" else pa.string()
     if kinds == {"boolean"}:
         return pa.bool_() if column.type == "boolean" else None
-    if kinds <= {"whole", "fraction"}:
+    if kinds <= {"whole", "huge", "fraction"}:
         return _number_choice(column, kinds)
     return None
 
@@ -87,4 +99,4 @@ def _number_choice(column: Column, kinds: set[str]) -> pa.DataType | None:
         return pa.float64()
     if column.type in _WHOLE_NUMBERS and kinds == {"whole"}:
         return pa.int64()
-    return pa.float64() if column.type in ("timestamp", "date") else None
+    return pa.float64() if column.type in ("timestamp", "date") and "huge" not in kinds else None

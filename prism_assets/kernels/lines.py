@@ -1,11 +1,11 @@
-"""The exact way to read lines: one by one, every case decided. Faster ways must give the same (reliability, bad input)."""
+"""The exact way to read lines: one by one, every case decided. The faster way must give the same (bad input)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from json.decoder import scanstring
+from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
 import numpy as np

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,12 +20,12 @@ _LEVEL = 1
 _SAMPLE = 1024
 
 
-def field_of(column: Column) -> pa.Field[Any]:
+def field_of(column: Column) -> pa.Field:
     """The field of a column, with its id."""
     return field_with_id(column.name, stored_type(column), column.column_id)
 
 
-def field_with_id(name: str, kind: pa.DataType, column_id: int) -> pa.Field[Any]:
+def field_with_id(name: str, kind: pa.DataType, column_id: int) -> pa.Field:
     """A field that may be null, with its id."""
     return pa.field(name, kind, metadata={FIELD_ID: str(column_id).encode()})
 
@@ -71,7 +70,7 @@ def dictionary_columns(sample: pa.Table) -> list[str]:
     ]
 
 
-def _repeats(column: pa.ChunkedArray[Any]) -> bool:
+def _repeats(column: pa.ChunkedArray) -> bool:
     if pa.types.is_boolean(column.type):
         return False
     distinct = pc.count_distinct(column).as_py()

@@ -41,6 +41,8 @@ class KeyFinder:
             return None
         checked = 1
         for start, position in places:
+            if start < checked:
+                continue  # it stands inside the value of another key, and nowhere else
             value_start = self._top_level_value(line, checked, start, position)
             if value_start is None:
                 return None

@@ -15,12 +15,13 @@ from prism_assets.kernels.blocks import Lines, Mask
 # One more column that no line has: it keeps the number of rows where nothing else is read.
 _NOWHERE = "\0"
 _ROW = re.compile(r"in row (\d+)")
-_VALUE = re.compile(r"Failed to convert JSON to .*parse:(.*)", re.DOTALL)
+_VALUE = re.compile(r"Failed to convert JSON to (\w+).*parse:(.*)", re.DOTALL)
 _CHANGED = re.compile(r"Column\(/(.*)\) changed from", re.DOTALL)
 _MANY = 16
-_MANY_SHARE = 20
-_SMALL_STEP = 256
-_STEADY = 6
+_MANY_SHARE = 200
+_PATIENCE = 64
+_SMALL_STEP = 400
+_STEADY = 8
 
 
 class TooManyBadError(Exception):
@@ -55,7 +56,7 @@ class Reader:
         self.refused = np.zeros(len(self.lines), bool)
 
     def read(self) -> pa.Table:
-        """The rows of all lines that are not refused. Raises WrongPlanError, and TooManyBadError unless patient."""
+        """The rows of all lines that are not refused. Raises WrongPlanError or TooManyBadError."""
         tables: list[pa.Table] = []
         position, total = 0, len(self.lines)
         step, steady = total, 0
@@ -64,7 +65,7 @@ class Reader:
             table, bad = self._try(position, stop)
             if table is None:
                 self._refuse(bad)
-                step, steady = min(step, max(bad - position + 1, _SMALL_STEP)), 0
+                step, steady = _SMALL_STEP, 0
                 continue
             tables.append(table)
             position, steady = stop, steady + 1
@@ -76,7 +77,8 @@ class Reader:
     def _refuse(self, index: int) -> None:
         """Puts an empty object in the place of a line, so that rows and lines keep in step."""
         failures = int(self.refused.sum())
-        if self.refused[index] or (not self.patient and failures >= _MANY and failures * _MANY_SHARE > index):
+        bearable = _PATIENCE if self.patient else _MANY
+        if self.refused[index] or (failures >= bearable and failures * _MANY_SHARE > index):
             raise TooManyBadError
         self.refused[index] = True
         if isinstance(self.body, bytes):
@@ -102,14 +104,28 @@ class Reader:
 
     def _at_fault(self, message: str, start: int, stop: int) -> int:
         row = _ROW.search(message)
-        if row is None and _VALUE.search(message):
-            raise WrongPlanError
+        value = None if row else _VALUE.search(message)
+        if value:
+            return self._holding(value[1], value[2], start, stop)
         line = start + int(row[1]) if row else stop
         if line >= stop or self.refused[line]:
             return self._halve(start, stop)
         changed = _CHANGED.search(message)
         if changed and changed[1] in self.unsure:
             raise WrongPlanError(line)
+        return line
+
+    def _holding(self, kind: str, value: str, start: int, stop: int) -> int:
+        """The first line that seems to have this value in a column read as `kind`."""
+        sources = [re.escape(source) for source, chosen in self.types.items() if str(chosen) == kind]
+        pattern = rf'"(?:{"|".join(sources)})"[ \t\r]*:[ \t\r]*{re.escape(value)}[ \t\r]*[,}}]'
+        first, last = int(self.lines.starts[start]), int(self.lines.ends[stop - 1])
+        found = re.compile(pattern.encode()).search(self.body, first, last)
+        if found is None:
+            raise WrongPlanError
+        line = int(np.searchsorted(self.lines.starts, found.start(), side="right")) - 1
+        if self.refused[line]:
+            raise WrongPlanError
         return line
 
     def _halve(self, start: int, stop: int) -> int:
@@ -132,11 +148,11 @@ def _holds(body: pa.Buffer, source: str, chosen: pa.DataType) -> bool:
 
 
 def _parse(body: pa.Buffer, schema: pa.Schema) -> pa.Table:
-    return pyarrow.json.read_json(
+    return pyarrow.json.open_json(
         pa.BufferReader(body),
         read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=body.size + 64),
         parse_options=pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-    )
+    ).read_all()
 
 
 def blank(body: bytearray, start: int, end: int, instead: bytes = b"") -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +28,7 @@ def sorted_positions(keys: Sequence[Key]) -> Indices:
     return np.lexsort(keys[::-1])
 
 
-def sort_keys(column: pa.ChunkedArray[Any]) -> list[Key]:
+def sort_keys(column: pa.ChunkedArray) -> list[Key]:
     """Numbers that order as the column does: for nulls (last) one more key, if there are any."""
     kind = column.type
     whole = column.combine_chunks()
@@ -43,7 +42,7 @@ def sort_keys(column: pa.ChunkedArray[Any]) -> list[Key]:
     return [*nulls, key]
 
 
-def _ranks(column: pa.Array[Any]) -> Key:
+def _ranks(column: pa.Array) -> Key:
     """Equal values share a rank; 0 for nulls."""
     coded = column.dictionary_encode()
     order = pc.array_sort_indices(coded.dictionary).to_numpy()

@@ -51,7 +51,7 @@ class TypedRows:
     """Rows of one block. `lines` are positions among the block's lines, `absent` says where the time is missing."""
 
     lines: Indices
-    columns: list[pa.Array[Any]]
+    columns: list[pa.Array]
     misfits: list[Misfits]
     absent: Mask
 
@@ -99,7 +99,7 @@ class ColumnBuilder:
             self.reasons.setdefault(reason, []).append(len(self.values))
         self.values.append(stored)
 
-    def array(self) -> pa.Array[Any]:
+    def array(self) -> pa.Array:
         """The values as an Arrow array of the stored type."""
         return to_array(self.values, self.column)
 
@@ -108,7 +108,7 @@ class ColumnBuilder:
         return [Misfits(self.position, reason, np.array(rows, np.int64)) for reason, rows in self.reasons.items()]
 
 
-def to_array(values: Sequence[Any], column: Column) -> pa.Array[Any]:
+def to_array(values: Sequence[Any], column: Column) -> pa.Array:
     """Makes an Arrow array of stored values as the rules give them."""
     target = stored_type(column)
     if column.type == "timestamp":
@@ -130,7 +130,7 @@ def builders(layout: Layout) -> list[ColumnBuilder]:
     return list(map(ColumnBuilder, range(len(layout.columns)), layout.columns, layout.rules))
 
 
-def values_of(array: pa.Array[Any], builder: ColumnBuilder) -> None:
+def values_of(array: pa.Array, builder: ColumnBuilder) -> None:
     """Adds the values of a string array as JSON strings."""
     for text in array.to_pylist():
         builder.add(text, "")

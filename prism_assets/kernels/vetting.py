@@ -4,20 +4,42 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pyarrow as pa
 
-_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+_MISSING = type(None)
 _PYTHON_TYPES: dict[pa.DataType, frozenset[type]] = {
-    pa.string(): frozenset((str, type(None))),
-    pa.int64(): frozenset((int, type(None))),
-    pa.float64(): frozenset((int, float, type(None))),
-    pa.bool_(): frozenset((bool, type(None))),
+    pa.string(): frozenset((str, _MISSING)),
+    pa.int64(): frozenset((int, _MISSING)),
+    pa.float64(): frozenset((int, float, _MISSING)),
+    pa.bool_(): frozenset((bool, _MISSING)),
 }
+_TOP = 1 << 63
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        raise ValueError
+    return document
+
+
+def _whole(text: str) -> int:
+    number = int(text)
+    if not -_TOP <= number < _TOP:
+        raise ValueError
+    return number
+
+
+_scan = json.JSONDecoder(object_pairs_hook=_object, parse_int=_whole).scan_once  # type: ignore[attr-defined]
 
 
 def unfit_lines(lines: Iterable[tuple[int, bytes]], types: Mapping[str, pa.DataType]) -> list[int]:
-    """The positions of lines that are malformed or hold values of other types; it may miss some of them."""
+    """The positions of lines that are malformed or hold values of other types.
+
+    It may name a line too many, with a key twice or a huge number where nobody reads it, and miss a few.
+    """
     expected = [(source, _PYTHON_TYPES[chosen]) for source, chosen in types.items()]
     return [position for position, line in lines if not _fits(line, expected)]
 

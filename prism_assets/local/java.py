@@ -1,9 +1,10 @@
-"""Finds a Java that Spark accepts, or says what to install."""
+"""Finds a Java that Spark accepts, or says what to install; `python -m prism_assets.local.java` only checks."""
 
 import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from prism_assets.local.faults import StackError
@@ -45,3 +46,17 @@ def parse(text: str) -> int | None:
     """Reads the feature version out of what `java -version` prints: 8 for 1.8.0_392, 17 for 17.0.15."""
     match = re.search(r'version "(?:1\.)?(\d+)', text)
     return int(match[1]) if match else None
+
+
+def main() -> int:
+    """Says what is wrong with Java, if anything; returns the exit status."""
+    try:
+        require()
+    except StackError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

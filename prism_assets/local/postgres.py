@@ -166,8 +166,9 @@ def _programs() -> Path:
 def _as_ordinary_user(*files: Path) -> tuple[list[str], str | None]:
     """Returns the words before a command and the account that make it run as an ordinary user.
 
-    Under root that is `nobody`. Where a folder above the files is closed to it (a checkout in /root), the
-    process keeps root's right to pass through folders, and only that, instead of us opening the folder.
+    Under root that is `nobody`. Where a folder above the files is closed to it (a checkout in root's home),
+    the process keeps one right of root, to ignore the permissions of files, so that we need not open the
+    folders of somebody's home. It can do no more than the other servers, which run as root anyway.
     """
     if os.geteuid() != 0:
         return [], None

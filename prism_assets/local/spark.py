@@ -91,7 +91,7 @@ class Spark(Service):
 
     def is_ready(self, port: int) -> bool:
         """Tells whether the server answers a call that carries our token."""
-        import grpc  # type: ignore[import-untyped]
+        import grpc
 
         with grpc.insecure_channel(f"localhost:{port}", options=[("grpc.enable_http_proxy", 0)]) as channel:
             call = channel.unary_unary("/spark.connect.SparkConnectService/ReleaseSession")

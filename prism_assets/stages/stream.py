@@ -170,7 +170,7 @@ def _run_batch(context: StageContext, plan: StreamPlan, now: datetime) -> Stream
     with beat:
         results = list(_convert_in_halves(context, plan.tasks, plan.definitions))
         failpoint("stream.after_convert")
-        report = _commit(context, plan, results, now)
+        report = commit_batch(context, plan, results, now)
     failpoint("stream.after_commit")
     return StreamReport(**{**report.__dict__, "seconds": time.monotonic() - started})
 
@@ -207,7 +207,7 @@ class _Outcome:
     failed: list[ConvertResult] = field(default_factory=list)
 
 
-def _commit(context: StageContext, plan: StreamPlan, results: Sequence[ConvertResult], now: datetime) -> StreamReport:
+def commit_batch(context: StageContext, plan: StreamPlan, results: Sequence[ConvertResult], now: datetime) -> StreamReport:
     """Commits a batch in one transaction: batch row, partition rows in id order, then the small objects.
 
     Dying before it leaves keys that the retry writes again byte by byte; dying after it loses nothing.

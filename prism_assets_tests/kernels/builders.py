@@ -109,22 +109,17 @@ class Lake:
         etag: str | None = None,
         received: datetime = RECEIVED,
     ) -> Outcome:
-        key = f"in/{staging_object_id}.json"
-        self.stores.put("staging", key, content)
-        task = ConvertTask(
-            staging_object_id=staging_object_id,
-            bucket="staging",
-            key=key,
-            etag=etag,
-            content_length=len(content),
-            received=received,
-            stream_name="pv_log",
-            delayed_dates=frozenset(delayed),
-            table_id=1,
-            definition_version=1,
+        task = a_convert_task(
+            staging_object_id, etag=etag, content_length=len(content), received=received, delayed=frozenset(delayed)
         )
+        self.stores.put("staging", task.key, content)
         result = convert_object(task, table, self.stores, bucket="lake", prefix="p/", by_columns=by_columns)
         return self.outcome(result)
+
+    def convert_again(self, table: TableDefinition, staging_object_id: int = 7) -> ConvertResult:
+        """Converts what is in staging now."""
+        task = a_convert_task(staging_object_id)
+        return convert_object(task, table, self.stores, bucket="lake", prefix="p/")
 
     def both(self, content: bytes, table: TableDefinition, **more: Any) -> Outcome:
         """Converts by columns and line by line; both must agree on everything, to the byte."""
@@ -150,6 +145,28 @@ class Lake:
 
     def table_at(self, key: str) -> pa.Table:
         return pq.read_table(io.BytesIO(self.stores.get("lake", key)))
+
+
+def a_convert_task(
+    staging_object_id: int = 7,
+    *,
+    etag: str | None = None,
+    content_length: int = 0,
+    received: datetime = RECEIVED,
+    delayed: frozenset[date] = frozenset(),
+) -> ConvertTask:
+    return ConvertTask(
+        staging_object_id=staging_object_id,
+        bucket="staging",
+        key=f"in/{staging_object_id}.json",
+        etag=etag,
+        content_length=content_length,
+        received=received,
+        stream_name="pv_log",
+        delayed_dates=delayed,
+        table_id=1,
+        definition_version=1,
+    )
 
 
 def a_merge_task(inputs: Sequence[SmallObject | MergeResult], key: str = "p/merged/out.parquet") -> MergeTask:
@@ -180,4 +197,5 @@ def rows_of(body: bytes) -> list[dict[str, Any]]:
     for position, column in enumerate(table.schema):
         if pa.types.is_timestamp(column.type):
             table = table.set_column(position, column.name, table.column(position).cast(pa.int64()))
-    return table.to_pylist()
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows

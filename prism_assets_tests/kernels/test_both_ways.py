@@ -41,13 +41,16 @@ NUMBERS = st.one_of(
 )
 TIMES = st.sampled_from([
     TIME, "2018-10-24", "2018-10-24 09:00:23 UTC", "2018-10-24 09:00:23 +0900", "2018-10-24T09", "2018-10-24T09:00Z",
-    "2018-10-24T09:00:23.123456789+09", "2018-10-24T09:00:23.9999999", "2018-10-24t09:00:23", " 2018-10-24", "0000-01-01",
-    "9999-12-31T23:59:59-01:00", "0001-01-01T00:00:00+01:00", "2018-10-24T24:00:00", "2018-10-24T23:59:60", "2018-13-01",
+    "2018-10-24T09:00:23.123456789+09", "2018-10-24T09:00:23.9999999", "2018-10-24t09:00:23", " 2018-10-24",
+    "0000-01-01", "9999-12-31T23:59:59-01:00", "0001-01-01T00:00:00+01:00", "2018-10-24T24:00:00",
+    "2018-10-24T23:59:60", "2018-13-01",
     "2018-02-30", "2018-10-24T09:00:23z", "2018-10-24Z", "1540339223", "1540339223.5", "1540339223123", "20181024", "",
     "2018-10-24T09:00:23,5", "2018-10-24T09:00:23+9", "2018-10-24T09:00:23+24:00", "1500-01-01T00:00:00.1234567Z",
 ])  # fmt: skip
 STRINGS = st.one_of(st.text(max_size=8), TIMES, st.sampled_from(["true", "t", "F", "1", "-12", "1.5", "1e3", "NaN"]))
-ESCAPES = st.sampled_from(['"\\u0041"', '"\\ud800"', '"\\udc00\\ud800"', '"\\ud83d\\ude00"', '"\\\\ud800"', '"\\u00"', '"\\x"'])
+ESCAPES = st.sampled_from(
+    ['"\\u0041"', '"\\ud800"', '"\\udc00\\ud800"', '"\\ud83d\\ude00"', '"\\\\ud800"', '"\\u00"', '"\\x"']
+)
 SCALARS = st.one_of(
     NUMBERS,
     STRINGS.map(lambda text: json.dumps(text, ensure_ascii=False)),
@@ -92,7 +95,9 @@ HOSTILE = st.one_of(
     st.lists(PAIRS, min_size=1, max_size=2).map(lambda pairs: written(pairs)[:-2] + b"}"),
     st.binary(max_size=12).map(lambda data: b'{"text":"' + data.replace(b"\n", b"") + b'"}'),
     st.binary(max_size=12).map(lambda data: data.replace(b"\n", b" ")),
-    st.sampled_from([b"[1]", b"1", b"null", b'"x"', b"", b"  ", b"{", b"}", b"{}}", b"{}{}", b"x", b"\xef\xbb\xbf{}", b"{}\r{}"]),
+    st.sampled_from(
+        [b"[1]", b"1", b"null", b'"x"', b"", b"  ", b"{", b"}", b"{}}", b"{}{}", b"x", b"\xef\xbb\xbf{}", b"{}\r{}"]
+    ),
 )
 REGULAR = st.fixed_dictionaries({}, optional=FITTING).map(a_line)
 # Most objects have one kind of value per key: a dictionary of strategies fixes the kinds for a whole object.

@@ -1,0 +1,120 @@
+"""Runs systems in turn, compares their outputs first, and reports medians, spreads and ratios."""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True)
+class System:
+    """One way of doing the work: `prepare` is not timed, `work` is, `outcome` describes what came out."""
+
+    name: str
+    prepare: Callable[[int], None]
+    work: Callable[[int], None]
+    outcome: Callable[[int], Mapping[str, object]]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of all rounds of one system."""
+
+    name: str
+    seconds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The figure to quote."""
+        return statistics.median(self.seconds)
+
+
+def race(systems: Sequence[System], rounds: int) -> list[Timing]:
+    """Warms up each system once, compares the outcomes, then times them in turn.
+
+    Raises ValueError if two systems did not do the same work: their times would mean nothing.
+    """
+    console = Console()
+    outcomes: dict[str, Mapping[str, object]] = {}
+    for system in systems:
+        system.prepare(0)
+        started = time.perf_counter()
+        system.work(0)
+        console.print(f"first run of {system.name}: {time.perf_counter() - started:.2f} s")
+        outcomes[system.name] = system.outcome(0)
+    first = systems[0].name
+    for name, outcome in outcomes.items():
+        if outcome != outcomes[first]:
+            raise ValueError(f"{name} gave {outcome}, {first} gave {outcomes[first]}")
+    console.print(f"all gave {dict(outcomes[first])}")
+    seconds: dict[str, list[float]] = {system.name: [] for system in systems}
+    for number in range(1, rounds + 1):
+        for system in systems:
+            system.prepare(number)
+            started = time.perf_counter()
+            system.work(number)
+            seconds[system.name].append(time.perf_counter() - started)
+        console.print(f"round {number}: " + ", ".join(f"{name} {times[-1]:.2f} s" for name, times in seconds.items()))
+    return [Timing(name, tuple(times)) for name, times in seconds.items()]
+
+
+def report(title: str, timings: Sequence[Timing], targets: Mapping[str, float], notes: Sequence[str]) -> bool:
+    """Prints and writes the table; ratios are medians over the pairs of one round. True if all targets are met."""
+    ours = timings[0]
+    grid = Table("system", "median s", "min s", "max s", "ours is faster by", "target", title=title)
+    lines = [f"# {title}", "", "| system | median s | min s | max s | ours is faster by | target |", "|---|---|---|---|---|---|"]
+    met = True
+    for timing in timings:
+        ratio = statistics.median(peer / own for peer, own in zip(timing.seconds, ours.seconds, strict=True))
+        target = targets.get(timing.name)
+        met = met and (target is None or ratio >= target)
+        cells = (
+            timing.name,
+            f"{timing.median:.2f}",
+            f"{min(timing.seconds):.2f}",
+            f"{max(timing.seconds):.2f}",
+            "" if timing is ours else f"{ratio:.2f} x",
+            "" if target is None else f">= {target} x",
+        )
+        grid.add_row(*cells)
+        lines.append("| " + " | ".join(cells) + " |")
+    Console().print(grid)
+    _write(title, [*lines, "", *notes, *_machine()], timings)
+    return met
+
+
+def _machine() -> list[str]:
+    stamp = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%MZ")
+    return ["", f"Measured {stamp} on {platform.machine()}, Python {platform.python_version()}."]
+
+
+def _write(title: str, lines: Sequence[str], timings: Sequence[Timing]) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    name = title.split(":")[0].strip().replace(" ", "-").lower()
+    (RESULTS / f"{name}.md").write_text("\n".join(lines) + "\n")
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        Console().print("no plot: install the extra `bench` for matplotlib")
+        return
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 0.7 * len(timings) + 1.2))
+    axes.barh([timing.name for timing in timings], [timing.median for timing in timings], color="#4c72b0")
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds (median; shorter is better)")
+    axes.set_title(title)
+    figure.tight_layout()
+    figure.savefig(RESULTS / f"{name}.png", dpi=120)
+    pyplot.close(figure)

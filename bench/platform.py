@@ -1,0 +1,112 @@
+"""A local stack of its own for a benchmark, and the log rows it works on."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from prism_assets.engine.spark import connect
+from prism_assets.local.stack import LocalStack
+from prism_assets.platform import build_context
+from prism_assets.settings import load_settings
+from prism_assets.stages.context import StageContext
+
+NOW = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
+
+TABLE = """\
+schema: bench
+table: {table}
+description: rows of a benchmark
+owner: team:bench
+streams:
+  - {{name: {table}, url: "s3://prism-staging/{table}/"}}
+partition: {{column: time}}
+columns:
+  - {{name: time, type: timestamp, source: event_time, required: true}}
+  - {{name: request_id, type: string, length: 36}}
+  - {{name: user_id, type: bigint}}
+  - {{name: session, type: string, length: 64}}
+  - {{name: path, type: string, length: 2000}}
+  - {{name: status, type: integer}}
+  - {{name: elapsed, type: double}}
+  - {{name: premium, type: boolean}}
+  - {{name: ua, type: string, length: 500}}
+  - {{name: referer, type: string, length: 500}}
+merge: {{interval: 0}}
+"""
+SPARK_SCHEMA = (
+    "event_time timestamp, request_id string, user_id bigint, session string, path string, status int, "
+    "elapsed double, premium boolean, ua string, referer string"
+)
+
+_AGENTS = [f"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.{n} Chrome/{100 + n}.0 Safari/537.{n}" for n in range(40)]
+_PATHS = [f"/recipes/{n}/steps" for n in range(5000)]
+
+
+def log_lines(count: int, seed: int) -> bytes:
+    """JSON Lines of about 300 bytes each, over two event dates, in the order in which they were written."""
+    rng = random.Random(seed)
+    start = datetime(2026, 3, 1, 20, tzinfo=timezone.utc) + timedelta(seconds=seed * 7)
+    lines = []
+    for number in range(count):
+        when = start + timedelta(milliseconds=number * 2_000 // max(1, count // 14_400 + 1) + rng.randrange(900))
+        row = {
+            "event_time": when.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "request_id": f"{rng.getrandbits(128):032x}",
+            "user_id": rng.randrange(1, 5_000_000),
+            "session": f"{rng.getrandbits(64):016x}",
+            "path": rng.choice(_PATHS),
+            "status": rng.choice((200, 200, 200, 301, 404, 500)),
+            "elapsed": round(rng.expovariate(5), 6),
+            "premium": rng.random() < 0.2,
+            "ua": rng.choice(_AGENTS),
+            "referer": f"https://example.com{rng.choice(_PATHS)}",
+        }
+        lines.append(json.dumps(row, separators=(",", ":")))
+    return ("\n".join(lines) + "\n").encode()
+
+
+def write_objects(folder: Path, objects: int, lines: int) -> int:
+    """Writes gzip objects to a folder and returns the bytes of JSON in them."""
+    folder.mkdir(parents=True)
+    total = 0
+    for number in range(objects):
+        body = log_lines(lines, number)
+        total += len(body)
+        (folder / f"{number:05d}.json.gz").write_bytes(gzip.compress(body, 6, mtime=0))
+    return total
+
+
+def upload(context: StageContext, folder: Path, prefix: str) -> None:
+    """Puts the objects of a folder into the staging bucket under a prefix."""
+    with ThreadPoolExecutor(4) as pool:
+        list(
+            pool.map(
+                lambda path: context.stores.put("prism-staging", f"{prefix}{path.name}", path.read_bytes()),
+                sorted(folder.iterdir()),
+            )
+        )
+
+
+@contextmanager
+def bench_platform() -> Iterator[tuple[StageContext, Path]]:
+    """A fresh local stack and a folder for files, both gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="prism-bench-") as folder:
+        stack = LocalStack(Path(folder) / ".prism")
+        stack.up(lambda service, message: print(f"{service}: {message}", flush=True))
+        try:
+            os.environ.update(stack.environment())
+            context = build_context(load_settings())
+            yield context, Path(folder)
+        finally:
+            # A session whose server is gone would keep this process for minutes at its exit.
+            connect(os.environ["PRISM_SPARK_REMOTE"]).stop()
+            stack.reset()

@@ -1,0 +1,116 @@
+"""Stream against Spark's own JSON reader: gzip objects of JSON Lines to Parquet by event date.
+
+Ours goes all the way: claim in PostgreSQL, read from S3, quarantine, ledger, one sorted object per staging object and
+date, put to S3, commit. The peer reads and writes the local disk and does none of that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from bench.harness import System, race, report
+from bench.platform import NOW, SPARK_SCHEMA, TABLE, bench_platform, upload, write_objects
+from prism_assets.engine.spark import connect
+from prism_assets.stages.apply import run_apply
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.discover import run_discover
+from prism_assets.stages.stream import run_stream
+
+_SUMMARY = (
+    "SELECT count(*) AS rows, count(DISTINCT request_id) AS requests, sum(user_id)::BIGINT AS users, "
+    "round(sum(elapsed), 3) AS elapsed, epoch_ms(min({time})) AS first, epoch_ms(max({time})) AS last "
+    "FROM read_parquet('{files}', hive_partitioning = false)"
+)
+
+
+class Prism:
+    """Each round has a table of its own, so that every round converts the same objects anew."""
+
+    def __init__(self, context: StageContext, objects: Path, folder: Path, rounds: int) -> None:
+        self._context, self._objects, self._folder = context, objects, folder
+        tables = folder / "tables"
+        tables.mkdir()
+        for number in range(rounds + 1):
+            (tables / f"round{number}.yaml").write_text(TABLE.format(table=f"round{number}"))
+        run_apply(context.database, tables, NOW)
+
+    def prepare(self, number: int) -> None:
+        upload(self._context, self._objects, f"round{number}/")
+        run_discover(self._context, now=NOW, names=[f"bench.round{number}"])
+
+    def work(self, number: int) -> None:
+        done = run_stream(self._context, now=NOW, names=[f"bench.round{number}"])
+        assert not done.failed
+        assert not done.quarantined
+
+    def outcome(self, number: int) -> Mapping[str, object]:
+        target = self._folder / "ours"
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir()
+        for index, item in enumerate(self._context.stores.list("prism-lake", "")):
+            if f"round{number}/live/" in item.key:
+                (target / f"{index}.parquet").write_bytes(self._context.stores.get("prism-lake", item.key))
+        return _summary(f"{target}/*.parquet", "time")
+
+
+class SparkJson:
+    """Spark's JSON reader with a schema, writing zstd Parquet partitioned by date, in the same Spark server."""
+
+    def __init__(self, remote: str, objects: Path, folder: Path) -> None:
+        self._spark: Any = connect(remote)
+        self._objects, self._target = objects, folder / "peer"
+
+    def prepare(self, _number: int) -> None:
+        shutil.rmtree(self._target, ignore_errors=True)
+
+    def work(self, _number: int) -> None:
+        from pyspark.sql import functions
+
+        frame = self._spark.read.schema(SPARK_SCHEMA).json(f"file://{self._objects}")
+        frame = frame.withColumn("dt", functions.to_date("event_time"))
+        frame.write.partitionBy("dt").option("compression", "zstd").parquet(f"file://{self._target}")
+
+    def outcome(self, _number: int) -> Mapping[str, object]:
+        return _summary(f"{self._target}/*/*.parquet", "event_time")
+
+
+def _summary(files: str, time: str) -> Mapping[str, object]:
+    with duckdb.connect() as connection:
+        result = connection.execute(_SUMMARY.format(files=files, time=time))
+        names = [column[0] for column in result.description or ()]
+        return dict(zip(names, result.fetchall()[0], strict=True))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/bench stream", description=__doc__)
+    parser.add_argument("--objects", type=int, default=100)
+    parser.add_argument("--lines", type=int, default=10_000, help="lines of each object")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    with bench_platform() as (context, folder):
+        objects = folder / "objects"
+        size = write_objects(objects, options.objects, options.lines)
+        rows = options.objects * options.lines
+        print(f"{rows:,} lines, {size / 1e6:.0f} MB of JSON in {options.objects} gzip objects", flush=True)
+        ours = Prism(context, objects, folder, options.rounds)
+        peer = SparkJson(context.settings.spark_remote, objects, folder)
+        timings = race(
+            [
+                System("prism stream", ours.prepare, ours.work, ours.outcome),
+                System("Spark JSON reader", peer.prepare, peer.work, peer.outcome),
+            ],
+            options.rounds,
+        )
+    note = f"{rows:,} lines, {size / 1e6:.0f} MB of JSON in {options.objects} gzip objects; both warm."
+    return 0 if report("Stream: JSON to Parquet", timings, {"Spark JSON reader": 1.5}, [note]) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

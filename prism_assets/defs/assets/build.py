@@ -1,0 +1,55 @@
+"""Builds the assets of all tables: the external staging ones, and one step per stage and time zone."""
+
+# Dagster reads the annotations of steps and sensors, so they are not postponed here.
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from dagster import AssetExecutionContext, AssetsDefinition, AssetSpec, BackfillPolicy, MaterializeResult, multi_asset
+
+from prism_assets.defs import failures
+from prism_assets.defs.assets.catalog import make_catalog
+from prism_assets.defs.assets.live import make_live
+from prism_assets.defs.assets.merged import make_merged
+from prism_assets.defs.assets.outcome import Outcome, Task, report
+from prism_assets.defs.keys import Stage, daily, step_name
+from prism_assets.defs.location import Location
+from prism_assets.defs.resources import PlatformResource
+from prism_assets.defs.specs import stage_specs, staging_spec
+from prism_assets.stages.context import StageContext
+
+Make = Callable[[StageContext, Task], Outcome]
+
+_MAKERS: dict[Stage, Make] = {Stage.LIVE: make_live, Stage.MERGED: make_merged, Stage.CATALOG: make_catalog}
+
+
+def build_assets(location: Location) -> list[AssetsDefinition | AssetSpec]:
+    """Four assets per table."""
+    staging = [staging_spec(table) for table in location.tables]
+    steps = [_build_step(stage, zone, location) for zone in location.zones() for stage in Stage]
+    return [*staging, *steps]
+
+
+def _build_step(stage: Stage, zone: str, location: Location) -> AssetsDefinition:
+    """One step: tables of one zone share its partitions, so a run covers one day and any number of them."""
+
+    @multi_asset(
+        name=step_name(stage, zone),
+        specs=list(stage_specs(stage, location.zones()[zone], location.first_day)),
+        partitions_def=daily(location.first_day, zone),
+        can_subset=True,
+        pool=stage.pool,
+        backfill_policy=BackfillPolicy.multi_run(max_partitions_per_run=1),
+        description=f"{stage.value} of all tables in {zone}",
+    )
+    def step(context: AssetExecutionContext, platform: PlatformResource) -> Iterator[MaterializeResult[Any]]:
+        task = Task.of(context, stage)
+        outcome = _carry_out(context, platform, location, task)
+        yield from report(context, task, outcome, location.first_day, zone)
+
+    return step
+
+
+def _carry_out(context: AssetExecutionContext, platform: PlatformResource, location: Location, task: Task) -> Outcome:
+    log = context.log
+    with failures.mapped(), platform.open(location, log.info, log.warning) as stages:
+        return _MAKERS[task.stage](stages, task)

@@ -1,0 +1,49 @@
+"""catalog: moves partitions on and shows readers what is there. A run serves all days of its tables."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timezone
+
+from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
+from prism_assets.defs.assets.outcome import Facts, Outcome, Task
+from prism_assets.stages.catalog import CatalogReport, TableReport, run_catalog
+from prism_assets.stages.context import StageContext
+
+
+def make_catalog(context: StageContext, task: Task) -> Outcome:
+    """Switches, closes, defines and publishes; the facts of a day tell which of these happened to it."""
+    ids = table_ids(context, task.tables)
+    done = run_catalog(context, now=datetime.now(timezone.utc), names=task.tables)
+    changed = {(table.table_id, day): facts for table in done.tables for day, facts in _days(table).items()}
+    figures = read_figures(context, ids, with_own_day(ids, task.day, changed))
+    waits = {(table.table_id, wait.date): wait.reason for table in done.tables for wait in table.waiting}
+    return Outcome(
+        touched={(ids[table], day): {**figures[ids[table], day], **facts} for (table, day), facts in changed.items()},
+        own_day={
+            name: {**figures[name, task.day], "waits": waits.get((table, task.day), "for nothing")}
+            for table, name in ids.items()
+        },
+        sick=_sick(done),
+    )
+
+
+def _days(table: TableReport) -> dict[date, Facts]:
+    """What happened to each day of a table."""
+    facts: dict[date, dict[str, object]] = {}
+    for step, days in (("marked", table.marked), ("closed", table.closed), ("switched", table.switched)):
+        for day in days:
+            facts.setdefault(day, {})[step] = True
+    for item in table.published:
+        facts.setdefault(item.date, {}).update(
+            {
+                "dagster/uri": item.location,
+                "published objects": item.objects,
+                "published rows": item.rows,
+                "published bytes": item.bytes,
+            }
+        )
+    return dict(facts)
+
+
+def _sick(done: CatalogReport) -> dict[str, tuple[str, ...]]:
+    return {table.table: (table.error,) for table in done.tables if table.error}

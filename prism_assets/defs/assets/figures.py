@@ -1,0 +1,43 @@
+"""Metadata of materialisations: what a partition holds now. Names that begin with dagster/ are plotted by the UI."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import date
+from typing import Any
+
+from prism_assets.metadata.work_counts import DayFigures, day_figures
+from prism_assets.stages.context import StageContext
+
+
+def table_ids(context: StageContext, names: Collection[str]) -> dict[int, str]:
+    """`schema.table` by id; WrongUse for a table that is not in the database."""
+    return {table.table_id: str(table.name) for table in context.choose_tables(names)}
+
+
+def read_figures(
+    context: StageContext, ids: Mapping[int, str], wanted: Collection[tuple[int, date]]
+) -> dict[tuple[str, date], dict[str, Any]]:
+    """What the partitions hold, by table and day; those that do not exist hold nothing."""
+    with context.database.begin() as connection:
+        found = day_figures(connection, set(wanted))
+    return {(ids[table], day): _facts(found.get((table, day))) for table, day in wanted}
+
+
+def _facts(figures: DayFigures | None) -> dict[str, Any]:
+    if figures is None:
+        return {"dagster/row_count": 0}
+    return {
+        "dagster/row_count": figures.rows,
+        "small objects": figures.small_objects,
+        "small bytes": figures.small_bytes,
+        "smallest small object": figures.smallest_bytes,
+        "median small object": figures.median_bytes,
+        "merged objects": figures.merged_objects,
+        "merged bytes": figures.merged_bytes,
+    }
+
+
+def with_own_day(ids: Mapping[int, str], day: date, touched: Collection[tuple[int, date]]) -> set[tuple[int, date]]:
+    """The partitions touched, and those of the day asked for."""
+    return {*touched, *((table_id, day) for table_id in ids)}

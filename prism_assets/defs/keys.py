@@ -1,0 +1,61 @@
+"""Names that Dagster knows things by: asset keys, steps, pools, partitions and run tags."""
+
+from __future__ import annotations
+
+import enum
+from datetime import date
+from functools import cache
+
+from dagster import AssetKey, DailyPartitionsDefinition
+
+STAGE_TAG = "prism/stage"
+DAY_TAG = "prism/day"
+SICK_TAG = "prism/sick"
+SENSOR_TAG = "dagster/sensor_name"
+PRIORITY_TAG = "dagster/priority"
+
+
+class Stage(enum.Enum):
+    """A stage that has an asset per table. The value is the last part of its keys."""
+
+    LIVE = "live"
+    MERGED = "merged"
+    CATALOG = "catalog"
+
+    @property
+    def pool(self) -> str:
+        """The pool that bounds the runs of this stage, so that a backlog of one leaves room for the others."""
+        return f"prism_{self.value}"
+
+    @property
+    def priority(self) -> int:
+        """Which queued run goes first: fresh rows, then their publication, then merging."""
+        return {Stage.LIVE: 2, Stage.CATALOG: 1, Stage.MERGED: 0}[self]
+
+
+def asset_key(table: str, part: str) -> AssetKey:
+    """`prism/<schema>/<table>/<part>` of `schema.table`."""
+    schema, _, name = table.partition(".")
+    return AssetKey(["prism", schema, name, part])
+
+
+def table_of(key: AssetKey) -> str:
+    """`schema.table` of a key that `asset_key` made."""
+    return ".".join(key.path[1:3])
+
+
+def step_name(stage: Stage, zone: str) -> str:
+    """The step that does a stage for all tables of a time zone, such as `live_asia_tokyo`."""
+    plain = zone.lower().replace("+", "_plus_").replace("-", "_minus_").replace("/", "_")
+    return f"{stage.value}_{plain}"
+
+
+@cache
+def daily(first_day: date, zone: str) -> DailyPartitionsDefinition:
+    """The days of a time zone up to and including today."""
+    return DailyPartitionsDefinition(start_date=first_day.isoformat(), timezone=zone, end_offset=1)
+
+
+def has_day(days: DailyPartitionsDefinition, day: date) -> bool:
+    """Whether a day is among the partitions: rows may be older than the first day, or of tomorrow."""
+    return days.has_partition_key(day.isoformat())

@@ -1,0 +1,82 @@
+"""What the definitions are built from: the table files and the first day of the partitions. Opens no connection."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from prism_assets.domain.errors import SettingsError
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.stages.apply import read_table_files
+
+_PROJECT = Path(__file__).resolve().parents[2]
+
+
+class LocationSettings(BaseSettings):
+    """The settings that decide which assets there are: `PRISM_TABLES_DIR` and `PRISM_FIRST_DAY`, or prism.toml.
+
+    Apart from the others, so that the definitions load, and show, while the platform is not set up yet.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="PRISM_", toml_file="prism.toml", extra="ignore", frozen=True)
+
+    tables_dir: Path = Field(default=Path("tables"), description="folder of table files")
+    first_day: date = Field(default=date(2026, 1, 1), description="first daily partition of every table")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments first, then the environment, then prism.toml."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+@dataclass(frozen=True)
+class Location:
+    """The tables of one code location, as their files say; ids and versions are PostgreSQL's and not known here."""
+
+    folder: Path
+    first_day: date
+    tables: tuple[TableDefinition, ...]
+
+    def zones(self) -> dict[str, tuple[TableDefinition, ...]]:
+        """The tables by time zone: those of one zone share their daily partitions."""
+        names = sorted({table.timezone for table in self.tables})
+        return {zone: tuple(table for table in self.tables if table.timezone == zone) for zone in names}
+
+    def names(self) -> tuple[str, ...]:
+        """`schema.table` of all tables, sorted."""
+        return tuple(sorted(str(table.name) for table in self.tables))
+
+
+def load_location() -> Location:
+    """Reads the table files; DefinitionError names file, line and field of everything wrong in them."""
+    try:
+        settings = LocationSettings()
+    except ValidationError as error:
+        problems = [f"PRISM_{str(item['loc'][0]).upper()}: {item['msg']}" for item in error.errors()]
+        raise SettingsError("; ".join(problems)) from None
+    folder = _find(settings.tables_dir)
+    return Location(folder, settings.first_day, tuple(read_table_files(folder)))
+
+
+def _find(folder: Path) -> Path:
+    """The folder as given, else the one of that name next to dagster.yaml, else that of the project."""
+    places = [Path.cwd(), *map(Path, _homes()), _PROJECT]
+    candidates = [place / folder for place in places]  # an absolute folder replaces the place
+    return next((path for path in candidates if path.is_dir()), candidates[0])
+
+
+def _homes() -> Iterable[str]:
+    return [home] if (home := os.environ.get("DAGSTER_HOME")) else []

@@ -1,0 +1,99 @@
+"""Resources. Their configuration holds no address and no secret: settings are read when a run or a tick begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from typing import Any
+
+from dagster import ConfigurableResource
+from dagster_aws.s3 import S3Resource
+from dagster_pyspark import LazyPySparkResource
+from pydantic import Field
+
+from prism_assets.defs.location import Location
+from prism_assets.domain.errors import DefinitionError, TerminalError
+from prism_assets.metadata import tables
+from prism_assets.platform import build_context
+from prism_assets.settings import Settings, load_settings
+from prism_assets.stages.apply import plan_apply, run_apply
+from prism_assets.stages.context import StageContext
+
+Log = Callable[[str], None]
+
+
+class SparkResource(LazyPySparkResource):
+    """A Spark session on PRISM_SPARK_REMOTE, made at first use; `spark_config` holds further settings of Spark."""
+
+    spark_config: dict[str, Any] = Field(default={}, description="further settings of Spark")
+
+    @property
+    def spark_session(self) -> Any:
+        """The session of this process: a client of Spark Connect for `sc://…`, otherwise a driver of its own."""
+        remote = load_settings().spark_remote
+        where = {"spark.remote" if remote.startswith("sc://") else "spark.master": remote}
+        config = {"spark.app.name": "prism_assets", **where, **self.spark_config}
+        return LazyPySparkResource(spark_config=config).spark_session
+
+
+class LakeS3Resource(S3Resource):
+    """Dagster's S3 client, at PRISM_S3_ENDPOINT where that is set."""
+
+    def get_client(self) -> Any:
+        """A boto3 client; credentials come from the environment as usual."""
+        settings = load_settings()
+        known = {
+            "endpoint_url": self.endpoint_url or settings.s3_endpoint,
+            "region_name": self.region_name or settings.region,
+        }
+        return S3Resource(**{**self.model_dump(), **known}).get_client()
+
+
+class PlatformResource(ConfigurableResource[StageContext]):
+    """What the stages work with, put together from the settings."""
+
+    pyspark: SparkResource
+
+    def settings(self) -> Settings:
+        """All settings; SettingsError lists what is missing or wrong."""
+        return load_settings()
+
+    @contextmanager
+    def open(self, location: Location, info: Log, warn: Log) -> Iterator[StageContext]:
+        """A context for one run or one tick, with the table files in force; its connections are closed at the end."""
+        context = build_context(self.settings(), session=lambda: self.pyspark.spark_session, progress=info)
+        try:
+            _bring_in_force(context, location, info, warn)
+            yield context
+        finally:
+            context.database.dispose()
+
+
+def _bring_in_force(context: StageContext, location: Location, info: Log, warn: Log) -> None:
+    """Does what `prism table apply` does, where the database differs from the files this process has loaded.
+
+    A change that stored rows do not allow is told, and the definitions in force go on: it must not stop the others.
+    """
+    try:
+        if _is_in_force(context, location):
+            return
+        for line in run_apply(context.database, location.folder, datetime.now(timezone.utc)).lines:
+            info(f"tables: {line}")
+    except DefinitionError as error:
+        warn(f"the table files are not applied; what is in force stays: {error}")
+
+
+def _is_in_force(context: StageContext, location: Location) -> bool:
+    try:
+        with context.database.begin() as connection:
+            known, streams = tables.load_definitions(connection), tables.load_streams(connection)
+    except TerminalError:
+        return False  # no tables yet; if it is something else, applying tells
+    return not plan_apply(location.tables, known, streams).lines
+
+
+def build_resources() -> dict[str, Any]:
+    """The resources by the names that assets and sensors ask for."""
+    pyspark = SparkResource()
+    return {"platform": PlatformResource(pyspark=pyspark), "pyspark": pyspark, "s3": LakeS3Resource()}

@@ -1,0 +1,34 @@
+"""merges_due: requests merged for the tables whose merge jobs are due."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timezone
+
+from dagster import SensorEvaluationContext, SensorResult, SkipReason
+
+from prism_assets.defs.keys import Stage
+from prism_assets.defs.location import Location
+from prism_assets.defs.sensors.requests import Demand, answer
+from prism_assets.metadata.work_counts import MergeQueue, due_merges, merge_queue
+from prism_assets.stages.context import StageContext
+
+
+def merges_due(stages: StageContext, context: SensorEvaluationContext, location: Location) -> SensorResult:
+    """Requests merged for the tables with merge jobs that are due, or were left behind by a dead worker."""
+    now = datetime.now(timezone.utc)
+    with stages.database.begin() as connection:
+        due = due_merges(connection, now, stages.settings.lease_seconds)
+        queue = merge_queue(connection)
+    names = {table.table_id: str(table.name) for table in stages.choose_tables(None)}
+    days: dict[str, set[date]] = {}
+    for item in due:
+        days.setdefault(names[item.table_id], set()).add(item.date)
+    reply = answer(Demand(Stage.MERGED, days), location, context.instance)
+    reason = "; ".join(filter(None, [_sentence(len(due), queue), reply.rest]))
+    return SensorResult(run_requests=list(reply.requests), skip_reason=None if reply.requests else SkipReason(reason))
+
+
+def _sentence(due: int, queue: MergeQueue) -> str:
+    sentence = f"{due} partitions are due of {queue.waiting} merge jobs waiting, {queue.running} running"
+    sentence += f", {queue.parked} parked" if queue.parked else ""
+    return sentence + (f"; the next is due at {queue.next_time:%Y-%m-%d %H:%M:%S}Z" if queue.next_time else "")

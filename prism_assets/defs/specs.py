@@ -1,0 +1,79 @@
+"""The assets of one table, described: keys, lineage, partitions, owner, columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+
+from dagster import AssetSpec, TableColumn, TableColumnConstraints, TableSchema
+
+from prism_assets.defs.keys import STAGE_TAG, Stage, asset_key, daily
+from prism_assets.domain.errors import DefinitionError
+from prism_assets.domain.tables import Column, TableDefinition
+
+_UPSTREAM = {Stage.LIVE: ("staging",), Stage.MERGED: ("live",), Stage.CATALOG: ("live", "merged")}
+_KINDS = {Stage.LIVE: {"spark", "parquet"}, Stage.MERGED: {"spark", "parquet"}, Stage.CATALOG: {"glue"}}
+_ABOUT = {
+    Stage.LIVE: "small Parquet objects, one per staging object and day; readable as soon as they are written",
+    Stage.MERGED: "big, even objects, sorted by time, made of the small ones",
+    Stage.CATALOG: "what readers see: the live prefix while the day is open, then one manifest",
+}
+
+
+def staging_spec(table: TableDefinition) -> AssetSpec:
+    """The objects that services write; they appear without Dagster's doing."""
+    return AssetSpec(
+        asset_key(str(table.name), "staging"),
+        group_name=table.name.schema,
+        description=_describe(table, "JSON objects as services write them"),
+        kinds={"s3", "json"},
+        owners=_owners(table),
+        metadata={"streams": [stream.url for stream in table.streams], "table file": table.path or ""},
+    )
+
+
+def stage_specs(stage: Stage, tables: tuple[TableDefinition, ...], first_day: date) -> Iterator[AssetSpec]:
+    """The assets of one stage for tables of one time zone. None is required: a run makes what it is asked for."""
+    for table in tables:
+        name = str(table.name)
+        yield AssetSpec(
+            asset_key(name, stage.value),
+            deps=[asset_key(name, part) for part in _UPSTREAM[stage]],
+            skippable=True,
+            partitions_def=daily(first_day, table.timezone),
+            group_name=table.name.schema,
+            description=_describe(table, _ABOUT[stage]),
+            kinds=_KINDS[stage],
+            owners=_owners(table),
+            tags={STAGE_TAG: stage.value},
+            metadata=_facts(table),
+        )
+
+
+def _describe(table: TableDefinition, what: str) -> str:
+    return f"{table.description or table.name}: {what}."
+
+
+def _owners(table: TableDefinition) -> list[str]:
+    """The owner as Dagster takes it; DefinitionError for anything but an address or `team:name`."""
+    if table.owner is None:
+        return []
+    if "@" in table.owner or (table.owner.startswith("team:") and len(table.owner) > len("team:")):
+        return [table.owner]
+    raise DefinitionError(f"{table.path}:1: owner: {table.owner} must be an e-mail address or look like team:web")
+
+
+def _facts(table: TableDefinition) -> dict[str, Any]:
+    return {
+        "dagster/column_schema": TableSchema([_column(column) for column in table.columns]),
+        "event date": f"{table.partition_column}, {table.timezone}",
+        "merge interval": table.merge.interval,
+        "target bytes": table.merge.target_bytes,
+    }
+
+
+def _column(column: Column) -> TableColumn:
+    source = f"from {column.source}" if column.source != column.name else None
+    constraints = TableColumnConstraints(nullable=not column.required)
+    return TableColumn(column.name, column.glue_type, description=source, constraints=constraints)

@@ -1,0 +1,63 @@
+"""Finds the partitions that a catalog run would move on now, cheaply enough to be asked every few seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from sqlalchemy import Connection
+
+from prism_assets.domain.partitions import (
+    Partition,
+    PartitionState,
+    current_publication,
+    switch_refusal,
+    wanted_publication,
+)
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata import partitions
+from prism_assets.stages.context import StageContext
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogWork:
+    """One partition that the next catalog run would move on: `step` is publish, close or switch."""
+
+    table: str
+    date: date
+    step: str
+
+
+def find_catalog_work(context: StageContext, *, now: datetime) -> list[CatalogWork]:
+    """All such partitions, by table and date. A partition that only waits for something else is not among them."""
+    tables = {table.table_id: table for table in context.choose_tables(None)}
+    with context.database.begin() as connection:
+        restless = partitions.load_restless(connection, list(tables))
+        steps = [(item, _next_step(connection, tables[item.table_id], item, now)) for item in restless]
+    return [
+        CatalogWork(table=str(tables[item.table_id].name), date=item.date, step=step) for item, step in steps if step
+    ]
+
+
+def _next_step(connection: Connection, table: TableDefinition, item: Partition, now: datetime) -> str | None:
+    if current_publication(item) != wanted_publication(item):
+        return "publish"
+    if item.is_open:
+        return "close" if _can_close(connection, table, item, now) else None
+    return "switch" if _can_switch(connection, item) else None
+
+
+def _can_close(connection: Connection, table: TableDefinition, item: Partition, now: datetime) -> bool:
+    if table.day_ends(item.date) > now:
+        return False
+    if item.closing_batch_id is None:
+        return True
+    return partitions.unfinished_before(connection, table.table_id, item.closing_batch_id) == 0
+
+
+def _can_switch(connection: Connection, item: Partition) -> bool:
+    """Sums up the evidence only where the bounds allow a switch: a sum over all objects of a day is not cheap."""
+    covered = 0 < item.desired_version >= (item.last_live_object_id or 0)
+    if not covered or item.state is not PartitionState.CLOSED:
+        return False
+    return switch_refusal(item, partitions.switch_evidence(connection, item.partition_id)) is None

@@ -1,0 +1,55 @@
+"""Builders that say only what a test is about: a table file, lines, objects."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+_IDS = itertools.count(1)
+
+
+def utc(text: str) -> datetime:
+    """`2026-03-01T12:00` as an instant in UTC."""
+    return datetime.fromisoformat(text).replace(tzinfo=timezone.utc)
+
+
+def a_table(
+    name: str = "log.events",
+    *,
+    timezone: str = "UTC",
+    columns: Sequence[str] = (),
+    merge: str = "{interval: 3600}",
+    bucket: str = "staging",
+) -> str:
+    """The text of a table file with the columns time, id and whatever else is asked for."""
+    schema, table = name.split(".")
+    more = "".join(f"  - {column}\n" for column in columns)
+    return (
+        f"schema: {schema}\ntable: {table}\ndescription: a test table\nowner: team:test\n"
+        f'streams:\n  - {{name: {table}, url: "s3://{bucket}/{table}/"}}\n'
+        f"partition: {{column: time, timezone: {timezone}}}\n"
+        "columns:\n  - {name: time, type: timestamp, required: true}\n  - {name: id, type: bigint}\n"
+        f"{more}merge: {merge}\n"
+    )
+
+
+def some_rows(count: int, start: datetime, *, every: timedelta = timedelta(seconds=1), **more: Any) -> list[dict[str, Any]]:
+    """Rows with ids that no other row has, from `start` on, one `every` so often."""
+    return [
+        {"time": (start + index * every).isoformat().replace("+00:00", "Z"), "id": next(_IDS), **more}
+        for index in range(count)
+    ]
+
+
+def as_lines(rows: Iterable[Any]) -> bytes:
+    """JSON Lines, final newline included."""
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def zipped(body: bytes) -> bytes:
+    """gzip that is the same for the same body."""
+    return gzip.compress(body, mtime=0)

@@ -1,0 +1,76 @@
+"""What tests share: a real PostgreSQL and a Glue server for the session, a fresh platform for each test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from prism_assets.local.stack import LocalStack
+from prism_assets_tests.glue_limits import enforce_glue_limits
+from prism_assets_tests.postgres import PostgresServer
+from prism_assets_tests.world import World
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="run the long forms of the tests as well")
+
+
+@pytest.fixture(scope="session")
+def long(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--long"))
+
+
+@pytest.fixture(scope="session")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
+    """PostgreSQL and the Glue server, without S3 and Spark; returns their environment."""
+    stack = LocalStack(tmp_path_factory.mktemp("services") / ".prism")
+    stack.up(services={"postgres", "aws"})
+    try:
+        yield stack.environment()
+    finally:
+        stack.reset()
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
+    """The whole local stack, Spark included; returns its environment."""
+    whole = LocalStack(tmp_path_factory.mktemp("stack") / ".prism")
+    whole.up()
+    try:
+        yield whole.environment()
+    finally:
+        whole.reset()
+
+
+@pytest.fixture(scope="session")
+def postgres(services: Mapping[str, str]) -> PostgresServer:
+    return PostgresServer(services["PRISM_DATABASE_URL"])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _aws_for_tests() -> Iterator[None]:
+    """Credentials that open nothing but the local servers, and the limits of Glue that its double does not know."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(("PRISM_", "AWS_"))]:
+            if name not in ("PRISM_CACHE", "AWS_CA_BUNDLE"):
+                patch.delenv(name)
+        patch.setenv("AWS_ACCESS_KEY_ID", "test")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+        patch.setenv("AWS_REGION", "us-east-1")
+        enforce_glue_limits()
+        yield
+
+
+@pytest.fixture
+def world(services: Mapping[str, str], postgres: PostgresServer, tmp_path: Path) -> Iterator[World]:
+    """A platform of its own: new database, new buckets on disk, new catalog databases, the in-process engine."""
+    url = postgres.create_database()
+    made = World.create(tmp_path, url, services["PRISM_GLUE_ENDPOINT"])
+    try:
+        yield made
+    finally:
+        made.close()
+        postgres.drop_database(url)

@@ -1,0 +1,121 @@
+"""A whole platform for one test, and the reader that judges it."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+from prism_assets.platform import build_context
+from prism_assets.reading.lake_reader import LakeReader, ReadPartition
+from prism_assets.reading.query import run_query
+from prism_assets.settings import Settings
+from prism_assets.stages.apply import ApplyPlan, run_apply
+from prism_assets.stages.catalog import CatalogReport, run_catalog
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.discover import DiscoverReport, run_discover
+from prism_assets.stages.merge import MergeReport, run_merge
+from prism_assets.stages.status import PartitionStatus, read_status
+from prism_assets.stages.stream import StreamReport, run_stream
+from prism_assets_tests.builders import as_lines, utc, zipped
+
+_NUMBERS = itertools.count(1)
+
+
+@dataclass
+class World:
+    """Real PostgreSQL, buckets as folders, the in-process engine, and Glue; commands as the command line has them."""
+
+    root: Path
+    settings: Settings
+    context: StageContext
+    dropped: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def create(cls, root: Path, database_url: str, glue_endpoint: str, **overrides: Any) -> World:
+        """Makes the buckets and a context; no table yet."""
+        for bucket in ("lake", "staging"):
+            (root / "buckets" / bucket).mkdir(parents=True, exist_ok=True)
+        settings = Settings(
+            database_url=database_url,
+            bucket="lake",
+            local_root=str(root / "buckets"),
+            glue_endpoint=glue_endpoint,
+            glue_database_prefix=f"w{next(_NUMBERS)}_",
+            spark_remote="in-process",
+            tables_dir=root / "tables",
+            **{"lease_seconds": 2, **overrides},
+        )
+        return cls(root, settings, build_context(settings))
+
+    def close(self) -> None:
+        """Closes connections."""
+        self.context.database.dispose()
+
+    def apply(self, *table_files: str, now: str = "2026-03-01T00:00") -> ApplyPlan:
+        """Writes table files and applies them."""
+        folder = self.settings.tables_dir
+        folder.mkdir(exist_ok=True)
+        for text in table_files:
+            name = next(line for line in text.splitlines() if line.startswith("table:")).split()[1]
+            (folder / f"{name}.yaml").write_text(text)
+        return run_apply(self.context.database, folder, utc(now))
+
+    def drop(self, rows: Sequence[Any], *, stream: str = "events", body: bytes | None = None, name: str = "") -> str:
+        """Puts one staging object and returns its key."""
+        self.dropped[stream] += 1
+        key = f"{stream}/2026/{name or self.dropped[stream]:>06}.gz"
+        path = self.root / "buckets" / "staging" / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(zipped(as_lines(rows)) if body is None else body)
+        return key
+
+    def discover(self, now: str) -> DiscoverReport:
+        """`prism discover`."""
+        return run_discover(self.context, now=utc(now))
+
+    def stream(self, now: str) -> StreamReport:
+        """`prism discover` and `prism stream`."""
+        self.discover(now)
+        return run_stream(self.context, now=utc(now))
+
+    def merge(self, now: str, *, everything: bool = False) -> MergeReport:
+        """`prism merge`."""
+        return run_merge(self.context, now=utc(now), regardless=everything)
+
+    def catalog(self, now: str, *, republish: bool = False) -> CatalogReport:
+        """`prism catalog`; fails the test on any error."""
+        report = run_catalog(self.context, now=utc(now), republish=republish)
+        assert report.errors == ()
+        return report
+
+    def reader(self) -> LakeReader:
+        """A reader of the catalog."""
+        return LakeReader(self.settings)
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """`prism query`, with `{}` for the prefix of the test's databases."""
+        return list(run_query(self.reader(), sql).rows)
+
+    def ids(self, table: str = "log.events") -> list[int]:
+        """All ids a reader sees, sorted, doubles included."""
+        return sorted(row[0] for row in self.query(f"SELECT id FROM {table}"))
+
+    def partition(self, day: str, table: str = "log.events") -> ReadPartition:
+        """One partition as a reader sees it."""
+        found = self.reader().table(table, date.fromisoformat(day)).partitions
+        assert len(found) == 1
+        return found[0]
+
+    def status(self, day: str, now: str, table: str = "log.events") -> PartitionStatus:
+        """`prism status` of one partition."""
+        found = read_status(self.context, now=utc(now), names=[table], day=date.fromisoformat(day))
+        return found[0].partitions[0]
+
+    def at(self, now: str) -> datetime:
+        """An instant."""
+        return utc(now)
