@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from prism_assets.domain.tables import INTEGER_TYPES, Column, TableDefinition
+from prism_assets.domain.tables import Column, TableDefinition
 from prism_assets.kernels.values import Rule, rule_of
 
 Indices = npt.NDArray[np.int64]
@@ -120,20 +120,9 @@ def to_array(values: Sequence[Any], column: Column) -> pa.Array:
     return pa.array(values, target)
 
 
-def is_integer(column: Column) -> bool:
-    """Tells whether the column holds whole numbers."""
-    return column.type in INTEGER_TYPES
-
-
 def builders(layout: Layout) -> list[ColumnBuilder]:
     """One empty builder per column."""
     return list(map(ColumnBuilder, range(len(layout.columns)), layout.columns, layout.rules))
-
-
-def values_of(array: pa.Array, builder: ColumnBuilder) -> None:
-    """Adds the values of a string array as JSON strings."""
-    for text in array.to_pylist():
-        builder.add(text, "")
 
 
 def all_misfits(columns: Iterable[ColumnBuilder]) -> Iterator[Misfits]:

@@ -133,7 +133,7 @@ def test_another_value_gives_another_fingerprint(data: st.DataObject) -> None:
 
 def test_values_that_change_rows_or_columns_are_told_apart() -> None:
     two = pa.schema([field_with_id("a", pa.string(), 1), field_with_id("b", pa.string(), 2)])
-    tables = [
+    tables: list[list[tuple[Any, ...]]] = [
         [("x", "y"), ("z", None)],
         [("y", "x"), ("z", None)],
         [("x", None), ("z", "y")],

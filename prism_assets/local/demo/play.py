@@ -1,0 +1,234 @@
+"""Plays the life of two tables over a day and a half with the clock in hand, and counts every row.
+
+`python -m prism_assets.local.demo.play` expects the local stack to be up; `scripts/demo` starts it.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from prism_assets.console import complain, size
+from prism_assets.domain.errors import PrismError, WrongUse
+from prism_assets.local.demo.logs import LogWriter
+from prism_assets.metadata import staging_objects
+from prism_assets.platform import build_context
+from prism_assets.reading.lake_reader import LakeReader, ReadTable
+from prism_assets.reading.query import run_query
+from prism_assets.settings import Settings, load_settings
+from prism_assets.stages.apply import run_apply
+from prism_assets.stages.catalog import run_catalog
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.discover import run_discover
+from prism_assets.stages.merge import run_merge
+from prism_assets.stages.status import read_status
+from prism_assets.stages.stream import run_stream
+
+TABLES = {"pv_log": "request_id", "api_log": "call_id"}
+NAMES = [f"log.{table}" for table in TABLES]
+ROWS = {"pv_log": 200_000, "api_log": 110_000}
+_STAGING = "prism-staging"
+_PER_OBJECT = 4_000
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What the tables hold for a reader."""
+
+    rows: int
+    number_sum: int
+
+
+class Play:
+    """The play: each act moves the clock, lets objects arrive, runs stages, and shows what a reader sees."""
+
+    def __init__(self, context: StageContext, settings: Settings, tables: Path, out: Console) -> None:
+        self._context, self._settings, self._tables, self._out = context, settings, tables, out
+        self.first_day = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
+        seed = time.time_ns()
+        self._writers = {table: LogWriter(table, random.Random(f"{seed}-{table}")) for table in TABLES}
+        self._run = f"{seed:x}"
+        self._before: dict[str, _Seen] = {}
+
+    def run(self) -> bool:
+        """Plays all acts; True if in the end every row is there once and every broken line is in quarantine."""
+        day = self.first_day
+        self._apply_without_region()
+        before = self._ledger()
+        self._before = {table: self._seen(table) for table in TABLES}
+        self._act("Morning of the first day: objects arrive and are readable at once", day + timedelta(hours=6))
+        self._arrive(day, day + timedelta(hours=6), 0.2)
+        self._stream_and_publish()
+        self._act("Evening: more objects, some sent twice; api_log has a new column", day + timedelta(hours=23, minutes=59))
+        self._apply(self._tables)
+        self._arrive(day + timedelta(hours=6), day + timedelta(hours=23, minutes=59), 0.5, region=True, twice=True)
+        self._stream_and_publish()
+        self._act("Past midnight: late rows, then the first day closes", day + timedelta(days=1, minutes=10))
+        self._arrive(day, day + timedelta(hours=14), 0.02, region=True)
+        self._stream_and_publish()
+        self._act("Rows that come after the close are delayed, and readable after one catalog run", day + timedelta(days=1, minutes=20))
+        self._arrive(day, day + timedelta(hours=14), 0.007, region=True)
+        self._stream_and_publish()
+        self._act("Merge joins the small objects; the catalog switches readers to them", day + timedelta(days=1, minutes=30))
+        self._merge_and_publish()
+        self._act("A row later still: readable after one run, merged afterwards", day + timedelta(days=1, hours=3))
+        self._arrive(day, day + timedelta(hours=14), 0.003, region=True)
+        self._stream_and_publish()
+        self._act("Noon of the second day: its rows are live, the late ones are merged", day + timedelta(days=1, hours=12))
+        self._arrive(day + timedelta(days=1), day + timedelta(days=1, hours=12), 0.27, region=True)
+        self._stream_and_publish()
+        self._merge_and_publish()
+        return self._verdict(before)
+
+    def _act(self, title: str, now: datetime) -> None:
+        self._now = now
+        self._out.print(f"\n[bold]{title}[/bold]  [dim](--now {now:%Y-%m-%dT%H:%MZ})[/dim]")
+
+    def _apply(self, folder: Path) -> None:
+        for line in run_apply(self._context.database, folder, datetime.now(timezone.utc)).lines:
+            self._out.print(f"  {line}")
+
+    def _apply_without_region(self) -> None:
+        """The tables as they were before somebody added a column, unless an earlier play has added it already."""
+        self._context.database.migrate()
+        known = {str(table.name): table for table in self._context.choose_tables(None)}
+        if "log.api_log" in known and any(column.name == "region" for column in known["log.api_log"].columns):
+            self._apply(self._tables)
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder) / "tables"
+            shutil.copytree(self._tables, copy)
+            file = copy / "log" / "api_log.yaml"
+            lines = file.read_text().splitlines(keepends=True)
+            file.write_text("".join(line for line in lines if "name: region" not in line))
+            self._apply(copy)
+
+    def _arrive(
+        self, start: datetime, end: datetime, share: float, *, region: bool = False, twice: bool = False
+    ) -> None:
+        for table, writer in self._writers.items():
+            bodies = list(writer.objects(start, end, round(ROWS[table] * share), _PER_OBJECT, region=region))
+            again = bodies[:3] if twice else []
+            writer.written.sent_twice += len(again)
+            for name, body in [*bodies, *again]:
+                self._context.stores.put(_STAGING, f"{table}/{name[:-3]}_{self._run}.gz", body)
+
+    def _stream_and_publish(self) -> None:
+        run_discover(self._context, now=self._now, names=NAMES)
+        found = run_discover(self._context, now=self._now, names=NAMES)
+        assert found.new == 0, "a second look finds nothing new"
+        report = run_stream(self._context, now=self._now, names=NAMES)
+        self._out.print(
+            f"  stream: {report.objects} objects, {report.lines_in:,} lines, {report.rows_out:,} rows, "
+            f"{report.quarantined} quarantined, {report.seconds:.1f} s"
+        )
+        self._publish()
+        self._show()
+
+    def _merge_and_publish(self) -> None:
+        report = run_merge(self._context, now=self._now, names=NAMES)
+        written = [length for entry in report.merged for length in entry.sizes]
+        joined = sum(entry.objects_in for entry in report.merged)
+        self._out.print(
+            f"  merge: {joined} small objects into {len(written)} of {', '.join(map(size, written)) or 'nothing'}"
+        )
+        self._publish()
+        self._show()
+
+    def _publish(self) -> None:
+        report = run_catalog(self._context, now=self._now, names=NAMES)
+        for table in report.tables:
+            for verb, days in (("closed", table.closed), ("switched", table.switched)):
+                for day in days:
+                    self._out.print(f"  catalog: {table.table} {day} {verb}")
+        if report.errors:
+            raise WrongUse("; ".join(report.errors))
+
+    def _show(self) -> None:
+        """What an analyst sees now, through the catalog alone."""
+        grid = Table("table", "date", "state", "rows", "objects", "median object", "read from", box=None, padding=(0, 2))
+        states = self._states()
+        reader = LakeReader(self._settings)
+        for name in NAMES:
+            table = reader.table(name)
+            rows = dict(run_query(reader, f"SELECT dt, count(*) FROM {name} GROUP BY dt").rows)
+            for cells in _partition_cells(table, states, rows):
+                grid.add_row(name, *cells)
+        self._out.print(grid)
+
+    def _states(self) -> dict[tuple[str, date], str]:
+        tables = read_status(self._context, now=self._now, names=NAMES)
+        return {(item.table, item.date): item.state for table in tables for item in table.partitions}
+
+    def _seen(self, table: str) -> _Seen:
+        try:
+            reader = LakeReader(self._settings)
+            sql = f"SELECT count(DISTINCT {TABLES[table]}), sum(CAST(left({TABLES[table]}, 12) AS BIGINT)), count(*) FROM log.{table}"
+            distinct, total, rows = run_query(reader, sql).rows[0]
+        except WrongUse:
+            return _Seen(0, 0)
+        if distinct != rows:
+            raise WrongUse(f"log.{table} shows {rows} rows but only {distinct} different ones")
+        return _Seen(int(rows), int(total or 0))
+
+    def _ledger(self) -> tuple[int, int, int]:
+        with self._context.database.begin() as connection:
+            entries = staging_objects.ledger(connection)
+        return (
+            sum(entry.lines_in for entry in entries),
+            sum(entry.rows_out for entry in entries),
+            sum(entry.rows_quarantined for entry in entries),
+        )
+
+    def _verdict(self, before: tuple[int, int, int]) -> bool:
+        lines, rows, quarantined = (after - old for after, old in zip(self._ledger(), before, strict=True))
+        wrote = [writer.written for writer in self._writers.values()]
+        good, broken = sum(w.good for w in wrote), sum(w.broken for w in wrote)
+        fine = (lines, rows, quarantined) == (good + broken, good, broken)
+        self._out.print("\n[bold]The count[/bold]")
+        self._out.print(f"  written:  {good + broken:,} lines, {broken} of them broken; {sum(w.sent_twice for w in wrote)} objects sent twice")
+        self._out.print(f"  ledger:   {lines:,} lines = {rows:,} rows + {quarantined} quarantined")
+        for table, writer in self._writers.items():
+            old, seen = self._before[table], self._seen(table)
+            same = seen == _Seen(old.rows + writer.written.good, old.number_sum + writer.written.number_sum)
+            self._out.print(f"  readers:  log.{table} shows {seen.rows - old.rows:,} of {writer.written.good:,} rows, each once")
+            fine = fine and same
+        self._out.print("  [green]every row is there exactly once[/green]" if fine else "  [red]the counts do not agree[/red]")
+        return fine
+
+
+def _partition_cells(
+    table: ReadTable, states: dict[tuple[str, date], str], rows: dict[date, int]
+) -> Iterator[tuple[str, ...]]:
+    for item in table.partitions:
+        lengths = sorted(entry.content_length for entry in item.objects)
+        median = size(lengths[len(lengths) // 2]) if lengths else ""
+        kind = item.location.rsplit("/", 1)[1] or f"{item.location.split('/')[-3]}/"
+        state = states.get((table.name, item.date), "")
+        yield item.date.isoformat(), state, f"{rows.get(item.date, 0):,}", str(len(lengths)), median, kind
+
+
+def main() -> int:
+    """Plays on the local stack; exit status 1 if a single row is missing or doubled."""
+    out = Console(highlight=False, width=140)
+    try:
+        settings = load_settings()
+        context = build_context(settings)
+        return 0 if Play(context, settings, settings.tables_dir, out).run() else 1
+    except PrismError as error:
+        complain(str(error))
+        return 2 if isinstance(error, WrongUse) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,22 @@
+"""Plays a partition from its first object to the switch in one process: `python -m prism_assets_tests.crash.life`."""
+
+from __future__ import annotations
+
+from prism_assets.platform import build_context
+from prism_assets.settings import load_settings
+from prism_assets.stages.run import run_until_idle
+from prism_assets_tests.builders import utc
+
+NOON, AFTER = "2026-03-01T12:00", "2026-03-02T00:10"
+
+
+def main() -> None:
+    context = build_context(load_settings())
+    for now in (NOON, AFTER):
+        instant = utc(now)
+        for turn in run_until_idle(context, clock=lambda instant=instant: instant):  # type: ignore[misc]
+            assert turn.errors == (), turn.errors
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Runs stages of a world in processes of their own, so that they can be killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from prism_assets_tests.world import World
+
+
+def environment(world: World, **more: str) -> dict[str, str]:
+    """The settings of a world as environment variables."""
+    settings = world.settings
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PRISM_")}
+    return {
+        **kept,
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "PRISM_DATABASE_URL": settings.database_url.get_secret_value(),
+        "PRISM_BUCKET": settings.bucket,
+        "PRISM_LOCAL_ROOT": str(settings.local_root),
+        "PRISM_GLUE_ENDPOINT": str(settings.glue_endpoint),
+        "PRISM_GLUE_DATABASE_PREFIX": settings.glue_database_prefix,
+        "PRISM_SPARK_REMOTE": settings.spark_remote,
+        "PRISM_TABLES_DIR": str(settings.tables_dir),
+        "PRISM_LEASE_SECONDS": "1",
+        **more,
+    }
+
+
+def start(world: World, *arguments: str, log: Path | None = None, **more: str) -> subprocess.Popen[str]:
+    """Starts a module of Python, `prism_assets.cli stream --now …` for one."""
+    output = log.open("a") if log else subprocess.PIPE
+    return subprocess.Popen(
+        [sys.executable, "-m", *arguments],
+        env=environment(world, **more),
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=world.root,
+    )
+
+
+def finish(process: subprocess.Popen[str], seconds: float = 60) -> tuple[int, str]:
+    """Waits for a process; returns its exit status and what it printed."""
+    try:
+        output, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        output, _ = process.communicate()
+        raise AssertionError(f"the process hangs: {output}") from None
+    return process.returncode, output or ""
+
+
+def run(world: World, *arguments: str, **more: str) -> tuple[int, str]:
+    """Starts and waits."""
+    return finish(start(world, *arguments, **more))
+
+
