@@ -6,12 +6,15 @@ import gzip
 import json
 import os
 import random
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+
+import duckdb
 
 from prism_assets.engine.spark import connect
 from prism_assets.local.stack import LocalStack
@@ -47,14 +50,22 @@ SPARK_SCHEMA = (
     "elapsed double, premium boolean, ua string, referer string"
 )
 
+_SUMMARY = (
+    "SELECT count(*) AS rows, count(DISTINCT request_id) AS requests, sum(user_id)::BIGINT AS users, "
+    "round(sum(elapsed), 3) AS elapsed, epoch_ms(min({time})) AS first, epoch_ms(max({time})) AS last "
+    "FROM read_parquet('{files}', hive_partitioning = false)"
+)
 _AGENTS = [f"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.{n} Chrome/{100 + n}.0 Safari/537.{n}" for n in range(40)]
 _PATHS = [f"/recipes/{n}/steps" for n in range(5000)]
 
 
-def log_lines(count: int, seed: int) -> bytes:
-    """JSON Lines of about 300 bytes each, over two event dates, in the order in which they were written."""
+def log_lines(count: int, seed: int, hour: int = 20) -> bytes:
+    """JSON Lines of about 350 bytes each, in the order in which they were written, from an hour of 1 March on.
+
+    From 20 o'clock on they reach into the next day, so that an object has rows of two event dates.
+    """
     rng = random.Random(seed)
-    start = datetime(2026, 3, 1, 20, tzinfo=timezone.utc) + timedelta(seconds=seed * 7)
+    start = datetime(2026, 3, 1, hour, tzinfo=timezone.utc) + timedelta(seconds=seed * 7)
     lines = []
     for number in range(count):
         when = start + timedelta(milliseconds=number * 2_000 // max(1, count // 14_400 + 1) + rng.randrange(900))
@@ -74,12 +85,12 @@ def log_lines(count: int, seed: int) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def write_objects(folder: Path, objects: int, lines: int) -> int:
+def write_objects(folder: Path, objects: int, lines: int, hour: int = 20) -> int:
     """Writes gzip objects to a folder and returns the bytes of JSON in them."""
     folder.mkdir(parents=True)
     total = 0
     for number in range(objects):
-        body = log_lines(lines, number)
+        body = log_lines(lines, number, hour)
         total += len(body)
         (folder / f"{number:05d}.json.gz").write_bytes(gzip.compress(body, 6, mtime=0))
     return total
@@ -94,6 +105,23 @@ def upload(context: StageContext, folder: Path, prefix: str) -> None:
                 sorted(folder.iterdir()),
             )
         )
+
+
+def download(context: StageContext, part_of_key: str, target: Path) -> None:
+    """Copies the Parquet objects of the lake whose keys have a certain part to a fresh folder."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir()
+    for index, item in enumerate(context.stores.list("prism-lake", "")):
+        if part_of_key in item.key and item.key.endswith(".parquet"):
+            (target / f"{index}.parquet").write_bytes(context.stores.get("prism-lake", item.key))
+
+
+def summary(files: str, time: str) -> Mapping[str, object]:
+    """What two systems must agree on before their times mean anything."""
+    with duckdb.connect() as connection:
+        result = connection.execute(_SUMMARY.format(files=files, time=time))
+        names = [column[0] for column in result.description or ()]
+        return dict(zip(names, result.fetchall()[0], strict=True))
 
 
 @contextmanager

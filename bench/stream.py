@@ -13,22 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import duckdb
-
 from bench.harness import System, race, report
-from bench.platform import NOW, SPARK_SCHEMA, TABLE, bench_platform, upload, write_objects
+from bench.platform import NOW, SPARK_SCHEMA, TABLE, bench_platform, download, summary, upload, write_objects
 from prism_assets.engine.spark import connect
 from prism_assets.stages.apply import run_apply
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover import run_discover
 from prism_assets.stages.stream import run_stream
-
-_SUMMARY = (
-    "SELECT count(*) AS rows, count(DISTINCT request_id) AS requests, sum(user_id)::BIGINT AS users, "
-    "round(sum(elapsed), 3) AS elapsed, epoch_ms(min({time})) AS first, epoch_ms(max({time})) AS last "
-    "FROM read_parquet('{files}', hive_partitioning = false)"
-)
-
 
 class Prism:
     """Each round has a table of its own, so that every round converts the same objects anew."""
@@ -52,12 +43,8 @@ class Prism:
 
     def outcome(self, number: int) -> Mapping[str, object]:
         target = self._folder / "ours"
-        shutil.rmtree(target, ignore_errors=True)
-        target.mkdir()
-        for index, item in enumerate(self._context.stores.list("prism-lake", "")):
-            if f"round{number}/live/" in item.key:
-                (target / f"{index}.parquet").write_bytes(self._context.stores.get("prism-lake", item.key))
-        return _summary(f"{target}/*.parquet", "time")
+        download(self._context, f"round{number}/live/", target)
+        return summary(f"{target}/*.parquet", "time")
 
 
 class SparkJson:
@@ -78,14 +65,7 @@ class SparkJson:
         frame.write.partitionBy("dt").option("compression", "zstd").parquet(f"file://{self._target}")
 
     def outcome(self, _number: int) -> Mapping[str, object]:
-        return _summary(f"{self._target}/*/*.parquet", "event_time")
-
-
-def _summary(files: str, time: str) -> Mapping[str, object]:
-    with duckdb.connect() as connection:
-        result = connection.execute(_SUMMARY.format(files=files, time=time))
-        names = [column[0] for column in result.description or ()]
-        return dict(zip(names, result.fetchall()[0], strict=True))
+        return summary(f"{self._target}/*/*.parquet", "event_time")
 
 
 def main() -> int:

@@ -32,6 +32,7 @@ _TABLE_KEYS = {
 _COLUMN_KEYS = {"name", "type", "source", "length", "source_offset", "zone_offset", "time_unit", "required"}
 _STREAM_KEYS = {"name", "url", "enabled", "discard"}
 _REQUIRED = object()
+_UNREADABLE = object()
 
 
 @dataclass
@@ -121,7 +122,10 @@ class _Mapping:
 
 
 def _plain(node: yaml.Node) -> Any:
-    return yaml.safe_load(yaml.serialize(node))
+    try:
+        return yaml.safe_load(yaml.serialize(node))
+    except (yaml.YAMLError, ValueError):  # an unknown tag, or a date such as 2026-02-30
+        return _UNREADABLE
 
 
 def parse_table_file(text: str, path: str) -> TableDefinition:
@@ -288,7 +292,7 @@ def _merge(merge: _Mapping, partition_column: str, columns: tuple[Column, ...]) 
     default = MergePolicy()
     sort_by = merge.read("sort_by", list, [partition_column], "a list of column names")
     for name in sort_by:
-        if name not in {column.name for column in columns}:
+        if name not in [column.name for column in columns]:
             merge.complain("sort_by", f"{name} is not among the columns")
     if sort_by and sort_by[0] != partition_column:
         merge.complain("sort_by", f"must begin with the partition column {partition_column}")

@@ -1,0 +1,184 @@
+"""Table files: what a good one says, and what each mistake is told with."""
+
+from __future__ import annotations
+
+import pytest
+
+from prism_assets.domain.errors import DefinitionError, WrongUse
+from prism_assets.domain.names import NAME_RULE, TableName
+from prism_assets.domain.table_file import parse_table_file
+from prism_assets.domain.tables import MergePolicy, TableDefinition
+
+PATH = "tables/log/pv_log.yaml"
+GOOD = """\
+schema: log
+table: pv_log
+description: Page views
+owner: team:web
+streams:
+  - {name: pv_log, url: "s3://prism-staging/pv_log/"}
+  - {name: old, url: "s3://prism-staging/old/", enabled: false, discard: true}
+partition: {column: time, timezone: Asia/Tokyo}
+columns:
+  - {name: time, type: timestamp, source: event_time, source_offset: "+09:00"}
+  - {name: user_id, type: bigint}
+  - {name: path, type: string, length: 2000}
+  - {name: price, type: "decimal(12, 4)"}
+  - {name: seen, type: timestamp, time_unit: milliseconds}
+  - {name: payload, type: json}
+merge: {interval: 600, target_bytes: 1000, max_objects: 20, sort_by: [time, user_id]}
+accept: {past_days: 30, future_days: 1}
+retention_days: 400
+"""
+
+
+def problems(text: str) -> list[str]:
+    """All problems of a file, without its path."""
+    with pytest.raises(DefinitionError) as raised:
+        parse_table_file(text, PATH)
+    lines = str(raised.value).splitlines()
+    assert all(line.startswith(f"{PATH}:") for line in lines)
+    return [line.removeprefix(f"{PATH}:") for line in lines]
+
+
+def changed(old: str, new: str) -> list[str]:
+    """The problems of the good file with one thing changed."""
+    assert GOOD.count(old) == 1
+    return problems(GOOD.replace(old, new))
+
+
+def test_a_good_file_says_all_of_it() -> None:
+    table = parse_table_file(GOOD, PATH)
+    assert table.name == TableName("log", "pv_log")
+    assert [column.name for column in table.columns] == ["time", "user_id", "path", "price", "seen", "payload"]
+    assert [stream.url for stream in table.streams] == ["s3://prism-staging/pv_log/", "s3://prism-staging/old/"]
+    assert [(stream.enabled, stream.discard) for stream in table.streams] == [(True, False), (False, True)]
+    assert table.merge == MergePolicy(interval=600, target_bytes=1000, max_objects=20, sort_by=("time", "user_id"))
+    assert (table.past_days, table.future_days, table.retention_days) == (30, 1, 400)
+    assert table.column("time").source == "event_time"
+    assert table.column("user_id").source == "user_id"
+    assert (table.column("price").precision, table.column("price").scale) == (12, 4)
+
+
+def test_a_good_file_survives_the_way_through_the_database() -> None:
+    table = parse_table_file(GOOD, PATH)
+    assert TableDefinition.from_json(table.to_json()) == table
+    assert TableDefinition.from_json(table.to_json()).to_json() == table.to_json()
+
+
+def test_the_path_of_the_file_is_no_part_of_the_definition() -> None:
+    assert parse_table_file(GOOD, "here.yaml") == parse_table_file(GOOD, "there.yaml")
+
+
+def test_what_is_left_out_has_its_default() -> None:
+    text = (
+        "schema: log\ntable: t\nstreams: [{name: t, url: 's3://abc/t/'}]\n"
+        "columns: [{name: time, type: timestamp}, {name: note, type: string}]\n"
+    )
+    table = parse_table_file(text, PATH)
+    assert (table.partition_column, table.timezone, table.owner) == ("time", "UTC", None)
+    assert table.merge == MergePolicy(sort_by=("time",))
+    assert (table.past_days, table.future_days, table.retention_days) == (21, 3, None)
+    assert table.column("note").length == 65_535
+
+
+def test_the_partition_column_is_required_without_saying_so() -> None:
+    table = parse_table_file(GOOD, PATH)
+    assert table.column("time").required
+    assert not table.column("user_id").required
+
+
+def test_a_wrong_file_is_wrong_use() -> None:
+    with pytest.raises(WrongUse):
+        parse_table_file("[]", PATH)
+
+
+MISTAKES = {
+    "unknown field": ("retention_days: 400", "retension_days: 400", "18: retension_days: is not a known field"),
+    "unknown column field": ("type: bigint", "type: bigint, size: 8", "11: columns[1].size: is not a known field"),
+    "unknown stream field": ("discard: true", "discord: true", "7: streams[1].discord: is not a known field"),
+    "unknown merge field": ("interval: 600", "intervall: 600", "16: merge.intervall: is not a known field"),
+    "unknown partition field": ("timezone: Asia", "zone: Asia", "8: partition.zone: is not a known field"),
+    "unknown accept field": ("past_days: 30", "days: 30", "17: accept.days: is not a known field"),
+    "missing schema": ("schema: log\n", "", "1: schema: is missing"),
+    "missing column type": ("user_id, type: bigint", "user_id", "11: columns[1].type: nothing is not a column type"),
+    "missing stream url": (', url: "s3://prism-staging/pv_log/"', "", "6: streams[0].url: must be s3://bucket/prefix/"),
+    "unknown type": ("type: bigint", "type: int", "11: columns[1].type: int is not a column type (known: string,"),
+    "bare decimal": ('"decimal(12, 4)"', "decimal", "13: columns[3].type: decimal is not a column type"),
+    "no decimal digits": ("(12, 4)", "(0, 0)", "13: columns[3].type: decimal(p, s) needs 1 <= p <= 38 and s <= p"),
+    "too many digits": ("(12, 4)", "(39, 4)", "13: columns[3].type: decimal(p, s) needs 1 <= p <= 38 and s <= p"),
+    "scale over precision": ("(12, 4)", "(4, 12)", "13: columns[3].type: decimal(p, s) needs 1 <= p <= 38 and s <= p"),
+    "bad name": ("name: user_id", "name: User", f"11: columns[1].name: {NAME_RULE}"),
+    "bad schema": ("schema: log", "schema: 1log", f"1: schema: {NAME_RULE}"),
+    "long table": ("table: pv_log", f"table: {'t' * 65}", f"2: table: {NAME_RULE}"),
+    "dt column": ("name: user_id", "name: dt", "11: columns[1].name: dt is the partition key"),
+    "double column": ("name: path", "name: payload", "15: columns[5].name: payload is given twice"),
+    "double stream": ("name: old", "name: pv_log", "7: streams[1].name: pv_log is given twice"),
+    "double field": ("owner: team:web", "table: other", "4: table: is given twice"),
+    "not a url": ("s3://prism-staging/old/", "https://x/old/", "7: streams[1].url: must be s3://bucket/prefix/"),
+    "no folder": ("s3://prism-staging/old/", "s3://prism-staging/old", "7: streams[1].url: must end with /"),
+    "bad bucket": ("s3://prism-staging/old/", "s3://Prism/old/", "7: streams[1].url: must be s3://bucket/prefix/"),
+    "bad zone": ("Asia/Tokyo", "Asia/Tokio", "8: partition.timezone: Asia/Tokio is not a time zone name"),
+    "zone outside": ("Asia/Tokyo", "../../etc/passwd", "8: partition.timezone: ../../etc/passwd is not a time zone"),
+    "no partition column": ("{column: time,", "{column: when,", "8: partition.column: the partition column when is not"),
+    "partition by number": ("{column: time,", "{column: user_id,", "8: partition.column: the partition column user_id"),
+    "sort by nothing known": ("[time, user_id]", "[time, who]", "16: merge.sort_by: who is not among the columns"),
+    "sort elsewhere": ("[time, user_id]", "[user_id]", "16: merge.sort_by: must begin with the partition column time"),
+    "sort by a list": ("[time, user_id]", "[[time]]", "16: merge.sort_by: "),
+    "sort by no list": ("[time, user_id]", "time", "16: merge.sort_by: must be a list of column names"),
+    "number as text": ("interval: 600", "interval: often", "16: merge.interval: must be a whole number"),
+    "flag as number": ("interval: 600", "interval: true", "16: merge.interval: must be a whole number"),
+    "number as flag": ("enabled: false", "enabled: 0", "7: streams[1].enabled: must be true or false"),
+    "text as number": ("description: Page views", "description: 5", "3: description: must be text"),
+    "number too low": ("interval: 600", "interval: -1", "16: merge.interval: must lie between 0 and 604800"),
+    "number too high": ("length: 2000", "length: 65536", "12: columns[2].length: must lie between 1 and 65535"),
+    "retention of none": ("retention_days: 400", "retention_days: 0", "18: retention_days: must lie between 1 and"),
+    "length of a number": ("type: bigint", "type: bigint, length: 8", "11: columns[1].length: a bigint column has no"),
+    "bad offset": ('"+09:00"', '"+9"', '10: columns[0].source_offset: must look like "+09:00"'),
+    "offset beyond the earth": ('"+09:00"', '"+15:00"', '10: columns[0].source_offset: must look like "+09:00"'),
+    "bad unit": ("milliseconds", "minutes", "14: columns[4].time_unit: must be one of seconds, milliseconds"),
+    "partition as text": ("{column: time, timezone: Asia/Tokyo}", "time", "8: partition: must be a mapping"),
+    "operators": ("owner: team:web", "operators: []", "4: operators: this version has no operators yet; remove"),
+    "unknown tag": ("Page views", "!secret x", "3: description: "),
+    "a date that is none": ("Page views", "2026-02-30", "3: description: "),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_told_with_its_line_and_field(name: str) -> None:
+    old, new, message = MISTAKES[name]
+    found = changed(old, new)
+    assert any(problem.startswith(message) for problem in found), found
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [1", "1: this is not YAML: "),
+        ("a: 1\n b: 2\n", "2: this is not YAML: "),
+        ("a: \x07", "1: this is not YAML: "),
+        ("", "1: the file must hold one mapping"),
+        ("- a\n- b\n", "1: the file must hold one mapping"),
+        ("just words", "1: the file must hold one mapping"),
+    ],
+)
+def test_what_is_no_table_file_at_all_is_told_in_one_line(text: str, message: str) -> None:
+    with pytest.raises(DefinitionError) as raised:
+        parse_table_file(text, PATH)
+    assert str(raised.value).startswith(f"{PATH}:{message}")
+
+
+@pytest.mark.parametrize("text", ["columns: []", "columns: {}", "columns: time", "columns: [time]"])
+def test_columns_must_be_a_list_of_mappings(text: str) -> None:
+    head = GOOD[: GOOD.index("columns:")]
+    found = problems(head + text + "\n")
+    assert any(problem.startswith("9: columns") and "must be" in problem for problem in found), found
+
+
+def test_all_problems_are_told_at_once() -> None:
+    text = GOOD.replace("schema: log", "schema: Log").replace("type: bigint", "type: int").replace("Tokyo", "Tokio")
+    assert [problem.split(":")[1].strip() for problem in problems(text)] == [
+        "columns[1].type",
+        "schema",
+        "partition.timezone",
+    ]

@@ -1,0 +1,143 @@
+"""Work travels to Spark tasks as JSON and comes back as it was."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prism_assets.domain.fingerprints import combine
+from prism_assets.domain.work import (
+    ConvertResult,
+    ConvertTask,
+    Failure,
+    MergeInput,
+    MergeResult,
+    MergeTask,
+    QuarantineCount,
+    SmallObject,
+    ValueErrors,
+    convert_result_from_json,
+    convert_task_from_json,
+    merge_result_from_json,
+    merge_task_from_json,
+    to_json,
+)
+
+instants = st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1), timezones=st.just(timezone.utc))
+counts = st.integers(0, 1 << 62)
+prints = st.integers(-(1 << 63), (1 << 63) - 1)
+texts = st.text(max_size=20)
+days = st.dates()
+failures = st.none() | st.builds(Failure, message=texts, transient=st.booleans())
+small = st.builds(
+    SmallObject,
+    key=texts,
+    date=days,
+    delayed=st.booleans(),
+    content_length=counts,
+    row_count=counts,
+    min_time=instants,
+    max_time=instants,
+    fingerprint=prints,
+    upload_start_time=instants,
+)
+inputs = st.builds(MergeInput, key=texts, content_length=counts, row_count=counts, fingerprint=prints)
+
+
+def tuples(element: st.SearchStrategy[object]) -> st.SearchStrategy[tuple[object, ...]]:
+    return st.lists(element, max_size=3).map(tuple)
+
+
+@given(
+    st.builds(
+        ConvertTask,
+        staging_object_id=counts,
+        bucket=texts,
+        key=texts,
+        etag=st.none() | texts,
+        content_length=counts,
+        received=instants,
+        stream_name=texts,
+        delayed_dates=st.frozensets(days, max_size=3),
+        table_id=counts,
+        definition_version=counts,
+    )
+)
+def test_convert_tasks_arrive_as_they_were_sent(task: ConvertTask) -> None:
+    assert convert_task_from_json(to_json(task)) == task
+
+
+@given(
+    st.builds(
+        ConvertResult,
+        staging_object_id=counts,
+        lines_in=counts,
+        rows_out=counts,
+        objects=tuples(small),
+        quarantined=tuples(st.builds(QuarantineCount, reason=texts, line_count=counts)),
+        quarantine_key=st.none() | texts,
+        value_errors=tuples(st.builds(ValueErrors, column=texts, reason=texts, count=counts)),
+        fast_lines=counts,
+        failure=failures,
+    )
+)
+def test_convert_results_arrive_as_they_were_sent(result: ConvertResult) -> None:
+    assert convert_result_from_json(to_json(result)) == result
+
+
+@given(
+    st.builds(
+        MergeTask,
+        job_id=counts,
+        date=days,
+        lower_bound=counts,
+        upper_bound=counts,
+        inputs=tuples(inputs),
+        output_key=texts,
+        table_id=counts,
+        definition_version=counts,
+    )
+)
+def test_merge_tasks_arrive_as_they_were_sent(task: MergeTask) -> None:
+    assert merge_task_from_json(to_json(task)) == task
+
+
+@given(
+    st.builds(
+        MergeResult,
+        job_id=counts,
+        lower_bound=counts,
+        upper_bound=counts,
+        output_key=texts,
+        content_length=counts,
+        row_count=counts,
+        fingerprint=prints,
+        failure=failures,
+    )
+)
+def test_merge_results_arrive_as_they_were_sent(result: MergeResult) -> None:
+    assert merge_result_from_json(to_json(result)) == result
+
+
+def test_the_text_is_one_line() -> None:
+    result = MergeResult(job_id=1, lower_bound=0, upper_bound=1, output_key="a\nb")
+    assert "\n" not in to_json(result)
+
+
+def test_what_cannot_travel_is_refused() -> None:
+    odd = MergeResult(job_id=1, lower_bound=0, upper_bound=1, output_key=object())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="does not travel"):
+        to_json(odd)
+
+
+@given(st.lists(prints), st.randoms())
+def test_fingerprints_add_up_in_any_order_and_grouping(values: list[int], random: object) -> None:
+    shuffled = sorted(values)
+    half = len(shuffled) // 2
+    whole = combine(values)
+    assert whole == combine([combine(shuffled[:half]), combine(shuffled[half:])])
+    assert -(1 << 63) <= whole < 1 << 63
+    assert combine([]) == 0

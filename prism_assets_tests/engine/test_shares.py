@@ -1,0 +1,72 @@
+"""Dividing tasks into the shares of single Spark tasks, and what a share carries."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prism_assets.domain.work import MergeTask
+from prism_assets.engine.shares import divide
+from prism_assets.engine.worker import encode_share
+from prism_assets.objectstore.lake import Lake
+from prism_assets.objectstore.stores import StoreConfig
+from prism_assets_tests.domain.test_tables import in_zone
+
+sizes = st.lists(st.integers(0, 1_000), max_size=50)
+
+
+def divided(tasks: list[int], share: int, least: int) -> list[list[int]]:
+    return divide(tasks, lambda task: task, share, least)
+
+
+def test_nothing_gives_no_share() -> None:
+    assert divided([], 10, 4) == []
+
+
+def test_a_few_small_tasks_are_spread() -> None:
+    assert sorted(divided([1, 1, 1], 1_000, 4)) == [[1], [1], [1]]
+
+
+def test_the_biggest_task_is_alone_where_that_evens_out() -> None:
+    assert sorted(map(sorted, divided([90, 30, 30, 30], 100, 1))) == [[30, 30, 30], [90]]
+
+
+@given(sizes, st.integers(1, 2_000), st.integers(1, 8))
+def test_every_task_is_in_one_share(tasks: list[int], share: int, least: int) -> None:
+    shares = divided(tasks, share, least)
+    assert sorted(task for part in shares for task in part) == sorted(tasks)
+    assert all(shares)
+
+
+@given(sizes, st.integers(1, 2_000), st.integers(1, 8))
+def test_there_are_as_many_shares_as_bytes_and_cores_ask_for(tasks: list[int], share: int, least: int) -> None:
+    wanted = min(len(tasks), max(least, -(-sum(tasks) // share)))
+    assert len(divided(tasks, share, least)) == wanted
+
+
+@given(st.lists(st.integers(1, 1_000), min_size=1, max_size=50), st.integers(1, 8))
+def test_shares_differ_by_one_task_at_most(tasks: list[int], least: int) -> None:
+    """In weight, as each task goes to the lightest share."""
+    weights = [sum(part) + len(part) for part in divided(tasks, 10_000_000, least)]
+    assert max(weights) - min(weights) <= max(tasks) + 1
+
+
+def test_a_share_carries_the_definitions_it_needs_and_no_others() -> None:
+    table = in_zone("UTC")
+    task = MergeTask(
+        job_id=1,
+        date=date(2026, 3, 1),
+        lower_bound=0,
+        upper_bound=1,
+        inputs=(),
+        output_key="k",
+        table_id=1,
+        definition_version=2,
+    )
+    lake = Lake("lake", "", StoreConfig())
+    share = json.loads(encode_share("merge", [task], {(1, 1): table, (1, 2): table, (2, 1): table}, lake))
+    assert [entry[:2] for entry in share["definitions"]] == [[1, 2]]
+    assert Lake.from_json(share["lake"]) == lake

@@ -1,0 +1,80 @@
+"""Keys of the lake, against the golden ones of the formats."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from prism_assets.domain.names import TableName
+from prism_assets.objectstore.keys import TableKeys, table_hash
+from prism_assets_tests.builders import utc
+
+DAY = date(2018, 8, 23)
+NANIKA = TableKeys("global-prefix/", TableName("test_schema", "nanika_log"))
+
+
+def test_the_root_is_the_golden_one() -> None:
+    assert NANIKA.root == "global-prefix/b601.test_schema.nanika_log/"
+
+
+def test_the_root_of_physical_names_is_the_golden_one() -> None:
+    name = TableName("test_schema", "nanika_log", "phy_test_schema", "phy_nanika_log")
+    assert TableKeys("global-prefix/", name).root == "global-prefix/342b.phy_test_schema.phy_nanika_log/"
+
+
+def test_a_rename_keeps_the_root_with_the_old_physical_names() -> None:
+    renamed = TableName("new_schema", "new_log", "test_schema", "nanika_log")
+    assert TableKeys("global-prefix/", renamed).root == NANIKA.root
+
+
+def test_the_prefix_may_be_empty() -> None:
+    assert TableKeys("", TableName("test_schema", "nanika_log")).root == "b601.test_schema.nanika_log/"
+
+
+def test_small_objects_carry_the_staging_object_id() -> None:
+    assert NANIKA.small_object(DAY, 12, delayed=False) == (
+        "global-prefix/b601.test_schema.nanika_log/live/dt=2018-08-23/prism-0000000000000000012.parquet"
+    )
+    assert NANIKA.small_object(DAY, 12, delayed=True) == (
+        "global-prefix/b601.test_schema.nanika_log/delayed/dt=2018-08-23/prism-0000000000000000012.parquet"
+    )
+
+
+def test_merged_objects_carry_their_bounds() -> None:
+    assert NANIKA.merged_object(DAY, 0, 7) == (
+        "global-prefix/b601.test_schema.nanika_log/merged/dt=2018-08-23/"
+        "part-0000000000000000000-0000000000000000007.parquet"
+    )
+
+
+@pytest.mark.parametrize(
+    ("upper", "published", "name"),
+    [
+        (7, 7, "manifest-0000000000000000007.json"),
+        (7, 3, "manifest-0000000000000000007.json"),
+        (7, 9, "manifest-0000000000000000007-0000000000000000009.json"),
+        (0, 9, "manifest-0000000000000000000-0000000000000000009.json"),
+    ],
+)
+def test_manifests_carry_what_they_reach(upper: int, published: int, name: str) -> None:
+    assert NANIKA.manifest(DAY, upper, published) == f"{NANIKA.merged_prefix(DAY)}{name}"
+
+
+def test_quarantine_lies_under_the_day_of_arrival() -> None:
+    assert NANIKA.quarantine(utc("2018-08-24T03:15"), 12) == (
+        "global-prefix/b601.test_schema.nanika_log/quarantine/dt=2018-08-24/prism-0000000000000000012.jsonl.gz"
+    )
+
+
+def test_numbers_of_any_size_sort_as_text() -> None:
+    ids = [1, 9, 10, 1 << 40, (1 << 63) - 1]
+    keys = [NANIKA.small_object(DAY, number, delayed=False) for number in ids]
+    assert keys == sorted(keys)
+    assert len({len(key) for key in keys}) == 1
+
+
+def test_the_hash_is_four_hex_digits() -> None:
+    hashes = {table_hash(TableName("log", f"t{number}")) for number in range(50)}
+    assert all(len(text) == 4 and set(text) <= set("0123456789abcdef") for text in hashes)
+    assert len(hashes) > 40
