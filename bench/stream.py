@@ -21,6 +21,7 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover import run_discover
 from prism_assets.stages.stream import run_stream
 
+
 class Prism:
     """Each round has a table of its own, so that every round converts the same objects anew."""
 

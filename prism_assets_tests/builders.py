@@ -37,7 +37,9 @@ def a_table(
     )
 
 
-def some_rows(count: int, start: datetime, *, every: timedelta = timedelta(seconds=1), **more: Any) -> list[dict[str, Any]]:
+def some_rows(
+    count: int, start: datetime, *, every: timedelta = timedelta(seconds=1), **more: Any
+) -> list[dict[str, Any]]:
     """Rows with ids that no other row has, from `start` on, one `every` so often."""
     return [
         {"time": (start + index * every).isoformat().replace("+00:00", "Z"), "id": next(_IDS), **more}
@@ -51,5 +53,5 @@ def as_lines(rows: Iterable[Any]) -> bytes:
 
 
 def zipped(body: bytes) -> bytes:
-    """gzip that is the same for the same body."""
+    """A gzip file that is the same for the same body."""
     return gzip.compress(body, mtime=0)

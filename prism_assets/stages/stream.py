@@ -207,7 +207,9 @@ class _Outcome:
     failed: list[ConvertResult] = field(default_factory=list)
 
 
-def commit_batch(context: StageContext, plan: StreamPlan, results: Sequence[ConvertResult], now: datetime) -> StreamReport:
+def commit_batch(
+    context: StageContext, plan: StreamPlan, results: Sequence[ConvertResult], now: datetime
+) -> StreamReport:
     """Commits a batch in one transaction: batch row, partition rows in id order, then the small objects.
 
     Dying before it leaves keys that the retry writes again byte by byte; dying after it loses nothing.

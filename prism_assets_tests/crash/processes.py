@@ -29,13 +29,12 @@ def environment(world: World, **more: str) -> dict[str, str]:
     }
 
 
-def start(world: World, *arguments: str, log: Path | None = None, **more: str) -> subprocess.Popen[str]:
+def start(world: World, *arguments: str, **more: str) -> subprocess.Popen[str]:
     """Starts a module of Python, `prism_assets.cli stream --now …` for one."""
-    output = log.open("a") if log else subprocess.PIPE
     return subprocess.Popen(
         [sys.executable, "-m", *arguments],
         env=environment(world, **more),
-        stdout=output,
+        stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         cwd=world.root,
@@ -56,5 +55,3 @@ def finish(process: subprocess.Popen[str], seconds: float = 60) -> tuple[int, st
 def run(world: World, *arguments: str, **more: str) -> tuple[int, str]:
     """Starts and waits."""
     return finish(start(world, *arguments, **more))
-
-

@@ -8,7 +8,6 @@ import pytest
 
 from prism_assets.domain.errors import LeaseLost
 from prism_assets.stages.stream import commit_batch, start_batch
-
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
 from prism_assets_tests.world import World
 
@@ -346,7 +345,7 @@ def test_rows_of_several_days_in_one_object_go_to_their_days(events: World) -> N
 def _expire(world: World) -> None:
     with world.context.database.begin() as connection:
         connection.exec_driver_sql(
-            "UPDATE prism_stream_batches SET heartbeat_time = heartbeat_time - interval '1 hour' WHERE state = 'running'"
+            "UPDATE prism_stream_batches SET heartbeat_time = now() - interval '1 hour' WHERE state = 'running'"
         )
 
 

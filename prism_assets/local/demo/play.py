@@ -54,7 +54,8 @@ class Play:
 
     def __init__(self, context: StageContext, settings: Settings, tables: Path, out: Console) -> None:
         self._context, self._settings, self._tables, self._out = context, settings, tables, out
-        self.first_day = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
+        today = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0)
+        self.first_day = today - timedelta(days=1)
         seed = time.time_ns()
         self._writers = {table: LogWriter(table, random.Random(f"{seed}-{table}")) for table in TABLES}
         self._run = f"{seed:x}"
@@ -62,33 +63,45 @@ class Play:
 
     def run(self) -> bool:
         """Plays all acts; True if in the end every row is there once and every broken line is in quarantine."""
-        day = self.first_day
         self._apply_without_region()
         before = self._ledger()
         self._before = {table: self._seen(table) for table in TABLES}
+        self._play_first_day()
+        self._play_second_day()
+        return self._verdict(before)
+
+    def _play_first_day(self) -> None:
+        day, evening = self.first_day, self.first_day + timedelta(hours=23, minutes=59)
         self._act("Morning of the first day: objects arrive and are readable at once", day + timedelta(hours=6))
         self._arrive(day, day + timedelta(hours=6), 0.2)
         self._stream_and_publish()
-        self._act("Evening: more objects, some sent twice; api_log has a new column", day + timedelta(hours=23, minutes=59))
+        self._act("Evening: more objects, some sent twice; api_log has a new column", evening)
         self._apply(self._tables)
-        self._arrive(day + timedelta(hours=6), day + timedelta(hours=23, minutes=59), 0.5, region=True, twice=True)
+        self._arrive(day + timedelta(hours=6), evening, 0.5, region=True, twice=True)
         self._stream_and_publish()
-        self._act("Past midnight: late rows, then the first day closes", day + timedelta(days=1, minutes=10))
-        self._arrive(day, day + timedelta(hours=14), 0.02, region=True)
+
+    def _play_second_day(self) -> None:
+        day, midnight = self.first_day, self.first_day + timedelta(days=1)
+        self._act("Past midnight: late rows, then the first day closes", midnight + timedelta(minutes=10))
+        self._arrive_late(0.02)
         self._stream_and_publish()
-        self._act("Rows that come after the close are delayed, and readable after one catalog run", day + timedelta(days=1, minutes=20))
-        self._arrive(day, day + timedelta(hours=14), 0.007, region=True)
+        self._act("Rows after the close are delayed, and readable after one run", midnight + timedelta(minutes=20))
+        self._arrive_late(0.007)
         self._stream_and_publish()
-        self._act("Merge joins the small objects; the catalog switches readers to them", day + timedelta(days=1, minutes=30))
+        self._act("Merge joins small objects; the catalog switches readers to them", midnight + timedelta(minutes=30))
         self._merge_and_publish()
-        self._act("A row later still: readable after one run, merged afterwards", day + timedelta(days=1, hours=3))
-        self._arrive(day, day + timedelta(hours=14), 0.003, region=True)
+        self._act("A row later still: readable after one run, merged afterwards", midnight + timedelta(hours=3))
+        self._arrive_late(0.003)
         self._stream_and_publish()
-        self._act("Noon of the second day: its rows are live, the late ones are merged", day + timedelta(days=1, hours=12))
-        self._arrive(day + timedelta(days=1), day + timedelta(days=1, hours=12), 0.27, region=True)
+        noon = day + timedelta(days=1, hours=12)
+        self._act("Noon of the second day: its rows are live, the late ones are merged", noon)
+        self._arrive(midnight, noon, 0.27, region=True)
         self._stream_and_publish()
         self._merge_and_publish()
-        return self._verdict(before)
+
+    def _arrive_late(self, share: float) -> None:
+        """Rows of the first day that took their time: three percent in all."""
+        self._arrive(self.first_day, self.first_day + timedelta(hours=14), share, region=True)
 
     def _act(self, title: str, now: datetime) -> None:
         self._now = now
@@ -156,7 +169,9 @@ class Play:
 
     def _show(self) -> None:
         """What an analyst sees now, through the catalog alone."""
-        grid = Table("table", "date", "state", "rows", "objects", "median object", "read from", box=None, padding=(0, 2))
+        grid = Table(
+            "table", "date", "state", "rows", "objects", "median object", "read from", box=None, padding=(0, 2)
+        )
         states = self._states()
         reader = LakeReader(self._settings)
         for name in NAMES:
@@ -173,7 +188,8 @@ class Play:
     def _seen(self, table: str) -> _Seen:
         try:
             reader = LakeReader(self._settings)
-            sql = f"SELECT count(DISTINCT {TABLES[table]}), sum(CAST(left({TABLES[table]}, 12) AS BIGINT)), count(*) FROM log.{table}"
+            key = TABLES[table]
+            sql = f"SELECT count(DISTINCT {key}), sum(CAST(left({key}, 12) AS BIGINT)), count(*) FROM log.{table}"
             distinct, total, rows = run_query(reader, sql).rows[0]
         except WrongUse:
             return _Seen(0, 0)
@@ -196,14 +212,16 @@ class Play:
         good, broken = sum(w.good for w in wrote), sum(w.broken for w in wrote)
         fine = (lines, rows, quarantined) == (good + broken, good, broken)
         self._out.print("\n[bold]The count[/bold]")
-        self._out.print(f"  written:  {good + broken:,} lines, {broken} of them broken; {sum(w.sent_twice for w in wrote)} objects sent twice")
+        twice = sum(w.sent_twice for w in wrote)
+        self._out.print(f"  written:  {good + broken:,} lines, {broken} of them broken; {twice} objects sent twice")
         self._out.print(f"  ledger:   {lines:,} lines = {rows:,} rows + {quarantined} quarantined")
         for table, writer in self._writers.items():
-            old, seen = self._before[table], self._seen(table)
-            same = seen == _Seen(old.rows + writer.written.good, old.number_sum + writer.written.number_sum)
-            self._out.print(f"  readers:  log.{table} shows {seen.rows - old.rows:,} of {writer.written.good:,} rows, each once")
-            fine = fine and same
-        self._out.print("  [green]every row is there exactly once[/green]" if fine else "  [red]the counts do not agree[/red]")
+            old, seen, wanted = self._before[table], self._seen(table), writer.written
+            new = seen.rows - old.rows
+            self._out.print(f"  readers:  log.{table} shows {new:,} of {wanted.good:,} rows, each once")
+            fine = fine and seen == _Seen(old.rows + wanted.good, old.number_sum + wanted.number_sum)
+        verdict = "[green]every row is there exactly once" if fine else "[red]the counts do not agree"
+        self._out.print(f"  {verdict}[/]")
         return fine
 
 

@@ -1,0 +1,165 @@
+"""Builders of rows in PostgreSQL that say only what a test is about."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from datetime import date, datetime
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from prism_assets.domain.merge_plan import Mergeable, MergedRange, MergePlan, PlannedRange
+from prism_assets.domain.table_file import parse_table_file
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import MergeResult, SmallObject
+from prism_assets.metadata import batches, merge_jobs, partitions, small_objects, staging_objects, tables
+from prism_assets.metadata.database import Database
+from prism_assets.metadata.merge_jobs import MergeJob
+from prism_assets.metadata.staging_objects import FoundObject
+from prism_assets.stages.apply import execute_apply, plan_apply
+from prism_assets_tests.builders import a_table, utc
+
+DAY = date(2026, 3, 1)
+NOON = utc("2026-03-01T12:00")
+
+
+class Rows:
+    """Makes rows through the statements of the product, each call a transaction of its own."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._keys = itertools.count(1)
+
+    def sql(self, statement: str, **parameters: Any) -> list[Any]:
+        """Runs one statement and returns its rows."""
+        with self.database.begin() as connection:
+            result = connection.execute(text(statement), parameters)
+            return list(result.all()) if result.returns_rows else []
+
+    def value(self, statement: str, **parameters: Any) -> Any:
+        """The one value of a statement."""
+        return self.sql(statement, **parameters)[0][0]
+
+    def table(self, name: str = "log.events") -> TableDefinition:
+        """A table with one stream, under which its staging objects arrive."""
+        with self.database.begin() as connection:
+            plan = plan_apply([parse_table_file(a_table(name), "t.yaml")], [], [])
+            execute_apply(connection, plan, NOON)
+            known = {str(table.name): table for table in tables.load_definitions(connection)}
+        return known[name]
+
+    def staging(self, table: TableDefinition, count: int = 1, *, size: int = 100) -> list[int]:
+        """Pending staging objects of a table, and their ids."""
+        found = [
+            FoundObject(
+                bucket="staging",
+                key=f"{table.name.table}/{next(self._keys):06}",
+                etag="e",
+                content_length=size,
+                send_time=NOON,
+            )
+            for _ in range(count)
+        ]
+        with self.database.begin() as connection:
+            streams = [known for known in tables.load_streams(connection) if known.table_id == table.table_id]
+            staging_objects.register(connection, streams[0].stream_id, table.table_id, found, NOON)
+        keys = [item.key for item in found]
+        ids = self.sql("SELECT prism_staging_object_id FROM prism_staging_objects WHERE object_key = ANY(:k)", k=keys)
+        return sorted(row[0] for row in ids)
+
+    def batch(self, worker: str = "w") -> int:
+        """A running batch."""
+        with self.database.begin() as connection:
+            return batches.insert_batch(connection, worker)
+
+    def partition(self, table: TableDefinition, day: date = DAY) -> int:
+        """A new partition."""
+        with self.database.begin() as connection:
+            return partitions.ensure_and_lock(connection, [(table.table_id, day)])[table.table_id, day]
+
+    def small(self, table: TableDefinition, count: int = 1, *, delayed: bool = False) -> list[int]:
+        """Committed small objects of the one partition, each of its own staging object, and their ids."""
+        made = []
+        for staging in self.staging(table, count):
+            with self.database.begin() as connection:
+                made.append(insert_small(connection, table, staging, delayed=delayed))
+        return made
+
+    def waiting_job(self, partition_id: int, at: datetime = NOON) -> int:
+        """A waiting merge job, and its id."""
+        with self.database.begin() as connection:
+            partitions.lock_partition(connection, partition_id)
+            merge_jobs.schedule(connection, [partition_id], at)
+        statement = "SELECT prism_merge_job_id FROM prism_merge_jobs WHERE prism_partition_id = :p AND ongoing_mark = 0"
+        return int(self.value(statement, p=partition_id))
+
+    def claimed_job(self, at: datetime = NOON) -> MergeJob:
+        """The one job that is due, claimed."""
+        with self.database.begin() as connection:
+            (job,) = claim(connection, at)
+        return job
+
+    def load(self, partition_id: int) -> partitions.Partition:
+        """A partition as it is now."""
+        with self.database.begin() as connection:
+            return partitions.load_partitions(connection, [partition_id])[partition_id]
+
+
+def claim(connection: Connection, at: datetime = NOON, limit: int = 10, **more: Any) -> list[MergeJob]:
+    """Claims due jobs."""
+    return merge_jobs.claim_due(connection, now=at, limit=limit, worker="w", **more)
+
+
+def a_small_object(*, delayed: bool = False, day: date = DAY) -> SmallObject:
+    """What a kernel says about a small object of ten rows."""
+    return SmallObject(
+        key="k",
+        date=day,
+        delayed=delayed,
+        content_length=100,
+        row_count=10,
+        min_time=NOON,
+        max_time=NOON,
+        fingerprint=7,
+        upload_start_time=NOON,
+    )
+
+
+def insert_small(connection: Connection, table: TableDefinition, staging: int, *, delayed: bool = False) -> int:
+    """Commits one small object as Stream does: partition row locked first, then the insert. Returns its id."""
+    small = a_small_object(delayed=delayed)
+    ids = partitions.ensure_and_lock(connection, [(table.table_id, small.date)])
+    highest = small_objects.insert_small_objects(connection, [(staging, small)], ids, {staging: table.table_id})
+    partitions.raise_last_object(connection, highest)
+    return max(highest.values())
+
+
+def a_range_plan(lower: int, upper: int, *, rows: int = 10, extends: MergedRange | None = None) -> MergePlan:
+    """A plan of one range that ends at `upper`, with `rows` rows in its small objects."""
+    item = Mergeable(object_id=upper, key="k", content_length=100, row_count=rows, fingerprint=7)
+    planned = PlannedRange(lower_bound=lower, upper_bound=upper, extends=extends, objects=(item,))
+    end = extends.upper_bound if extends else lower
+    return MergePlan(chain_end=end, ranges=(planned,), left_behind=0, left_behind_bytes=0, reason="", backlog=False)
+
+
+def results_of(plan: MergePlan) -> Sequence[MergeResult]:
+    """What a kernel answers to a plan."""
+    return [
+        MergeResult(
+            job_id=1,
+            lower_bound=planned.lower_bound,
+            upper_bound=planned.upper_bound,
+            output_key="out",
+            content_length=planned.input_bytes,
+            row_count=planned.row_count,
+            fingerprint=7,
+        )
+        for planned in plan.ranges
+    ]
+
+
+def changed_definition(table: TableDefinition, **more: Any) -> TableDefinition:
+    """The next version of a definition."""
+    return dataclasses.replace(table, version=table.version + 1, **more)
