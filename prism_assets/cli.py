@@ -171,7 +171,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Runs discover, stream, merge and catalog in this order."""
-    from prism_assets.stages.run import run_once, run_until_idle
+    from prism_assets.stages.run import lasting_errors, run_once, run_until_idle
 
     context = _context(as_json)
     _clock(now)
@@ -181,7 +181,7 @@ def run(
         else (run_once(context, now=_clock(now), names=table),)
     )
     console.show_turns(turns, as_json=as_json)
-    _fail_if(turns[-1].errors)
+    _fail_if(lasting_errors(turns))
 
 
 @app.command()

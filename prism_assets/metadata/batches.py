@@ -54,6 +54,19 @@ def finish_batch(connection: Connection, batch_id: int) -> None:
     )
 
 
+def abandon(connection: Connection, batch_id: int) -> bool:
+    """Declares a running batch of the caller's own dead; False if it is not running any more."""
+    return bool(
+        connection.execute(
+            text(
+                "UPDATE prism_stream_batches SET state = 'dead', finish_time = clock_timestamp() "
+                "WHERE prism_stream_batch_id = :batch AND state = 'running'"
+            ),
+            {"batch": batch_id},
+        ).rowcount
+    )
+
+
 def declare_dead(connection: Connection, lease_seconds: float) -> list[int]:
     """Declares batches dead whose heartbeat is older than the lease, and returns their ids.
 

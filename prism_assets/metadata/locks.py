@@ -57,7 +57,7 @@ def catalog_lock(database: Database, table_id: int) -> Iterator[CatalogLock | No
         try:
             yield CatalogLock(connection, table_id) if taken else None
         finally:
-            if taken:
+            if taken and not connection.invalidated:
                 connection.execute(
                     text("SELECT pg_advisory_unlock(:class, :id)"), {"class": _CATALOG_CLASS, "id": table_id}
                 )

@@ -140,30 +140,33 @@ def delete(connection: Connection, job: MergeJob) -> None:
 
 
 def put_back(connection: Connection, job: MergeJob, error: str, max_attempts: int, at: datetime) -> bool:
-    """Returns a locked job that failed to the waiting ones, due at `at`; True if it is parked after too many tries.
-
-    If another job of the partition waits already, that one takes over the count and this one goes.
-    """
+    """Returns a locked job that failed to the waiting ones, due at `at`; True if it is parked after too many tries."""
     attempts = job.attempts + 1
-    connection.execute(text("DELETE FROM prism_merge_jobs WHERE prism_merge_job_id = :id"), {"id": job.job_id})
+    _return(connection, job, attempts=attempts, error=error, parked=attempts >= max_attempts, at=at)
+    return attempts >= max_attempts
+
+
+def give_back(connection: Connection, job: MergeJob) -> None:
+    """Returns a locked job that nobody is to blame for to the waiting ones, as it was."""
+    _return(connection, job, attempts=job.attempts, error=None, parked=False, at=job.schedule_time)
+
+
+def _return(
+    connection: Connection, job: MergeJob, *, attempts: int, error: str | None, parked: bool, at: datetime
+) -> None:
+    """Makes a running job a waiting one; if another waits already, that one takes over the count and this one goes."""
+    delete(connection, job)
     connection.execute(
         text(
             "INSERT INTO prism_merge_jobs (prism_partition_id, schedule_time, attempts, last_error, parked) "
             "VALUES (:partition, :at, :attempts, :error, :parked) "
             "ON CONFLICT (prism_partition_id, ongoing_mark) DO UPDATE SET "
             "schedule_time = least(prism_merge_jobs.schedule_time, EXCLUDED.schedule_time), "
-            "attempts = greatest(prism_merge_jobs.attempts, EXCLUDED.attempts), last_error = EXCLUDED.last_error, "
-            "parked = EXCLUDED.parked"
+            "attempts = greatest(prism_merge_jobs.attempts, EXCLUDED.attempts), "
+            "last_error = coalesce(EXCLUDED.last_error, prism_merge_jobs.last_error), parked = EXCLUDED.parked"
         ),
-        {
-            "partition": job.partition_id,
-            "at": at,
-            "attempts": attempts,
-            "error": error,
-            "parked": attempts >= max_attempts,
-        },
+        {"partition": job.partition_id, "at": at, "attempts": attempts, "error": error, "parked": parked},
     )
-    return attempts >= max_attempts
 
 
 def expired(connection: Connection, lease_seconds: float) -> list[MergeJob]:

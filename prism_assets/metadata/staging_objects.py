@@ -105,7 +105,11 @@ def load_scan(connection: Connection, stream_id: int) -> Scan | None:
     row = connection.execute(
         text("SELECT * FROM prism_stream_scans WHERE prism_stream_id = :stream"), {"stream": stream_id}
     ).one_or_none()
-    return None if row is None else Scan(position_key=row.position_key, full_scan_time=row.full_scan_time, object_count=row.object_count)
+    return (
+        None
+        if row is None
+        else Scan(position_key=row.position_key, full_scan_time=row.full_scan_time, object_count=row.object_count)
+    )
 
 
 def save_scan(connection: Connection, stream_id: int, scan: Scan, now: datetime) -> None:

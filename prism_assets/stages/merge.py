@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
 
-from prism_assets.domain.errors import EngineFailed, LeaseLost
+from prism_assets.domain.errors import LeaseLost, PrismError
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import Failure, MergeResult, MergeTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import merge_jobs, merge_ranges, partitions
 from prism_assets.metadata.merge_jobs import MergeJob
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.halving import Halving
 from prism_assets.stages.heartbeats import Heartbeat
 from prism_assets.stages.merge_planning import PartitionPlan, plan_partition, range_tasks
 
@@ -165,7 +167,7 @@ def _run_jobs(
         context.settings.lease_seconds,
         lambda connection: merge_jobs.heartbeat(connection, tuple(tokens)),
     )
-    with beat:
+    with beat, _given_back_on_error(context, jobs):
         running = [_plan_job(context, job, tables) for job in jobs]
         for entry in _completed(context, running):
             try:
@@ -196,37 +198,43 @@ def _completed(context: StageContext, running: Sequence[_Running]) -> Iterator[_
         if not entry.entry.plan.ranges:
             yield entry
     definitions = {(entry.entry.table.table_id, entry.entry.table.version): entry.entry.table for entry in running}
-    for result in _merge_in_halves(context, tasks, definitions):
+    for result in _merged(context, tasks, definitions):
         entry = by_id[result.job_id]
         entry.results[result.upper_bound] = result
         if entry.is_complete:
             yield entry
 
 
-def _merge_in_halves(
+def _merged(
     context: StageContext, tasks: Sequence[MergeTask], definitions: Mapping[tuple[int, int], TableDefinition]
 ) -> Iterator[MergeResult]:
-    """Runs tasks; when the whole job dies, each half by itself, so that a poisonous range ends up alone."""
-    done: set[tuple[int, int]] = set()
+    """Writes the ranges; one that kills its job ends up alone and fails alone."""
+    return Halving[MergeTask, MergeResult](
+        run=lambda part: context.engine.merge(part, definitions),
+        task_id=lambda task: (task.job_id, task.upper_bound),
+        result_id=lambda result: (result.job_id, result.upper_bound),
+        poisoned=lambda task, error: MergeResult(
+            job_id=task.job_id,
+            lower_bound=task.lower_bound,
+            upper_bound=task.upper_bound,
+            output_key=task.output_key,
+            failure=Failure(message=str(error), transient=False),
+        ),
+    ).results(tasks)
+
+
+@contextmanager
+def _given_back_on_error(context: StageContext, jobs: Sequence[MergeJob]) -> Iterator[None]:
+    """Gives jobs that cannot go on back at once; where that fails too, their leases run out by themselves."""
     try:
-        for result in context.engine.merge(tasks, definitions):
-            done.add((result.job_id, result.upper_bound))
-            yield result
-    except EngineFailed as error:
-        left = [task for task in tasks if (task.job_id, task.upper_bound) not in done]
-        if len(left) <= 1:
-            for task in left:
-                yield MergeResult(
-                    job_id=task.job_id,
-                    lower_bound=task.lower_bound,
-                    upper_bound=task.upper_bound,
-                    output_key=task.output_key,
-                    failure=Failure(message=str(error), transient=False),
-                )
-            return
-        middle = len(left) // 2
-        yield from _merge_in_halves(context, left[:middle], definitions)
-        yield from _merge_in_halves(context, left[middle:], definitions)
+        yield
+    except BaseException:
+        for job in jobs:
+            with suppress(PrismError), context.database.begin() as connection:
+                partitions.lock_partition(connection, job.partition_id)
+                merge_jobs.lock_claimed(connection, job)
+                merge_jobs.give_back(connection, job)
+        raise
 
 
 def _finish(context: StageContext, running: _Running, now: datetime) -> MergedPartition | str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -61,6 +61,12 @@ def run_until_idle(
         if not _is_busy(context, clock()):
             return tuple(turns)
         time.sleep(_PAUSE_SECONDS)
+
+
+def lasting_errors(turns: Sequence[CycleReport]) -> tuple[str, ...]:
+    """What is still wrong after all turns: objects that were given up, and whatever went wrong in the last turn."""
+    given_up = [failed for turn in turns[:-1] for failed in turn.stream.failed]
+    return (*given_up, *turns[-1].errors)
 
 
 def _is_busy(context: StageContext, now: datetime) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.errors import EngineFailed
+from prism_assets.domain.errors import PrismError
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import ConvertResult, ConvertTask, Failure
 from prism_assets.failpoints import failpoint
@@ -24,6 +25,7 @@ from prism_assets.metadata import (
 )
 from prism_assets.metadata.staging_objects import ClaimedObject
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.halving import Halving
 from prism_assets.stages.heartbeats import Heartbeat
 
 _LONGEST_WAIT = 300.0
@@ -32,11 +34,15 @@ _TRANSIENT_PATIENCE = 4
 
 @dataclass(frozen=True, kw_only=True)
 class StreamPlan:
-    """One batch: the objects it claimed, as tasks, and the definitions they are converted under."""
+    """One batch: the objects it claimed, as tasks, and the definitions they are converted under.
+
+    `tried_before` are those that another batch had claimed, and perhaps uploaded, before.
+    """
 
     batch_id: int
     tasks: tuple[ConvertTask, ...]
     attempts: Mapping[int, int]
+    tried_before: frozenset[int]
     definitions: Mapping[tuple[int, int], TableDefinition]
 
 
@@ -140,6 +146,7 @@ def start_batch(context: StageContext, table_ids: Collection[int] | None) -> Str
         batch_id=batch_id,
         tasks=tuple(_task(item, marks.get(item.table_id, {})) for item in claimed),
         attempts={item.staging_object_id: item.attempts for item in claimed},
+        tried_before=frozenset(item.staging_object_id for item in claimed if item.first_batch_id < batch_id),
         definitions=definitions,
     )
 
@@ -167,35 +174,35 @@ def _run_batch(context: StageContext, plan: StreamPlan, now: datetime) -> Stream
         context.settings.lease_seconds,
         lambda connection: batches.heartbeat(connection, plan.batch_id),
     )
-    with beat:
-        results = list(_convert_in_halves(context, plan.tasks, plan.definitions))
-        failpoint("stream.after_convert")
-        report = commit_batch(context, plan, results, now)
+    try:
+        with beat:
+            results = list(_converted(context, plan))
+            failpoint("stream.after_convert")
+            report = commit_batch(context, plan, results, now)
+    except BaseException:
+        _abandon(context, plan)
+        raise
     failpoint("stream.after_commit")
     return StreamReport(**{**report.__dict__, "seconds": time.monotonic() - started})
 
 
-def _convert_in_halves(
-    context: StageContext,
-    tasks: Sequence[ConvertTask],
-    definitions: Mapping[tuple[int, int], TableDefinition],
-) -> Iterator[ConvertResult]:
-    """Converts tasks; when the whole job dies, each half by itself, so that a poisonous object ends up alone."""
-    done: set[int] = set()
-    try:
-        for result in context.engine.convert(tasks, definitions):
-            done.add(result.staging_object_id)
-            yield result
-    except EngineFailed as error:
-        left = [task for task in tasks if task.staging_object_id not in done]
-        if len(left) <= 1:
-            for task in left:
-                failure = Failure(message=str(error), transient=False)
-                yield ConvertResult(staging_object_id=task.staging_object_id, failure=failure)
-            return
-        middle = len(left) // 2
-        yield from _convert_in_halves(context, left[:middle], definitions)
-        yield from _convert_in_halves(context, left[middle:], definitions)
+def _converted(context: StageContext, plan: StreamPlan) -> Iterator[ConvertResult]:
+    """Converts the tasks of a batch; one that kills its job ends up alone and fails alone."""
+    return Halving[ConvertTask, ConvertResult](
+        run=lambda tasks: context.engine.convert(tasks, plan.definitions),
+        task_id=lambda task: task.staging_object_id,
+        result_id=lambda result: result.staging_object_id,
+        poisoned=lambda task, error: ConvertResult(
+            staging_object_id=task.staging_object_id, failure=Failure(message=str(error), transient=False)
+        ),
+    ).results(plan.tasks)
+
+
+def _abandon(context: StageContext, plan: StreamPlan) -> None:
+    """Gives a batch that cannot go on back at once; if that fails too, its lease runs out by itself."""
+    with suppress(PrismError), context.database.begin() as connection:
+        if batches.abandon(connection, plan.batch_id):
+            staging_objects.release(connection, [plan.batch_id])
 
 
 @dataclass
@@ -216,7 +223,7 @@ def commit_batch(
     """
     tasks = {task.staging_object_id: task for task in plan.tasks}
     outcome = _sort_out(context, plan, results)
-    _remove_uploads(context, plan, [tasks[result.staging_object_id] for result in outcome.failed])
+    _remove_uploads(context, plan, [tasks[result.staging_object_id] for result in _without_rows(plan, outcome)])
     with context.database.begin() as connection:
         batches.lock_running(connection, plan.batch_id)
         table_of = {task.staging_object_id: task.table_id for task in plan.tasks}
@@ -255,8 +262,16 @@ def _limit(context: StageContext, failure: Failure) -> int:
     return context.settings.max_attempts * (_TRANSIENT_PATIENCE if failure.transient else 1)
 
 
+def _without_rows(plan: StreamPlan, outcome: _Outcome) -> list[ConvertResult]:
+    """Objects that end without rows though an attempt may have uploaded some: given up, or changed since then."""
+    changed = [
+        result for result in outcome.done if not result.objects and result.staging_object_id in plan.tried_before
+    ]
+    return [*outcome.failed, *changed]
+
+
 def _remove_uploads(context: StageContext, plan: StreamPlan, tasks: Sequence[ConvertTask]) -> None:
-    """Removes every key a given-up object may have left, before it is marked: a death in between repeats both."""
+    """Removes every key that attempts may have left, before the end is recorded: a death in between repeats both."""
     for task in tasks:
         table = plan.definitions[task.table_id, task.definition_version]
         keys = context.lake.keys(table)

@@ -1,0 +1,185 @@
+"""Merge jobs: scheduling, leases, failures and parking; and the ranges they leave."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from prism_assets.domain.errors import InvariantBroken, LeaseLost
+from prism_assets.metadata import merge_jobs, merge_ranges, partitions
+from prism_assets.metadata.merge_jobs import MergeJob
+from prism_assets_tests.metadata.rows import DAY, NOON, Rows, a_range_plan, claim, results_of
+
+LATER = NOON + timedelta(hours=1)
+
+
+@pytest.fixture
+def partition(rows: Rows) -> int:
+    return rows.partition(rows.table())
+
+
+def put_back(rows: Rows, job: MergeJob, error: str = "boom", most: int = 10) -> bool:
+    with rows.database.begin() as connection:
+        partitions.lock_partition(connection, job.partition_id)
+        return merge_jobs.put_back(connection, job, error, most, LATER)
+
+
+def test_a_job_waits_for_its_time(rows: Rows, partition: int) -> None:
+    rows.waiting_job(partition, LATER)
+    with rows.database.begin() as connection:
+        assert claim(connection, NOON) == []
+        assert len(claim(connection, LATER)) == 1
+
+
+def test_a_second_schedule_rides_on_the_job_that_waits(rows: Rows, partition: int) -> None:
+    job = rows.waiting_job(partition, LATER)
+    assert rows.waiting_job(partition, NOON) == job
+    with rows.database.begin() as connection:
+        assert claim(connection, NOON) == []
+
+
+def test_hastening_pulls_a_waiting_job_forward_and_never_back(rows: Rows, partition: int) -> None:
+    rows.waiting_job(partition, LATER)
+    for at in (NOON, LATER):
+        with rows.database.begin() as connection:
+            merge_jobs.hasten(connection, partition, at)
+    assert rows.claimed_job(NOON).schedule_time == NOON
+
+
+def test_the_oldest_jobs_are_claimed_first(rows: Rows) -> None:
+    table = rows.table()
+    for offset in range(4):
+        rows.waiting_job(rows.partition(table, DAY + timedelta(days=offset)), NOON - timedelta(hours=offset))
+    with rows.database.begin() as connection:
+        times = [job.schedule_time for job in claim(connection, limit=2)]
+    assert times == [NOON - timedelta(hours=3), NOON - timedelta(hours=2)]
+
+
+def test_jobs_are_claimed_by_table_and_day(rows: Rows) -> None:
+    mine, yours = rows.table(), rows.table("log.others")
+    first, second = rows.partition(mine), rows.partition(yours)
+    rows.waiting_job(first)
+    rows.waiting_job(second)
+    with rows.database.begin() as connection:
+        assert claim(connection, day=DAY + timedelta(days=1)) == []
+        assert [job.partition_id for job in claim(connection, table_ids=[yours.table_id])] == [second]
+        assert [job.partition_id for job in claim(connection, day=DAY)] == [first]
+
+
+def test_jobs_seen_in_this_run_are_left_alone(rows: Rows, partition: int) -> None:
+    job = rows.waiting_job(partition)
+    with rows.database.begin() as connection:
+        assert claim(connection, seen=[job]) == []
+
+
+def test_a_job_that_failed_waits_again_with_its_error(rows: Rows, partition: int) -> None:
+    rows.waiting_job(partition)
+    assert put_back(rows, rows.claimed_job(NOON)) is False
+    with rows.database.begin() as connection:
+        (status,) = merge_jobs.load_status(connection)
+        assert claim(connection, NOON) == []
+    assert (status.attempts, status.last_error, status.running, status.parked) == (1, "boom", False, False)
+    assert status.schedule_time == LATER
+    assert rows.claimed_job(LATER).attempts == 1
+
+
+def test_a_job_that_failed_too_often_is_parked_and_not_claimed(rows: Rows, partition: int) -> None:
+    rows.waiting_job(partition)
+    outcomes = [put_back(rows, rows.claimed_job(LATER), f"boom {turn}", most=3) for turn in range(3)]
+    assert outcomes == [False, False, True]
+    with rows.database.begin() as connection:
+        (status,) = merge_jobs.load_status(connection)
+        assert claim(connection, LATER + timedelta(days=9)) == []
+    assert (status.parked, status.attempts, status.last_error) == (True, 3, "boom 2")
+
+
+def test_a_parked_job_is_claimed_when_somebody_asks_for_all(rows: Rows, partition: int) -> None:
+    rows.waiting_job(partition)
+    put_back(rows, rows.claimed_job(NOON), most=1)
+    with rows.database.begin() as connection:
+        (job,) = claim(connection, NOON, regardless=True)
+    assert job.attempts == 1
+
+
+def test_a_failed_job_gives_its_count_to_the_one_that_waits(rows: Rows, partition: int) -> None:
+    rows.waiting_job(partition)
+    running = rows.claimed_job()
+    waiting = rows.waiting_job(partition, LATER + timedelta(hours=5))
+    put_back(rows, running)
+    with rows.database.begin() as connection:
+        (status,) = merge_jobs.load_status(connection)
+    assert (status.attempts, status.last_error, status.schedule_time) == (1, "boom", LATER)
+    assert rows.claimed_job(LATER).job_id == waiting
+
+
+def test_only_the_holder_of_the_lease_gets_the_job_for_its_commit(rows: Rows, partition: int) -> None:
+    rows.waiting_job(partition)
+    old = rows.claimed_job()
+    put_back(rows, old)
+    new = rows.claimed_job(LATER)
+    assert new.lease_token != old.lease_token
+    with pytest.raises(LeaseLost, match="changed nothing"), rows.database.begin() as connection:
+        merge_jobs.lock_claimed(connection, old)
+    with rows.database.begin() as connection:
+        merge_jobs.lock_claimed(connection, new)
+
+
+def test_a_heartbeat_keeps_a_lease_and_only_its_own(rows: Rows, partition: int) -> None:
+    rows.waiting_job(partition)
+    job = rows.claimed_job()
+    rows.sql("UPDATE prism_merge_jobs SET heartbeat_time = heartbeat_time - interval '1 minute'")
+    with rows.database.begin() as connection:
+        assert [found.job_id for found in merge_jobs.expired(connection, 30)] == [job.job_id]
+        assert merge_jobs.is_expired(connection, job, 30)
+        merge_jobs.heartbeat(connection, [])
+        assert merge_jobs.is_expired(connection, job, 30)
+    with rows.database.begin() as connection:
+        merge_jobs.heartbeat(connection, [job.lease_token])
+    with rows.database.begin() as connection:
+        assert merge_jobs.expired(connection, 30) == []
+        assert not merge_jobs.is_expired(connection, job, 30)
+
+
+def test_a_first_range_brings_its_sentinel(rows: Rows, partition: int) -> None:
+    plan = a_range_plan(0, 5)
+    with rows.database.begin() as connection:
+        merge_ranges.save_range(connection, partition, plan.ranges[0], results_of(plan)[0], NOON)
+    bounds = rows.sql("SELECT lower_bound, upper_bound FROM prism_merge_ranges ORDER BY upper_bound")
+    assert bounds == [(None, 0), (0, 5)]
+
+
+def test_an_extended_range_moves_its_upper_bound(rows: Rows, partition: int) -> None:
+    first = a_range_plan(0, 5)
+    with rows.database.begin() as connection:
+        merge_ranges.save_range(connection, partition, first.ranges[0], results_of(first)[0], NOON)
+        (old,) = merge_ranges.load_chain(connection, partition)
+        second = a_range_plan(0, 9, extends=old)
+        merge_ranges.check_chain_end(connection, partition, second)
+        merge_ranges.save_range(connection, partition, second.ranges[0], results_of(second)[0], NOON)
+        (new,) = merge_ranges.load_chain(connection, partition)
+    assert (new.lower_bound, new.upper_bound, new.row_count) == (0, 9, 20)
+
+
+def test_a_merged_object_with_other_rows_than_its_inputs_is_refused(rows: Rows, partition: int) -> None:
+    plan, other = a_range_plan(0, 5), a_range_plan(0, 5, rows=9)
+    with pytest.raises(InvariantBroken, match="holds 9 rows, its inputs 10"), rows.database.begin() as connection:
+        merge_ranges.save_range(connection, partition, plan.ranges[0], results_of(other)[0], NOON)
+
+
+def test_the_desired_version_is_never_lowered(rows: Rows, partition: int) -> None:
+    for upper in (5, 9, 3):
+        with rows.database.begin() as connection:
+            merge_ranges.raise_desired(connection, partition, upper)
+    assert rows.load(partition).desired_version == 9
+
+
+def test_the_shrinkage_is_that_of_the_ranges_there_are(rows: Rows) -> None:
+    table = rows.table()
+    partition = rows.partition(table)
+    ids = rows.small(table, 4)
+    plan = a_range_plan(0, ids[1], rows=20)
+    with rows.database.begin() as connection:
+        assert merge_ranges.observed_shrinkage(connection, partition) is None
+        merge_ranges.save_range(connection, partition, plan.ranges[0], results_of(plan)[0], NOON)
+        assert merge_ranges.observed_shrinkage(connection, partition) == pytest.approx(0.5)

@@ -1,0 +1,190 @@
+"""Staging objects: registering, fair and bounded claims, failures, and batches that lose their lease."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from prism_assets.domain.errors import LeaseLost
+from prism_assets.domain.work import ConvertResult
+from prism_assets.metadata import batches, staging_objects, work_counts
+from prism_assets.metadata.staging_objects import ClaimedObject, FoundObject, StagingCounts
+from prism_assets_tests.metadata.rows import NOON, Rows
+
+
+def claim(rows: Rows, count: int = 100, size: int = 1 << 30, tables: list[int] | None = None) -> list[ClaimedObject]:
+    """Claims for a batch of its own."""
+    batch = rows.batch()
+    with rows.database.begin() as connection:
+        return staging_objects.claim_pending(connection, batch, tables, count, size)
+
+
+def by_table(claimed: list[ClaimedObject]) -> Counter[int]:
+    return Counter(item.table_id for item in claimed)
+
+
+def an_object(key: str) -> FoundObject:
+    return FoundObject(bucket="staging", key=key, etag="e", content_length=1, send_time=NOON)
+
+
+def test_registering_known_objects_adds_nothing_and_burns_no_ids(rows: Rows) -> None:
+    table = rows.table()
+    rows.staging(table, 3)
+    found = [an_object(f"events/{number:06}") for number in range(1, 4)]
+    with rows.database.begin() as connection:
+        assert staging_objects.register(connection, 1, table.table_id, found, NOON) == 0
+        assert staging_objects.register(connection, 1, table.table_id, [an_object("events/new")], NOON) == 1
+    assert rows.value("SELECT max(prism_staging_object_id) FROM prism_staging_objects") == 4
+
+
+def test_an_object_nobody_knows_is_noted_once(rows: Rows) -> None:
+    for _ in range(2):
+        with rows.database.begin() as connection:
+            staging_objects.register_unknown(connection, an_object("odd"), "no stream", NOON)
+    assert rows.value("SELECT count(*) FROM prism_unknown_staging_objects") == 1
+
+
+def test_a_claim_is_bounded_by_count(rows: Rows) -> None:
+    rows.staging(rows.table(), 5)
+    assert len(claim(rows, count=3)) == 3
+    assert len(claim(rows, count=3)) == 2
+    assert claim(rows) == []
+
+
+def test_a_claim_is_bounded_by_bytes(rows: Rows) -> None:
+    rows.staging(rows.table(), 5, size=100)
+    assert len(claim(rows, size=250)) == 2
+
+
+def test_the_first_object_of_a_claim_may_be_of_any_size(rows: Rows) -> None:
+    rows.staging(rows.table(), 2, size=1_000)
+    assert len(claim(rows, size=10)) == 1
+
+
+def test_the_oldest_objects_of_a_stream_come_first(rows: Rows) -> None:
+    ids = rows.staging(rows.table(), 4)
+    assert sorted(item.staging_object_id for item in claim(rows, count=2)) == ids[:2]
+
+
+def test_a_flood_in_one_table_does_not_starve_another(rows: Rows) -> None:
+    flooded, calm = rows.table(), rows.table("log.calm")
+    rows.staging(flooded, 50)
+    rows.staging(calm, 3)
+    assert by_table(claim(rows, count=10)) == {flooded.table_id: 7, calm.table_id: 3}
+
+
+def test_a_limit_of_bytes_falls_on_all_tables_alike(rows: Rows) -> None:
+    one, two = rows.table(), rows.table("log.other")
+    rows.staging(one, 10, size=100)
+    rows.staging(two, 10, size=100)
+    assert by_table(claim(rows, size=600)) == {one.table_id: 3, two.table_id: 3}
+
+
+def test_more_tables_than_a_batch_may_hold_are_no_trouble(rows: Rows) -> None:
+    for number in range(5):
+        rows.staging(rows.table(f"log.t{number}"), 2)
+    assert len(claim(rows, count=3)) == 3
+
+
+def test_a_claim_may_be_for_some_tables_only(rows: Rows) -> None:
+    one, two = rows.table(), rows.table("log.other")
+    rows.staging(one)
+    rows.staging(two)
+    assert by_table(claim(rows, tables=[two.table_id])) == {two.table_id: 1}
+
+
+def test_the_first_batch_and_the_definition_stay_through_all_attempts(rows: Rows) -> None:
+    rows.staging(rows.table())
+    (first,) = claim(rows)
+    with rows.database.begin() as connection:
+        staging_objects.put_back(connection, first.first_batch_id, first.staging_object_id, "boom", 0)
+    rows.sql("UPDATE prism_tables SET definition_version = definition_version + 5")
+    (second,) = claim(rows)
+    assert (second.first_batch_id, second.definition_version) == (first.first_batch_id, first.definition_version)
+    assert second.attempts == 1
+
+
+def test_an_object_that_failed_rests_before_its_next_attempt(rows: Rows) -> None:
+    rows.staging(rows.table())
+    (item,) = claim(rows)
+    with rows.database.begin() as connection:
+        staging_objects.put_back(connection, item.first_batch_id, item.staging_object_id, "boom", 60)
+    assert claim(rows) == []
+    rows.sql("UPDATE prism_staging_objects SET retry_time = retry_time - interval '61 seconds'")
+    assert len(claim(rows)) == 1
+
+
+def test_an_object_given_up_is_failed_and_not_claimed_again(rows: Rows) -> None:
+    table = rows.table()
+    rows.staging(table)
+    (item,) = claim(rows)
+    with rows.database.begin() as connection:
+        staging_objects.give_up(connection, item.first_batch_id, item.staging_object_id, "boom")
+    assert claim(rows) == []
+    with rows.database.begin() as connection:
+        counts = staging_objects.count_unfinished(connection)
+    assert counts == [StagingCounts(table_id=table.table_id, pending=0, claimed=0, failed=1)]
+
+
+def test_an_object_finished_twice_keeps_its_first_ledger(rows: Rows) -> None:
+    rows.staging(rows.table())
+    (item,) = claim(rows)
+    for lines in (3, 9):
+        result = ConvertResult(staging_object_id=item.staging_object_id, lines_in=lines, rows_out=2)
+        with rows.database.begin() as connection:
+            staging_objects.finish(connection, item.first_batch_id, [result], NOON)
+    with rows.database.begin() as connection:
+        (ledger,) = staging_objects.ledger(connection)
+    assert (ledger.lines_in, ledger.rows_out, ledger.rows_quarantined) == (3, 2, 1)
+
+
+def test_another_batch_cannot_finish_put_back_or_give_up_an_object(rows: Rows) -> None:
+    rows.staging(rows.table())
+    (item,) = claim(rows)
+    other = rows.batch()
+    with rows.database.begin() as connection:
+        result = ConvertResult(staging_object_id=item.staging_object_id, lines_in=1, rows_out=1)
+        staging_objects.finish(connection, other, [result], NOON)
+        staging_objects.put_back(connection, other, item.staging_object_id, "boom", 0)
+        staging_objects.give_up(connection, other, item.staging_object_id, "boom")
+    assert rows.sql("SELECT state, attempts FROM prism_staging_objects") == [("claimed", 0)]
+
+
+def test_a_silent_batch_is_declared_dead_and_its_objects_are_free_again(rows: Rows) -> None:
+    rows.staging(rows.table(), 2)
+    batch = claim(rows)[0].first_batch_id
+    with rows.database.begin() as connection:
+        assert batches.declare_dead(connection, 60) == []
+        assert work_counts.count_pending(connection, 60) == []
+    rows.sql("UPDATE prism_stream_batches SET heartbeat_time = heartbeat_time - interval '61 seconds'")
+    with rows.database.begin() as connection:
+        assert work_counts.count_pending(connection, 60)[0].abandoned == 2
+        assert batches.declare_dead(connection, 60) == [batch]
+        assert staging_objects.release(connection, [batch]) == 2
+    with pytest.raises(LeaseLost, match="changed nothing"), rows.database.begin() as connection:
+        batches.lock_running(connection, batch)
+    with rows.database.begin() as connection:
+        assert batches.heartbeat(connection, batch) is False
+    assert [item.first_batch_id for item in claim(rows)] == [batch, batch]
+
+
+def test_a_batch_that_commits_right_now_is_not_declared_dead(rows: Rows) -> None:
+    batch = rows.batch()
+    rows.sql("UPDATE prism_stream_batches SET heartbeat_time = heartbeat_time - interval '1 hour'")
+    with rows.database.begin() as committing:
+        batches.lock_running(committing, batch)
+        with rows.database.begin() as connection:
+            assert batches.declare_dead(connection, 60) == []
+        batches.finish_batch(committing, batch)
+    with rows.database.begin() as connection:
+        assert batches.running_count(connection) == 0
+
+
+def test_a_heartbeat_keeps_a_batch_alive(rows: Rows) -> None:
+    batch = rows.batch()
+    rows.sql("UPDATE prism_stream_batches SET heartbeat_time = heartbeat_time - interval '1 hour'")
+    with rows.database.begin() as connection:
+        assert batches.heartbeat(connection, batch)
+    with rows.database.begin() as connection:
+        assert batches.declare_dead(connection, 60) == []
