@@ -165,7 +165,7 @@ def table_input(table: TableDefinition, location: str) -> Any:
     return {
         "Name": table.name.table,
         "Description": table.description,
-        "Owner": table.owner or "",
+        **({"Owner": table.owner} if table.owner else {}),  # Glue refuses an empty one
         "TableType": "EXTERNAL_TABLE",
         "Parameters": {"EXTERNAL": "TRUE", "classification": "parquet"},
         "PartitionKeys": [{"Name": "dt", "Type": "date"}],

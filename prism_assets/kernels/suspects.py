@@ -57,6 +57,10 @@ def _mark_constants(marked: Mask, data: bytes, lines: Lines, word: bytes) -> Non
 
 
 def _mark_deep(marked: Mask, data: bytes, lines: Lines) -> None:
+    # Most lines have one `{`, at their beginning. Counting single characters is many times faster than finding them.
+    nested = data.count(b"{") + data.count(b"[")
+    if nested - int(np.count_nonzero(np.frombuffer(data, np.uint8)[lines.starts] == 0x7B)) < DEPTH_LIMIT:
+        return
     # `{` and `[` differ in one bit only.
     opening = np.flatnonzero((np.frombuffer(data, np.uint8) | 0x20) == 0x7B)
     if len(opening) <= DEPTH_LIMIT:

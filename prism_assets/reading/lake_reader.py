@@ -67,6 +67,8 @@ class LakeReader:
     def table(self, name: str, day: date | None = None) -> ReadTable:
         """Everything a reader learns about `schema.table`, or about one day of it; WrongUse if it is not there."""
         schema, _, table = name.partition(".")
+        if not (schema and table):
+            raise WrongUse(f"{name or 'nothing'} is not the name of a table: write schema.table")
         database = f"{self._prefix}{schema}{self._suffix}"
         try:
             found: Any = self._glue.get_table(DatabaseName=database, Name=table)["Table"]
@@ -114,7 +116,7 @@ class LakeReader:
         return [
             ReadObject(url=f"s3://{info.path}", content_length=info.size)
             for info in sorted(files, key=lambda info: info.path)
-            if info.type == fs.FileType.File and not info.base_name.startswith((".", "_", "#"))
+            if info.type == fs.FileType.File and not info.base_name.startswith((".", "_", "#")) and not info.base_name.endswith("~")
         ]
 
 

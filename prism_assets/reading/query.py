@@ -57,6 +57,8 @@ def arrow_type(hive_type: str) -> pa.DataType:
         return pa.string()
     if match := _DECIMAL.fullmatch(hive_type):
         return pa.decimal128(int(match[1]), int(match[2]))
+    if hive_type not in _SIMPLE:
+        raise WrongUse(f"{hive_type} is not a type of this platform; the table was made by another tool")
     return _SIMPLE[hive_type]
 
 
@@ -65,7 +67,7 @@ def run_query(reader: LakeReader, sql: str) -> QueryResult:
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         try:
-            names = sorted(connection.get_table_names(sql, qualified=True))
+            names = sorted(name.replace('"', "") for name in connection.get_table_names(sql, qualified=True))
         except duckdb.Error as error:
             raise WrongUse(f"this is not a query: {_first_line(error)}") from error
         for index, name in enumerate(names):

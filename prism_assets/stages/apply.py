@@ -45,7 +45,7 @@ def read_table_files(folder: Path) -> list[TableDefinition]:
         raise DefinitionError(f"{folder} is not a folder: give the folder of the table files, such as tables/")
     found: list[TableDefinition] = []
     problems: list[str] = []
-    for path in sorted([*folder.rglob("*.yaml"), *folder.rglob("*.yml")]):
+    for path in sorted(path for path in [*folder.rglob("*.yaml"), *folder.rglob("*.yml")] if path.is_file()):
         try:
             found.append(parse_table_file(path.read_text(encoding="utf-8"), str(path)))
         except DefinitionError as error:
@@ -104,8 +104,9 @@ def _changed_table(table: TableDefinition, old: TableDefinition, problems: list[
     columns = _match_columns(table, old, problems)
     new = dataclasses.replace(table, name=old.name, table_id=old.table_id, columns=columns, version=old.version)
     lines = [f"add column {c.name} {c.type} to {table.name}" for c in columns if c.column_id == 0]
-    if new != old and not lines:
-        lines = [f"update {table.name}: {', '.join(_differences(new, old))}"]
+    changed = [name for name in _differences(new, old) if name != "columns" or not lines]
+    if changed:
+        lines.append(f"update {table.name}: {', '.join(changed)}")
     return TableChange(new, False, tuple(lines))
 
 

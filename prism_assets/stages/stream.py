@@ -223,9 +223,9 @@ def commit_batch(
     """
     tasks = {task.staging_object_id: task for task in plan.tasks}
     outcome = _sort_out(context, plan, results)
-    _remove_uploads(context, plan, [tasks[result.staging_object_id] for result in _without_rows(plan, outcome)])
     with context.database.begin() as connection:
         batches.lock_running(connection, plan.batch_id)
+        _remove_uploads(context, plan, [tasks[result.staging_object_id] for result in _without_rows(plan, outcome)])
         table_of = {task.staging_object_id: task.table_id for task in plan.tasks}
         objects = [(result.staging_object_id, small) for result in outcome.done for small in result.objects]
         wanted = {(table_of[staging], small.date) for staging, small in objects}

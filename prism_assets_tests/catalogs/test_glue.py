@@ -1,0 +1,276 @@
+"""The catalog in Glue, against a server that behaves like it and a client that enforces its limits."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, ReadTimeoutError
+
+from prism_assets.catalogs.glue import GlueCatalog
+from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, InvariantBroken, PrismError, TerminalError
+from prism_assets.domain.table_file import parse_table_file
+from prism_assets.domain.tables import TableDefinition
+from prism_assets_tests.builders import a_table
+from prism_assets_tests.glue_limits import GlueLimitExceeded
+
+_NUMBERS = itertools.count(1)
+ROOT = "s3://lake/a.log.events/"
+DAY = date(2026, 3, 1)
+
+
+@pytest.fixture
+def glue(services: Mapping[str, str]) -> GlueCatalog:
+    """A catalog whose databases no other test has."""
+    return GlueCatalog(services["PRISM_GLUE_ENDPOINT"], "us-east-1", prefix=f"g{next(_NUMBERS)}_", suffix="_x")
+
+
+@pytest.fixture
+def table() -> TableDefinition:
+    columns = ["{name: path, type: string, length: 20}", '{name: price, type: "decimal(9, 2)"}']
+    return parse_table_file(a_table(columns=columns), "t.yaml")
+
+
+@pytest.fixture
+def client(glue: GlueCatalog) -> Iterator[Recorder]:
+    """The client of the catalog, with every call noted and some of them changed."""
+    glue._made = recorder = Recorder(glue._client)  # type: ignore[assignment]
+    yield recorder
+
+
+class Recorder:
+    """Passes calls on to Glue; `instead` puts something in their place."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.calls: list[str] = []
+        self.instead: dict[str, Callable[..., Any]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        def call(**arguments: Any) -> Any:
+            self.calls.append(name)
+            return self.instead.get(name, getattr(self._inner, name))(**arguments)
+
+        return call
+
+    def lose_answer(self, name: str, error: Exception) -> None:
+        """The call is carried out, and its answer never arrives."""
+
+        def call(**arguments: Any) -> Any:
+            getattr(self._inner, name)(**arguments)
+            raise error
+
+        self.instead[name] = call
+
+
+def shown(glue: GlueCatalog, table: TableDefinition) -> Any:
+    return glue._client.get_table(DatabaseName=glue.database_name(table), Name="events")["Table"]
+
+
+def some_days(count: int, folder: str = "live") -> dict[date, str]:
+    days = [DAY + timedelta(days=number) for number in range(count)]
+    return {day: f"{ROOT}{folder}/dt={day}/" for day in days}
+
+
+def an_error(code: str) -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": "no"}}, "Call")
+
+
+def test_a_table_is_created_as_readers_expect_it(glue: GlueCatalog, table: TableDefinition) -> None:
+    assert glue.define(table, ROOT) == "created"
+    found = shown(glue, table)
+    assert found["DatabaseName"].endswith("_log_x")
+    assert (found["TableType"], found["Owner"], found["Description"]) == ("EXTERNAL_TABLE", "team:test", "a test table")
+    assert found["Parameters"] == {"EXTERNAL": "TRUE", "classification": "parquet"}
+    assert found["PartitionKeys"] == [{"Name": "dt", "Type": "date"}]
+    storage = found["StorageDescriptor"]
+    assert [(column["Name"], column["Type"]) for column in storage["Columns"]] == [
+        ("time", "timestamp"),
+        ("id", "bigint"),
+        ("path", "varchar(20)"),
+        ("price", "decimal(9,2)"),
+    ]
+    assert storage["Location"] == ROOT
+    assert storage["InputFormat"] == "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
+    assert storage["OutputFormat"] == "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
+    assert storage["SerdeInfo"] == {
+        "SerializationLibrary": "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe",
+        "Parameters": {"serialization.format": "1"},
+    }
+
+
+def test_a_table_at_rest_gets_no_new_version(glue: GlueCatalog, client: Recorder, table: TableDefinition) -> None:
+    glue.define(table, ROOT)
+    version = shown(glue, table).get("VersionId")
+    client.calls.clear()
+    assert glue.define(table, ROOT) is None
+    assert client.calls == ["get_table"]
+    assert shown(glue, table).get("VersionId") == version
+
+
+def test_an_added_column_updates_the_table(glue: GlueCatalog, table: TableDefinition) -> None:
+    glue.define(table, ROOT)
+    wider = dataclasses.replace(table, columns=(*table.columns, dataclasses.replace(table.columns[1], name="more")))
+    assert glue.define(wider, ROOT) == "updated"
+    assert shown(glue, table)["StorageDescriptor"]["Columns"][-1]["Name"] == "more"
+    assert glue.define(wider, ROOT) is None
+
+
+@pytest.mark.parametrize("change", [{"description": "else"}, {"owner": "team:else"}, {"owner": None}])
+def test_what_people_read_is_updated_too(glue: GlueCatalog, table: TableDefinition, change: dict[str, Any]) -> None:
+    glue.define(table, ROOT)
+    assert glue.define(dataclasses.replace(table, **change), ROOT) == "updated"
+    assert glue.define(dataclasses.replace(table, **change), ROOT) is None
+
+
+def test_a_second_table_shares_the_database(glue: GlueCatalog, table: TableDefinition) -> None:
+    glue.define(table, ROOT)
+    assert glue.define(parse_table_file(a_table("log.other"), "o.yaml"), ROOT) == "created"
+
+
+def test_two_hundred_and_fifty_partitions_go_in_batches_within_the_limits(
+    glue: GlueCatalog, client: Recorder, table: TableDefinition
+) -> None:
+    glue.define(table, ROOT)
+    client.calls.clear()
+    glue.publish(table, some_days(250))
+    assert glue.locations(table, some_days(250)) == some_days(250)
+    assert client.calls.count("batch_create_partition") == 3
+    client.calls.clear()
+    glue.publish(table, some_days(250, "merged"))
+    assert glue.locations(table, some_days(250)) == some_days(250, "merged")
+    assert client.calls.count("batch_update_partition") == 3
+    assert "batch_create_partition" not in client.calls
+
+
+def test_the_limits_are_enforced_here(glue: GlueCatalog, table: TableDefinition) -> None:
+    """The control of the test above."""
+    glue.define(table, ROOT)
+    with pytest.raises(GlueLimitExceeded):
+        glue._client.batch_create_partition(
+            DatabaseName=glue.database_name(table), TableName="events", PartitionInputList=[{}] * 101
+        )
+
+
+def test_publishing_the_same_again_only_looks(glue: GlueCatalog, client: Recorder, table: TableDefinition) -> None:
+    glue.define(table, ROOT)
+    glue.publish(table, some_days(3))
+    client.calls.clear()
+    glue.publish(table, some_days(3))
+    assert set(client.calls) == {"batch_get_partition"}
+
+
+def test_some_partitions_are_new_and_some_move(glue: GlueCatalog, table: TableDefinition) -> None:
+    glue.define(table, ROOT)
+    glue.publish(table, some_days(3))
+    mixed = {**some_days(5), **some_days(2, "merged")}
+    glue.publish(table, mixed)
+    assert glue.locations(table, mixed) == mixed
+
+
+def test_publishing_nothing_asks_nothing(glue: GlueCatalog, client: Recorder, table: TableDefinition) -> None:
+    glue.publish(table, {})
+    assert client.calls == []
+
+
+def test_days_without_a_partition_are_left_out(glue: GlueCatalog, table: TableDefinition) -> None:
+    glue.define(table, ROOT)
+    glue.publish(table, some_days(1))
+    assert glue.locations(table, [DAY, DAY + timedelta(days=1)]) == some_days(1)
+
+
+@pytest.mark.parametrize("call", ["batch_create_partition", "batch_update_partition"])
+def test_errors_inside_a_good_answer_are_read(
+    glue: GlueCatalog, client: Recorder, table: TableDefinition, call: str
+) -> None:
+    glue.define(table, ROOT)
+    if call == "batch_update_partition":
+        glue.publish(table, some_days(1, "old"))
+    detail = {"ErrorCode": "InternalServiceException", "ErrorMessage": "later"}
+    client.instead[call] = lambda **_: {"Errors": [{"PartitionValues": ["2026-03-01"], "ErrorDetail": detail}]}
+    with pytest.raises(CatalogUnavailable, match="Glue refused partition 2026-03-01: InternalServiceException later"):
+        glue.publish(table, some_days(1))
+
+
+def test_a_partition_that_somebody_else_made_meanwhile_is_settled_by_looking(
+    glue: GlueCatalog, client: Recorder, table: TableDefinition
+) -> None:
+    glue.define(table, ROOT)
+    glue.publish(table, some_days(1))
+    answers = iter([{"Partitions": []}])
+    real = client._inner.batch_get_partition
+    client.instead["batch_get_partition"] = lambda **arguments: next(answers, None) or real(**arguments)
+    glue.publish(table, some_days(1))
+    assert client.calls.count("batch_create_partition") == 2
+
+
+def test_a_batch_that_did_nothing_is_noticed_by_looking(
+    glue: GlueCatalog, client: Recorder, table: TableDefinition
+) -> None:
+    glue.define(table, ROOT)
+    client.instead["batch_create_partition"] = lambda **_: {"Errors": []}
+    with pytest.raises(CatalogUnavailable, match="does not show log.events 2026-03-01, 2026-03-02 as published"):
+        glue.publish(table, some_days(2))
+
+
+def test_a_lost_answer_is_settled_by_repeating(glue: GlueCatalog, client: Recorder, table: TableDefinition) -> None:
+    glue.define(table, ROOT)
+    client.lose_answer("batch_create_partition", ReadTimeoutError(endpoint_url="http://glue"))
+    with pytest.raises(CatalogUnavailable, match="does not answer"):
+        glue.publish(table, some_days(2))
+    client.calls.clear()
+    glue.publish(table, some_days(2))
+    assert set(client.calls) == {"batch_get_partition"}
+
+
+def test_a_lost_answer_to_a_new_table_is_settled_by_repeating(
+    glue: GlueCatalog, client: Recorder, table: TableDefinition
+) -> None:
+    client.lose_answer("create_table", ReadTimeoutError(endpoint_url="http://glue"))
+    with pytest.raises(CatalogUnavailable):
+        glue.define(table, ROOT)
+    assert glue.define(table, ROOT) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("ThrottlingException", CatalogUnavailable),
+        ("InternalServiceException", CatalogUnavailable),
+        ("ConcurrentModificationException", CatalogUnavailable),
+        ("AccessDeniedException", AccessDenied),
+        ("ExpiredTokenException", AccessDenied),
+        ("InvalidInputException", TerminalError),
+    ],
+)
+def test_errors_of_glue_are_errors_of_the_tree(
+    glue: GlueCatalog, client: Recorder, table: TableDefinition, code: str, kind: type[PrismError]
+) -> None:
+    def refuse(**_: Any) -> Any:
+        raise an_error(code)
+
+    client.instead["get_table"] = refuse
+    with pytest.raises(kind) as raised:
+        glue.define(table, ROOT)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_table_that_went_away_is_a_broken_invariant(glue: GlueCatalog, table: TableDefinition) -> None:
+    glue.define(table, ROOT)
+    glue._client.delete_table(DatabaseName=glue.database_name(table), Name="events")
+    with pytest.raises(InvariantBroken, match="the next catalog run defines it again"):
+        glue.publish(table, some_days(1))
+
+
+def test_a_server_that_is_not_there_is_told_in_one_line(table: TableDefinition) -> None:
+    with pytest.raises(CatalogUnavailable, match="Glue does not answer") as raised:
+        GlueCatalog("http://127.0.0.1:1", "us-east-1").define(table, ROOT)
+    assert "\n" not in str(raised.value)
+
+
+def test_nothing_is_opened_before_it_is_used() -> None:
+    assert GlueCatalog("http://127.0.0.1:1", "us-east-1")._made is None

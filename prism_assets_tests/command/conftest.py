@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from prism_assets import platform
+from prism_assets.metadata.database import Database
+from prism_assets_tests.command.prism import Prism
+from prism_assets_tests.metadata.worlds import a_world
+from prism_assets_tests.postgres import PostgresServer
+from prism_assets_tests.world import World
+
+
+@pytest.fixture(scope="package")
+def database_url(postgres: PostgresServer) -> Iterator[str]:
+    url = postgres.create_database()
+    yield url
+    postgres.drop_database(url)
+
+
+@pytest.fixture
+def world(services: Mapping[str, str], database_url: str, tmp_path: Path) -> Iterator[World]:
+    """A platform of its own, on the database of the package."""
+    with a_world(services, database_url, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def prism(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Iterator[Prism]:
+    """The command line, in this process, with the settings of the world in its environment."""
+    opened: list[Database] = []
+
+    def open_database(url: str) -> Database:
+        opened.append(Database(url))
+        return opened[-1]
+
+    monkeypatch.setattr(platform, "Database", open_database)
+    monkeypatch.chdir(tmp_path)
+    yield Prism(world, monkeypatch, capsys)
+    for database in opened:
+        database.dispose()

@@ -1,0 +1,167 @@
+"""What every command does when all is well: for people, as JSON, and once more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+import typer.main
+
+from prism_assets.cli import app
+from prism_assets.console import size
+from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
+from prism_assets_tests.command.prism import Prism
+from prism_assets_tests.flow.test_life_of_a_partition import _everything
+
+DAY = "2026-03-01"
+NOON = f"{DAY}T12:00:00Z"
+AFTER = "2026-03-02T00:10:00Z"
+
+
+@pytest.fixture
+def full(prism: Prism) -> Prism:
+    """A day with rows and a broken line, converted and published."""
+    prism.world.settings.tables_dir.mkdir()
+    (prism.world.settings.tables_dir / "events.yaml").write_text(a_table())
+    prism.ok("table", "apply", "--now", NOON)
+    prism.world.drop([], body=as_lines(some_rows(5, utc(f"{DAY}T12:00"))) + b"broken\n")
+    prism.ok("run", "--now", NOON)
+    return prism
+
+
+def every_command(group: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The words of every command and every group of commands."""
+    yield path
+    for name, command in getattr(group, "commands", {}).items():
+        yield from every_command(command, (*path, name))
+
+
+ALL_COMMANDS = [*every_command(typer.main.get_command(app)), ("local",), ("local", "up")]
+
+
+@pytest.mark.parametrize("words", ALL_COMMANDS, ids=" ".join)
+def test_every_command_explains_itself(prism: Prism, words: tuple[str, ...]) -> None:
+    done = prism.ok(*words, "--help")
+    assert "Usage: prism" in done.out
+
+
+def test_the_names_of_all_commands_are_known() -> None:
+    """A new command shows here, so that it gets its tests."""
+    assert {" ".join(words) for words in every_command(typer.main.get_command(app)) if words} >= {
+        "table", "table apply", "table list", "table show", "discover", "stream", "merge", "catalog", "run", "status",
+        "files", "query", "quarantine", "quarantine list", "quarantine show",
+    }  # fmt: skip
+
+
+def test_the_way_of_an_object_in_words(prism: Prism) -> None:
+    prism.world.settings.tables_dir.mkdir()
+    (prism.world.settings.tables_dir / "events.yaml").write_text(a_table())
+    assert "would create table log.events" in prism.ok("table", "apply", "--dry-run").out
+    assert "create table log.events with 2 columns" in prism.ok("table", "apply").out
+    assert "log.events" in prism.ok("table", "list").out
+    assert "bigint" in prism.ok("table", "show", "log.events").out
+    assert prism.ok("status", "--now", NOON).out == "log.events: nothing arrived yet\n"
+    prism.world.drop(some_rows(3, utc(f"{DAY}T12:00")))
+    assert prism.ok("discover", "--now", NOON).out == "1 new of 1 objects listed\n"
+    assert prism.ok("stream", "--now", NOON).out == "1 objects, 3 lines: 3 rows, 0 quarantined\n"
+    assert "the next catalog run, to become readable" in prism.ok("status", "--now", NOON).out
+    assert f"log.events {DAY}: publish for the first time" in prism.ok("catalog", "--dry-run", "--now", NOON).out
+    assert f"log.events {DAY}: published s3://lake/" in prism.ok("catalog", "--now", NOON).out
+    assert "3" in prism.ok("query", "SELECT count(*) FROM log.events").out
+    assert "1 objects" in prism.ok("files", "log.events").out
+    assert f"log.events {DAY}: closed" in prism.ok("catalog", "--now", AFTER).out
+    assert "write new (0, 1] with 1 objects" in prism.ok("merge", "--dry-run", "--now", AFTER).out
+    assert prism.ok("merge", "--now", AFTER).out == "1 jobs: 1 small objects into 1, 3 rows\n"
+    assert f"log.events {DAY}: switched" in prism.ok("catalog", "--now", AFTER).out
+    assert "switched: 3 rows" in prism.ok("status", "--now", AFTER).out
+    assert "nothing to do" in prism.ok("catalog", "--now", AFTER).out
+    assert prism.ok("quarantine", "list").out == "nothing is in quarantine\n"
+
+
+def test_the_json_of_every_command_is_one_document(full: Prism) -> None:
+    full.world.drop(some_rows(2, utc(f"{DAY}T13:00")))
+    for words in (
+        ("table", "apply"),
+        ("table", "apply", "--dry-run"),
+        ("table", "list"),
+        ("table", "show", "log.events"),
+        ("discover", "--now", NOON),
+        ("stream", "--now", NOON),
+        ("catalog", "--dry-run", "--now", AFTER),
+        ("catalog", "--now", AFTER),
+        ("merge", "--dry-run", "--all", "--now", AFTER),
+        ("merge", "--now", AFTER),
+        ("run", "--until-idle", "--now", AFTER),
+        ("status", "--now", AFTER),
+        ("files", "log.events"),
+        ("query", "SELECT *, 0.5 AS half, DATE '2026-03-01' AS day FROM log.events"),
+        ("quarantine", "list"),
+    ):
+        assert full.ok(*words, "--json").json is not None, words
+
+
+def test_the_json_of_a_query_is_a_row_an_object(full: Prism) -> None:
+    assert full.ok("query", "SELECT count(*) AS rows FROM log.events", "--json").json == [{"rows": 5}]
+
+
+def test_quarantined_lines_are_shown_as_json_lines(full: Prism) -> None:
+    (lot,) = full.ok("quarantine", "list", "--json").json
+    assert (lot["reason"], lot["line_count"]) == ("bad_json", 1)
+    (line,) = full.ok("quarantine", "show", str(lot["staging_object_id"])).out.splitlines()
+    assert "broken" in json.dumps(json.loads(line))
+
+
+def test_every_command_changes_nothing_the_second_time(full: Prism) -> None:
+    full.ok("run", "--until-idle", "--now", AFTER)
+    before = _everything(full.world)
+    full.ok("table", "apply", "--now", AFTER)
+    for words in (("discover",), ("stream",), ("merge",), ("catalog",), ("run",), ("run", "--until-idle")):
+        full.ok(*words, "--now", AFTER)
+        assert _everything(full.world) == before, words
+
+
+def test_dry_runs_and_looks_change_nothing(full: Prism) -> None:
+    full.world.drop(some_rows(2, utc(f"{DAY}T13:00")))
+    full.ok("discover", "--now", NOON)
+    full.ok("stream", "--now", NOON)
+    before = _everything(full.world)
+    for words in (
+        ("table", "apply", "--dry-run"),
+        ("table", "list"),
+        ("table", "show", "log.events"),
+        ("merge", "--dry-run", "--all", "--now", AFTER),
+        ("catalog", "--dry-run", "--now", AFTER),
+        ("status", "--now", AFTER),
+        ("files", "log.events"),
+        ("query", "SELECT * FROM log.events"),
+        ("quarantine", "list"),
+        ("quarantine", "show", "1"),
+    ):
+        full.ok(*words)
+        assert _everything(full.world) == before, words
+
+
+def test_a_clock_without_an_offset_is_utc(full: Prism) -> None:
+    assert full.ok("status", "--now", "2026-03-02T00:10:00").out == full.ok("status", "--now", AFTER).out
+    assert full.ok("status", "--now", "2026-03-02T09:10:00+09:00").out == full.ok("status", "--now", AFTER).out
+
+
+def test_words_that_look_like_markup_are_printed_as_they_are(prism: Prism, tmp_path: Path) -> None:
+    prism.world.settings.tables_dir.mkdir()
+    text = a_table(columns=['{name: odd, type: string, source: "[/x]"}']).replace("team:test", '"[/x]"')
+    (prism.world.settings.tables_dir / "events.yaml").write_text(text.replace("{name: events,", '{name: "[/x]",'))
+    assert "[/x]" in prism.ok("table", "apply").out
+    assert "[/x]" in prism.ok("table", "list").out
+    assert "[/x]" in prism.ok("table", "show", "log.events").out
+    assert "[/x]" in prism.ok("query", "SELECT '[/x]' AS \"[/x]\"").out
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1_023, "1023 B"), (1_024, "1.0 KiB"), (1 << 20, "1.0 MiB"), (3 << 30, "3.0 GiB"), (1 << 42, "4096.0 GiB")],
+)
+def test_sizes_are_for_people(count: int, text: str) -> None:
+    assert size(count) == text

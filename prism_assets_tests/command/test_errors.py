@@ -1,0 +1,269 @@
+"""What goes wrong is told in plain words on standard error, with the exit status of its kind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy
+
+from prism_assets.metadata.database import Database
+from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.command.prism import Done, Prism, environment
+from prism_assets_tests.postgres import PostgresServer
+from prism_assets_tests.world import World
+
+NOON = "2026-03-01T12:00"
+COMMANDS = [
+    ("table", "apply"),
+    ("table", "list"),
+    ("table", "show", "log.events"),
+    ("discover",),
+    ("stream",),
+    ("merge",),
+    ("merge", "--dry-run"),
+    ("catalog",),
+    ("catalog", "--dry-run"),
+    ("run",),
+    ("status",),
+    ("quarantine", "list"),
+    ("quarantine", "show", "1"),
+]
+
+
+def fails(done: Done, status: int, *words: str) -> None:
+    """The status, every word, nothing on standard output, and no trace of where in the code it was."""
+    assert done.status == status, done
+    assert done.err.startswith("prism: ")
+    for word in words:
+        assert word in done.err
+    assert "Traceback" not in done.err
+    assert done.out == ""
+
+
+def in_one_line(done: Done) -> None:
+    assert len(done.err.splitlines()) == 1, done.err
+
+
+@pytest.fixture
+def table(prism: Prism) -> Prism:
+    """With the table log.events."""
+    prism.world.apply(a_table())
+    return prism
+
+
+def test_no_settings_at_all(prism: Prism) -> None:
+    prism.set(database_url=None, bucket=None)
+    done = prism("status")
+    fails(done, 2, "PRISM_DATABASE_URL: is not set", "PRISM_BUCKET: is not set", "`prism local up`")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"lease_seconds": "0"}, "PRISM_LEASE_SECONDS: "),
+        ({"max_attempts": "many"}, "PRISM_MAX_ATTEMPTS: "),
+        ({"prefix": "no-slash"}, "PRISM_PREFIX: must be empty or look like folder/"),
+        ({"spark_remote": "mesos://x"}, "PRISM_SPARK_REMOTE: must be sc://host:port"),
+        ({"database_url": "mysql://u:canary@h/d"}, "PRISM_DATABASE_URL: must look like postgresql+psycopg://"),
+        ({"database_url": "postgresql://u:canary@h:port/d"}, "PRISM_DATABASE_URL: must look like"),
+        ({"database_url": "postgresql://"}, "PRISM_DATABASE_URL: must look like"),
+        ({"database_url": "nonsense"}, "PRISM_DATABASE_URL: must look like"),
+    ],
+)
+def test_a_setting_that_is_malformed(prism: Prism, settings: dict[str, str], words: str) -> None:
+    prism.set(**settings)
+    done = prism("status")
+    fails(done, 2, words)
+    assert "canary" not in done.err
+
+
+def test_a_settings_file_that_is_not_toml(prism: Prism) -> None:
+    (prism.world.root / "prism.toml").write_text("bucket = \n")
+    fails(prism("status"), 2, "prism.toml")
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_postgresql_that_is_stopped(table: Prism, words: tuple[str, ...]) -> None:
+    table.set(database_url="postgresql://prism:canary@127.0.0.1:1/prism")
+    done = table(*words)
+    fails(done, 1, "PostgreSQL at 127.0.0.1:1 does not answer: start it (`prism local up`) and repeat")
+    in_one_line(done)
+    assert "canary" not in done.err
+
+
+def test_a_wrong_password(prism: Prism) -> None:
+    url = sqlalchemy.make_url(environment(prism.world)["PRISM_DATABASE_URL"])
+    prism.set(database_url=url.set(password="canary").render_as_string(hide_password=False))
+    done = prism("status")
+    fails(done, 1, f"refused user {url.username}: check PRISM_DATABASE_URL")
+    in_one_line(done)
+    assert "canary" not in done.err
+
+
+def test_a_database_that_does_not_exist(prism: Prism) -> None:
+    url = sqlalchemy.make_url(environment(prism.world)["PRISM_DATABASE_URL"])
+    prism.set(database_url=url.set(database="nothing").render_as_string(hide_password=False))
+    done = prism("status")
+    fails(done, 1, "has no database nothing: create it or correct the URL")
+    in_one_line(done)
+
+
+@pytest.fixture
+def bare_database(postgres: PostgresServer) -> Iterator[str]:
+    """A database without any table."""
+    url = postgres.create_database()
+    database = Database(url)
+    with database.begin() as connection:
+        connection.exec_driver_sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    database.dispose()
+    yield url
+    postgres.drop_database(url)
+
+
+def test_every_command_before_the_first_apply(prism: Prism, bare_database: str) -> None:
+    prism.set(database_url=bare_database)
+    for words in COMMANDS[1:]:
+        done = prism(*words)
+        fails(done, 1, "the database has no prism tables yet: run `prism table apply` first")
+        in_one_line(done)
+
+
+def test_a_staging_bucket_that_does_not_exist(prism: Prism) -> None:
+    prism.world.apply(a_table(bucket="nowhere"))
+    done = prism("discover")
+    assert done.status == 1
+    assert "bucket nowhere does not exist" in done.err
+    in_one_line(done)
+
+
+def test_a_lake_bucket_that_does_not_exist(table: Prism) -> None:
+    table.world.drop(some_rows(1, utc(NOON)))
+    table.world.discover(NOON)
+    table.set(bucket="nowhere")
+    done = table("stream", "--now", NOON)
+    assert done.status == 1
+    assert "bucket nowhere does not exist" in done.err
+    in_one_line(done)
+
+
+def test_a_wrong_s3_endpoint(table: Prism) -> None:
+    table.set(local_root=None, s3_endpoint="http://127.0.0.1:1")
+    done = table("discover")
+    assert done.status == 1
+    assert "the object store did not answer as it should" in done.err
+    in_one_line(done)
+
+
+def test_a_wrong_glue_endpoint(table: Prism) -> None:
+    table.set(glue_endpoint="http://127.0.0.1:1")
+    for words in (("files", "log.events"), ("query", "SELECT * FROM log.events")):
+        done = table(*words)
+        fails(done, 1, "Glue does not answer")
+        in_one_line(done)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: [1", "events.yaml:1: this is not YAML"),
+        ("", "events.yaml:1: the file must hold one mapping"),
+        (a_table(columns=["{name: hue, type: color}"]), "events.yaml:10: columns[2].type: color is not a column type"),
+        (a_table().replace("schema: log", "schema: Log"), "events.yaml:1: schema: must begin with a-z"),
+    ],
+)
+def test_a_malformed_table_file(prism: Prism, text: str, words: str) -> None:
+    prism.world.settings.tables_dir.mkdir()
+    (prism.world.settings.tables_dir / "events.yaml").write_text(text)
+    for more in ((), ("--dry-run",), ("--json",)):
+        done = prism("table", "apply", *more)
+        fails(done, 2, words)
+        in_one_line(done)
+
+
+def test_a_folder_of_table_files_that_does_not_exist(prism: Prism) -> None:
+    fails(prism("table", "apply", "nowhere"), 2, "nowhere is not a folder")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("table", "show", "log.nothing"),
+        ("discover", "--table", "log.nothing"),
+        ("stream", "--table", "log.nothing"),
+        ("merge", "--table", "log.nothing"),
+        ("merge", "--dry-run", "--table", "log.nothing"),
+        ("catalog", "--table", "log.nothing"),
+        ("catalog", "--dry-run", "--table", "log.nothing"),
+        ("run", "--table", "log.nothing"),
+        ("status", "--table", "log.nothing"),
+    ],
+    ids=" ".join,
+)
+def test_an_unknown_table(table: Prism, words: tuple[str, ...]) -> None:
+    done = table(*words)
+    fails(done, 2, "there is no table log.nothing (there are: log.events)")
+    in_one_line(done)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("files", "log.nothing"), "the catalog has no table log.nothing"),
+        (("files", "events"), "events is not the name of a table: write schema.table"),
+        (("query", "SELECT * FROM log.nothing"), "the catalog has no table log.nothing"),
+        (("query", "rubbish"), "this is not a query"),
+        (("query", "SELECT * FROM events"), "events is not a table"),
+        (("quarantine", "show", "999"), "no line of staging object 999 is in quarantine"),
+    ],
+)
+def test_a_wrong_argument(table: Prism, words: tuple[str, ...], message: str) -> None:
+    done = table(*words)
+    fails(done, 2, message)
+    in_one_line(done)
+
+
+@pytest.mark.parametrize("command", ["discover", "stream", "merge", "catalog", "run", "status"])
+@pytest.mark.parametrize("now", ["yesterday", "2026-13-01T00:00", ""])
+def test_a_clock_that_is_no_time(table: Prism, command: str, now: str) -> None:
+    done = table(command, "--now", now)
+    fails(done, 2, f"--now {now} is not a time: write it like 2026-11-21T00:10:00Z")
+    in_one_line(done)
+
+
+@pytest.mark.parametrize("words", [("merge",), ("merge", "--dry-run"), ("status",), ("files", "log.events")], ids=" ".join)
+def test_a_date_that_is_none(table: Prism, words: tuple[str, ...]) -> None:
+    done = table(*words, "--date", "2026-02-30")
+    fails(done, 2, "2026-02-30 is not a date: write it like 2026-11-20")
+    in_one_line(done)
+
+
+@pytest.mark.parametrize("words", [("explode",), ("merge", "--explode"), ("table", "show"), ("quarantine", "show", "x")])
+def test_a_command_line_that_makes_no_sense(prism: Prism, words: tuple[str, ...]) -> None:
+    done = prism(*words)
+    assert (done.status, done.out) == (2, "")
+    assert "Traceback" not in done.err
+
+
+def test_an_object_that_is_given_up_makes_a_run_fail(table: Prism) -> None:
+    key = table.world.drop(some_rows(1, utc(NOON)))
+    table.ok("discover", "--now", NOON)
+    (table.world.root / "buckets" / "staging" / key).unlink()
+    table.set(max_attempts="1")
+    done = table("run", "--until-idle", "--now", NOON)
+    assert done.status == 1
+    assert f"s3://staging/{key}" in done.err
+
+
+def test_the_command_itself_ends_with_its_status_and_a_sentence(world: World) -> None:
+    """As a process of its own, as nothing else shows that no traceback is printed."""
+    wanted = {**os.environ, **environment(world), "PRISM_DATABASE_URL": "postgresql://u:canary@127.0.0.1:1/d"}
+    command = [sys.executable, "-m", "prism_assets.cli", "status"]
+    done = subprocess.run(command, env=wanted, cwd=world.root, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "prism: PostgreSQL at 127.0.0.1:1 does not answer: start it (`prism local up`) and repeat\n"
+    )

@@ -1,0 +1,130 @@
+"""Queries: what they see, how types look, and what is wrong with a wrong one."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timezone
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
+from prism_assets.reading.query import arrow_type, run_query
+from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.world import World
+
+NOON = "2026-03-01T12:00"
+
+
+@pytest.fixture
+def events(world: World) -> World:
+    world.apply(a_table(), a_table("log.others"))
+    world.drop(some_rows(3, utc(NOON)))
+    world.drop(some_rows(2, utc(NOON)), stream="others")
+    world.stream(NOON)
+    world.catalog(NOON)
+    return world
+
+
+def test_a_query_may_join_tables(events: World) -> None:
+    sql = "SELECT (SELECT count(*) FROM log.events), (SELECT count(*) FROM log.others)"
+    assert events.query(sql) == [(3, 2)]
+
+
+def test_a_query_may_name_its_own_tables(events: World) -> None:
+    assert events.query("WITH few AS (SELECT id FROM log.events LIMIT 2) SELECT count(*) FROM few") == [(2,)]
+
+
+def test_a_query_without_tables_runs(events: World) -> None:
+    result = run_query(events.reader(), "SELECT 1 AS one, 'x' AS text")
+    assert (result.columns, result.rows) == (("one", "text"), ((1, "x"),))
+
+
+def test_the_partition_key_is_a_column(events: World) -> None:
+    assert events.query("SELECT DISTINCT dt FROM log.events") == [(date(2026, 3, 1),)]
+    assert events.query("SELECT count(*) FROM log.events WHERE dt = '2026-03-02'") == [(0,)]
+
+
+def test_a_table_without_partitions_has_no_rows(world: World) -> None:
+    world.apply(a_table())
+    world.catalog(NOON)
+    assert world.query("SELECT count(*) FROM log.events") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("this is no sql", "this is not a query"),
+        ("SELECT FROM WHERE", "this is not a query"),
+        ("SELECT * FROM events", "events is not a table: write schema.table, such as log.events"),
+        ("SELECT * FROM log.nothing", "the catalog has no table log.nothing"),
+        ("SELECT nothing FROM log.events", "the query is wrong"),
+        ("SELECT nofunction(id) FROM log.events", "nofunction does not exist"),
+    ],
+)
+def test_a_wrong_query_is_told_in_one_line(events: World, sql: str, words: str) -> None:
+    with pytest.raises(WrongUse, match=words) as raised:
+        events.query(sql)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("sql", ["", ";", "-- nothing"])
+def test_a_query_of_nothing_ends_with_a_word_or_no_rows(events: World, sql: str) -> None:
+    try:
+        assert events.query(sql) == []
+    except PrismError as error:
+        assert "\n" not in str(error)
+
+
+def test_a_query_that_fails_halfway_is_told(events: World) -> None:
+    with pytest.raises(TerminalError, match="the query failed"):
+        events.query("SELECT CAST('x' AS bigint) FROM log.events")
+
+
+def test_every_type_is_read_as_what_it_is(world: World) -> None:
+    kinds = {
+        "s": ("string, length: 9", "abc", "abc"),
+        "b": ("boolean", True, True),
+        "i2": ("smallint", -3, -3),
+        "i4": ("integer", 1 << 30, 1 << 30),
+        "i8": ("bigint", 1 << 60, 1 << 60),
+        "f4": ("real", 0.5, 0.5),
+        "f8": ("double", 0.1, 0.1),
+        "d": ('"decimal(12, 4)"', "123.4567", Decimal("123.4567")),
+        "t": ("timestamp", "2026-03-01T12:00:00.123Z", datetime(2026, 3, 1, 12, 0, 0, 123_000, timezone.utc)),
+        "day": ("date", "2026-02-28", date(2026, 2, 28)),
+        "j": ("json", {"a": [1, None]}, '{"a":[1,null]}'),
+    }
+    world.apply(a_table(columns=[f"{{name: {name}, type: {kind}}}" for name, (kind, _, _) in kinds.items()]))
+    world.drop(some_rows(1, utc(NOON), **{name: value for name, (_, value, _) in kinds.items()}))
+    world.drop(some_rows(1, utc(NOON)))
+    world.stream(NOON)
+    world.catalog(NOON)
+    names = ", ".join(kinds)
+    full, empty = world.query(f"SELECT {names} FROM log.events ORDER BY id")
+    assert full == tuple(expected for _, _, expected in kinds.values())
+    assert empty == (None,) * len(kinds)
+
+
+@pytest.mark.parametrize(
+    ("hive", "arrow"),
+    [
+        ("varchar(20)", pa.string()),
+        ("decimal(12,4)", pa.decimal128(12, 4)),
+        ("boolean", pa.bool_()),
+        ("smallint", pa.int16()),
+        ("int", pa.int32()),
+        ("bigint", pa.int64()),
+        ("float", pa.float32()),
+        ("double", pa.float64()),
+        ("timestamp", pa.timestamp("ms", tz="UTC")),
+        ("date", pa.date32()),
+    ],
+)
+def test_hive_types_have_their_arrow_types(hive: str, arrow: pa.DataType) -> None:
+    assert arrow_type(hive) == arrow
+
+
+def test_a_hive_type_of_other_tools_is_wrong_use() -> None:
+    with pytest.raises(WrongUse, match="array<string> is not a type"):
+        arrow_type("array<string>")

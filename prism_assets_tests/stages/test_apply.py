@@ -1,0 +1,199 @@
+"""Apply: what it plans, what it refuses, and what it leaves alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prism_assets.domain.errors import DefinitionError
+from prism_assets.metadata.database import Database
+from prism_assets.stages.apply import run_apply
+from prism_assets_tests.builders import a_table, utc
+from prism_assets_tests.metadata.test_schema import tables_of
+from prism_assets_tests.postgres import PostgresServer
+from prism_assets_tests.world import World
+
+COLOR = "{name: color, type: string}"
+
+
+def rows(world: World, sql: str) -> list[tuple[Any, ...]]:
+    with world.context.database.begin() as connection:
+        return [tuple(row) for row in connection.exec_driver_sql(sql).all()]
+
+
+def columns(world: World) -> list[tuple[Any, ...]]:
+    return rows(world, "SELECT column_id, name FROM prism_table_columns ORDER BY column_id")
+
+
+def refusal(world: World, *files: str) -> str:
+    with pytest.raises(DefinitionError) as raised:
+        world.apply(*files)
+    return str(raised.value)
+
+
+def test_a_new_table_is_planned_with_its_streams(world: World) -> None:
+    assert world.apply(a_table()).lines == (
+        "create table log.events with 2 columns",
+        "create stream events of log.events at s3://staging/events/",
+    )
+    assert columns(world) == [(1, "time"), (2, "id")]
+
+
+def test_applying_the_same_files_again_plans_nothing(world: World) -> None:
+    world.apply(a_table())
+    assert world.apply().lines == ()
+    assert rows(world, "SELECT count(*) FROM prism_table_definitions") == [(1,)]
+
+
+def test_an_added_column_gets_the_next_id_and_the_others_keep_theirs(world: World) -> None:
+    world.apply(a_table())
+    assert world.apply(a_table(columns=[COLOR])).lines == ("add column color string to log.events",)
+    assert columns(world) == [(1, "time"), (2, "id"), (3, "color")]
+    assert rows(world, "SELECT definition_version FROM prism_tables") == [(2,)]
+
+
+def test_the_order_of_columns_may_change_and_the_ids_go_with_the_names(world: World) -> None:
+    world.apply(a_table(columns=[COLOR, "{name: size, type: bigint}"]))
+    world.apply(a_table(columns=["{name: size, type: bigint}", COLOR]))
+    assert columns(world) == [(1, "time"), (2, "id"), (3, "color"), (4, "size")]
+    (definition,) = world.context.choose_tables(["log.events"])
+    assert [column.column_id for column in definition.columns] == [1, 2, 4, 3]
+
+
+def test_the_id_of_a_dropped_column_is_never_given_again(world: World) -> None:
+    world.apply(a_table(columns=[COLOR]))
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_table_columns SET drop_time = now() WHERE name = 'color'")
+        connection.exec_driver_sql(
+            "UPDATE prism_table_definitions SET definition = jsonb_set(definition, '{columns}', (definition->'columns') - 2)"
+        )
+    world.apply(a_table(columns=["{name: size, type: bigint}"]))
+    assert columns(world) == [(1, "time"), (2, "id"), (3, "color"), (4, "size")]
+
+
+def test_a_changed_setting_is_named(world: World) -> None:
+    world.apply(a_table())
+    assert world.apply(a_table(merge="{interval: 60}")).lines == ("update log.events: merge",)
+    assert rows(world, "SELECT merge_interval FROM prism_tables") == [(60,)]
+
+
+def test_a_column_and_a_setting_changed_at_once_are_both_named(world: World) -> None:
+    world.apply(a_table())
+    assert world.apply(a_table(columns=[COLOR], merge="{interval: 60}")).lines == (
+        "add column color string to log.events",
+        "update log.events: merge",
+    )
+
+
+def test_a_stream_no_longer_in_the_file_is_disabled_and_not_lost(world: World) -> None:
+    world.apply(a_table())
+    world.apply(a_table().replace("staging/events/", "staging/new/"))
+    assert rows(world, "SELECT key_prefix, enabled FROM prism_streams ORDER BY 1") == [("events/", False), ("new/", True)]
+
+
+@pytest.mark.parametrize(
+    ("after", "message"),
+    [
+        (a_table(), "columns: color is missing; columns cannot be dropped or renamed yet"),
+        (a_table(columns=["{name: color, type: bigint}"]), "columns: color is string and cannot become bigint; add a"),
+        (a_table(columns=[COLOR], timezone="Asia/Tokyo"), "partition: column and timezone decide where stored rows lie"),
+        (
+            a_table(columns=[COLOR, "{name: at, type: date}"]).replace("column: time", "column: at"),
+            "partition: column and timezone decide where stored rows lie",
+        ),
+    ],
+    ids=["a drop", "another type", "another zone", "another partition column"],
+)
+def test_what_would_make_stored_rows_unreadable_is_refused(world: World, after: str, message: str) -> None:
+    world.apply(a_table(columns=[COLOR]))
+    assert f"events.yaml:1: {message}" in refusal(world, after)
+    assert rows(world, "SELECT definition_version FROM prism_tables") == [(1,)]
+
+
+def test_another_precision_is_another_type(world: World) -> None:
+    world.apply(a_table(columns=['{name: price, type: "decimal(12, 4)"}']))
+    assert "price is decimal" in refusal(world, a_table(columns=['{name: price, type: "decimal(13, 4)"}']))
+
+
+def test_all_refusals_are_told_at_once(world: World) -> None:
+    world.apply(a_table(columns=[COLOR, "{name: size, type: bigint}"]))
+    told = refusal(world, a_table(columns=["{name: size, type: real}"], timezone="Asia/Tokyo"))
+    assert len(told.splitlines()) == 3
+
+
+def test_one_bad_file_stops_all_of_them(world: World) -> None:
+    assert "color is not a column type" in refusal(
+        world, a_table("log.good"), a_table(columns=["{name: hue, type: color}"])
+    )
+    assert rows(world, "SELECT count(*) FROM prism_tables") == [(0,)]
+
+
+@pytest.mark.parametrize("inner", ["staging/events/", "staging/events/inner/", "staging/"])
+def test_streams_that_contain_each_other_are_refused(world: World, inner: str) -> None:
+    other = a_table("log.other").replace("staging/other/", inner)
+    assert "overlaps s3://staging/" in refusal(world, a_table(), other)
+
+
+OVERLAP = pytest.mark.xfail(strict=True, reason="only equal prefixes are compared with those in the database")
+
+
+@pytest.mark.parametrize(
+    "inner",
+    ["staging/events/", pytest.param("staging/events/inner/", marks=OVERLAP), pytest.param("staging/", marks=OVERLAP)],
+)
+def test_a_stream_that_contains_one_of_a_table_whose_file_is_elsewhere_is_refused(world: World, inner: str) -> None:
+    world.apply(a_table())
+    (world.settings.tables_dir / "events.yaml").unlink()
+    told = refusal(world, a_table("log.other").replace("staging/other/", inner))
+    assert "another table" in told
+
+
+def test_two_files_for_one_table_are_refused(world: World) -> None:
+    folder = world.settings.tables_dir
+    folder.mkdir()
+    (folder / "twin.yml").write_text(a_table())
+    assert "log.events is also defined in" in refusal(world, a_table())
+
+
+def test_a_file_that_is_not_utf8_is_told(world: World) -> None:
+    world.settings.tables_dir.mkdir()
+    (world.settings.tables_dir / "bad.yaml").write_bytes(b"schema: \xff\n")
+    assert refusal(world).endswith("bad.yaml:1: the file is not UTF-8")
+
+
+def test_a_folder_named_like_a_file_is_no_table(world: World) -> None:
+    (world.settings.tables_dir / "odd.yaml").mkdir(parents=True)
+    assert len(world.apply(a_table()).changes) == 1
+
+
+def test_a_folder_that_is_not_there_is_wrong_use(world: World, tmp_path: Path) -> None:
+    with pytest.raises(DefinitionError, match="is not a folder"):
+        run_apply(world.context.database, tmp_path / "nothing", utc("2026-03-01T00:00"))
+
+
+def test_a_dry_run_tells_the_plan_and_changes_nothing(world: World) -> None:
+    world.apply(a_table())
+    path = world.settings.tables_dir / "events.yaml"
+    path.write_text(a_table(columns=[COLOR]))
+    now = utc("2026-03-01T00:00")
+    plan = run_apply(world.context.database, world.settings.tables_dir, now, dry_run=True)
+    assert plan.lines == ("add column color string to log.events",)
+    assert columns(world) == [(1, "time"), (2, "id")]
+    assert run_apply(world.context.database, world.settings.tables_dir, now).lines == plan.lines
+
+
+@pytest.mark.xfail(strict=True, reason="a dry run migrates the schema before it plans")
+def test_a_dry_run_on_an_empty_database_makes_no_tables(postgres: PostgresServer, tmp_path: Path) -> None:
+    url = postgres.create_database()
+    database = Database(url)
+    try:
+        with database.begin() as connection:
+            connection.exec_driver_sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+        (tmp_path / "events.yaml").write_text(a_table())
+        assert run_apply(database, tmp_path, utc("2026-03-01T00:00"), dry_run=True).lines
+        assert tables_of(database) == set()
+    finally:
+        database.dispose()
+        postgres.drop_database(url)

@@ -1,0 +1,194 @@
+"""Publishing: nothing is published that could not be read, and two runs do not undo each other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import pytest
+
+from prism_assets.catalogs.base import Catalog
+from prism_assets.domain.errors import CatalogUnavailable
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.stages.catalog import run_catalog
+from prism_assets.stages.catalog_preview import preview
+from prism_assets.stages.catalog_work import find_catalog_work
+from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.stages.test_merge import a_closed_day
+from prism_assets_tests.world import World
+
+DAY = "2026-03-01"
+NOON = f"{DAY}T12:00"
+AFTER = "2026-03-02T00:10"
+
+
+def lake_keys(world: World, part: str) -> list[str]:
+    return [item.key for item in world.context.stores.list("lake", "") if part in item.key]
+
+
+def record(world: World) -> tuple[Any, ...]:
+    with world.context.database.begin() as connection:
+        statement = "SELECT current_manifest_version, published_object_id FROM prism_partitions"
+        return tuple(connection.exec_driver_sql(statement).one())
+
+
+def late_rows(world: World) -> None:
+    """An object for the closed day: a new manifest is due."""
+    world.drop(some_rows(1, utc(NOON)))
+    world.stream(AFTER)
+
+
+def damage(world: World, part: str, body: bytes | None) -> str:
+    (key, *_) = lake_keys(world, part)
+    if body is None:
+        world.context.stores.delete("lake", [key])
+    else:
+        world.context.stores.put("lake", key, body)
+    return key
+
+
+@pytest.mark.parametrize(("body", "words"), [(None, "is missing, not"), (b"short", "has 5 bytes, not")])
+def test_a_manifest_with_a_wrong_object_is_not_published(world: World, body: bytes | None, words: str) -> None:
+    a_closed_day(world)
+    before, known, manifests = world.partition(DAY).location, record(world), lake_keys(world, "manifest-")
+    late_rows(world)
+    key = damage(world, "/live/", body)
+    (error,) = run_catalog(world.context, now=utc(AFTER)).errors
+    assert f"s3://lake/{key} {words}" in error
+    assert "log.events is not published" in error
+    assert (record(world), lake_keys(world, "manifest-")) == (known, manifests)
+    assert world.reader()._glue.get_partition(
+        DatabaseName=f"{world.settings.glue_database_prefix}log", TableName="events", PartitionValues=[DAY]
+    )["Partition"]["StorageDescriptor"]["Location"] == before
+
+
+def test_a_merged_object_that_is_missing_holds_up_the_switch_of_readers(world: World) -> None:
+    ids = a_closed_day(world)
+    world.merge(AFTER)
+    damage(world, "/part-", None)
+    assert len(run_catalog(world.context, now=utc(AFTER)).errors) == 1
+    assert world.ids() == ids
+
+
+def test_a_table_that_cannot_be_published_does_not_stop_the_others(world: World) -> None:
+    a_closed_day(world, "log.a")
+    a_closed_day(world, "log.b")
+    world.merge(AFTER)
+    damage(world, "log.a/merged/dt=2026-03-01/part-", None)
+    report = run_catalog(world.context, now=utc(AFTER))
+    assert [bool(table.error) for table in report.tables] == [True, False]
+    assert report.tables[1].switched == (date(2026, 3, 1),)
+
+
+@dataclass
+class LosingCatalog:
+    """Loses answers: the change is made, and nobody hears of it."""
+
+    inner: Catalog
+    left: int = 1
+
+    def define(self, table: TableDefinition, location: str) -> str | None:
+        return self.inner.define(table, location)
+
+    def publish(self, table: TableDefinition, locations: Mapping[date, str]) -> None:
+        self.inner.publish(table, locations)
+        if self.left:
+            self.left -= 1
+            raise CatalogUnavailable("the answer was lost")
+
+    def locations(self, table: TableDefinition, days: Any) -> dict[date, str]:
+        return self.inner.locations(table, days)
+
+
+def test_a_lost_answer_is_settled_by_the_next_run(world: World) -> None:
+    a_closed_day(world)
+    late_rows(world)
+    known = record(world)
+    object.__setattr__(world.context, "catalog", LosingCatalog(world.context.catalog))
+    assert run_catalog(world.context, now=utc(AFTER)).errors == ("log.events: the answer was lost",)
+    assert record(world) == known
+    world.catalog(AFTER)
+    assert record(world) == (0, 3)
+    assert len(world.ids()) == 11
+
+
+@dataclass
+class WaitingCatalog:
+    """Stands still before it publishes, until it is told to go on."""
+
+    inner: Catalog
+    reached: threading.Event
+    go: threading.Event
+
+    def define(self, table: TableDefinition, location: str) -> str | None:
+        return self.inner.define(table, location)
+
+    def publish(self, table: TableDefinition, locations: Mapping[date, str]) -> None:
+        self.reached.set()
+        assert self.go.wait(10)
+        self.inner.publish(table, locations)
+
+    def locations(self, table: TableDefinition, days: Any) -> dict[date, str]:
+        return self.inner.locations(table, days)
+
+
+def test_h7_a_second_run_skips_the_table_the_first_is_at(world: World) -> None:
+    a_closed_day(world)
+    late_rows(world)
+    reached, go = threading.Event(), threading.Event()
+    quick = world.context.catalog
+    object.__setattr__(world.context, "catalog", WaitingCatalog(quick, reached, go))
+    thread = threading.Thread(target=lambda: run_catalog(world.context, now=utc(AFTER)))
+    thread.start()
+    assert reached.wait(10)
+    try:
+        report = run_catalog(world.context, now=utc(AFTER))
+        assert [table.skipped for table in report.tables] == [True]
+        assert not report.changed
+    finally:
+        go.set()
+        thread.join(10)
+    object.__setattr__(world.context, "catalog", quick)
+    assert record(world) == (0, 3)
+
+
+def test_the_preview_names_the_steps_of_the_run_that_follows(world: World) -> None:
+    world.apply(a_table())
+    world.drop(some_rows(1, utc(NOON)))
+    world.stream(NOON)
+
+    def steps(now: str) -> list[str]:
+        return [step.step for step in preview(world.context, now=utc(now))]
+
+    assert steps(NOON) == ["publish for the first time"]
+    world.catalog(NOON)
+    assert steps(NOON) == []
+    assert steps(AFTER) == ["mark for closing, and close as soon as no earlier staging object is unfinished"]
+    world.catalog(AFTER)
+    assert steps(AFTER) == ["not switch: it was never merged"]
+    world.merge(AFTER)
+    assert steps(AFTER) == ["switch readers to the merged objects"]
+    world.catalog(AFTER)
+    assert steps(AFTER) == []
+
+
+def test_catalog_work_is_found_when_and_only_when_a_run_would_change_something(world: World) -> None:
+    world.apply(a_table())
+
+    def due(now: str) -> list[str]:
+        return [work.step for work in find_catalog_work(world.context, now=utc(now))]
+
+    assert due(NOON) == []
+    world.drop(some_rows(1, utc(NOON)))
+    world.stream(NOON)
+    for now, step in ((NOON, "publish"), (AFTER, "close"), (AFTER, "switch")):
+        assert due(now) == [step]
+        assert world.catalog(now).changed
+        if step == "close":
+            assert due(now) == []
+            world.merge(now)
+    assert due(AFTER) == []
+    assert not world.catalog(AFTER).changed
