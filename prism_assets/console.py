@@ -102,7 +102,8 @@ def show_tables(tables: Sequence[TableDefinition], *, as_json: bool) -> None:
     grid = Table("table", "columns", "streams", "time zone", "owner")
     for table in tables:
         streams = ", ".join(stream.url for stream in table.streams)
-        grid.add_row(str(table.name), str(len(table.columns)), streams, table.timezone, table.owner or "")
+        owner = escape(table.owner or "")
+        grid.add_row(str(table.name), str(len(table.columns)), escape(streams), table.timezone, owner)
     out.print(grid)
 
 
@@ -114,10 +115,10 @@ def show_table(table: TableDefinition, *, as_json: bool) -> None:
     grid = Table("id", "column", "type", "from", "required", title=str(table.name))
     for column in table.columns:
         kind = column.glue_type
-        grid.add_row(str(column.column_id), column.name, kind, column.source, "yes" if column.required else "")
+        grid.add_row(str(column.column_id), column.name, kind, escape(column.source), "yes" if column.required else "")
     out.print(grid)
     for stream in table.streams:
-        out.print(f"stream {stream.name}: {stream.url}{'' if stream.enabled else ' (disabled)'}")
+        out.print(escape(f"stream {stream.name}: {stream.url}{'' if stream.enabled else ' (disabled)'}"))
 
 
 def show_catalog(report: CatalogReport, *, as_json: bool) -> None:
@@ -202,7 +203,7 @@ def show_query(result: QueryResult, *, as_json: bool) -> None:
     if as_json:
         print_json([dict(zip(result.columns, row, strict=True)) for row in result.rows])
         return
-    grid = Table(*result.columns)
+    grid = Table(*map(escape, result.columns))
     for row in result.rows:
         grid.add_row(*["" if value is None else escape(str(value)) for value in row])
     out.print(grid)

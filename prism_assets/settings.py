@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import (
@@ -77,7 +78,7 @@ class Settings(BaseSettings):
     @classmethod
     def _database_is_postgresql(cls, value: SecretStr) -> SecretStr:
         url = value.get_secret_value()
-        if not url.startswith(("postgresql://", "postgresql+psycopg://")):
+        if not url.startswith(("postgresql://", "postgresql+psycopg://")) or not _has_host(url):
             raise ValueError("must look like postgresql+psycopg://user:password@host:5432/database")
         return SecretStr(url.replace("postgresql://", "postgresql+psycopg://", 1))
 
@@ -102,6 +103,15 @@ class Settings(BaseSettings):
             local_root=self.local_root,
             object_tags=self.object_tags and self.local_root is None,
         )
+
+
+def _has_host(url: str) -> bool:
+    """Whether an address names a host, and a port that is a number if any."""
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return False
 
 
 def local_home() -> Path:
@@ -137,6 +147,8 @@ def load_settings(**overrides: Any) -> Settings:
         return Settings(**overrides)
     except ValidationError as error:
         raise SettingsError(_explain(error)) from None
+    except ValueError as error:  # tomllib's; its message shows no value
+        raise SettingsError(f"prism.toml cannot be read: {error}") from None
 
 
 def _explain(error: ValidationError) -> str:

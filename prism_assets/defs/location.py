@@ -19,7 +19,7 @@ _PROJECT = Path(__file__).resolve().parents[2]
 
 
 class LocationSettings(BaseSettings):
-    """The settings that decide which assets there are: `PRISM_TABLES_DIR` and `PRISM_FIRST_DAY`, or prism.toml.
+    """The settings that decide which assets there are: `PRISM_TABLES_DIR`, `PRISM_FIRST_DAY`, `PRISM_SENSOR_SECONDS`.
 
     Apart from the others, so that the definitions load, and show, while the platform is not set up yet.
     """
@@ -28,6 +28,7 @@ class LocationSettings(BaseSettings):
 
     tables_dir: Path = Field(default=Path("tables"), description="folder of table files")
     first_day: date = Field(default=date(2026, 1, 1), description="first daily partition of every table")
+    sensor_seconds: int = Field(default=10, ge=1, description="pause between two looks for new objects and work")
 
     @classmethod
     def settings_customise_sources(
@@ -48,6 +49,7 @@ class Location:
 
     folder: Path
     first_day: date
+    sensor_seconds: int
     tables: tuple[TableDefinition, ...]
 
     def zones(self) -> dict[str, tuple[TableDefinition, ...]]:
@@ -68,7 +70,7 @@ def load_location() -> Location:
         problems = [f"PRISM_{str(item['loc'][0]).upper()}: {item['msg']}" for item in error.errors()]
         raise SettingsError("; ".join(problems)) from None
     folder = _find(settings.tables_dir)
-    return Location(folder, settings.first_day, tuple(read_table_files(folder)))
+    return Location(folder, settings.first_day, settings.sensor_seconds, tuple(read_table_files(folder)))
 
 
 def _find(folder: Path) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import datetime, timezone
 from typing import Any
 
@@ -15,6 +15,7 @@ from pydantic import Field
 from prism_assets.defs.location import Location
 from prism_assets.domain.errors import DefinitionError, TerminalError
 from prism_assets.metadata import tables
+from prism_assets.metadata.run_locks import run_lock
 from prism_assets.platform import build_context
 from prism_assets.settings import Settings, load_settings
 from prism_assets.stages.apply import plan_apply, run_apply
@@ -60,12 +61,16 @@ class PlatformResource(ConfigurableResource[StageContext]):
         return load_settings()
 
     @contextmanager
-    def open(self, location: Location, info: Log, warn: Log) -> Iterator[StageContext]:
-        """A context for one run or one tick, with the table files in force; its connections are closed at the end."""
+    def open(self, location: Location, info: Log, warn: Log, run_id: str | None = None) -> Iterator[StageContext]:
+        """A context for one step or one tick, with the table files in force; its connections are closed at the end.
+
+        A run's id is locked meanwhile, so that others can tell whether its process lives.
+        """
         context = build_context(self.settings(), session=lambda: self.pyspark.spark_session, progress=info)
         try:
-            _bring_in_force(context, location, info, warn)
-            yield context
+            with run_lock(context.database, run_id) if run_id else nullcontext():
+                _bring_in_force(context, location, info, warn)
+                yield context
         finally:
             context.database.dispose()
 

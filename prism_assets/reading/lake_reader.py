@@ -116,7 +116,9 @@ class LakeReader:
         return [
             ReadObject(url=f"s3://{info.path}", content_length=info.size)
             for info in sorted(files, key=lambda info: info.path)
-            if info.type == fs.FileType.File and not info.base_name.startswith((".", "_", "#")) and not info.base_name.endswith("~")
+            if info.type == fs.FileType.File
+            and not info.base_name.startswith((".", "_", "#"))
+            and not info.base_name.endswith("~")
         ]
 
 

@@ -36,10 +36,10 @@ def table() -> TableDefinition:
 
 
 @pytest.fixture
-def client(glue: GlueCatalog) -> Iterator[Recorder]:
+def client(glue: GlueCatalog) -> Recorder:
     """The client of the catalog, with every call noted and some of them changed."""
     glue._made = recorder = Recorder(glue._client)  # type: ignore[assignment]
-    yield recorder
+    return recorder
 
 
 class Recorder:
@@ -201,7 +201,7 @@ def test_a_partition_that_somebody_else_made_meanwhile_is_settled_by_looking(
 ) -> None:
     glue.define(table, ROOT)
     glue.publish(table, some_days(1))
-    answers = iter([{"Partitions": []}])
+    answers: Iterator[Any] = iter([{"Partitions": []}])
     real = client._inner.batch_get_partition
     client.instead["batch_get_partition"] = lambda **arguments: next(answers, None) or real(**arguments)
     glue.publish(table, some_days(1))
@@ -213,7 +213,7 @@ def test_a_batch_that_did_nothing_is_noticed_by_looking(
 ) -> None:
     glue.define(table, ROOT)
     client.instead["batch_create_partition"] = lambda **_: {"Errors": []}
-    with pytest.raises(CatalogUnavailable, match="does not show log.events 2026-03-01, 2026-03-02 as published"):
+    with pytest.raises(CatalogUnavailable, match=r"does not show log\.events 2026-03-01, 2026-03-02 as published"):
         glue.publish(table, some_days(2))
 
 

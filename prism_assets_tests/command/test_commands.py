@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import click
 import pytest
 import typer.main
 
@@ -32,7 +32,7 @@ def full(prism: Prism) -> Prism:
     return prism
 
 
-def every_command(group: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def every_command(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """The words of every command and every group of commands."""
     yield path
     for name, command in getattr(group, "commands", {}).items():
@@ -42,10 +42,9 @@ def every_command(group: click.Command, path: tuple[str, ...] = ()) -> Iterator[
 ALL_COMMANDS = [*every_command(typer.main.get_command(app)), ("local",), ("local", "up")]
 
 
-@pytest.mark.parametrize("words", ALL_COMMANDS, ids=" ".join)
-def test_every_command_explains_itself(prism: Prism, words: tuple[str, ...]) -> None:
-    done = prism.ok(*words, "--help")
-    assert "Usage: prism" in done.out
+def test_every_command_explains_itself(prism: Prism) -> None:
+    for words in ALL_COMMANDS:
+        assert "Usage: prism" in prism.ok(*words, "--help").out
 
 
 def test_the_names_of_all_commands_are_known() -> None:
@@ -161,7 +160,14 @@ def test_words_that_look_like_markup_are_printed_as_they_are(prism: Prism, tmp_p
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, "0 B"), (1_023, "1023 B"), (1_024, "1.0 KiB"), (1 << 20, "1.0 MiB"), (3 << 30, "3.0 GiB"), (1 << 42, "4096.0 GiB")],
+    [
+        (0, "0 B"),
+        (1_023, "1023 B"),
+        (1_024, "1.0 KiB"),
+        (1 << 20, "1.0 MiB"),
+        (3 << 30, "3.0 GiB"),
+        (1 << 42, "4096.0 GiB"),
+    ],
 )
 def test_sizes_are_for_people(count: int, text: str) -> None:
     assert size(count) == text

@@ -23,7 +23,9 @@ def some_objects(sizes: Sequence[int], first: int = 1) -> list[Mergeable]:
 
 
 def a_range(lower: int, upper: int, size: int) -> MergedRange:
-    return MergedRange(lower_bound=lower, upper_bound=upper, content_length=size, row_count=upper - lower, fingerprint=1)
+    return MergedRange(
+        lower_bound=lower, upper_bound=upper, content_length=size, row_count=upper - lower, fingerprint=1
+    )
 
 
 def a_plan(sizes: Sequence[int], *, chain: Sequence[MergedRange] = (), is_open: bool = False, **more: Any) -> MergePlan:
@@ -132,7 +134,9 @@ def situations(draw: st.DrawFn) -> Situation:
     most = draw(st.integers(1, 40))
     steps = draw(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 3 * target)), max_size=4))
     uppers = list(itertools.accumulate((step for step, _ in steps), initial=0))
-    chain = [a_range(lower, upper, size) for (lower, upper), (_, size) in zip(itertools.pairwise(uppers), steps, strict=True)]
+    chain = [
+        a_range(lower, upper, size) for (lower, upper), (_, size) in zip(itertools.pairwise(uppers), steps, strict=True)
+    ]
     more = draw(st.booleans())
     sizes = draw(st.lists(st.integers(1, 3 * target), min_size=most if more else 0, max_size=most))
     ids = itertools.accumulate((draw(st.integers(1, 3)) for _ in sizes), initial=uppers[-1])

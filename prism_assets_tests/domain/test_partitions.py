@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import date
 from typing import Any
 
@@ -74,7 +75,9 @@ def test_a_partition_is_open_until_it_is_closed(facts: dict[str, Any], is_open: 
     assert a_partition(**facts).is_open is is_open
 
 
-@pytest.mark.parametrize(("facts", "state"), [({}, "new"), (LIVE, "live"), (CLOSING, "closing"), (SWITCHED, "switched")])
+@pytest.mark.parametrize(
+    ("facts", "state"), [({}, "new"), (LIVE, "live"), (CLOSING, "closing"), (SWITCHED, "switched")]
+)
 def test_only_a_closed_partition_switches(facts: dict[str, Any], state: str) -> None:
     assert switch_refusal(a_partition(**facts), some_evidence()) == f"it is {state}, not closed"
 
@@ -135,4 +138,4 @@ def test_publications_only_ever_grow_along_the_life_of_a_partition() -> None:
     life = [{}, LIVE, CLOSING, CLOSED, {**CLOSED, "desired_version": 9}, SWITCHED, {**SWITCHED, "last_object_id": 12}]
     wanted = [wanted_publication(a_partition(**facts)) for facts in life]
     steps = [(publication.version, publication.published_object_id) for publication in wanted]
-    assert all(before[0] <= after[0] and before[1] <= after[1] for before, after in zip(steps, steps[1:], strict=False))
+    assert all(before[0] <= after[0] and before[1] <= after[1] for before, after in itertools.pairwise(steps))

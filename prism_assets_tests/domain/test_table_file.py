@@ -120,7 +120,11 @@ MISTAKES = {
     "bad bucket": ("s3://prism-staging/old/", "s3://Prism/old/", "7: streams[1].url: must be s3://bucket/prefix/"),
     "bad zone": ("Asia/Tokyo", "Asia/Tokio", "8: partition.timezone: Asia/Tokio is not a time zone name"),
     "zone outside": ("Asia/Tokyo", "../../etc/passwd", "8: partition.timezone: ../../etc/passwd is not a time zone"),
-    "no partition column": ("{column: time,", "{column: when,", "8: partition.column: the partition column when is not"),
+    "no partition column": (
+        "{column: time,",
+        "{column: when,",
+        "8: partition.column: the partition column when is not",
+    ),
     "partition by number": ("{column: time,", "{column: user_id,", "8: partition.column: the partition column user_id"),
     "sort by nothing known": ("[time, user_id]", "[time, who]", "16: merge.sort_by: who is not among the columns"),
     "sort elsewhere": ("[time, user_id]", "[user_id]", "16: merge.sort_by: must begin with the partition column time"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prism_assets.domain.fingerprints import combine
@@ -51,6 +51,7 @@ def tuples(element: st.SearchStrategy[object]) -> st.SearchStrategy[tuple[object
     return st.lists(element, max_size=3).map(tuple)
 
 
+@settings(max_examples=30)
 @given(
     st.builds(
         ConvertTask,
@@ -70,6 +71,7 @@ def test_convert_tasks_arrive_as_they_were_sent(task: ConvertTask) -> None:
     assert convert_task_from_json(to_json(task)) == task
 
 
+@settings(max_examples=30)
 @given(
     st.builds(
         ConvertResult,
@@ -88,6 +90,7 @@ def test_convert_results_arrive_as_they_were_sent(result: ConvertResult) -> None
     assert convert_result_from_json(to_json(result)) == result
 
 
+@settings(max_examples=30)
 @given(
     st.builds(
         MergeTask,
@@ -105,6 +108,7 @@ def test_merge_tasks_arrive_as_they_were_sent(task: MergeTask) -> None:
     assert merge_task_from_json(to_json(task)) == task
 
 
+@settings(max_examples=30)
 @given(
     st.builds(
         MergeResult,

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.merge_plan import Mergeable, MergedRange, MergePlan, PlannedRange
+from prism_assets.domain.partitions import Partition
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import MergeResult, SmallObject
@@ -101,7 +102,7 @@ class Rows:
             (job,) = claim(connection, at)
         return job
 
-    def load(self, partition_id: int) -> partitions.Partition:
+    def load(self, partition_id: int) -> Partition:
         """A partition as it is now."""
         with self.database.begin() as connection:
             return partitions.load_partitions(connection, [partition_id])[partition_id]

@@ -36,7 +36,8 @@ NAIVE_INSERT = (
 )
 NAIVE_CLOSE = (
     "UPDATE prism_partitions SET closing_batch_id = 0, last_live_object_id = (SELECT max(prism_small_object_id) "
-    "FROM prism_small_objects WHERE prism_partition_id = :partition AND NOT delayed) WHERE prism_partition_id = :partition"
+    "FROM prism_small_objects WHERE prism_partition_id = :partition AND NOT delayed) "
+    "WHERE prism_partition_id = :partition"
 )
 ABOVE = "SELECT prism_small_object_id FROM prism_small_objects WHERE prism_small_object_id > :bound ORDER BY 1"
 

@@ -55,7 +55,8 @@ RANGE = (
 )
 SMALL = (
     "INSERT INTO prism_small_objects (prism_staging_object_id, prism_partition_id, delayed, content_length, "
-    "upload_start_time, row_count, min_time, max_time, fingerprint) VALUES (:s, :p, false, 1, now(), {}, now(), now(), 1)"
+    "upload_start_time, row_count, min_time, max_time, fingerprint) VALUES "
+    "(:s, :p, false, 1, now(), {}, now(), now(), 1)"
 )
 JOB = "INSERT INTO prism_merge_jobs (prism_partition_id, schedule_time) VALUES (:p, now())"
 CERTIFICATE = (
@@ -91,7 +92,9 @@ REFUSED = {
     ],
     "a running job without a lease": [JOB, "UPDATE prism_merge_jobs SET ongoing_mark = prism_merge_job_id"],
     "a waiting job with a lease": [JOB, "UPDATE prism_merge_jobs SET lease_token = gen_random_uuid()"],
-    "a ledger that does not balance": [STAGING.format("state = 'done', lines_in = 3, rows_out = 1, rows_quarantined = 1")],
+    "a ledger that does not balance": [
+        STAGING.format("state = 'done', lines_in = 3, rows_out = 1, rows_quarantined = 1"),
+    ],
     "a staging object in a state that is none": [STAGING.format("state = 'lost'")],
     "a claim without a batch": [STAGING.format("state = 'claimed', first_batch_id = 1")],
     "a claim without a first batch": [STAGING.format("state = 'claimed', prism_stream_batch_id = :b")],
@@ -118,19 +121,20 @@ REFUSED = {
     "a second certificate": [CERTIFICATE.format(1, 1, 1, 1), CERTIFICATE.format(1, 1, 1, 1)],
     "a batch in a state that is none": ["UPDATE prism_stream_batches SET state = 'lost'"],
     "a second table of one name": [
-        "INSERT INTO prism_tables (schema_name, table_name, create_time, merge_interval) VALUES ('log', 'events', now(), 1)",
+        "INSERT INTO prism_tables (schema_name, table_name, create_time, merge_interval) "
+        "VALUES ('log', 'events', now(), 1)",
     ],
     "a second stream at one place": [
         "INSERT INTO prism_streams (prism_table_id, stream_name, bucket_name, key_prefix) "
         "SELECT prism_table_id, 'other', bucket_name, key_prefix FROM prism_streams",
     ],
     "a column id used twice": [
-        "INSERT INTO prism_table_columns SELECT prism_table_id, column_id, 'other', 'x', 'bigint', NULL, NULL, NULL, NULL, "
-        "false, 9, now(), NULL FROM prism_table_columns",
+        "INSERT INTO prism_table_columns SELECT prism_table_id, column_id, 'other', 'x', 'bigint', NULL, NULL, NULL, "
+        "NULL, false, 9, now(), NULL FROM prism_table_columns",
     ],
     "a column name used twice": [
-        "INSERT INTO prism_table_columns SELECT prism_table_id, column_id + 10, name, 'x', 'bigint', NULL, NULL, NULL, NULL, "
-        "false, 9, now(), NULL FROM prism_table_columns",
+        "INSERT INTO prism_table_columns SELECT prism_table_id, column_id + 10, name, 'x', 'bigint', NULL, NULL, NULL, "
+        "NULL, false, 9, now(), NULL FROM prism_table_columns",
     ],
     "a definition changed under its version": [
         "INSERT INTO prism_table_definitions SELECT prism_table_id, version, '{}', now() FROM prism_table_definitions",

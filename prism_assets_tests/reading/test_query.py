@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
+from prism_assets.domain.errors import TerminalError, WrongUse
 from prism_assets.reading.query import arrow_type, run_query
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.world import World
@@ -69,11 +71,9 @@ def test_a_wrong_query_is_told_in_one_line(events: World, sql: str, words: str) 
 
 
 @pytest.mark.parametrize("sql", ["", ";", "-- nothing"])
-def test_a_query_of_nothing_ends_with_a_word_or_no_rows(events: World, sql: str) -> None:
-    try:
+def test_a_query_of_nothing_is_told_or_has_no_rows(events: World, sql: str) -> None:
+    with suppress(WrongUse):
         assert events.query(sql) == []
-    except PrismError as error:
-        assert "\n" not in str(error)
 
 
 def test_a_query_that_fails_halfway_is_told(events: World) -> None:
@@ -82,7 +82,7 @@ def test_a_query_that_fails_halfway_is_told(events: World) -> None:
 
 
 def test_every_type_is_read_as_what_it_is(world: World) -> None:
-    kinds = {
+    kinds: dict[str, tuple[str, Any, Any]] = {
         "s": ("string, length: 9", "abc", "abc"),
         "b": ("boolean", True, True),
         "i2": ("smallint", -3, -3),

@@ -67,7 +67,8 @@ def test_the_id_of_a_dropped_column_is_never_given_again(world: World) -> None:
     with world.context.database.begin() as connection:
         connection.exec_driver_sql("UPDATE prism_table_columns SET drop_time = now() WHERE name = 'color'")
         connection.exec_driver_sql(
-            "UPDATE prism_table_definitions SET definition = jsonb_set(definition, '{columns}', (definition->'columns') - 2)"
+            "UPDATE prism_table_definitions "
+            "SET definition = jsonb_set(definition, '{columns}', (definition->'columns') - 2)"
         )
     world.apply(a_table(columns=["{name: size, type: bigint}"]))
     assert columns(world) == [(1, "time"), (2, "id"), (3, "color"), (4, "size")]
@@ -90,7 +91,10 @@ def test_a_column_and_a_setting_changed_at_once_are_both_named(world: World) -> 
 def test_a_stream_no_longer_in_the_file_is_disabled_and_not_lost(world: World) -> None:
     world.apply(a_table())
     world.apply(a_table().replace("staging/events/", "staging/new/"))
-    assert rows(world, "SELECT key_prefix, enabled FROM prism_streams ORDER BY 1") == [("events/", False), ("new/", True)]
+    assert rows(world, "SELECT key_prefix, enabled FROM prism_streams ORDER BY 1") == [
+        ("events/", False),
+        ("new/", True),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +102,10 @@ def test_a_stream_no_longer_in_the_file_is_disabled_and_not_lost(world: World) -
     [
         (a_table(), "columns: color is missing; columns cannot be dropped or renamed yet"),
         (a_table(columns=["{name: color, type: bigint}"]), "columns: color is string and cannot become bigint; add a"),
-        (a_table(columns=[COLOR], timezone="Asia/Tokyo"), "partition: column and timezone decide where stored rows lie"),
+        (
+            a_table(columns=[COLOR], timezone="Asia/Tokyo"),
+            "partition: column and timezone decide where stored rows lie",
+        ),
         (
             a_table(columns=[COLOR, "{name: at, type: date}"]).replace("column: time", "column: at"),
             "partition: column and timezone decide where stored rows lie",

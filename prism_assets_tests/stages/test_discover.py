@@ -83,7 +83,14 @@ def test_folder_markers_are_no_objects(events: World) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    ["events/a\u202etxt.gz", "events/a\x07.gz", "events/../x.gz", "events//x.gz", "events/" + "x" * 1_100, "events/a\x00"],
+    [
+        "events/a\u202etxt.gz",
+        "events/a\x07.gz",
+        "events/../x.gz",
+        "events//x.gz",
+        "events/" + "x" * 1_100,
+        "events/a\x00",
+    ],
 )
 def test_a_name_that_cannot_be_read_is_noted_as_unknown(events: World, key: str) -> None:
     items = [ObjectInfo(key, 1, None, START), ObjectInfo("events/good.gz", 1, None, START)]
@@ -102,14 +109,12 @@ def test_a_sick_stream_does_not_stop_the_others(world: World) -> None:
     staging(world, "1.gz")
     report = world.discover(NOON)
     assert report.new == 1
-    assert report.errors == (
-        "stream sick: bucket nowhere does not exist: create the folder nowhere in the local root",
-    )
+    assert report.errors == ("stream sick: bucket nowhere does not exist: create the folder nowhere in the local root",)
 
 
 def test_disabled_and_discarded_streams_are_not_listed(world: World) -> None:
-    text = a_table().replace("/events/\"}", '/events/", enabled: false}')
-    world.apply(text, a_table("log.other").replace("/other/\"}", '/other/", discard: true}'))
+    text = a_table().replace('/events/"}', '/events/", enabled: false}')
+    world.apply(text, a_table("log.other").replace('/other/"}', '/other/", discard: true}'))
     world.drop(some_rows(1, START))
     assert world.discover(NOON).scans == ()
 

@@ -60,9 +60,12 @@ def test_a_manifest_with_a_wrong_object_is_not_published(world: World, body: byt
     assert f"s3://lake/{key} {words}" in error
     assert "log.events is not published" in error
     assert (record(world), lake_keys(world, "manifest-")) == (known, manifests)
-    assert world.reader()._glue.get_partition(
-        DatabaseName=f"{world.settings.glue_database_prefix}log", TableName="events", PartitionValues=[DAY]
-    )["Partition"]["StorageDescriptor"]["Location"] == before
+    assert (
+        world.reader()._glue.get_partition(
+            DatabaseName=f"{world.settings.glue_database_prefix}log", TableName="events", PartitionValues=[DAY]
+        )["Partition"]["StorageDescriptor"]["Location"]
+        == before
+    )
 
 
 def test_a_merged_object_that_is_missing_holds_up_the_switch_of_readers(world: World) -> None:

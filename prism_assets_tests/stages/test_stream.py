@@ -73,7 +73,9 @@ def test_a_passing_failure_is_tried_again_after_a_growing_pause(events: World) -
     for _ in range(3):
         assert worker.stream(NOON).retried == 1
         with events.context.database.begin() as connection:
-            statement = "SELECT extract(epoch FROM retry_time - clock_timestamp()), last_error FROM prism_staging_objects"
+            statement = (
+                "SELECT extract(epoch FROM retry_time - clock_timestamp()), last_error FROM prism_staging_objects"
+            )
             pause, error = connection.exec_driver_sql(statement).one()
         pauses.append(round(float(pause)))
         assert error == "the store coughed"
@@ -174,11 +176,11 @@ def test_a_batch_that_lost_its_lease_removes_nothing_that_others_committed(event
 
 
 def test_a_batch_with_a_living_heartbeat_is_left_alone(events: World) -> None:
-    """A lease of a second, a job of two and a half: without renewal a second worker would take it."""
+    """A lease of a second, a job of nearly two: without renewal a second worker would take it."""
     events.drop(some_rows(5, utc(NOON)))
     events.discover(NOON)
     brisk = events.settings.model_copy(update={"lease_seconds": 1.0})
-    slow = PausingEngine(events.context.engine, lambda: time.sleep(2.5))
+    slow = PausingEngine(events.context.engine, lambda: time.sleep(1.8))
     worker = another_worker(events, slow)
     object.__setattr__(worker.context, "settings", brisk)
     object.__setattr__(events.context, "settings", brisk)

@@ -51,5 +51,5 @@ def _build_step(stage: Stage, zone: str, location: Location) -> AssetsDefinition
 
 def _carry_out(context: AssetExecutionContext, platform: PlatformResource, location: Location, task: Task) -> Outcome:
     log = context.log
-    with failures.mapped(), platform.open(location, log.info, log.warning) as stages:
+    with failures.mapped(), platform.open(location, log.info, log.warning, context.run.run_id) as stages:
         return _MAKERS[task.stage](stages, task)

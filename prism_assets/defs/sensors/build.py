@@ -2,6 +2,7 @@
 
 # Dagster reads the annotations of steps and sensors, so they are not postponed here.
 from dagster import (
+    AssetKey,
     AssetSelection,
     DefaultSensorStatus,
     SensorDefinition,
@@ -14,27 +15,32 @@ from prism_assets.defs.keys import Stage, asset_key
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import PlatformResource
 from prism_assets.defs.sensors.catalog_work import catalog_work
+from prism_assets.defs.sensors.dead_workers import dead_workers
 from prism_assets.defs.sensors.merges_due import merges_due
 from prism_assets.defs.sensors.new_objects import new_objects
 from prism_assets.defs.sensors.requests import Tick, run_tick
 
+_SELDOM = 30
+
 
 def build_sensors(location: Location) -> list[SensorDefinition]:
-    """All sensors; none where there is no table, as a sensor must have a target."""
+    """All sensors; none where there is no table, as there is nothing to do."""
     if not location.tables:
         return []
+    often, seldom = location.sensor_seconds, max(_SELDOM, location.sensor_seconds)
     return [
-        _build("new_objects", Stage.LIVE, new_objects, 10, location),
-        _build("merges_due", Stage.MERGED, merges_due, 30, location),
-        _build("catalog_work", Stage.CATALOG, catalog_work, 10, location),
+        _build("new_objects", new_objects, often, location, Stage.LIVE),
+        _build("merges_due", merges_due, seldom, location, Stage.MERGED),
+        _build("catalog_work", catalog_work, often, location, Stage.CATALOG),
+        _build("dead_workers", dead_workers, seldom, location, None),
     ]
 
 
-def _build(name: str, stage: Stage, tick: Tick, seconds: int, location: Location) -> SensorDefinition:
+def _build(name: str, tick: Tick, seconds: int, location: Location, target: Stage | None) -> SensorDefinition:
     @sensor(
         name=name,
         description=(tick.__doc__ or "").strip(),
-        asset_selection=AssetSelection.assets(*(asset_key(table, stage.value) for table in location.names())),
+        asset_selection=None if target is None else AssetSelection.assets(*_keys(location, target)),
         minimum_interval_seconds=seconds,
         default_status=DefaultSensorStatus.RUNNING,
     )
@@ -42,3 +48,7 @@ def _build(name: str, stage: Stage, tick: Tick, seconds: int, location: Location
         return run_tick(context, platform, location, tick)
 
     return evaluate
+
+
+def _keys(location: Location, stage: Stage) -> list[AssetKey]:
+    return [asset_key(table, stage.value) for table in location.names()]
