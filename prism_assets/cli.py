@@ -70,7 +70,13 @@ def table_apply(
     from prism_assets.stages.apply import run_apply
 
     context = _context(as_json)
-    plan = run_apply(context.database, folder or context.settings.tables_dir, _clock(now), dry_run=dry_run)
+    plan = run_apply(
+        context.database,
+        folder or context.settings.tables_dir,
+        _clock(now),
+        dry_run=dry_run,
+        lake_url=context.lake.url(context.lake.prefix),
+    )
     console.show_apply(plan, dry_run=dry_run, as_json=as_json)
 
 
@@ -266,7 +272,7 @@ def main() -> None:
     """Runs the command line; an error is one sentence on standard error and an exit status, never a traceback."""
     _mount_local()
     try:
-        app()
+        app(prog_name="prism")
     except WrongUse as error:
         console.complain(str(error))
         sys.exit(2)

@@ -32,8 +32,9 @@ class _Term:
     argument: str
 
 
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _TERM = re.compile(
-    r"(?:(?P<percent>[\d.]+)%)?(?:(?P<count>\d+)\*)?(?P<action>kill9|raise|sleep|pause|off)(?:\((?P<arg>[^)]*)\))?"
+    r"(?:(?P<percent>\d+(?:\.\d+)?)%)?(?:(?P<count>\d+)\*)?(?P<action>kill9|raise|sleep|pause|off)(?:\((?P<arg>[^)]*)\))?"
 )
 
 
@@ -45,7 +46,7 @@ def parse(text: str) -> dict[str, list[_Term]]:
         terms = []
         for term in chain.split("->"):
             match = _TERM.fullmatch(term.strip())
-            if match is None:
+            if match is None or (match["action"] == "sleep" and not _NUMBER.fullmatch(match["arg"] or "")):
                 raise errors.SettingsError(f"PRISM_FAILPOINTS: {term!r} in {entry!r} is not a failpoint action")
             count = match["count"]
             terms.append(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
 from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, InvariantBroken, TerminalError
 from prism_assets.domain.tables import TableDefinition
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 BATCH_CREATE = 100
 BATCH_UPDATE = 100
 BATCH_GET = 1_000
+_GET_TRIES = 5
 _INPUT_FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
 _OUTPUT_FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
 _SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
@@ -149,15 +150,23 @@ class GlueCatalog:
         found: dict[date, str] = {}
         with _translated():
             for part in _parts(sorted(days), BATCH_GET):
-                answer = self._client.batch_get_partition(
-                    DatabaseName=self.database_name(table),
-                    TableName=table.name.table,
-                    PartitionsToGet=[{"Values": [day.isoformat()]} for day in part],
-                )
-                for partition in answer["Partitions"]:
-                    day = date.fromisoformat(partition["Values"][0])
-                    found[day] = partition["StorageDescriptor"]["Location"]
+                found.update(self._get(table, part))
         return found
+
+    def _get(self, table: TableDefinition, days: Sequence[date]) -> dict[date, str]:
+        """One batch, and again what the service left undone; CatalogUnavailable if it goes on leaving things."""
+        found: dict[date, str] = {}
+        wanted: list[Any] = [{"Values": [day.isoformat()]} for day in days]
+        for _ in range(_GET_TRIES):
+            answer = self._client.batch_get_partition(
+                DatabaseName=self.database_name(table), TableName=table.name.table, PartitionsToGet=wanted
+            )
+            for partition in answer["Partitions"]:
+                found[date.fromisoformat(partition["Values"][0])] = partition["StorageDescriptor"]["Location"]
+            wanted = answer.get("UnprocessedKeys") or []
+            if not wanted:
+                return found
+        raise CatalogUnavailable(f"Glue left {len(wanted)} partitions of {table.name} unanswered: repeat later")
 
 
 def table_input(table: TableDefinition, location: str) -> Any:
@@ -249,5 +258,7 @@ def _translated() -> Iterator[None]:
         if code == "EntityNotFoundException":
             raise InvariantBroken(f"Glue: {message}; the next catalog run defines it again") from error
         raise TerminalError(f"Glue answered {code}: {message}") from error
+    except ParamValidationError as error:
+        raise TerminalError(f"Glue does not take this: {' '.join(str(error).split())}") from error
     except BotoCoreError as error:
         raise CatalogUnavailable(f"Glue does not answer ({type(error).__name__}); check PRISM_GLUE_ENDPOINT") from error

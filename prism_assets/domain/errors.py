@@ -86,3 +86,7 @@ class LeaseLost(TerminalError):
 
 class InvariantBroken(TerminalError):
     """Stored facts contradict each other; nothing was changed. The message names the partition and the facts."""
+
+
+NOT_ITS_FAULT = (TransientError, AccessDenied, MissingBucket)
+"""Errors of the surroundings: an object that meets one is tried again, and for long, as it is not to blame."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timezone
 
-from prism_assets.domain.errors import ObjectChanged, PrismError, TransientError
+from prism_assets.domain.errors import NOT_ITS_FAULT, ObjectChanged, PrismError
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import ConvertResult, ConvertTask, Failure, QuarantineCount, ValueErrors
 from prism_assets.failpoints import failpoint
@@ -46,7 +46,7 @@ def convert_object(
         counts = (QuarantineCount(reason="changed_after_discovery", line_count=0),)
         return ConvertResult(staging_object_id=task.staging_object_id, quarantined=counts)
     except PrismError as error:
-        failure = Failure(message=str(error), transient=isinstance(error, TransientError))
+        failure = Failure(message=str(error), transient=isinstance(error, NOT_ITS_FAULT))
     except MemoryError:
         raise
     except Exception as error:

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pyarrow as pa
 
-from prism_assets.domain.errors import InvariantBroken, PrismError, TransientError
+from prism_assets.domain.errors import NOT_ITS_FAULT, InvariantBroken, PrismError
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import Failure, MergeInput, MergeResult, MergeTask
@@ -30,7 +30,7 @@ def merge_range(task: MergeTask, table: TableDefinition, stores: Stores, *, buck
     try:
         return _merged(task, table, stores, bucket)
     except PrismError as error:
-        failure = Failure(message=str(error), transient=isinstance(error, TransientError))
+        failure = Failure(message=str(error), transient=isinstance(error, NOT_ITS_FAULT))
     except MemoryError:
         raise
     except Exception as error:

@@ -83,10 +83,3 @@ def declare_dead(connection: Connection, lease_seconds: float) -> list[int]:
             {"lease": lease_seconds},
         ).scalars()
     )
-
-
-def running_count(connection: Connection) -> int:
-    """How many batches are running, dead ones not yet declared included."""
-    return int(
-        connection.execute(text("SELECT count(*) FROM prism_stream_batches WHERE state = 'running'")).scalar_one()
-    )

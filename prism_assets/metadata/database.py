@@ -60,6 +60,11 @@ class Database:
             config.attributes["connection"] = connection
             alembic.command.upgrade(config, "head")
 
+    def has_table(self, name: str) -> bool:
+        """Tells whether a table is there; before the first migration none is."""
+        with self.begin() as connection:
+            return bool(connection.execute(text("SELECT to_regclass(:name) IS NOT NULL"), {"name": name}).scalar_one())
+
     def dispose(self) -> None:
         """Closes all pooled connections."""
         self._engine.dispose()

@@ -155,17 +155,32 @@ def _return(
     connection: Connection, job: MergeJob, *, attempts: int, error: str | None, parked: bool, at: datetime
 ) -> None:
     """Makes a running job a waiting one; if another waits already, that one takes over the count and this one goes."""
-    delete(connection, job)
+    values = {
+        "id": job.job_id,
+        "partition": job.partition_id,
+        "at": at,
+        "attempts": attempts,
+        "error": error,
+        "parked": parked,
+    }
+    taken_over = connection.execute(
+        text(
+            "UPDATE prism_merge_jobs SET schedule_time = least(schedule_time, :at), "
+            "attempts = greatest(attempts, :attempts), last_error = coalesce(:error, last_error), parked = :parked "
+            "WHERE prism_partition_id = :partition AND ongoing_mark = 0"
+        ),
+        values,
+    ).rowcount
+    if taken_over:
+        delete(connection, job)
+        return
     connection.execute(
         text(
-            "INSERT INTO prism_merge_jobs (prism_partition_id, schedule_time, attempts, last_error, parked) "
-            "VALUES (:partition, :at, :attempts, :error, :parked) "
-            "ON CONFLICT (prism_partition_id, ongoing_mark) DO UPDATE SET "
-            "schedule_time = least(prism_merge_jobs.schedule_time, EXCLUDED.schedule_time), "
-            "attempts = greatest(prism_merge_jobs.attempts, EXCLUDED.attempts), "
-            "last_error = coalesce(EXCLUDED.last_error, prism_merge_jobs.last_error), parked = EXCLUDED.parked"
+            "UPDATE prism_merge_jobs SET ongoing_mark = 0, lease_token = NULL, heartbeat_time = NULL, worker = NULL, "
+            "schedule_time = :at, attempts = :attempts, last_error = coalesce(:error, last_error), parked = :parked "
+            "WHERE prism_merge_job_id = :id"
         ),
-        {"partition": job.partition_id, "at": at, "attempts": attempts, "error": error, "parked": parked},
+        values,
     )
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.table_file import parse_table_file
-from prism_assets.domain.tables import Column, TableDefinition
+from prism_assets.domain.tables import Column, Stream, TableDefinition
 from prism_assets.metadata import tables
 from prism_assets.metadata.database import Database
 from prism_assets.metadata.tables import KnownStream
@@ -79,19 +79,37 @@ def plan_apply(
 ) -> ApplyPlan:
     """Compares files with what is in force; DefinitionError for changes that stored rows do not allow."""
     by_name = {str(table.name): table for table in known}
-    owners = {(entry.stream.bucket, entry.stream.key_prefix): entry.table_id for entry in streams}
     problems: list[str] = []
     changes = []
     for table in sorted(files, key=lambda item: item.name):
         old = by_name.get(str(table.name))
-        for stream in table.streams:
-            owner = owners.get((stream.bucket, stream.key_prefix))
-            if owner is not None and (old is None or owner != old.table_id):
-                problems.append(f"{table.path}:1: streams: {stream.url} already feeds another table")
+        others = [entry.stream for entry in streams if old is None or entry.table_id != old.table_id]
+        problems += _taken_streams(table, others)
         changes.append(_new_table(table) if old is None else _changed_table(table, old, problems))
     if problems:
         raise DefinitionError("\n".join(problems))
     return ApplyPlan(tuple(changes))
+
+
+def _taken_streams(table: TableDefinition, others: Sequence[Stream]) -> list[str]:
+    """Streams of a table whose objects another table reads already, or read once: a prefix has one owner for ever."""
+    return [
+        f"{table.path}:1: streams: {stream.url} overlaps {other.url}, which already feeds another table"
+        for stream in table.streams
+        for other in others
+        if stream.url == other.url
+        or (other.enabled and (stream.url.startswith(other.url) or other.url.startswith(stream.url)))
+    ]
+
+
+def _lake_streams(files: Sequence[TableDefinition], lake_url: str) -> list[str]:
+    """Streams that would take in the lake's own objects."""
+    return [
+        f"{table.path}:1: streams: {stream.url} overlaps the lake at {lake_url}"
+        for table in files
+        for stream in table.streams
+        if lake_url.startswith(stream.url) or stream.url.startswith(lake_url)
+    ]
 
 
 def _new_table(table: TableDefinition) -> TableChange:
@@ -160,10 +178,20 @@ def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> Non
         tables.save_streams(connection, table.table_id, table.streams)
 
 
-def run_apply(database: Database, folder: Path, now: datetime, *, dry_run: bool = False) -> ApplyPlan:
-    """Migrates the schema and applies the table files of a folder; returns the plan that was carried out."""
+def run_apply(
+    database: Database, folder: Path, now: datetime, *, dry_run: bool = False, lake_url: str | None = None
+) -> ApplyPlan:
+    """Migrates the schema and applies the table files of a folder; returns the plan that was carried out.
+
+    `lake_url` is where the lake's own objects lie; a stream that would take them in is refused.
+    """
     files = read_table_files(folder)
-    database.migrate()
+    if lake_url is not None and (problems := _lake_streams(files, lake_url)):
+        raise DefinitionError("\n".join(problems))
+    if dry_run and not database.has_table("prism_tables"):
+        return plan_apply(files, [], [])
+    if not dry_run:
+        database.migrate()
     with database.begin() as connection:
         tables.lock_for_apply(connection)
         plan = plan_apply(files, tables.load_definitions(connection), tables.load_streams(connection))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from prism_assets.metadata import batches, merge_jobs, staging_objects
+from prism_assets.metadata import merge_jobs, partitions, staging_objects
 from prism_assets.stages.catalog import CatalogReport, run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover import DiscoverReport, run_discover
@@ -58,7 +58,7 @@ def run_until_idle(
         turns.append(turn)
         if turn.changed:
             continue
-        if not _is_busy(context, clock()):
+        if not _is_busy(context, clock(), context.choose_ids(names)):
             return tuple(turns)
         time.sleep(_PAUSE_SECONDS)
 
@@ -69,12 +69,13 @@ def lasting_errors(turns: Sequence[CycleReport]) -> tuple[str, ...]:
     return (*given_up, *turns[-1].errors)
 
 
-def _is_busy(context: StageContext, now: datetime) -> bool:
+def _is_busy(context: StageContext, now: datetime, table_ids: Collection[int] | None) -> bool:
     """Whether work is claimed (by a worker alive or dead), or pending and only waiting for its next try."""
     with context.database.begin() as connection:
-        if batches.running_count(connection):
+        counts = staging_objects.count_unfinished(connection)
+        if any((c.pending or c.claimed) and (table_ids is None or c.table_id in table_ids) for c in counts):
             return True
         jobs = merge_jobs.load_status(connection)
-        if any(job.running or (job.schedule_time <= now and not job.parked) for job in jobs):
-            return True
-        return any(count.pending or count.claimed for count in staging_objects.count_unfinished(connection))
+        awaited = [job.partition_id for job in jobs if job.running or (job.schedule_time <= now and not job.parked)]
+        found = partitions.load_partitions(connection, awaited)
+        return any(table_ids is None or item.table_id in table_ids for item in found.values())

@@ -104,6 +104,7 @@ def run_stream(
 ) -> StreamReport:
     """Runs batches until nothing is pending (or `max_batches` are done). Repeating it does nothing more."""
     table_ids = context.choose_ids(names)
+    context.stores.check_bucket(context.lake.bucket)
     report = StreamReport(revived=revive(context))
     while max_batches is None or report.batches < max_batches:
         plan = start_batch(context, table_ids)

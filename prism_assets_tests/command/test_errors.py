@@ -140,7 +140,6 @@ def test_a_staging_bucket_that_does_not_exist(prism: Prism) -> None:
     in_one_line(done)
 
 
-@pytest.mark.xfail(strict=True, reason="the objects are blamed one by one, and given up in the end")
 def test_a_lake_bucket_that_does_not_exist(table: Prism) -> None:
     table.world.drop(some_rows(1, utc(NOON)))
     table.world.discover(NOON)

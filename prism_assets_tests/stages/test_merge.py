@@ -182,7 +182,6 @@ class _Patience:
         return FailingEngine(self.inner, times=100).merge(tasks, definitions)
 
 
-@pytest.mark.xfail(strict=True, reason="a job that failed gets a new id, so that `seen` does not know it")
 def test_asking_for_all_tries_a_failing_job_once(world: World) -> None:
     a_closed_day(world)
     worker = another_worker(world, _Patience(world.context.engine, left=30))
