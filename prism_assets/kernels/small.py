@@ -18,7 +18,7 @@ from prism_assets.kernels import times
 from prism_assets.kernels.fingerprint import fingerprint
 from prism_assets.kernels.joining import LARGE, enlarged
 from prism_assets.kernels.judging import Accepted
-from prism_assets.kernels.parquet import SMALL_ROW_GROUP, Encoder, schema_of
+from prism_assets.kernels.parquet import SMALL_ROW_GROUP, Encoder, dictionary_columns, schema_of
 from prism_assets.kernels.sorting import order_of
 from prism_assets.kernels.typed import Layout
 from prism_assets.objectstore.keys import TableKeys
@@ -47,10 +47,11 @@ class SmallObjects:
             return ()
         days = np.concatenate([part.days for part in parts])
         table = self._joined(parts)
+        dictionaries = dictionary_columns(table)
         with ThreadPoolExecutor(_PUTS) as pool:
             puts: list[Future[SmallObject]] = []
             for day in np.unique(days).tolist():
-                small, body = self._encode(table, np.flatnonzero(days == day), numbers, day)
+                small, body = self._encode(table, dictionaries, np.flatnonzero(days == day), numbers, day)
                 puts.append(pool.submit(self._put, small, body))
             return tuple(put.result() for put in puts)
 
@@ -65,16 +66,16 @@ class SmallObjects:
         parts.clear()
         return pa.Table.from_arrays(columns[::-1], schema=schema)
 
-    def _encode(self, table: pa.Table, rows: Indices, numbers: Indices, day: int) -> tuple[SmallObject, pa.Buffer]:
+    def _encode(
+        self, table: pa.Table, dictionaries: Sequence[str], rows: Indices, numbers: Indices, day: int
+    ) -> tuple[SmallObject, pa.Buffer]:
         rows = rows[order_of(table, rows, self._sort_by(), numbers[rows])]
-        encoder: Encoder | None = None
+        encoder = Encoder(self._schema, dictionaries)
         prints: list[int] = []
         for start in range(0, len(rows), SMALL_ROW_GROUP):
             portion = table.take(pa.array(rows[start : start + SMALL_ROW_GROUP])).cast(self._schema)
-            encoder = encoder or Encoder(self._schema, portion)
             encoder.write(portion)
             prints.append(fingerprint(portion))
-        assert encoder is not None
         body = encoder.finish()
         date = times.to_date(day)
         delayed = date in self._task.delayed_dates

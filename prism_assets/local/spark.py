@@ -84,6 +84,7 @@ class Spark(Service):
             "spark.ui.enabled": "false",
             "spark.sql.session.timeZone": "UTC",
             "spark.python.worker.reuse": "true",
+            "spark.python.unix.domain.socket.enabled": "true",
             "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
             "spark.sql.warehouse.dir": str(self.context.place.data / "warehouse"),
             "spark.driver.extraJavaOptions": f"-Dderby.system.home={self.folder / 'derby'}",

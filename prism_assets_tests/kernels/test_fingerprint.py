@@ -38,7 +38,7 @@ def a_table_of(rows: list[tuple[Any, ...]], schema: pa.Schema = SCHEMA) -> pa.Ta
     )
 
 
-GOLDEN_ROW = 3144281089026310855
+GOLDEN_ROW = -6215184618587857439
 GOLDEN_ROWS = -7521528796975598819
 
 
@@ -54,7 +54,8 @@ def string_word(text: str) -> int:
     data = text.encode()
     word = mix(len(data))
     for start in range(0, len(data), 8):
-        word = mix(word ^ int.from_bytes(data[start : start + 8], "little"))
+        word = (word ^ int.from_bytes(data[start : start + 8], "little")) * 0xBF58476D1CE4E5B9 % 2**64
+        word ^= word >> 31
     return word
 
 
