@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from mypy_boto3_glue import GlueClient
 
 _READERS = 8
+_SKIPPED = re.compile(r"^[._#]|~$|#\d+$")
+"""Names that Spectrum skips, and unfinished uploads of a store on the local disk, which S3 would not show."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,9 +119,7 @@ class LakeReader:
         return [
             ReadObject(url=f"s3://{info.path}", content_length=info.size)
             for info in sorted(files, key=lambda info: info.path)
-            if info.type == fs.FileType.File
-            and not info.base_name.startswith((".", "_", "#"))
-            and not info.base_name.endswith("~")
+            if info.type == fs.FileType.File and not _SKIPPED.search(info.base_name)
         ]
 
 

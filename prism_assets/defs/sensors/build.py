@@ -32,7 +32,7 @@ def build_sensors(location: Location) -> list[SensorDefinition]:
         _build("new_objects", new_objects, often, location, Stage.LIVE),
         _build("merges_due", merges_due, seldom, location, Stage.MERGED),
         _build("catalog_work", catalog_work, often, location, Stage.CATALOG),
-        _build("dead_workers", dead_workers, seldom, location, None),
+        _build("dead_workers", dead_workers, often, location, None),
     ]
 
 

@@ -24,7 +24,7 @@ from prism_assets.defs.location import Location
 from prism_assets.metadata.run_locks import runs_without_lock
 from prism_assets.stages.context import StageContext
 
-_YOUNG = timedelta(seconds=60)
+_YOUNG = timedelta(seconds=30)
 _MISSES = 3
 """A run holds its lock while a step works, not in the moment between two steps: one look proves nothing."""
 

@@ -42,7 +42,7 @@ def resting_tables(instance: DagsterInstance, stage: Stage) -> set[str]:
 
 
 def _pause(failed: int) -> timedelta:
-    return timedelta(seconds=min(_FIRST_PAUSE * 2 ** min(failed, 10), _LONGEST_PAUSE))
+    return timedelta(seconds=min(_FIRST_PAUSE * 2 ** min(failed - 1, 10), _LONGEST_PAUSE))
 
 
 def _records(

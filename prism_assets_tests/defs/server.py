@@ -1,0 +1,136 @@
+"""Dagster as people run it, daemon and web server, as processes of a test; and what a browser would ask it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import psutil
+
+_PROJECT = Path(__file__).resolve().parents[2]
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_LAUNCH = """
+mutation($given: ExecutionParams!) { launchPipelineExecution(executionParams: $given) {
+  __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }
+"""
+_RUN = """
+query($run: ID!) { runOrError(runId: $run) { ... on Run {
+  status assetMaterializations { partition assetKey { path } } } } }
+"""
+
+
+class DagsterServer:
+    """`dagster dev` in a folder of its own, with the project's dagster.yaml; ended with all it started."""
+
+    def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
+        self._port = _free_port()
+        self._log = home / "dagster.log"
+        for name in ("dagster.yaml", "workspace.yaml"):
+            (home / name).write_text((_PROJECT / name).read_text())
+        more = {"DAGSTER_HOME": str(home), "PYTHONPATH": str(_PROJECT)}
+        command = [sys.executable, "-m", "dagster", "dev", "-h", "127.0.0.1", "-p", str(self._port)]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command,
+                cwd=home,
+                env={**os.environ, **environment, **more},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> DagsterServer:
+        try:
+            self._await(120)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def log(self) -> str:
+        """Everything it said so far."""
+        return self._log.read_text(errors="replace")
+
+    def stop(self) -> None:
+        """Asks it to end, then kills what is left of its processes, each by its id."""
+        family = self.family()
+        with suppress(psutil.NoSuchProcess):
+            psutil.Process(self._process.pid).send_signal(signal.SIGINT)
+        psutil.wait_procs(family, timeout=20)
+        for process in family:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._process.wait(20)
+
+    def family(self) -> list[psutil.Process]:
+        """All its processes: daemon, web server, code server and runs."""
+        try:
+            process = psutil.Process(self._process.pid)
+            return [process, *process.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def materialize(self, keys: Sequence[Sequence[str]], day: str) -> str:
+        """Launches a run as the button of the UI does, and returns its id."""
+        selector = {
+            "repositoryLocationName": "prism_assets",
+            "repositoryName": "__repository__",
+            "pipelineName": "__ASSET_JOB",
+            "assetSelection": [{"path": list(key)} for key in keys],
+        }
+        tags = [{"key": "dagster/partition", "value": day}]
+        given = {"mode": "default", "selector": selector, "runConfigData": {}, "executionMetadata": {"tags": tags}}
+        answer = self.ask(_LAUNCH, {"given": given})["launchPipelineExecution"]
+        assert answer["__typename"] == "LaunchRunSuccess", answer
+        return str(answer["run"]["runId"])
+
+    def finished(self, run_id: str, seconds: float) -> dict[str, Any]:
+        """The run when it has ended; fails the test when it does not."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            run: dict[str, Any] = self.ask(_RUN, {"run": run_id})["runOrError"]
+            if run["status"] in ("SUCCESS", "FAILURE", "CANCELED"):
+                return run
+            time.sleep(0.5)
+        raise AssertionError(f"run {run_id} did not end:\n{self.log()[-4000:]}")
+
+    def ask(self, query: str, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """One GraphQL request."""
+        body = json.dumps({"query": query, "variables": variables}).encode()
+        request = urllib.request.Request(self._url("graphql"), body, {"Content-Type": "application/json"})
+        with _OPENER.open(request, timeout=60) as answer:
+            document: dict[str, Any] = json.load(answer)
+        assert "errors" not in document, document
+        return dict(document["data"])
+
+    def _url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self._port}/{path}"
+
+    def _await(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and self._process.poll() is None:
+            with suppress(OSError), _OPENER.open(self._url("server_info"), timeout=5):
+                return
+            time.sleep(0.2)
+        raise AssertionError(f"Dagster did not start:\n{self.log()[-4000:]}")
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])

@@ -1,0 +1,139 @@
+"""The definitions: which assets there are, and that loading them touches nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from dagster import AssetKey, AssetSpec, Definitions
+
+from prism_assets.defs.assets.build import build_assets
+from prism_assets.defs.location import load_location
+from prism_assets.defs.resources import build_resources
+from prism_assets.defs.sensors.build import build_sensors
+from prism_assets.domain.errors import DefinitionError, SettingsError
+from prism_assets_tests.builders import a_table
+from prism_assets_tests.defs.tables import a_folder, a_location
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def specs_of(root: Path, *table_files: str) -> dict[str, AssetSpec]:
+    definitions = Definitions(assets=build_assets(a_location(root, *table_files)), resources=build_resources())
+    return {spec.key.to_user_string(): spec for spec in definitions.resolve_all_asset_specs()}
+
+
+def load_in_a_process(tmp_path: Path, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PRISM_")}
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**kept, "PYTHONPATH": str(PROJECT), "PRISM_HOME": str(tmp_path / "none"), **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_a_table_is_four_assets_in_the_group_of_its_schema(tmp_path: Path) -> None:
+    specs = specs_of(tmp_path, a_table("web.clicks"))
+    assert sorted(specs) == [f"prism/web/clicks/{part}" for part in ("catalog", "live", "merged", "staging")]
+    assert {spec.group_name for spec in specs.values()} == {"web"}
+    assert {tuple(spec.owners) for spec in specs.values()} == {("team:test",)}
+
+
+def test_lineage_runs_from_staging_to_catalog(tmp_path: Path) -> None:
+    specs = specs_of(tmp_path, a_table())
+    upstream = {
+        key.rpartition("/")[2]: sorted(dep.asset_key.path[-1] for dep in spec.deps) for key, spec in specs.items()
+    }
+    assert upstream == {"staging": [], "live": ["staging"], "merged": ["live"], "catalog": ["live", "merged"]}
+
+
+def test_tables_of_one_zone_share_a_step_and_its_days_end_with_today(tmp_path: Path) -> None:
+    location = a_location(tmp_path, a_table("a.one"), a_table("a.two"), a_table("a.tokyo", timezone="Asia/Tokyo"))
+    steps = [step for step in build_assets(location) if not isinstance(step, AssetSpec)]
+    by_name = {step.node_def.name: step for step in steps}
+    assert sorted(by_name) == [
+        "catalog_asia_tokyo", "catalog_utc", "live_asia_tokyo", "live_utc", "merged_asia_tokyo", "merged_utc",
+    ]  # fmt: skip
+    assert by_name["live_utc"].keys == {AssetKey(["prism", "a", name, "live"]) for name in ("one", "two")}
+    days = by_name["live_utc"].partitions_def
+    assert days is not None
+    assert days.get_last_partition_key() == location.tables[0].today(datetime.now(timezone.utc)).isoformat()
+
+
+def test_columns_are_shown_with_the_types_readers_see(tmp_path: Path) -> None:
+    spec = specs_of(tmp_path, a_table(columns=["{name: score, type: double}"]))["prism/log/events/live"]
+    columns = spec.metadata["dagster/column_schema"].columns
+    assert [(column.name, column.type) for column in columns] == [
+        ("time", "timestamp"), ("id", "bigint"), ("score", "double"),
+    ]  # fmt: skip
+
+
+def test_definitions_load_without_any_setting_and_open_nothing(tmp_path: Path) -> None:
+    a_folder(tmp_path, a_table())
+    code = (
+        "import socket\n"
+        "def refuse(*_): raise AssertionError('a connection was opened')\n"
+        "socket.socket.connect = refuse\n"
+        "from prism_assets.definitions import defs\n"
+        "from pyspark.sql import SparkSession\n"
+        "assert SparkSession._instantiatedSession is None\n"
+        "print(len(list(defs.resolve_all_asset_keys())), sorted(s.name for s in defs.sensors))"
+    )
+    done = load_in_a_process(tmp_path, code)
+    assert done.stdout == "4 ['catalog_work', 'dead_workers', 'merges_due', 'new_objects']\n", done.stderr
+
+
+def test_a_malformed_table_file_is_told_with_file_and_line(tmp_path: Path) -> None:
+    a_folder(tmp_path, a_table(), a_table("log.bad").replace("type: bigint", "type: bigent"))
+    done = load_in_a_process(tmp_path, "import prism_assets.definitions")
+    assert done.returncode == 1
+    assert "001.yaml:10: columns[1].type: bigent is not a column type" in done.stderr
+
+
+def test_a_folder_that_is_not_here_is_looked_for_next_to_the_instance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    for folder in (home, elsewhere):
+        folder.mkdir()
+    a_folder(home, a_table("a.found"))
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    assert load_location().names() == ("a.found",)
+
+
+def test_a_wrong_first_day_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRISM_FIRST_DAY", "soon")
+    with pytest.raises(SettingsError, match="PRISM_FIRST_DAY"):
+        load_location()
+
+
+def test_an_owner_that_dagster_refuses_is_told_with_its_file(tmp_path: Path) -> None:
+    with pytest.raises(DefinitionError, match=r"000\.yaml:1: owner: nobody"):
+        build_assets(a_location(tmp_path, a_table().replace("team:test", "nobody")))
+
+
+def test_a_location_without_tables_has_no_sensors(tmp_path: Path) -> None:
+    assert build_sensors(a_location(tmp_path)) == []
+
+
+def test_three_hundred_tables_make_twelve_hundred_assets(tmp_path: Path) -> None:
+    a_folder(tmp_path, *(a_table(f"log.t{number:03}") for number in range(300)))
+    code = (
+        "import time, dagster, dagster_aws.s3, dagster_pyspark, prism_assets.platform, prism_assets.stages.apply\n"
+        "import prism_assets.defs.assets.build, prism_assets.defs.sensors.build\n"
+        "begun = time.monotonic()\n"
+        "from prism_assets.definitions import defs\n"
+        "built = time.monotonic() - begun\n"
+        "keys = len(list(defs.resolve_all_asset_keys()))\n"
+        "print(keys, f'built in {built:.2f} s, resolved after {time.monotonic() - begun:.2f} s')"
+    )
+    done = load_in_a_process(tmp_path, code)
+    print(done.stdout)
+    assert done.stdout.startswith("1200 built in"), done.stderr

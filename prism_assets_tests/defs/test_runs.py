@@ -1,0 +1,107 @@
+"""Runs of the steps against a real database and the in-process engine: what is yielded, noted and failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from dagster import AssetMaterialization, AssetsDefinition, DagsterInstance, ExecuteInProcessResult, materialize
+
+from prism_assets.defs.assets.build import build_assets
+from prism_assets.defs.keys import SENSOR_TAG, SICK_TAG, asset_key
+from prism_assets.defs.location import Location
+from prism_assets.defs.resources import build_resources
+from prism_assets_tests.builders import a_table, some_rows
+from prism_assets_tests.defs.tables import a_location
+from prism_assets_tests.world import World
+
+# Dagster calls what it has itself deprecated when a resource holds another one.
+pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning")
+
+NOW = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0)
+TODAY, YESTERDAY = NOW.date().isoformat(), (NOW - timedelta(days=1)).date().isoformat()
+
+
+def run(
+    instance: DagsterInstance,
+    location: Location,
+    parts: Sequence[str],
+    *,
+    tables: Sequence[str] = ("log.events",),
+    by_sensor: bool = False,
+) -> ExecuteInProcessResult:
+    """Materialises parts of tables for today."""
+    return materialize(
+        [asset for asset in build_assets(location) if isinstance(asset, AssetsDefinition)],
+        selection=[asset_key(table, part) for table in tables for part in parts],
+        partition_key=TODAY,
+        resources=build_resources(),
+        instance=instance,
+        raise_on_error=False,
+        tags={SENSOR_TAG: "a_sensor"} if by_sensor else {},
+    )
+
+
+def made(result: ExecuteInProcessResult) -> list[tuple[str, str | None, AssetMaterialization]]:
+    events = (event for event in result.all_events if event.is_step_materialization)
+    found = [event.step_materialization_data.materialization for event in events]
+    return [("/".join(item.asset_key.path[1:]), item.partition, item) for item in found]
+
+
+def test_late_rows_mark_the_day_they_belong_to(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table())
+    settled.drop([*some_rows(3, NOW), *some_rows(2, NOW - timedelta(hours=1))])
+    events = made(run(instance, location, ["live"]))
+    assert [(name, day) for name, day, _ in events] == [("log/events/live", YESTERDAY), ("log/events/live", TODAY)]
+    assert [item.metadata["rows added"].value for _, _, item in events] == [2, 3]
+
+
+def test_a_day_is_brought_all_the_way_by_hand(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table())
+    settled.drop(some_rows(5, NOW))
+    result = run(instance, location, ["live", "merged", "catalog"])
+    assert result.success
+    assert [name for name, day, _ in made(result) if day == TODAY] == [
+        "log/events/live", "log/events/merged", "log/events/catalog",
+    ]  # fmt: skip
+    assert len(settled.ids()) == 5
+
+
+def test_a_run_by_hand_yields_what_did_not_change_and_a_sensors_run_does_not(
+    settled: World, instance: DagsterInstance
+) -> None:
+    location = a_location(settled.root, a_table())
+    assert [day for _, day, _ in made(run(instance, location, ["live"]))] == [TODAY]
+    assert made(run(instance, location, ["live"], by_sensor=True)) == []
+
+
+def test_healthy_tables_are_yielded_before_the_sick_one_fails_the_run(
+    settled: World, instance: DagsterInstance
+) -> None:
+    missing = a_table("log.sick", bucket="nowhere")
+    location = a_location(settled.root, a_table(), missing)
+    settled.drop(some_rows(1, NOW))
+    result = run(instance, location, ["live"], tables=["log.events", "log.sick"])
+    assert not result.success
+    assert [name for name, _, _ in made(result)] == ["log/events/live"]
+    failure = result.failure_data_for_node("live_utc")
+    assert failure is not None
+    assert failure.user_failure_data is not None
+    assert "log.sick: stream sick" in str(failure.user_failure_data.description)
+    stored = instance.get_run_by_id(result.run_id)
+    assert stored is not None
+    assert stored.tags[SICK_TAG] == "log.sick"
+
+
+def test_missing_settings_fail_the_run_with_their_names(
+    settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = a_location(settled.root, a_table())
+    monkeypatch.delenv("PRISM_DATABASE_URL")
+    monkeypatch.setenv("PRISM_HOME", str(settled.root / "none"))
+    result = run(instance, location, ["live"])
+    failure = result.failure_data_for_node("live_utc")
+    assert failure is not None
+    assert failure.user_failure_data is not None
+    assert "PRISM_DATABASE_URL: is not set" in str(failure.user_failure_data.description)

@@ -1,0 +1,200 @@
+"""Sensors: what they request, when they do not, and what they say about it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from dagster import (
+    AssetKey,
+    DagsterInstance,
+    DagsterRun,
+    DagsterRunStatus,
+    RunRequest,
+    SensorResult,
+    build_sensor_context,
+)
+
+from prism_assets.defs.keys import SICK_TAG, STAGE_TAG, Stage, asset_key
+from prism_assets.defs.location import Location
+from prism_assets.defs.resources import build_resources
+from prism_assets.defs.sensors.build import build_sensors
+from prism_assets.defs.sensors.in_flight import busy_tables, resting_tables
+from prism_assets.metadata.run_locks import run_lock
+from prism_assets_tests.builders import a_table, some_rows
+from prism_assets_tests.defs.tables import a_location
+from prism_assets_tests.world import World
+
+# Dagster calls what it has itself deprecated when a resource holds another one.
+pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning")
+
+NOW = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def tick(instance: DagsterInstance, location: Location, name: str, cursor: str | None = None) -> SensorResult:
+    """One tick of one sensor."""
+    sensor = {item.name: item for item in build_sensors(location)}[name]
+    platform = {"platform": build_resources()["platform"]}
+    with build_sensor_context(instance=instance, cursor=cursor, resources=platform) as context:
+        result = sensor(context)
+    assert isinstance(result, SensorResult)
+    return result
+
+
+def asked(result: SensorResult) -> list[AssetKey]:
+    return [key for request in result.run_requests or () for key in request.asset_selection or ()]
+
+
+def said(result: SensorResult) -> str:
+    assert not result.run_requests
+    assert result.skip_reason is not None
+    return result.skip_reason.skip_message or ""
+
+
+def launch(instance: DagsterInstance, request: RunRequest, status: DagsterRunStatus) -> DagsterRun:
+    """A run as the daemon would make it of a request."""
+    return _store(instance, status, dict(request.tags), request.asset_selection or ())
+
+
+def _store(
+    instance: DagsterInstance, status: DagsterRunStatus, tags: dict[str, str], keys: Iterable[AssetKey]
+) -> DagsterRun:
+    run = DagsterRun(job_name="a_job", status=status, tags=tags, asset_selection=frozenset(keys))
+    return instance.add_run(run)
+
+
+def test_new_objects_asks_for_the_tables_that_have_some(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table(), a_table("log.idle"))
+    settled.drop(some_rows(1, NOW))
+    result = tick(instance, location, "new_objects")
+    assert asked(result) == [asset_key("log.events", "live")]
+    request = (result.run_requests or [])[0]
+    assert request.run_key is None
+    assert request.partition_key == NOW.date().isoformat()
+
+
+def test_new_objects_says_what_it_saw(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table())
+    assert said(tick(instance, location, "new_objects")) == "0 new of 0 objects listed for 1 tables; 0 pending"
+
+
+def test_a_table_in_a_queued_run_is_not_asked_for_again(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table())
+    settled.drop(some_rows(1, NOW))
+    first = tick(instance, location, "new_objects")
+    launch(instance, (first.run_requests or [])[0], DagsterRunStatus.NOT_STARTED)
+    assert "1 tables in a run that is queued or running" in said(tick(instance, location, "new_objects"))
+
+
+def test_a_finished_run_does_not_keep_the_same_day_from_being_asked_for(
+    settled: World, instance: DagsterInstance
+) -> None:
+    location = a_location(settled.root, a_table())
+    settled.drop(some_rows(1, NOW))
+    first = tick(instance, location, "new_objects")
+    launch(instance, (first.run_requests or [])[0], DagsterRunStatus.SUCCESS)
+    assert asked(tick(instance, location, "new_objects")) == asked(first)
+
+
+def test_a_stream_that_cannot_be_listed_does_not_stop_the_others(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table("log.a_sick", bucket="nowhere"), a_table())
+    settled.drop(some_rows(1, NOW))
+    assert asked(tick(instance, location, "new_objects")) == [asset_key("log.events", "live")]
+
+
+def test_objects_of_a_dead_worker_are_asked_for(settled: World, instance: DagsterInstance) -> None:
+    from prism_assets.stages.stream import start_batch
+
+    location = a_location(settled.root, a_table())
+    settled.drop(some_rows(1, NOW))
+    tick(instance, location, "new_objects")
+    assert start_batch(settled.context, None) is not None
+    assert "0 pending" in said(tick(instance, location, "new_objects"))
+    time.sleep(settled.settings.lease_seconds + 0.1)
+    assert asked(tick(instance, location, "new_objects")) == [asset_key("log.events", "live")]
+
+
+def test_merges_due_asks_once_a_job_is_due(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table(merge="{interval: 0}"), a_table("log.later"))
+    tick(instance, location, "new_objects")
+    settled.drop(some_rows(1, NOW))
+    settled.drop(some_rows(1, NOW), stream="later")
+    settled.stream(datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M"))
+    assert asked(tick(instance, location, "merges_due")) == [asset_key("log.events", "merged")]
+
+
+def test_catalog_work_asks_for_new_tables_and_then_for_what_changes(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table(), a_table("log.other"))
+    first = tick(instance, location, "catalog_work")
+    assert asked(first) == [asset_key("log.events", "catalog"), asset_key("log.other", "catalog")]
+    quiet = tick(instance, location, "catalog_work", first.cursor)
+    assert said(quiet) == "partitions of 2 tables: 0 to publish, 0 to close, 0 to switch"
+    settled.drop(some_rows(1, NOW))
+    settled.stream(datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M"))
+    assert asked(tick(instance, location, "catalog_work", quiet.cursor)) == [asset_key("log.events", "catalog")]
+
+
+def test_without_settings_a_tick_says_which(
+    settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = a_location(settled.root, a_table())
+    monkeypatch.delenv("PRISM_DATABASE_URL")
+    monkeypatch.setenv("PRISM_HOME", str(settled.root / "none"))
+    assert "PRISM_DATABASE_URL: is not set" in said(tick(instance, location, "new_objects", "kept"))
+
+
+def test_without_a_database_a_tick_says_so(
+    settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = a_location(settled.root, a_table())
+    monkeypatch.setenv("PRISM_DATABASE_URL", "postgresql://nobody:hush@127.0.0.1:1/none")
+    reason = said(tick(instance, location, "merges_due"))
+    assert "does not answer" in reason
+    assert "hush" not in reason
+
+
+def a_run(instance: DagsterInstance, status: DagsterRunStatus, *tables: str, sick: str = "") -> DagsterRun:
+    tags = {STAGE_TAG: Stage.CATALOG.value, **({SICK_TAG: sick} if sick else {})}
+    return _store(instance, status, tags, [asset_key(table, "catalog") for table in tables])
+
+
+def test_only_the_sick_tables_of_a_failed_run_rest(instance: DagsterInstance) -> None:
+    a_run(instance, DagsterRunStatus.FAILURE, "log.good", "log.bad", sick="log.bad")
+    assert resting_tables(instance, Stage.CATALOG) == {"log.bad"}
+    assert resting_tables(instance, Stage.LIVE) == set()
+
+
+def test_a_run_that_died_before_it_could_tell_lets_all_its_tables_rest(instance: DagsterInstance) -> None:
+    a_run(instance, DagsterRunStatus.FAILURE, "log.one", "log.two")
+    assert resting_tables(instance, Stage.CATALOG) == {"log.one", "log.two"}
+
+
+def test_running_and_queued_runs_make_their_tables_busy(instance: DagsterInstance) -> None:
+    a_run(instance, DagsterRunStatus.NOT_STARTED, "log.queued")
+    a_run(instance, DagsterRunStatus.STARTED, "log.running")
+    a_run(instance, DagsterRunStatus.SUCCESS, "log.done")
+    assert busy_tables(instance, Stage.CATALOG) == {"log.queued", "log.running"}
+
+
+def test_runs_without_a_living_process_are_ended_after_three_looks(
+    settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prism_assets.defs.sensors.dead_workers._YOUNG", timedelta(seconds=-1))
+    location = a_location(settled.root, a_table())
+    dead = a_run(instance, DagsterRunStatus.STARTED, "log.events")
+    alive = a_run(instance, DagsterRunStatus.STARTED, "log.events")
+    cursor = None
+    with run_lock(settled.context.database, alive.run_id):
+        for _ in range(3):
+            assert _status(instance, dead) is DagsterRunStatus.STARTED
+            cursor = tick(instance, location, "dead_workers", cursor).cursor
+    assert _status(instance, dead) is DagsterRunStatus.FAILURE
+    assert _status(instance, alive) is DagsterRunStatus.STARTED
+
+
+def _status(instance: DagsterInstance, run: DagsterRun) -> DagsterRunStatus:
+    stored = instance.get_run_by_id(run.run_id)
+    assert stored is not None
+    return stored.status
