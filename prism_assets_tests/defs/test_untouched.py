@@ -29,7 +29,7 @@ class Outside:
     """What services and analysts do: put objects, read rows."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self._s3: Any = boto3.client("s3", endpoint_url=environment["PRISM_S3_ENDPOINT"])
+        self._s3: Any = boto3.Session().client("s3", endpoint_url=environment["PRISM_S3_ENDPOINT"])
         self._reader = LakeReader(Settings())
         self._count = 0
 
