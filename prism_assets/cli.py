@@ -99,7 +99,9 @@ def discover(table: Tables = None, now: Now = None, as_json: Json = False) -> No
 
     report = run_discover(_context(as_json), now=_clock(now), names=table)
     listed = sum(scan.listed for scan in report.scans)
-    console.show_report(report, f"{report.new} new of {listed} objects listed", as_json=as_json)
+    unknown = sum(scan.unknown for scan in report.scans)
+    odd = f", {unknown} with unreadable keys (see prism_unknown_staging_objects)" if unknown else ""
+    console.show_report(report, f"{report.new} new of {listed} objects listed{odd}", as_json=as_json)
     _fail_if(report.errors)
 
 
@@ -187,7 +189,7 @@ def run(
         else (run_once(context, now=_clock(now), names=table),)
     )
     console.show_turns(turns, as_json=as_json)
-    _fail_if(lasting_errors(turns))
+    _fail_if(lasting_errors(context, turns, table))
 
 
 @app.command()
@@ -278,6 +280,12 @@ def main() -> None:
         sys.exit(2)
     except PrismError as error:
         console.complain(str(error))
+        sys.exit(1)
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read the output has enough of it
+        sys.exit(1)
+    except OSError as error:
+        console.complain(f"{error.filename or 'the system'}: {error.strerror or error}")
         sys.exit(1)
 
 

@@ -42,7 +42,7 @@ class Settings(BaseSettings):
     glue_database_prefix: str = Field(default="", description="put before the schema name in the catalog")
     glue_database_suffix: str = Field(default="", description="put behind the schema name in the catalog")
     spark_remote: str = Field(
-        default="local[*]", description="sc://host:port, local[*], spark://…, yarn, k8s://… or in-process"
+        default="local[*]", repr=False, description="sc://host:port, local[*], spark://…, yarn, k8s://… or in-process"
     )
     object_tags: bool = Field(default=True, description="tag data objects with PrismObjectType")
     lease_seconds: float = Field(default=60, ge=1, description="a silent worker loses its work after this long")

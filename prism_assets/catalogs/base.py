@@ -12,6 +12,10 @@ from prism_assets.domain.tables import TableDefinition
 class Catalog(Protocol):
     """Databases, tables and partitions as readers see them. Every call may be repeated."""
 
+    def differs(self, table: TableDefinition, location: str) -> bool:
+        """Whether `define` would change anything; changes nothing itself."""
+        ...
+
     def define(self, table: TableDefinition, location: str) -> str | None:
         """Creates or updates database, table and columns; returns `created`, `updated` or None if nothing changed."""
         ...

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
+)
 
 from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, InvariantBroken, TerminalError
 from prism_assets.domain.tables import TableDefinition
@@ -71,15 +78,26 @@ class GlueCatalog:
         """Catalog prefix + schema + suffix."""
         return f"{self._prefix}{table.name.schema}{self._suffix}"
 
+    def differs(self, table: TableDefinition, location: str) -> bool:
+        """One call: a table that is missing, or is not as defined."""
+        with _translated():
+            found = self._find(table)
+        return found is None or not _same_table(found, table_input(table, location))
+
+    def _find(self, table: TableDefinition) -> Any:
+        try:
+            return self._client.get_table(DatabaseName=self.database_name(table), Name=table.name.table)["Table"]
+        except ClientError as error:
+            if _code(error) != "EntityNotFoundException":
+                raise
+            return None
+
     def define(self, table: TableDefinition, location: str) -> str | None:
         """Compares before it updates, so that a table at rest gets no new version."""
         database, wanted = self.database_name(table), table_input(table, location)
         with _translated():
-            try:
-                found: Any = self._client.get_table(DatabaseName=database, Name=table.name.table)["Table"]
-            except ClientError as error:
-                if _code(error) != "EntityNotFoundException":
-                    raise
+            found = self._find(table)
+            if found is None:
                 self._create(database, wanted)
                 return "created"
             if _same_table(found, wanted):
@@ -108,14 +126,14 @@ class GlueCatalog:
         database = self.database_name(table)
         days = sorted(locations)
         with _translated():
-            there = self.locations(table, days)
-            known = [day for day in days if day in there and there[day] != locations[day]]
+            there = self._shapes(table, days)
+            known = [day for day in days if day in there and there[day] != _shape(table, locations[day])]
             for part in _parts(known, BATCH_UPDATE):
                 self._update(database, table, part, locations)
             for part in _parts([day for day in days if day not in there], BATCH_CREATE):
                 self._create_partitions(database, table, part, locations)
-            shown = self.locations(table, days)
-        wrong = [day.isoformat() for day in days if shown.get(day) != locations[day]]
+            shown = self._shapes(table, days)
+        wrong = [day.isoformat() for day in days if shown.get(day) != _shape(table, locations[day])]
         if wrong:
             raise CatalogUnavailable(f"the catalog does not show {table.name} {', '.join(wrong)} as published; repeat")
 
@@ -147,26 +165,46 @@ class GlueCatalog:
 
     def locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
         """Asks for the partitions of the given days, 1,000 a call."""
-        found: dict[date, str] = {}
         with _translated():
-            for part in _parts(sorted(days), BATCH_GET):
-                found.update(self._get(table, part))
+            return {day: shape.location for day, shape in self._shapes(table, sorted(days)).items()}
+
+    def _shapes(self, table: TableDefinition, days: Sequence[date]) -> dict[date, _Shape]:
+        found: dict[date, _Shape] = {}
+        for part in _parts(days, BATCH_GET):
+            found.update(self._get(table, part))
         return found
 
-    def _get(self, table: TableDefinition, days: Sequence[date]) -> dict[date, str]:
+    def _get(self, table: TableDefinition, days: Sequence[date]) -> dict[date, _Shape]:
         """One batch, and again what the service left undone; CatalogUnavailable if it goes on leaving things."""
-        found: dict[date, str] = {}
+        found: dict[date, _Shape] = {}
         wanted: list[Any] = [{"Values": [day.isoformat()]} for day in days]
         for _ in range(_GET_TRIES):
             answer = self._client.batch_get_partition(
                 DatabaseName=self.database_name(table), TableName=table.name.table, PartitionsToGet=wanted
             )
             for partition in answer["Partitions"]:
-                found[date.fromisoformat(partition["Values"][0])] = partition["StorageDescriptor"]["Location"]
+                found[date.fromisoformat(partition["Values"][0])] = _Shape.of(partition["StorageDescriptor"])
             wanted = answer.get("UnprocessedKeys") or []
             if not wanted:
                 return found
         raise CatalogUnavailable(f"Glue left {len(wanted)} partitions of {table.name} unanswered: repeat later")
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What readers see of a partition: Athena and Trino take its columns from here, not from the table."""
+
+    location: str
+    columns: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, storage: Any) -> _Shape:
+        columns = tuple((column["Name"], column["Type"]) for column in storage.get("Columns", []))
+        return cls(storage["Location"], columns)
+
+
+def _shape(table: TableDefinition, location: str) -> _Shape:
+    return _Shape.of(_storage(table, location))
 
 
 def table_input(table: TableDefinition, location: str) -> Any:
@@ -258,6 +296,10 @@ def _translated() -> Iterator[None]:
         if code == "EntityNotFoundException":
             raise InvariantBroken(f"Glue: {message}; the next catalog run defines it again") from error
         raise TerminalError(f"Glue answered {code}: {message}") from error
+    except (NoCredentialsError, PartialCredentialsError) as error:
+        raise AccessDenied(
+            "Glue: no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role"
+        ) from error
     except ParamValidationError as error:
         raise TerminalError(f"Glue does not take this: {' '.join(str(error).split())}") from error
     except BotoCoreError as error:

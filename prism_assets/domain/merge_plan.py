@@ -134,12 +134,14 @@ def _even_cuts(sizes: Sequence[float], start: float, policy: MergePolicy) -> lis
     """Indexes behind which to cut everything into parts as even as the objects allow, none below the floor."""
     total = start + sum(sizes)
     parts = max(1, round(total / policy.target_bytes))
-    share, reached, cuts = total / parts, start, list[int]()
+    share, reached, begun, cuts = total / parts, start, 0.0, list[int]()
     for index, size in enumerate(sizes):
         goal = share * (len(cuts) + 1)
+        enough = min(reached - begun, total - reached) >= policy.floor_bytes
         # Cut before this object if that lands nearer to the goal than cutting behind it.
-        if index and len(cuts) < parts - 1 and reached + size / 2 > goal and (not cuts or cuts[-1] < index):
+        if index and len(cuts) < parts - 1 and enough and reached + size / 2 > goal:
             cuts.append(index)
+            begun = reached
         reached += size
     return [*cuts, len(sizes)]
 

@@ -22,6 +22,10 @@ class Engine(Protocol):
         """Converts staging objects to small objects."""
         ...
 
+    def probe(self) -> None:
+        """Does nothing, where kernels run; EngineFailed or EngineUnavailable if not even that works."""
+        ...
+
     def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
         """Writes merged objects."""
         ...

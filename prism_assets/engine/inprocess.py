@@ -25,6 +25,9 @@ class InProcessEngine:
             table = definitions[task.table_id, task.definition_version]
             yield convert_object(task, table, self._stores, bucket=self._lake.bucket, prefix=self._lake.prefix)
 
+    def probe(self) -> None:
+        """Does nothing: where this runs, kernels run."""
+
     def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
         """Writes merged objects in the order given."""
         for task in tasks:

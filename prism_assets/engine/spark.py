@@ -46,6 +46,11 @@ class SparkEngine:
         encoded = [encode_share("convert", share, definitions, self._lake) for share in shares]
         return map(convert_result_from_json, self._run(encoded))
 
+    def probe(self) -> None:
+        """Runs one task that does nothing, with all that a kernel needs imported."""
+        for _ in self._run([encode_share("merge", [], {}, self._lake)]):
+            pass
+
     def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
         """Writes merged objects as tasks of one job, one range a task."""
         encoded = [encode_share("merge", [task], definitions, self._lake) for task in tasks]

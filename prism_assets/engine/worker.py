@@ -52,6 +52,8 @@ def encode_share(
 
 def run_share(text: str) -> Iterator[str]:
     """Runs one share and yields the JSON of each result as it is there."""
+    from prism_assets.kernels import convert, merge  # noqa: F401  # also for a probe, which has no task
+
     share = json.loads(text)
     lake = Lake.from_json(share["lake"])
     definitions = {(table, version): TableDefinition.from_json(body) for table, version, body in share["definitions"]}

@@ -15,6 +15,7 @@ from prism_assets.domain.work import Failure, MergeInput, MergeResult, MergeTask
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.fingerprint import fingerprint
 from prism_assets.kernels.inputs import Input, Window, merge_order, union_schema
+from prism_assets.kernels.once import put_once
 from prism_assets.kernels.parquet import MERGED_ROW_GROUP, Encoder, dictionary_columns
 from prism_assets.objectstore.stores import Stores
 
@@ -44,9 +45,9 @@ def _merged(task: MergeTask, table: TableDefinition, stores: Stores, bucket: str
     body, rows, prints = _encoded(inputs, schema, table)
     _check_sums(task, inputs, rows, prints)
     failpoint("merge.before_put")
-    stores.put(bucket, task.output_key, memoryview(body).cast("B"), kind="merged")
+    length = put_once(stores, bucket, task.output_key, body, kind="merged", row_count=rows, prints=prints)
     failpoint("merge.after_put")
-    return _result(task, content_length=body.size, row_count=rows, fingerprint=prints)
+    return _result(task, content_length=length, row_count=rows, fingerprint=prints)
 
 
 def _result(

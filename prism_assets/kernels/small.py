@@ -18,6 +18,7 @@ from prism_assets.kernels import times
 from prism_assets.kernels.fingerprint import fingerprint
 from prism_assets.kernels.joining import LARGE, enlarged
 from prism_assets.kernels.judging import Accepted
+from prism_assets.kernels.once import put_once
 from prism_assets.kernels.parquet import SMALL_ROW_GROUP, Encoder, dictionary_columns, schema_of
 from prism_assets.kernels.sorting import order_of
 from prism_assets.kernels.typed import Layout
@@ -107,8 +108,14 @@ class SmallObjects:
 
     def _put(self, small: SmallObject, body: pa.Buffer) -> SmallObject:
         started = datetime.now(timezone.utc)
-        self._stores.put(
-            self._bucket, small.key, memoryview(body).cast("B"), kind="delayed" if small.delayed else "live"
+        length = put_once(
+            self._stores,
+            self._bucket,
+            small.key,
+            body,
+            kind="delayed" if small.delayed else "live",
+            row_count=small.row_count,
+            prints=small.fingerprint,
         )
         failpoint("convert.after_put")
-        return replace(small, upload_start_time=started)
+        return replace(small, upload_start_time=started, content_length=length)

@@ -20,7 +20,9 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from prism_assets.domain.errors import DatabaseUnavailable, InvariantBroken, TerminalError
 
 _CONNECT_SECONDS = 5
-_TRANSIENT_STATES = ("40001", "40P01", "57014", "57P01", "57P02", "57P03", "53300", "08")
+# A worker that stands still inside a transaction holds locks that all others wait for, and no lease ends that.
+_SESSION_OPTIONS = "-c idle_in_transaction_session_timeout=60000 -c lock_timeout=30000"
+_TRANSIENT_STATES = ("40001", "40P01", "57014", "57P01", "57P02", "57P03", "53300", "25P03", "25006", "55P03", "08")
 _MIGRATION_LOCK = 7_170_001
 
 
@@ -77,7 +79,14 @@ def _create_engine(url: sqlalchemy.URL) -> Engine:
         max_overflow=15,
         pool_timeout=30,
         pool_pre_ping=True,
-        connect_args={"connect_timeout": _CONNECT_SECONDS, "application_name": "prism_assets"},
+        connect_args={
+            "connect_timeout": _CONNECT_SECONDS,
+            "application_name": "prism_assets",
+            "options": _SESSION_OPTIONS,
+            "keepalives_idle": 30,
+            "keepalives_interval": 10,
+            "keepalives_count": 3,
+        },
     )
 
     @event.listens_for(engine, "connect")
@@ -109,8 +118,8 @@ def _named(error: DBAPIError, url: sqlalchemy.URL) -> Exception:
         return TerminalError(f"PostgreSQL at {where} refused user {url.username}: check PRISM_DATABASE_URL")
     if re.search(r'database ".*" does not exist', message):
         return TerminalError(f"PostgreSQL at {where} has no database {url.database}: create it or correct the URL")
-    if state == "42P01":
-        return TerminalError("the database has no prism tables yet: run `prism table apply` first")
+    if state in ("42P01", "42703"):
+        return TerminalError("the database has no prism tables yet, or older ones: run `prism table apply` first")
     if state.startswith("23"):
         return InvariantBroken(f"PostgreSQL refused an inconsistent change: {message}")
     if state.startswith(_TRANSIENT_STATES):

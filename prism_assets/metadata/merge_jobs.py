@@ -24,12 +24,16 @@ class MergeJob:
 
 
 def schedule(connection: Connection, partition_ids: Collection[int], at: datetime) -> int:
-    """Schedules a merge of partitions whose rows the caller has locked; one that waits already serves both."""
+    """Schedules a merge of partitions whose rows the caller has locked; one that waits already serves both.
+
+    The waiting job is locked till the caller commits: claimed before that, it would plan without the caller's objects
+    and be gone after it, and nobody would merge them.
+    """
     return connection.execute(
         text(
             "INSERT INTO prism_merge_jobs (prism_partition_id, schedule_time) "
             "SELECT id, :at FROM unnest(CAST(:ids AS bigint[])) AS w (id) ORDER BY id "
-            "ON CONFLICT (prism_partition_id, ongoing_mark) DO NOTHING"
+            "ON CONFLICT (prism_partition_id, ongoing_mark) DO UPDATE SET schedule_time = prism_merge_jobs.schedule_time"
         ),
         {"ids": list(partition_ids), "at": at},
     ).rowcount
@@ -146,9 +150,9 @@ def put_back(connection: Connection, job: MergeJob, error: str, max_attempts: in
     return attempts >= max_attempts
 
 
-def give_back(connection: Connection, job: MergeJob) -> None:
-    """Returns a locked job that nobody is to blame for to the waiting ones, as it was."""
-    _return(connection, job, attempts=job.attempts, error=None, parked=False, at=job.schedule_time)
+def give_back(connection: Connection, job: MergeJob, error: str | None, at: datetime) -> None:
+    """Returns a locked job that is not to blame to the waiting ones, due at `at`, with the tries it had."""
+    _return(connection, job, attempts=job.attempts, error=error, parked=False, at=at)
 
 
 def _return(

@@ -188,3 +188,36 @@ def save_streams(connection: Connection, table_id: int, streams: Iterable[Stream
             for stream in kept
         ],
     )
+
+
+def unsettled_publications(connection: Connection, table_id: int) -> int:
+    """How many publications of a table were begun and not seen to end: after them everything is compared again."""
+    return int(
+        connection.execute(
+            text("SELECT unsettled_publications FROM prism_tables WHERE prism_table_id = :table"), {"table": table_id}
+        ).scalar_one()
+    )
+
+
+def begin_publication(connection: Connection, table_id: int) -> None:
+    """Notes, before the catalog is touched, that it is about to be."""
+    connection.execute(
+        text(
+            "UPDATE prism_tables SET unsettled_publications = unsettled_publications + 1 WHERE prism_table_id = :table"
+        ),
+        {"table": table_id},
+    )
+
+
+def settle_publications(connection: Connection, table_id: int, count: int) -> None:
+    """Takes back `count` notes: those known before a run that compared everything, and the run's own.
+
+    A publication that was begun elsewhere and may still land keeps its note, and the next run compares again.
+    """
+    connection.execute(
+        text(
+            "UPDATE prism_tables SET unsettled_publications = greatest(unsettled_publications - :count, 0) "
+            "WHERE prism_table_id = :table"
+        ),
+        {"table": table_id, "count": count},
+    )

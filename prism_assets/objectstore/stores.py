@@ -86,6 +86,16 @@ class Stores:
         with _translated(bucket, key):
             obstore.put(self._store(bucket), key, body, tags=tags)
 
+    def put_new(self, bucket: str, key: str, body: bytes | memoryview, *, kind: str | None = None) -> bool:
+        """Writes an object only if there is none under its key; False if there is one already."""
+        tags = {"PrismObjectType": kind} if kind and self.config.object_tags else None
+        with _translated(bucket, key):
+            try:
+                obstore.put(self._store(bucket), key, body, tags=tags, mode="create", use_multipart=False)
+            except exceptions.AlreadyExistsError:
+                return False
+        return True
+
     def length(self, bucket: str, key: str) -> int:
         """The length of an object in bytes; ObjectMissing if there is none."""
         with _translated(bucket, key):

@@ -14,10 +14,10 @@ from prism_assets.domain.errors import PrismError
 from prism_assets.domain.partitions import Partition, switch_refusal
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import locks, merge_jobs, partitions
+from prism_assets.metadata import locks, merge_jobs, partitions, tables
 from prism_assets.metadata.locks import CatalogLock
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.publish import PublishedPartition, plan_publications, publish
+from prism_assets.stages.publish import PublicationPlan, PublishedPartition, plan_publications, publish
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,18 +91,17 @@ def _run_table(context: StageContext, table: TableDefinition, now: datetime, rep
         waiting: list[Waiting] = []
         switched = _switch(context, table, now, waiting)
         marked, closed = _close(context, table, now, waiting)
-        defined = context.catalog.define(table, context.lake.url(context.lake.keys(table).root))
-        failpoint("catalog.after_define")
-        published = _publish_all(context, table, lock, now, everything=republish or defined == "created")
+        shown = _show(context, table, lock, now, republish=republish)
         return TableReport(
             table=str(table.name),
             table_id=table.table_id,
             switched=tuple(switched),
             marked=tuple(marked),
             closed=tuple(closed),
-            defined=defined,
-            published=published,
+            defined=shown.defined,
+            published=shown.published,
             waiting=tuple(waiting),
+            error="; ".join(shown.errors) or None,
         )
 
 
@@ -177,19 +176,48 @@ def _close_one(context: StageContext, table: TableDefinition, partition: Partiti
         return left
 
 
-def _publish_all(
-    context: StageContext, table: TableDefinition, lock: CatalogLock, now: datetime, *, everything: bool
-) -> tuple[PublishedPartition, ...]:
-    """Publishes unswitched partitions first, then switched ones; with `everything`, also those that seem at rest."""
-    if everything:
-        with context.database.begin() as connection:
-            found = partitions.load_table_partitions(connection, table.table_id)
-    else:
-        found = _restless(context, table)
-    plans = plan_publications(table, found, everything=everything)
-    unswitched = [plan for plan in plans if not plan.partition.switched]
-    switched = [plan for plan in plans if plan.partition.switched]
-    return (
-        *publish(context, table, unswitched, lock, now),
-        *publish(context, table, switched, lock, now),
-    )
+@dataclass(frozen=True, kw_only=True)
+class _Shown:
+    """What became of the steps that touch the catalog."""
+
+    defined: str | None = None
+    published: tuple[PublishedPartition, ...] = ()
+    errors: tuple[str, ...] = ()
+
+
+def _show(
+    context: StageContext, table: TableDefinition, lock: CatalogLock, now: datetime, *, republish: bool
+) -> _Shown:
+    """Defines the table and publishes unswitched partitions first, then switched ones.
+
+    That the catalog is about to be touched is noted before, and taken back when all went well. A run that died, or
+    lost its lock while its call was on the way, leaves the note; the next run then compares everything.
+    """
+    location = context.lake.url(context.lake.keys(table).root)
+    with context.database.begin() as connection:
+        unsettled = tables.unsettled_publications(connection, table.table_id)
+    differs = context.catalog.differs(table, location)
+    plans = _plans(context, table, everything=republish or differs or unsettled > 0)
+    if not differs and not plans and not unsettled:
+        return _Shown()
+    with context.database.begin() as connection:
+        tables.begin_publication(connection, table.table_id)
+    failpoint("catalog.after_begin")
+    try:
+        defined = context.catalog.define(table, location)
+        failpoint("catalog.after_define")
+        first, sick = publish(context, table, [p for p in plans if not p.partition.switched], lock, now)
+        second, more = publish(context, table, [p for p in plans if p.partition.switched], lock, now)
+    except PrismError as error:
+        return _Shown(errors=(str(error),))
+    with context.database.begin() as connection:
+        tables.settle_publications(connection, table.table_id, unsettled + 1)
+    return _Shown(defined=defined, published=(*first, *second), errors=(*sick, *more))
+
+
+def _plans(context: StageContext, table: TableDefinition, *, everything: bool) -> list[PublicationPlan]:
+    if not everything:
+        return plan_publications(table, _restless(context, table), everything=False)
+    with context.database.begin() as connection:
+        found = partitions.load_table_partitions(connection, table.table_id)
+    return plan_publications(table, found, everything=True)

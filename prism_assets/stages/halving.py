@@ -18,13 +18,15 @@ class Halving(Generic[_Task, _Result]):
     """One piece of work. `task_id` and `result_id` tell which result answers which task.
 
     `poisoned` makes the result of a task that killed the job when it was alone. When job after job dies and not one
-    task succeeds, the engine itself is sick: EngineUnavailable, and no task is blamed.
+    task succeeds, `probe` gives the engine something harmless: if it dies of that too, the engine itself is sick,
+    which is EngineUnavailable, and no task is blamed.
     """
 
     run: Callable[[Sequence[_Task]], Iterator[_Result]]
     task_id: Callable[[_Task], Hashable]
     result_id: Callable[[_Result], Hashable]
     poisoned: Callable[[_Task, EngineFailed], _Result]
+    probe: Callable[[], None]
     _succeeded: bool = False
     _deaths: int = 0
 
@@ -43,7 +45,7 @@ class Halving(Generic[_Task, _Result]):
         except EngineFailed as error:
             self._deaths += 1
             if patience is not None and not self._succeeded and self._deaths > patience:
-                raise EngineUnavailable(f"the engine fails whatever it is given: {error}") from error
+                self._look_at_engine()
             left = [task for task in tasks if self.task_id(task) not in done]
             if len(left) > 1:
                 yield from self._part(left[: len(left) // 2], patience)
@@ -52,3 +54,10 @@ class Halving(Generic[_Task, _Result]):
                 yield from self._part(left, patience)
             elif left:
                 yield self.poisoned(left[0], error)
+
+    def _look_at_engine(self) -> None:
+        try:
+            self.probe()
+        except EngineFailed as error:
+            raise EngineUnavailable(f"the engine fails whatever it is given: {error}") from error
+        self._deaths = 0

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
 
-from prism_assets.domain.errors import LeaseLost, PrismError
+from prism_assets.domain.errors import LeaseLost, PrismError, TerminalError
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import Failure, MergeResult, MergeTask
 from prism_assets.failpoints import failpoint
@@ -19,7 +19,7 @@ from prism_assets.stages.halving import Halving
 from prism_assets.stages.heartbeats import Heartbeat
 from prism_assets.stages.merge_planning import PartitionPlan, plan_partition, range_tasks
 
-_LONGEST_WAIT = 600.0
+_TRANSIENT_WAIT = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,6 +175,8 @@ def _run_jobs(
             except LeaseLost as error:
                 context.progress(f"merge: {error}")
                 continue
+            except TerminalError as error:
+                outcome = _refuse(context, entry.job, str(error), now)
             finally:
                 tokens.discard(entry.job.lease_token)
             if isinstance(outcome, MergedPartition):
@@ -213,6 +215,7 @@ def _merged(
         run=lambda part: context.engine.merge(part, definitions),
         task_id=lambda task: (task.job_id, task.upper_bound),
         result_id=lambda result: (result.job_id, result.upper_bound),
+        probe=context.engine.probe,
         poisoned=lambda task, error: MergeResult(
             job_id=task.job_id,
             lower_bound=task.lower_bound,
@@ -233,7 +236,7 @@ def _given_back_on_error(context: StageContext, jobs: Sequence[MergeJob]) -> Ite
             with suppress(PrismError), context.database.begin() as connection:
                 partitions.lock_partition(connection, job.partition_id)
                 merge_jobs.lock_claimed(connection, job)
-                merge_jobs.give_back(connection, job)
+                merge_jobs.give_back(connection, job, None, job.schedule_time)
         raise
 
 
@@ -249,8 +252,10 @@ def _finish(context: StageContext, running: _Running, now: datetime) -> MergedPa
         partitions.lock_partition(connection, job.partition_id)
         merge_jobs.lock_claimed(connection, job)
         failure = running.failure
-        if failure is not None:
-            wait = timedelta(seconds=min(2.0**job.attempts, _LONGEST_WAIT))
+        if failure is not None and failure.transient:
+            merge_jobs.give_back(connection, job, failure.message, now + timedelta(seconds=_TRANSIENT_WAIT))
+        elif failure is not None:
+            wait = timedelta(seconds=2.0 ** min(job.attempts, 9))
             merge_jobs.put_back(connection, job, failure.message, settings.merge_max_attempts, now + wait)
         else:
             merge_ranges.check_chain_end(connection, job.partition_id, plan)
@@ -281,6 +286,16 @@ def _finish(context: StageContext, running: _Running, now: datetime) -> MergedPa
             )
     failpoint("merge.after_commit")
     return failure.message if failure else done
+
+
+def _refuse(context: StageContext, job: MergeJob, message: str, now: datetime) -> str:
+    """Charges a job with an error that its commit met, so that it neither holds up others nor is tried for ever."""
+    with context.database.begin() as connection:
+        partitions.lock_partition(connection, job.partition_id)
+        merge_jobs.lock_claimed(connection, job)
+        wait = timedelta(seconds=2.0 ** min(job.attempts, 9))
+        merge_jobs.put_back(connection, job, message, context.settings.merge_max_attempts, now + wait)
+    return message
 
 
 def _summary(running: _Running) -> MergedPartition:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from prism_assets.domain.errors import InvariantBroken, LeaseLost
+from prism_assets.domain.errors import InvariantBroken, LeaseLost, ObjectMissing
 from prism_assets.domain.partitions import Partition, Publication, current_publication, wanted_publication
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
@@ -57,36 +57,52 @@ def plan_publications(table: TableDefinition, found: Sequence[Partition], *, eve
 
 
 def publish(
-    context: StageContext,
-    table: TableDefinition,
-    plans: Sequence[PublicationPlan],
-    lock: CatalogLock,
-    now: datetime,
-) -> tuple[PublishedPartition, ...]:
-    """Publishes partitions, a hundred at once.
+    context: StageContext, table: TableDefinition, plans: Sequence[PublicationPlan], lock: CatalogLock, now: datetime
+) -> tuple[tuple[PublishedPartition, ...], tuple[str, ...]]:
+    """Publishes partitions, a hundred at once; returns those published, and what is wrong with those that are not.
 
     A death behind the manifest leaves a key that nothing names, behind the catalog's update a record that lags:
     the next run publishes the same again. The order of versions is kept by the lock and by the upward-only record.
     """
     done: list[PublishedPartition] = []
+    sick: list[str] = []
     for start in range(0, len(plans), _AT_ONCE):
-        part = plans[start : start + _AT_ONCE]
-        contents = {plan.partition.date: _content(context, table, plan) for plan in part}
-        failpoint("catalog.before_manifest")
-        for content in contents.values():
-            _write_verified(context, table, content)
+        contents = dict(_written(context, table, plans[start : start + _AT_ONCE], sick))
         failpoint("catalog.after_manifest")
+        if not contents:
+            continue
         lock.check()
-        context.catalog.publish(table, {day: content.location for day, content in contents.items()})
+        context.catalog.publish(table, {item.date: content.location for item, content in contents.items()})
         failpoint("catalog.after_publish")
-        with context.database.begin() as connection:
-            for plan in part:
-                shown = contents[plan.partition.date].publication
-                if not partitions.advance_published(connection, plan.partition.partition_id, shown, now):
-                    raise LeaseLost(f"{table.name} {plan.partition.date} was published by a newer run; repeat")
+        _record(context, table, contents, now)
         failpoint("catalog.after_advance")
-        done += [_published(day, content) for day, content in contents.items()]
-    return tuple(done)
+        done += [_published(item.date, content) for item, content in contents.items()]
+    return tuple(done), tuple(sick)
+
+
+def _written(
+    context: StageContext, table: TableDefinition, plans: Sequence[PublicationPlan], sick: list[str]
+) -> Iterator[tuple[Partition, _Content]]:
+    """Writes the manifests. One partition with a damaged object does not keep the others from their readers."""
+    for plan in plans:
+        try:
+            content = _content(context, table, plan)
+            failpoint("catalog.before_manifest")
+            _write_verified(context, table, content)
+        except (InvariantBroken, ObjectMissing) as error:
+            sick.append(f"{plan.partition.date} is not published: {error}")
+            continue
+        yield plan.partition, content
+
+
+def _record(
+    context: StageContext, table: TableDefinition, contents: Mapping[Partition, _Content], now: datetime
+) -> None:
+    """Records what the catalog shows, in id order as all others lock these rows."""
+    with context.database.begin() as connection:
+        for item in sorted(contents, key=lambda item: item.partition_id):
+            if not partitions.advance_published(connection, item.partition_id, contents[item].publication, now):
+                raise LeaseLost(f"{table.name} {item.date} was published by a newer run meanwhile; repeat")
 
 
 def _published(day: date, content: _Content) -> PublishedPartition:

@@ -63,10 +63,20 @@ def run_until_idle(
         time.sleep(_PAUSE_SECONDS)
 
 
-def lasting_errors(turns: Sequence[CycleReport]) -> tuple[str, ...]:
-    """What is still wrong after all turns: objects that were given up, and whatever went wrong in the last turn."""
+def lasting_errors(
+    context: StageContext, turns: Sequence[CycleReport], names: Collection[str] | None = None
+) -> tuple[str, ...]:
+    """What is still wrong after all turns: objects given up, errors of the last turn, merges that failed so far."""
     given_up = [failed for turn in turns[:-1] for failed in turn.stream.failed]
-    return (*given_up, *turns[-1].errors)
+    found = [*given_up, *turns[-1].errors]
+    tables = {table.table_id: table for table in context.choose_tables(names)}
+    with context.database.begin() as connection:
+        failing = {job.partition_id: job for job in merge_jobs.load_status(connection) if job.last_error}
+        for item in partitions.load_partitions(connection, failing).values():
+            line = f"{item.date}: {failing[item.partition_id].last_error}"
+            if item.table_id in tables and not any(line in known for known in found):
+                found.append(f"{tables[item.table_id].name} {line}")
+    return tuple(found)
 
 
 def _is_busy(context: StageContext, now: datetime, table_ids: Collection[int] | None) -> bool:

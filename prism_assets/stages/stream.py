@@ -10,7 +10,7 @@ from datetime import date, datetime, timedelta
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.errors import PrismError
+from prism_assets.domain.errors import LeaseLost, PrismError
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import ConvertResult, ConvertTask, Failure
 from prism_assets.failpoints import failpoint
@@ -29,7 +29,6 @@ from prism_assets.stages.halving import Halving
 from prism_assets.stages.heartbeats import Heartbeat
 
 _LONGEST_WAIT = 300.0
-_TRANSIENT_PATIENCE = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +109,11 @@ def run_stream(
         plan = start_batch(context, table_ids)
         if plan is None:
             break
-        report += _run_batch(context, plan, now)
+        try:
+            report += _run_batch(context, plan, now)
+        except LeaseLost as error:
+            context.progress(f"stream: {error}")
+            continue
         context.progress(f"stream: {report.objects} objects, {report.rows_out} rows")
     return report
 
@@ -193,6 +196,7 @@ def _converted(context: StageContext, plan: StreamPlan) -> Iterator[ConvertResul
         run=lambda tasks: context.engine.convert(tasks, plan.definitions),
         task_id=lambda task: task.staging_object_id,
         result_id=lambda result: result.staging_object_id,
+        probe=context.engine.probe,
         poisoned=lambda task, error: ConvertResult(
             staging_object_id=task.staging_object_id, failure=Failure(message=str(error), transient=False)
         ),
@@ -237,7 +241,7 @@ def commit_batch(
         staging_objects.finish(connection, plan.batch_id, outcome.done, now)
         small_objects.insert_quarantine(connection, outcome.done, now)
         for result in outcome.retried:
-            wait = min(2.0 ** plan.attempts[result.staging_object_id], _LONGEST_WAIT)
+            wait = min(2.0 ** min(plan.attempts[result.staging_object_id], 30), _LONGEST_WAIT)
             staging_objects.put_back(connection, plan.batch_id, result.staging_object_id, _message(result), wait)
         for result in outcome.failed:
             staging_objects.give_up(connection, plan.batch_id, result.staging_object_id, _message(result))
@@ -247,20 +251,16 @@ def commit_batch(
 
 
 def _sort_out(context: StageContext, plan: StreamPlan, results: Sequence[ConvertResult]) -> _Outcome:
-    outcome = _Outcome()
+    """An object is given up only for a fault of its own; an outage of the store is waited for, however long."""
+    outcome, max_attempts = _Outcome(), context.settings.max_attempts
     for result in results:
         if result.failure is None:
             outcome.done.append(result)
-        elif plan.attempts[result.staging_object_id] + 1 >= _limit(context, result.failure):
+        elif not result.failure.transient and plan.attempts[result.staging_object_id] + 1 >= max_attempts:
             outcome.failed.append(result)
         else:
             outcome.retried.append(result)
     return outcome
-
-
-def _limit(context: StageContext, failure: Failure) -> int:
-    """Transient failures get more tries, over more than an hour: an outage of the store is not the object's fault."""
-    return context.settings.max_attempts * (_TRANSIENT_PATIENCE if failure.transient else 1)
 
 
 def _without_rows(plan: StreamPlan, outcome: _Outcome) -> list[ConvertResult]:

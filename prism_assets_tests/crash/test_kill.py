@@ -33,6 +33,7 @@ POINTS = (
     "catalog.after_switch",
     "catalog.after_mark",
     "catalog.after_close",
+    "catalog.after_begin",
     "catalog.after_define",
     "catalog.before_manifest",
     "catalog.after_manifest",

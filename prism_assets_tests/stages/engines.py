@@ -22,6 +22,9 @@ class PoisonedEngine:
     sick: bool = False
     jobs: list[int] = field(default_factory=list)
 
+    def probe(self) -> None:
+        """Harmless work harms it not."""
+
     def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
         self.jobs.append(len(tasks))
         if self.sick or any(task.key == self.poison for task in tasks):
@@ -42,6 +45,9 @@ class FailingEngine:
     inner: Engine
     times: int
     transient: bool = True
+
+    def probe(self) -> None:
+        """Harmless work harms it not."""
 
     def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
         for result in self.inner.convert(tasks, definitions):
@@ -74,6 +80,9 @@ class PausingEngine:
         if not self._paused:
             self._paused = True
             self.pause()
+
+    def probe(self) -> None:
+        """Harmless work harms it not."""
 
     def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
         self._once()

@@ -173,6 +173,8 @@ class _Patience:
     inner: Engine
     left: int
 
+    def probe(self) -> None: ...
+
     def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
         return self.inner.convert(tasks, definitions)
 

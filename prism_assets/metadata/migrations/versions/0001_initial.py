@@ -17,6 +17,8 @@ CREATE TABLE prism_tables (
     physical_schema_name text,
     physical_table_name text,
     definition_version integer NOT NULL DEFAULT 0,
+    -- Publications that were begun and whose end is not known: the catalog may show something older than recorded.
+    unsettled_publications integer NOT NULL DEFAULT 0,
     UNIQUE (schema_name, table_name)
 );
 
