@@ -39,8 +39,8 @@ class Timing:
         return statistics.median(self.seconds)
 
 
-def race(systems: Sequence[System], rounds: int) -> list[Timing]:
-    """Warms up each system once, compares the outcomes, then times them in turn.
+def race(systems: Sequence[System], rounds: int, warmups: int = 1) -> list[Timing]:
+    """Runs each system once, compares the outcomes, runs all `warmups` times more, then times them in turn.
 
     Raises ValueError if two systems did not do the same work: their times would mean nothing.
     """
@@ -58,14 +58,15 @@ def race(systems: Sequence[System], rounds: int) -> list[Timing]:
             raise ValueError(f"{name} gave {outcome}, {first} gave {outcomes[first]}")
     console.print(f"all gave {dict(outcomes[first])}")
     seconds: dict[str, list[float]] = {system.name: [] for system in systems}
-    for number in range(1, rounds + 1):
+    for number in range(1, warmups + rounds + 1):
         for system in systems:
             system.prepare(number)
             started = time.perf_counter()
             system.work(number)
             seconds[system.name].append(time.perf_counter() - started)
-        console.print(f"round {number}: " + ", ".join(f"{name} {times[-1]:.2f} s" for name, times in seconds.items()))
-    return [Timing(name, tuple(times)) for name, times in seconds.items()]
+        kind = "warm-up" if number <= warmups else "round"
+        console.print(f"{kind} {number}: " + ", ".join(f"{name} {times[-1]:.2f} s" for name, times in seconds.items()))
+    return [Timing(name, tuple(times[warmups:])) for name, times in seconds.items()]
 
 
 def report(title: str, timings: Sequence[Timing], targets: Mapping[str, float], notes: Sequence[str]) -> bool:

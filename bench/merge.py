@@ -80,11 +80,12 @@ def main() -> int:
     parser.add_argument("--objects", type=int, default=100)
     parser.add_argument("--lines", type=int, default=10_000, help="rows of each object")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--warmups", type=int, default=3, help="rounds that are run and not counted")
     options = parser.parse_args()
     with bench_platform() as (context, folder):
         objects = folder / "objects"
         write_objects(objects, options.objects, options.lines, hour=2)
-        ours = Prism(context, objects, folder, options.rounds)
+        ours = Prism(context, objects, folder, options.warmups + options.rounds)
         plain = SparkCoalesce(context.settings.spark_remote, folder, sort=False)
         sorting = SparkCoalesce(context.settings.spark_remote, folder, sort=True)
         timings = race(
@@ -94,6 +95,7 @@ def main() -> int:
                 System("Spark coalesce(1), sorted", sorting.prepare, sorting.work, sorting.outcome),
             ],
             options.rounds,
+            options.warmups,
         )
     note = f"{options.objects} objects of {options.lines:,} rows each into one; all warm."
     return 0 if report("Merge: small objects into one", timings, {"Spark coalesce(1)": 3.0}, [note]) else 1

@@ -74,13 +74,14 @@ def main() -> int:
     parser.add_argument("--objects", type=int, default=100)
     parser.add_argument("--lines", type=int, default=10_000, help="lines of each object")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--warmups", type=int, default=3, help="rounds that are run and not counted")
     options = parser.parse_args()
     with bench_platform() as (context, folder):
         objects = folder / "objects"
         size = write_objects(objects, options.objects, options.lines)
         rows = options.objects * options.lines
         print(f"{rows:,} lines, {size / 1e6:.0f} MB of JSON in {options.objects} gzip objects", flush=True)
-        ours = Prism(context, objects, folder, options.rounds)
+        ours = Prism(context, objects, folder, options.warmups + options.rounds)
         peer = SparkJson(context.settings.spark_remote, objects, folder)
         timings = race(
             [
@@ -88,6 +89,7 @@ def main() -> int:
                 System("Spark JSON reader", peer.prepare, peer.work, peer.outcome),
             ],
             options.rounds,
+            options.warmups,
         )
     note = f"{rows:,} lines, {size / 1e6:.0f} MB of JSON in {options.objects} gzip objects; both warm."
     return 0 if report("Stream: JSON to Parquet", timings, {"Spark JSON reader": 1.5}, [note]) else 1

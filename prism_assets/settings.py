@@ -51,7 +51,7 @@ class Settings(BaseSettings):
     stream_max_objects: int = Field(default=1_000, ge=1, description="staging objects of one batch")
     stream_max_bytes: int = Field(default=1 << 30, ge=1, description="bytes of staging objects of one batch")
     merge_max_jobs: int = Field(default=50, ge=1, description="merge jobs of one Spark job")
-    task_bytes: int = Field(default=8 << 20, ge=1, description="bytes of input of one Spark task")
+    task_bytes: int = Field(default=16 << 20, ge=1, description="bytes of input of one Spark task")
     scan_overlap_seconds: float = Field(default=3_600, ge=0, description="how far a listing goes back for late keys")
     full_scan_seconds: float = Field(default=3_600, ge=0, description="how often a stream is listed from its beginning")
 

@@ -35,7 +35,7 @@ _LEAST_SHARES = 4
 class SparkEngine:
     """An engine on Spark. The session is made at the first job, never before."""
 
-    def __init__(self, lake: Lake, session: Callable[[], SparkSession], *, task_bytes: int = 8 << 20) -> None:
+    def __init__(self, lake: Lake, session: Callable[[], SparkSession], *, task_bytes: int = 16 << 20) -> None:
         self._lake = lake
         self._session = session
         self._task_bytes = task_bytes

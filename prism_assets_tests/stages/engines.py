@@ -23,7 +23,9 @@ class PoisonedEngine:
     jobs: list[int] = field(default_factory=list)
 
     def probe(self) -> None:
-        """Harmless work harms it not."""
+        """Harmless work harms it only if it is sick."""
+        if self.sick:
+            raise EngineFailed("the worker was killed")
 
     def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
         self.jobs.append(len(tasks))

@@ -143,7 +143,7 @@ def merged_object(world: World) -> bytes:
 def test_a_failed_job_waits_longer_each_time_and_is_parked_in_the_end(world: World) -> None:
     a_closed_day(world)
     object.__setattr__(world.context, "settings", world.settings.model_copy(update={"merge_max_attempts": 3}))
-    worker = another_worker(world, FailingEngine(world.context.engine, times=100))
+    worker = another_worker(world, FailingEngine(world.context.engine, times=100, transient=False))
     waits = []
     for turn in range(3):
         now = f"2026-03-02T0{turn + 1}:00"
@@ -157,10 +157,20 @@ def test_a_failed_job_waits_longer_each_time_and_is_parked_in_the_end(world: Wor
     assert "parked after 3 tries: the store coughed" in " ".join(world.status(DAY, AFTER).waits_for)
 
 
+def test_an_outage_is_waited_for_and_not_charged_to_the_job(world: World) -> None:
+    a_closed_day(world)
+    worker = another_worker(world, FailingEngine(world.context.engine, times=100))
+    for turn in range(4):
+        assert len(worker.merge(f"2026-03-02T0{turn + 1}:00").failed) == 1
+    (job,) = jobs(world)
+    assert (job.parked, job.attempts, job.last_error) == (False, 0, "the store coughed")
+    assert len(world.merge("2026-03-02T05:00").merged) == 1
+
+
 def test_a_parked_job_is_merged_when_somebody_asks_for_all(world: World) -> None:
     a_closed_day(world)
     object.__setattr__(world.context, "settings", world.settings.model_copy(update={"merge_max_attempts": 1}))
-    another_worker(world, FailingEngine(world.context.engine, times=1)).merge(AFTER)
+    another_worker(world, FailingEngine(world.context.engine, times=1, transient=False)).merge(AFTER)
     assert world.merge(AFTER).jobs == 0
     assert len(world.merge(AFTER, everything=True).merged) == 1
     assert jobs(world) == []

@@ -93,6 +93,9 @@ class LosingCatalog:
     inner: Catalog
     left: int = 1
 
+    def differs(self, table: TableDefinition, location: str) -> bool:
+        return self.inner.differs(table, location)
+
     def define(self, table: TableDefinition, location: str) -> str | None:
         return self.inner.define(table, location)
 
@@ -126,6 +129,9 @@ class WaitingCatalog:
     reached: threading.Event
     go: threading.Event
 
+    def differs(self, table: TableDefinition, location: str) -> bool:
+        return self.inner.differs(table, location)
+
     def define(self, table: TableDefinition, location: str) -> str | None:
         return self.inner.define(table, location)
 
@@ -156,6 +162,69 @@ def test_h7_a_second_run_skips_the_table_the_first_is_at(world: World) -> None:
         thread.join(10)
     object.__setattr__(world.context, "catalog", quick)
     assert record(world) == (0, 3)
+
+
+def test_h7_what_a_run_without_its_lock_publishes_late_is_put_right_by_the_next_run(world: World) -> None:
+    """It passed the check, its session died, another run published more, and then its own call landed."""
+    a_closed_day(world)
+    quick = world.context.catalog
+    late_rows(world)
+    reached, go = threading.Event(), threading.Event()
+    object.__setattr__(world.context, "catalog", WaitingCatalog(quick, reached, go))
+    reports = []
+    thread = threading.Thread(target=lambda: reports.append(run_catalog(world.context, now=utc(AFTER))))
+    thread.start()
+    assert reached.wait(10)
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()"
+        )
+    object.__setattr__(world.context, "catalog", quick)
+    late_rows(world)
+    world.catalog(AFTER)
+    newest = world.ids()
+    go.set()
+    thread.join(10)
+    assert len(world.ids()) < len(newest), "the late call did land"
+    world.catalog(AFTER)
+    assert world.ids() == newest
+    assert not world.catalog(AFTER).changed
+
+
+def test_a_partition_with_a_damaged_object_does_not_keep_others_from_their_readers(world: World) -> None:
+    a_closed_day(world)
+    late_rows(world)
+    live = next(item.key for item in world.context.stores.list("lake", "") if "/live/" in item.key)
+    world.context.stores.delete("lake", [live])
+    world.drop(some_rows(4, utc("2026-03-02T00:05")))
+    world.stream("2026-03-02T00:06")
+    (report,) = run_catalog(world.context, now=utc(AFTER)).tables
+    assert report.error is not None
+    assert "is missing" in report.error
+    assert world.query("SELECT count(*) FROM log.events WHERE dt = DATE '2026-03-02'") == [(4,)]
+
+
+def test_a_table_made_anew_by_a_run_that_died_is_filled_by_the_next(world: World) -> None:
+    a_closed_day(world)
+    ids = world.ids()
+    client = world.context.catalog._client  # type: ignore[attr-defined]
+    client.delete_table(DatabaseName=f"{world.settings.glue_database_prefix}log", Name="events")
+    quick = world.context.catalog
+    object.__setattr__(world.context, "catalog", LosingCatalog(quick))
+    assert run_catalog(world.context, now=utc(AFTER)).errors
+    object.__setattr__(world.context, "catalog", quick)
+    world.catalog(AFTER)
+    assert world.ids() == ids
+
+
+def test_a_column_that_is_added_reaches_the_partitions_that_are_there(world: World) -> None:
+    a_closed_day(world)
+    world.apply(a_table(columns=["{name: color, type: string}"]))
+    world.catalog(AFTER)
+    client = world.context.catalog._client  # type: ignore[attr-defined]
+    found = client.get_partitions(DatabaseName=f"{world.settings.glue_database_prefix}log", TableName="events")
+    names = [column["Name"] for column in found["Partitions"][0]["StorageDescriptor"]["Columns"]]
+    assert names == ["time", "id", "color"]
 
 
 def test_the_preview_names_the_steps_of_the_run_that_follows(world: World) -> None:

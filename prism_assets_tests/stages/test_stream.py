@@ -148,8 +148,7 @@ def test_a_batch_that_lost_its_lease_commits_nothing(events: World) -> None:
         assert events.stream(NOON).revived == 1
 
     zombie = another_worker(events, PausingEngine(events.context.engine, meanwhile))
-    with pytest.raises(LeaseLost, match="it changed nothing"):
-        zombie.stream(NOON)
+    assert zombie.stream(NOON).objects == 0
     events.catalog(NOON)
     assert events.ids() == [row["id"] for row in written]
     assert states(events) == [("done", 0)]
