@@ -35,7 +35,8 @@ class S3(Service):
         """Writes the settings, with the secret, into a private file and returns how the server is started."""
         settings = self.folder / "s3proxy.properties"
         layout.write_private(settings, self._properties(port))
-        command = [java.program(), "-Xmx512m", f"-Dprism.stack={self.marker}"]
+        # One collector thread: on a desk it shares few cores with Spark.
+        command = [java.program(), "-Xmx512m", "-XX:+UseSerialGC", f"-Dprism.stack={self.marker}"]
         command += ["-jar", str(jars.path("s3proxy")), "--properties", str(settings)]
         logging = {"LOG_LEVEL": "warn", "JETTY_LOG_LEVEL": "warn"}
         return Launch(command, self.environment(logging), self.folder)

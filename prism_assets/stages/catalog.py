@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 
@@ -209,6 +210,9 @@ def _show(
         first, sick = publish(context, table, [p for p in plans if not p.partition.switched], lock, now)
         second, more = publish(context, table, [p for p in plans if p.partition.switched], lock, now)
     except PrismError as error:
+        # Noted once more: if the lock was lost, another run may have taken this run's first note for its own.
+        with suppress(PrismError), context.database.begin() as connection:
+            tables.begin_publication(connection, table.table_id)
         return _Shown(errors=(str(error),))
     with context.database.begin() as connection:
         tables.settle_publications(connection, table.table_id, unsettled + 1)
