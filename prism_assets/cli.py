@@ -106,11 +106,19 @@ def discover(table: Tables = None, now: Now = None, as_json: Json = False) -> No
 
 
 @app.command()
-def stream(table: Tables = None, now: Now = None, as_json: Json = False) -> None:
+def stream(
+    table: Tables = None,
+    again: Annotated[bool, typer.Option("--retry-failed", help="Also objects that were given up.")] = False,
+    now: Now = None,
+    as_json: Json = False,
+) -> None:
     """Converts pending staging objects to small objects, readable at once."""
-    from prism_assets.stages.stream import run_stream
+    from prism_assets.stages.stream import retry_failed, run_stream
 
-    report = run_stream(_context(as_json), now=_clock(now), names=table)
+    context, clock = _context(as_json), _clock(now)
+    if again:
+        retry_failed(context, table)
+    report = run_stream(context, now=clock, names=table)
     console.show_report(
         report,
         f"{report.objects} objects, {report.lines_in} lines: {report.rows_out} rows, {report.quarantined} quarantined"

@@ -171,6 +171,10 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
                 f"{table.table}: {table.pending} staging objects pending, {table.claimed} being converted, "
                 f"{table.failed} failed"
             )
+            for failure in table.failures:
+                out.print(f"    failed: {escape(failure)}")
+            if table.failures:
+                out.print("    mend the cause, then `prism stream --retry-failed`")
         elif not table.partitions:
             out.print(f"{table.table}: nothing arrived yet")
 

@@ -81,7 +81,7 @@ class EngineFailed(TerminalError):
 
 
 class LeaseLost(TerminalError):
-    """Another worker owns the work now; this attempt changed nothing and may be dropped."""
+    """Another worker owns the work now; this attempt may be dropped."""
 
 
 class InvariantBroken(TerminalError):

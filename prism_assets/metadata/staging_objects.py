@@ -290,9 +290,51 @@ def release(connection: Connection, batch_ids: Sequence[int]) -> int:
     ).rowcount
 
 
+def retry_failed(connection: Connection, table_ids: Collection[int] | None) -> int:
+    """Returns objects that were given up to the pending ones, as if they had just come; returns how many.
+
+    Their first batch is forgotten, for a partition may have closed without them: what it reads now is delayed then.
+    """
+    return connection.execute(
+        text(
+            "UPDATE prism_staging_objects SET state = 'pending', attempts = 0, retry_time = NULL, "
+            "first_batch_id = NULL, definition_version = NULL WHERE state = 'failed' "
+            "AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[])))"
+        ),
+        {"tables": None if table_ids is None else list(table_ids)},
+    ).rowcount
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedObject:
+    """An object that was given up, and why."""
+
+    table_id: int
+    bucket: str
+    key: str
+    last_error: str
+
+
+def list_failed(connection: Connection, limit: int) -> list[FailedObject]:
+    """Objects that were given up, the latest first."""
+    rows = connection.execute(
+        text(
+            "SELECT prism_table_id, bucket_name, object_key, last_error FROM prism_staging_objects "
+            "WHERE state = 'failed' ORDER BY prism_staging_object_id DESC LIMIT :limit"
+        ),
+        {"limit": limit},
+    )
+    return [
+        FailedObject(
+            table_id=row.prism_table_id, bucket=row.bucket_name, key=row.object_key, last_error=row.last_error or ""
+        )
+        for row in rows
+    ]
+
+
 @dataclass(frozen=True, kw_only=True)
 class StagingCounts:
-    """How many staging objects of a table stand where, and the ledger over all that are done."""
+    """How many staging objects of a table wait, are being converted, or were given up."""
 
     table_id: int
     pending: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
@@ -18,9 +18,11 @@ from prism_assets.domain.partitions import (
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import merge_jobs, partitions, staging_objects
 from prism_assets.metadata.merge_jobs import JobStatus
-from prism_assets.metadata.staging_objects import StagingCounts
+from prism_assets.metadata.staging_objects import FailedObject, StagingCounts
 from prism_assets.metadata.statistics import PartitionFigures, partition_figures
 from prism_assets.stages.context import StageContext
+
+_FAILURES_SHOWN = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +43,13 @@ class PartitionStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class TableStatus:
-    """One table: its partitions and the staging objects that are not done."""
+    """One table: its partitions and the staging objects that are not done; `failures` tells why, for the latest."""
 
     table: str
     pending: int
     claimed: int
     failed: int
+    failures: tuple[str, ...]
     partitions: tuple[PartitionStatus, ...]
 
 
@@ -58,11 +61,12 @@ def read_status(
     found = []
     with context.database.begin() as connection:
         counts = {count.table_id: count for count in staging_objects.count_unfinished(connection)}
+        failed = staging_objects.list_failed(connection, _FAILURES_SHOWN)
         jobs: dict[int, list[JobStatus]] = {}
         for job in merge_jobs.load_status(connection):
             jobs.setdefault(job.partition_id, []).append(job)
         for table in chosen:
-            found.append(_table_status(connection, table, counts.get(table.table_id), jobs, now, day))
+            found.append(_table_status(connection, table, counts.get(table.table_id), failed, jobs, now, day))
     return tuple(found)
 
 
@@ -70,6 +74,7 @@ def _table_status(
     connection: Connection,
     table: TableDefinition,
     counts: StagingCounts | None,
+    failed: Sequence[FailedObject],
     jobs: dict[int, list[JobStatus]],
     now: datetime,
     day: date | None,
@@ -84,6 +89,9 @@ def _table_status(
         pending=counts.pending if counts else 0,
         claimed=counts.claimed if counts else 0,
         failed=counts.failed if counts else 0,
+        failures=tuple(
+            f"s3://{item.bucket}/{item.key}: {item.last_error}" for item in failed if item.table_id == table.table_id
+        ),
         partitions=tuple(statuses),
     )
 

@@ -118,6 +118,13 @@ def run_stream(
     return report
 
 
+def retry_failed(context: StageContext, names: Collection[str] | None = None) -> int:
+    """Gives objects that were given up another chance, once what stood in their way is mended; returns how many."""
+    table_ids = context.choose_ids(names)
+    with context.database.begin() as connection:
+        return staging_objects.retry_failed(connection, table_ids)
+
+
 def revive(context: StageContext) -> int:
     """Declares batches dead that lost their lease and returns their objects to the pending ones.
 

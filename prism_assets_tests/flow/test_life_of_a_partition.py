@@ -7,7 +7,7 @@ from datetime import date, timedelta
 import pytest
 
 from prism_assets.domain.errors import LeaseLost
-from prism_assets.stages.stream import commit_batch, start_batch
+from prism_assets.stages.stream import commit_batch, retry_failed, start_batch
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
 from prism_assets_tests.world import World
 
@@ -293,6 +293,25 @@ def test_an_object_that_vanished_is_failed_after_its_tries_and_leaves_nothing(ev
     assert len(failed) == 1
     assert key in failed[0]
     assert events.stream(NOON).batches == 0
+
+
+def test_an_object_that_was_given_up_comes_back_when_asked_for_and_is_delayed_by_then(events: World) -> None:
+    rows = some_rows(5, utc(NOON))
+    ids = switched(events)
+    key = events.drop(rows)
+    path = events.root / "buckets" / "staging" / key
+    events.discover(NOON)
+    body = path.read_bytes()
+    path.unlink()
+    for _ in range(events.settings.max_attempts):
+        with events.context.database.begin() as connection:
+            connection.exec_driver_sql("UPDATE prism_staging_objects SET retry_time = NULL, etag = NULL")
+        events.stream(NOON)
+    path.write_bytes(body)
+    assert retry_failed(events.context) == 1
+    assert events.stream(AFTER).changes[0].delayed_objects == 1
+    events.catalog(AFTER)
+    assert events.ids() == sorted([*ids, *[row["id"] for row in rows]])
 
 
 def test_republishing_fills_an_empty_catalog_with_the_same(events: World) -> None:
