@@ -118,8 +118,10 @@ def _named(error: DBAPIError, url: sqlalchemy.URL) -> Exception:
         return TerminalError(f"PostgreSQL at {where} refused user {url.username}: check PRISM_DATABASE_URL")
     if re.search(r'database ".*" does not exist', message):
         return TerminalError(f"PostgreSQL at {where} has no database {url.database}: create it or correct the URL")
-    if state in ("42P01", "42703"):
-        return TerminalError("the database has no prism tables yet, or older ones: run `prism table apply` first")
+    if state == "42P01":
+        return TerminalError("the database has no prism tables yet: run `prism table apply` first")
+    if state == "42703":
+        return TerminalError("the database has the tables of an older version: run `prism table apply` first")
     if state.startswith("23"):
         return InvariantBroken(f"PostgreSQL refused an inconsistent change: {message}")
     if state.startswith(_TRANSIENT_STATES):
