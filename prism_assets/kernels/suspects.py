@@ -46,6 +46,8 @@ def _mark_invalid_text(marked: Mask, data: bytes, lines: Lines) -> None:
 
 def _mark_constants(marked: Mask, data: bytes, lines: Lines, word: bytes) -> None:
     """A constant that is a value follows a colon, comma, bracket, minus or space; most words do not."""
+    if word[:1] not in data:
+        return
     # Looking for one character and then the next is several times faster than looking for the word.
     body = np.frombuffer(data, np.uint8)
     found = np.flatnonzero(body == word[0])
