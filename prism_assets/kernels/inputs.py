@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,9 @@ from prism_assets.kernels.parquet import field_of
 from prism_assets.kernels.sorting import sort_keys, sorted_positions
 
 Indices = npt.NDArray[np.int64]
+
+_DECODERS = 2
+"""Where a core is free, inputs are decoded in half the time."""
 
 
 @dataclass(frozen=True)
@@ -86,10 +90,12 @@ def merge_order(inputs: Sequence[Input], schema: pa.Schema, table: TableDefiniti
     wanted = [field for field in schema if field.name in names]
     part = pa.schema(wanted)
     ids = {column_id(field) for field in wanted}
-    tables = []
-    for entry in inputs:
-        read = entry.read([field.name for field in entry.schema if column_id(field) in ids])
-        tables.append(aligned(read, part))
+
+    def read(entry: Input) -> pa.Table:
+        return aligned(entry.read([field.name for field in entry.schema if column_id(field) in ids]), part)
+
+    with ThreadPoolExecutor(_DECODERS) as pool:
+        tables = list(pool.map(read, inputs))
     joined = pa.concat_tables(tables) if tables else part.empty_table()
     keys = [key for name in names if name in joined.column_names for key in sort_keys(joined.column(name))]
     return sorted_positions(keys) if keys else np.arange(joined.num_rows)
@@ -128,7 +134,8 @@ class Window:
             return
         kept = [number for number in self._open if self._left[number]]
         parts = [self._kept(number) for number in kept]
-        parts += [aligned(self._inputs[number].read(), self._schema) for number in fresh]
+        with ThreadPoolExecutor(_DECODERS) as pool:
+            parts += pool.map(lambda number: aligned(self._inputs[number].read(), self._schema), fresh)
         self._open = kept + fresh
         self._rows = whole(parts, self._schema)
         position = 0
