@@ -20,6 +20,7 @@ from prism_assets.engine.spark import connect
 from prism_assets.local.stack import LocalStack
 from prism_assets.platform import build_context
 from prism_assets.settings import load_settings
+from prism_assets.stages.apply import run_apply
 from prism_assets.stages.context import StageContext
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
@@ -94,6 +95,15 @@ def write_objects(folder: Path, objects: int, lines: int, hour: int = 20) -> int
         total += len(body)
         (folder / f"{number:05d}.json.gz").write_bytes(gzip.compress(body, 6, mtime=0))
     return total
+
+
+def apply_rounds(context: StageContext, folder: Path, rounds: int) -> None:
+    """Makes a table `bench.round{number}` for each round from 0 on, so that each round works on the same rows anew."""
+    tables = folder / "tables"
+    tables.mkdir()
+    for number in range(rounds + 1):
+        (tables / f"round{number}.yaml").write_text(TABLE.format(table=f"round{number}"))
+    run_apply(context.database, tables, NOW)
 
 
 def upload(context: StageContext, folder: Path, prefix: str) -> None:

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.harness import System, race, report
-from bench.platform import NOW, SPARK_SCHEMA, TABLE, bench_platform, download, summary, upload, write_objects
+from bench.platform import NOW, SPARK_SCHEMA, apply_rounds, bench_platform, download, summary, upload, write_objects
 from prism_assets.engine.spark import connect
-from prism_assets.stages.apply import run_apply
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover import run_discover
 from prism_assets.stages.stream import run_stream
@@ -27,11 +26,7 @@ class Prism:
 
     def __init__(self, context: StageContext, objects: Path, folder: Path, rounds: int) -> None:
         self._context, self._objects, self._folder = context, objects, folder
-        tables = folder / "tables"
-        tables.mkdir()
-        for number in range(rounds + 1):
-            (tables / f"round{number}.yaml").write_text(TABLE.format(table=f"round{number}"))
-        run_apply(context.database, tables, NOW)
+        apply_rounds(context, folder, rounds)
 
     def prepare(self, number: int) -> None:
         upload(self._context, self._objects, f"round{number}/")

@@ -26,10 +26,26 @@ IN_PROCESS = "in-process"
 _REMOTES = ("sc://", "local", "spark://", "yarn", "k8s://", IN_PROCESS)
 
 
-class Settings(BaseSettings):
-    """Typed, validated settings. Every field is also the environment variable `PRISM_<FIELD>`."""
+class PrismSettings(BaseSettings):
+    """Where settings come from: every field is the environment variable `PRISM_<FIELD>`, or a key of prism.toml."""
 
     model_config = SettingsConfigDict(env_prefix="PRISM_", toml_file="prism.toml", extra="ignore", frozen=True)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments first, then the environment, then prism.toml."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+class Settings(PrismSettings):
+    """Typed, validated settings. Every field is also the environment variable `PRISM_<FIELD>`."""
 
     database_url: SecretStr = Field(description="PostgreSQL, as postgresql+psycopg://user:password@host:port/database")
     bucket: str = Field(min_length=3, description="bucket that holds the lake")
@@ -54,18 +70,6 @@ class Settings(BaseSettings):
     task_bytes: int = Field(default=16 << 20, ge=1, description="bytes of input of one Spark task")
     scan_overlap_seconds: float = Field(default=3_600, ge=0, description="how far a listing goes back for late keys")
     full_scan_seconds: float = Field(default=3_600, ge=0, description="how often a stream is listed from its beginning")
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments first, then the environment, then prism.toml."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
     @field_validator("prefix")
     @classmethod

@@ -9,38 +9,24 @@ from datetime import date
 from pathlib import Path
 
 from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from prism_assets.domain.errors import SettingsError
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.settings import PrismSettings
 from prism_assets.stages.apply import read_table_files
 
 _PROJECT = Path(__file__).resolve().parents[2]
 
 
-class LocationSettings(BaseSettings):
+class LocationSettings(PrismSettings):
     """The settings that decide which assets there are: `PRISM_TABLES_DIR`, `PRISM_FIRST_DAY`, `PRISM_SENSOR_SECONDS`.
 
     Apart from the others, so that the definitions load, and show, while the platform is not set up yet.
     """
 
-    model_config = SettingsConfigDict(env_prefix="PRISM_", toml_file="prism.toml", extra="ignore", frozen=True)
-
     tables_dir: Path = Field(default=Path("tables"), description="folder of table files")
     first_day: date = Field(default=date(2026, 1, 1), description="first daily partition of every table")
     sensor_seconds: int = Field(default=10, ge=1, description="pause between two looks for new objects and work")
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments first, then the environment, then prism.toml."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
 
 @dataclass(frozen=True)
