@@ -16,7 +16,7 @@ from prism_assets.failpoints import failpoint
 from prism_assets.kernels.fingerprint import fingerprint
 from prism_assets.kernels.inputs import Input, Window, merge_order, union_schema
 from prism_assets.kernels.once import put_once
-from prism_assets.kernels.parquet import MERGED_ROW_GROUP, Encoder, dictionary_columns
+from prism_assets.kernels.parquet import MERGED_ROW_GROUP, MERGED_SAMPLE, Encoder, dictionary_columns
 from prism_assets.objectstore.stores import Stores
 
 _READS = 8
@@ -91,7 +91,7 @@ def _encoded(inputs: list[Input], schema: pa.Schema, table: TableDefinition) -> 
     rows, prints = 0, 0
     with ThreadPoolExecutor(1) as pool:
         for portion in _portions(inputs, schema, table):
-            encoder = encoder or Encoder(schema, dictionary_columns(portion))
+            encoder = encoder or Encoder(schema, dictionary_columns(portion, MERGED_SAMPLE))
             if writing:
                 writing.result()
             writing = pool.submit(encoder.write, portion)

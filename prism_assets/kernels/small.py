@@ -19,7 +19,7 @@ from prism_assets.kernels.fingerprint import fingerprint
 from prism_assets.kernels.joining import LARGE, enlarged
 from prism_assets.kernels.judging import Accepted
 from prism_assets.kernels.once import put_once
-from prism_assets.kernels.parquet import SMALL_ROW_GROUP, Encoder, dictionary_columns, schema_of
+from prism_assets.kernels.parquet import SMALL_ROW_GROUP, SMALL_SAMPLE, Encoder, dictionary_columns, schema_of
 from prism_assets.kernels.sorting import order_of
 from prism_assets.kernels.typed import Layout
 from prism_assets.objectstore.keys import TableKeys
@@ -48,7 +48,7 @@ class SmallObjects:
             return ()
         days = np.concatenate([part.days for part in parts])
         table = self._joined(parts)
-        dictionaries = dictionary_columns(table)
+        dictionaries = dictionary_columns(table, SMALL_SAMPLE)
         with ThreadPoolExecutor(_PUTS) as pool:
             puts: list[Future[SmallObject]] = []
             for day in np.unique(days).tolist():

@@ -72,6 +72,8 @@ class Spark(Service):
                 "SPARK_LOCAL_DIRS": str(self.folder / "scratch"),
                 "SPARK_CONNECT_AUTHENTICATE_TOKEN": self.context.secrets.spark_token,
                 "PYSPARK_PYTHON": sys.executable,
+                # Python workers keep freed memory (engine/worker.py); one heap for all threads keeps it small.
+                "MALLOC_ARENA_MAX": "1",
             }
         )
 

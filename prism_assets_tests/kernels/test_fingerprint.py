@@ -169,6 +169,16 @@ def test_repeated_strings_hash_as_single_ones_do(distinct: int) -> None:
     assert fingerprint(large) == whole
 
 
+@pytest.mark.parametrize("length", [1, 7, 8, 9, 32, 36])
+def test_strings_of_one_length_hash_as_single_ones_do(length: int) -> None:
+    schema = pa.schema([field_with_id("a", pa.string(), 1)])
+    values = [f"{n:x}".rjust(length, "k")[-length:] for n in range(3000)]
+    whole = fingerprint(a_table_of([(value,) for value in ["", *values]], schema).slice(1))
+    mixed = fingerprint(a_table_of([(value,) for value in [*values, "", "longer" * 9]], schema))
+    others = [fingerprint(a_table_of([(value,)], schema)) for value in ["", "longer" * 9]]
+    assert combine([whole, *others]) == mixed
+
+
 def test_both_zeros_are_one_value() -> None:
     schema = pa.schema([field_with_id("a", pa.float64(), 1)])
     assert fingerprint(a_table_of([(0.0,)], schema)) == fingerprint(a_table_of([(-0.0,)], schema))
