@@ -93,10 +93,10 @@ def claim_due(
     return sorted(jobs, key=lambda job: (job.schedule_time, job.job_id))
 
 
+# The choice is a CTE because that is evaluated once. As a subquery of IN it may be evaluated for each row that is
+# looked at, skips what it has locked before, and claims more than the limit.
 _CLAIM = """
-UPDATE prism_merge_jobs SET ongoing_mark = prism_merge_job_id, heartbeat_time = clock_timestamp(),
-    lease_token = gen_random_uuid(), worker = :worker, parked = false
-WHERE prism_merge_job_id IN (
+WITH due AS MATERIALIZED (
     SELECT j.prism_merge_job_id FROM prism_merge_jobs j JOIN prism_partitions p USING (prism_partition_id)
     WHERE j.ongoing_mark = 0
         AND (CAST(:regardless AS boolean) OR (j.schedule_time <= :now AND NOT j.parked))
@@ -107,6 +107,9 @@ WHERE prism_merge_job_id IN (
             WHERE r.prism_partition_id = j.prism_partition_id AND r.ongoing_mark > 0)
     ORDER BY j.schedule_time, j.prism_merge_job_id LIMIT :limit FOR UPDATE OF j SKIP LOCKED
 )
+UPDATE prism_merge_jobs SET ongoing_mark = prism_merge_job_id, heartbeat_time = clock_timestamp(),
+    lease_token = gen_random_uuid(), worker = :worker, parked = false
+WHERE prism_merge_job_id IN (SELECT prism_merge_job_id FROM due)
 RETURNING prism_merge_job_id, prism_partition_id, schedule_time, lease_token, attempts
 """
 

@@ -69,7 +69,15 @@ def server(environment: Mapping[str, str], tmp_path_factory: pytest.TempPathFact
     with DagsterServer(tmp_path_factory.mktemp("dagster"), environment) as running:
         yield running
         left = running.family()
-    assert not [process for process in left if psutil.pid_exists(process.pid)]
+    assert not [process for process in left if _lives(process)]
+
+
+def _lives(process: psutil.Process) -> bool:
+    """Orphans that ended are zombies until the init process of the machine looks after them."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_objects_become_rows_with_no_hand_on_it_and_a_day_can_be_made_by_hand(

@@ -72,6 +72,17 @@ def test_h1_our_claim_passes_over_what_is_being_claimed(rows: Rows, sessions: Se
     assert [found.job_id for found in second.do(claim)] == jobs[1:]
 
 
+def test_h1_our_claim_keeps_to_its_limit_whatever_the_plan(rows: Rows, sessions: Sessions) -> None:
+    table = rows.table()
+    jobs = [rows.waiting_job(rows.partition(table, DAY + timedelta(days=day))) for day in range(5)]
+    session = sessions.open()
+    # What is left to the planner is a nested loop that asks again and again.
+    others = ("hashjoin", "mergejoin", "hashagg", "sort", "material")
+    others_off = "".join(f"SET LOCAL enable_{kind} = off;" for kind in others)
+    session.do(lambda connection: connection.exec_driver_sql(others_off))
+    assert [found.job_id for found in session.do(lambda connection: claim(connection, limit=2))] == jobs[:2]
+
+
 def test_h1_a_claim_without_row_locks_gives_one_object_to_two_batches(rows: Rows, sessions: Sessions) -> None:
     (staging,) = rows.staging(rows.table())
     mine, yours = rows.batch(), rows.batch()
