@@ -64,7 +64,7 @@ def test_the_way_of_an_object_in_words(prism: Prism) -> None:
     assert "bigint" in prism.ok("table", "show", "log.events").out
     assert prism.ok("status", "--now", NOON).out == "log.events: nothing arrived yet\n"
     prism.world.drop(some_rows(3, utc(f"{DAY}T12:00")))
-    assert prism.ok("discover", "--now", NOON).out == "1 new of 1 objects listed\n"
+    assert prism.ok("discover", "--now", NOON).out == "1 new of 1 objects in 1 streams listed\n"
     assert prism.ok("stream", "--now", NOON).out == "1 objects, 3 lines: 3 rows, 0 quarantined\n"
     assert "the next catalog run, to become readable" in prism.ok("status", "--now", NOON).out
     assert f"log.events {DAY}: publish for the first time" in prism.ok("catalog", "--dry-run", "--now", NOON).out

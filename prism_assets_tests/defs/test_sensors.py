@@ -77,7 +77,7 @@ def test_new_objects_asks_for_the_tables_that_have_some(settled: World, instance
 
 def test_new_objects_says_what_it_saw(settled: World, instance: DagsterInstance) -> None:
     location = a_location(settled.root, a_table())
-    assert said(tick(instance, location, "new_objects")) == "0 new of 0 objects listed for 1 tables; 0 pending"
+    assert said(tick(instance, location, "new_objects")) == "0 new of 0 objects in 1 streams listed; 0 pending"
 
 
 def test_a_table_in_a_queued_run_is_not_asked_for_again(settled: World, instance: DagsterInstance) -> None:
