@@ -134,7 +134,10 @@ class Settings(PrismSettings):
 
 
 def _is_queue(url: str) -> bool:
-    return url.startswith(("https://", "http://")) and _has_host(url) and bool(urlsplit(url).path.strip("/"))
+    """Whether an address names a queue, without a password: it is shown in messages."""
+    if not url.startswith(("https://", "http://")) or not _has_host(url) or "@" in url:
+        return False
+    return bool(urlsplit(url).path.strip("/"))
 
 
 def _has_host(url: str) -> bool:

@@ -54,6 +54,7 @@ class QueueOfTest:
     """A real queue of the local SQS server, seen from the side of the bucket. Messages come again after a second."""
 
     def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
         self._client = boto3.client("sqs", endpoint_url=endpoint, region_name="us-east-1")
         attributes = {"VisibilityTimeout": "1"}
         self.url: str = self._client.create_queue(QueueName=f"q{next(_NUMBERS)}", Attributes=attributes)["QueueUrl"]

@@ -28,6 +28,12 @@ class Scan:
 
 def load_scans(connection: Connection) -> dict[int, Scan]:
     """The listings of all streams that were ever tried, by stream id. Reads without locks."""
+    rows = connection.execute(
+        text(
+            "SELECT prism_stream_id, position_key, resume_key, resume_time, scan_time, full_scan_time, object_count "
+            "FROM prism_stream_scans"
+        )
+    )
     return {
         row.prism_stream_id: Scan(
             position_key=row.position_key,
@@ -37,7 +43,7 @@ def load_scans(connection: Connection) -> dict[int, Scan]:
             full_scan_time=row.full_scan_time,
             object_count=row.object_count,
         )
-        for row in connection.execute(text("SELECT * FROM prism_stream_scans"))
+        for row in rows
     }
 
 
