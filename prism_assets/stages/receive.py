@@ -79,26 +79,31 @@ def run_receive(context: StageContext, *, now: datetime, deadline: Deadline = NE
         queue = waiting.pop(0)
         if backlog + report.registered >= limit:
             return dataclasses.replace(report, rests=True)
-        taken = _take_round_safely(context, queue, now, deadline)
+        wait = deadline.seconds_left / (len(waiting) + 1)  # or an empty queue would have the time of the next
+        taken = _take_round_safely(context, queue, now, deadline, wait)
         report = report.plus(taken)
         if taken.messages and not taken.errors:
             waiting.append(queue)
     return report
 
 
-def _take_round_safely(context: StageContext, queue: SqsQueue, now: datetime, deadline: Deadline) -> ReceiveReport:
+def _take_round_safely(
+    context: StageContext, queue: SqsQueue, now: datetime, deadline: Deadline, wait: float
+) -> ReceiveReport:
     try:
-        return _take_round(context, queue, now, deadline)
+        return _take_round(context, queue, now, deadline, wait)
     except PrismError as error:
         return ReceiveReport(errors=(str(error),))
 
 
-def _take_round(context: StageContext, queue: SqsQueue, now: datetime, deadline: Deadline) -> ReceiveReport:
+def _take_round(
+    context: StageContext, queue: SqsQueue, now: datetime, deadline: Deadline, wait: float
+) -> ReceiveReport:
     """Receives, commits, and only then deletes.
 
     Dying before the commit leaves the messages in the queue; dying after it, they come again and are known.
     """
-    messages = _gather(queue, deadline)
+    messages = _gather(queue, deadline, wait)
     if not messages:
         return ReceiveReport()
     failpoint("receive.before_commit")
@@ -120,12 +125,12 @@ def _take_round(context: StageContext, queue: SqsQueue, now: datetime, deadline:
     )
 
 
-def _gather(queue: SqsQueue, deadline: Deadline) -> list[Message]:
+def _gather(queue: SqsQueue, deadline: Deadline, wait: float) -> list[Message]:
     """Receives till a round is full. Only an answer that was waited for proves that a queue is empty: else two do."""
     messages: list[Message] = []
     tries = 1 if queue.wait_seconds >= 1 else 2
     while tries and len(messages) <= _ROUND - BATCH and not deadline.is_over:
-        found = queue.receive(wait_seconds=0 if messages else deadline.seconds_left)
+        found = queue.receive(wait_seconds=0 if messages else wait)
         messages += found
         tries -= not found
     return messages

@@ -155,6 +155,18 @@ def test_new_objects_leaves_messages_where_they_are_while_too_much_is_pending(
     assert queue.count() == 1
 
 
+def test_new_objects_stops_when_its_time_is_over_and_goes_on_at_the_next_tick(
+    settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = a_location(settled.root, a_table(), a_table("log.other"))
+    settled.drop(some_rows(1, NOW))
+    with monkeypatch.context() as patch:
+        patch.setattr("prism_assets.defs.sensors.new_objects._BUDGET_SECONDS", 0.0)
+        reason = said(tick(instance, location, "new_objects"))
+    assert reason == "0 new of 0 objects in 0 streams listed; 2 streams to go on with; 0 pending"
+    assert asked(tick(instance, location, "new_objects")) == [asset_key("log.events", "live")]
+
+
 def test_a_table_in_a_queued_run_is_not_asked_for_again(settled: World, instance: DagsterInstance) -> None:
     location = a_location(settled.root, a_table())
     settled.drop(some_rows(1, NOW))

@@ -192,6 +192,17 @@ def test_waiting_for_messages_ends_with_the_deadline(events: World, queue: Queue
     assert 1 <= time.monotonic() - start < 5
 
 
+def test_an_empty_queue_does_not_wait_away_the_time_of_the_next(events: World, queue: QueueOfTest) -> None:
+    empty = QueueOfTest(queue.endpoint)
+    queues = tuple(
+        SqsQueue(each.url, events.settings.sqs_endpoint, "us-east-1", wait_seconds=20) for each in (empty, queue)
+    )
+    queue.tell("events/1.gz")
+    context = replace(events.context, queues=queues)
+    assert run_receive(context, now=utc(NOON), deadline=Deadline.after(4)).registered == 1
+    empty.delete()
+
+
 def test_messages_stay_in_the_queue_when_the_database_refuses(
     events: World, queue: QueueOfTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
