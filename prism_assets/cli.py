@@ -94,14 +94,15 @@ def table_show(name: Annotated[str, typer.Argument(help="schema.table")], as_jso
 
 @app.command()
 def discover(table: Tables = None, now: Now = None, as_json: Json = False) -> None:
-    """Registers new staging objects."""
+    """Registers new staging objects: those that messages tell of (without --table), and those that listings find."""
     from prism_assets.stages.discover import run_discover
 
     report = run_discover(_context(as_json), now=_clock(now), names=table)
-    listed = sum(scan.listed for scan in report.scans)
-    unknown = sum(scan.unknown for scan in report.scans)
-    odd = f", {unknown} with unreadable keys (see prism_unknown_staging_objects)" if unknown else ""
-    console.show_report(report, f"{report.new} new of {listed} objects listed{odd}", as_json=as_json)
+    received = report.received
+    odd = sum(scan.unknown for scan in report.scans) + (received.unknown if received else 0)
+    where = " (see prism_unknown_staging_objects)" if odd else ""
+    rests = "; more messages wait until fewer objects are pending" if received and received.rests else ""
+    console.show_report(report, report.describe() + where + rests, as_json=as_json)
     _fail_if(report.errors)
 
 

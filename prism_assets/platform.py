@@ -1,4 +1,4 @@
-"""Puts a platform together from settings: database, store, engine and catalog. Opens nothing yet."""
+"""Puts a platform together from settings: database, store, engine, catalog and queues. Opens nothing yet."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from prism_assets.engine.base import Engine
 from prism_assets.metadata.database import Database
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
+from prism_assets.queues.sqs import SqsQueue
 from prism_assets.settings import IN_PROCESS, Settings
 from prism_assets.stages.context import StageContext
 
@@ -36,6 +37,10 @@ def build_context(
             settings.region,
             prefix=settings.glue_database_prefix,
             suffix=settings.glue_database_suffix,
+        ),
+        queues=tuple(
+            SqsQueue(url, settings.sqs_endpoint, settings.region, wait_seconds=settings.sqs_wait_seconds)
+            for url in settings.sqs_queue_urls
         ),
         progress=progress,
     )

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import (
     BaseSettings,
+    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
@@ -55,6 +56,16 @@ class Settings(PrismSettings):
     local_root: str | None = Field(default=None, description="keep buckets as folders below this one, without S3")
     glue_endpoint: str | None = Field(default=None, description="address of a Glue server other than AWS")
     sqs_endpoint: str | None = Field(default=None, description="address of an SQS server other than AWS")
+    sqs_queue_urls: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="queues with notifications of the staging buckets, separated by commas; none: listings"
+    )
+    sqs_wait_seconds: float = Field(default=0, ge=0, le=20, description="how long to wait for messages, at most 20")
+    sqs_listing_seconds: float = Field(
+        default=600, ge=0, description="how often a tick lists a stream all the same where there are queues"
+    )
+    backlog_objects: int = Field(
+        default=100_000, ge=1, description="pending staging objects beyond which no more messages are received"
+    )
     glue_database_prefix: str = Field(default="", description="put before the schema name in the catalog")
     glue_database_suffix: str = Field(default="", description="put behind the schema name in the catalog")
     spark_remote: str = Field(
@@ -77,6 +88,19 @@ class Settings(PrismSettings):
         if value and (not value.endswith("/") or value.startswith("/")):
             raise ValueError("must be empty or look like folder/")
         return value
+
+    @field_validator("sqs_queue_urls", mode="before")
+    @classmethod
+    def _queues_are_listed(cls, value: Any) -> Any:
+        parts = value.split(",") if isinstance(value, str) else value
+        if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
+            raise ValueError("must be addresses of queues, separated by commas")
+        urls = tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
+        if not all(_is_queue(url) for url in urls):
+            raise ValueError(
+                "must look like https://sqs.REGION.amazonaws.com/ACCOUNT/NAME, several separated by commas"
+            )
+        return urls
 
     @field_validator("database_url")
     @classmethod
@@ -107,6 +131,13 @@ class Settings(PrismSettings):
             local_root=self.local_root,
             object_tags=self.object_tags and self.local_root is None,
         )
+
+
+def _is_queue(url: str) -> bool:
+    """Whether an address names a queue, without a password: it is shown in messages."""
+    if not url.startswith(("https://", "http://")) or not _has_host(url) or "@" in url:
+        return False
+    return bool(urlsplit(url).path.strip("/"))
 
 
 def _has_host(url: str) -> bool:

@@ -10,6 +10,7 @@ import pytest
 
 from prism_assets.local.stack import LocalStack
 from prism_assets_tests.glue_limits import enforce_glue_limits
+from prism_assets_tests.notifications import QueueOfTest
 from prism_assets_tests.postgres import PostgresServer
 from prism_assets_tests.world import World
 
@@ -74,3 +75,11 @@ def world(services: Mapping[str, str], postgres: PostgresServer, tmp_path: Path)
     finally:
         made.close()
         postgres.drop_database(url)
+
+
+@pytest.fixture
+def queue(services: Mapping[str, str]) -> Iterator[QueueOfTest]:
+    """A queue of its own on the local SQS server."""
+    made = QueueOfTest(services["PRISM_SQS_ENDPOINT"])
+    yield made
+    made.delete()

@@ -5,6 +5,7 @@ PrismError
 │   ├── DatabaseUnavailable
 │   ├── StoreUnavailable
 │   ├── CatalogUnavailable
+│   ├── QueueUnavailable
 │   └── EngineUnavailable
 └── TerminalError             the same call fails again: somebody must act first
     ├── WrongUse              the caller's mistake: exit status 2
@@ -12,6 +13,7 @@ PrismError
     │   └── DefinitionError
     ├── AccessDenied
     ├── MissingBucket
+    ├── MissingQueue
     ├── ObjectMissing
     ├── ObjectChanged
     ├── EngineFailed          the engine ran and a task died in it
@@ -40,6 +42,10 @@ class CatalogUnavailable(TransientError):
     """The data catalog did not answer, or throttled the call."""
 
 
+class QueueUnavailable(TransientError):
+    """The message queue did not answer, or throttled the call. Listings find meanwhile what its messages tell."""
+
+
 class EngineUnavailable(TransientError):
     """The Spark server cannot be reached."""
 
@@ -66,6 +72,10 @@ class AccessDenied(TerminalError):
 
 class MissingBucket(TerminalError):
     """A bucket does not exist. Create it, or correct the setting that names it."""
+
+
+class MissingQueue(TerminalError):
+    """A message queue does not exist. Create it, or correct PRISM_SQS_QUEUE_URLS."""
 
 
 class ObjectMissing(TerminalError):

@@ -1,4 +1,4 @@
-"""Statements on prism_staging_objects, prism_unknown_staging_objects and prism_stream_scans."""
+"""Statements on prism_staging_objects and prism_unknown_staging_objects."""
 
 from __future__ import annotations
 
@@ -40,15 +40,6 @@ class ClaimedObject:
     first_receive_time: datetime
     first_batch_id: int
     attempts: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scan:
-    """Where the listing of a stream stands."""
-
-    position_key: str | None
-    full_scan_time: datetime
-    object_count: int
 
 
 def register(connection: Connection, stream_id: int, table_id: int, found: Sequence[FoundObject], now: datetime) -> int:
@@ -96,37 +87,6 @@ def register_unknown(connection: Connection, item: FoundObject, message: str, no
             "sent": item.send_time,
             "now": now,
             "message": message,
-        },
-    )
-
-
-def load_scan(connection: Connection, stream_id: int) -> Scan | None:
-    """Where the listing of a stream stands, or None if it never ran."""
-    row = connection.execute(
-        text("SELECT * FROM prism_stream_scans WHERE prism_stream_id = :stream"), {"stream": stream_id}
-    ).one_or_none()
-    return (
-        None
-        if row is None
-        else Scan(position_key=row.position_key, full_scan_time=row.full_scan_time, object_count=row.object_count)
-    )
-
-
-def save_scan(connection: Connection, stream_id: int, scan: Scan, now: datetime) -> None:
-    """Stores the position; called in the transaction that registered what lies before it."""
-    connection.execute(
-        text(
-            "INSERT INTO prism_stream_scans (prism_stream_id, position_key, scan_time, full_scan_time, object_count) "
-            "VALUES (:stream, :key, :now, :full, :count) ON CONFLICT (prism_stream_id) DO UPDATE SET "
-            "position_key = EXCLUDED.position_key, scan_time = EXCLUDED.scan_time, "
-            "full_scan_time = EXCLUDED.full_scan_time, object_count = EXCLUDED.object_count"
-        ),
-        {
-            "stream": stream_id,
-            "key": scan.position_key,
-            "now": now,
-            "full": scan.full_scan_time,
-            "count": scan.object_count,
         },
     )
 

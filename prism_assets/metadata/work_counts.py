@@ -43,6 +43,12 @@ SELECT prism_table_id, sum(pending) AS pending, sum(abandoned) AS abandoned FROM
 """
 
 
+def count_backlog(connection: Connection, at_most: int) -> int:
+    """Pending objects of all streams, those that wait for another try included; counting stops at `at_most`."""
+    statement = text("SELECT count(*) FROM (SELECT 1 FROM prism_staging_objects WHERE state = 'pending' LIMIT :most) q")
+    return int(connection.execute(statement, {"most": at_most}).scalar_one())
+
+
 @dataclass(frozen=True, kw_only=True)
 class DueMerges:
     """Merge jobs of one partition that a worker could take now: due ones, and those of dead workers."""

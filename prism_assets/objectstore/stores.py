@@ -67,6 +67,11 @@ class Stores:
         self._lock = threading.Lock()
         self._stores: dict[str, S3Store | LocalStore] = {}
 
+    @property
+    def lists_in_order(self) -> bool:
+        """Whether listings are in the order of the keys, as those of S3 are; folders on disk have none."""
+        return self.config.local_root is None
+
     def get(self, bucket: str, key: str, *, etag: str | None = None) -> bytes:
         """Reads a whole object. With `etag`, ObjectChanged if the object is another one by now."""
         with _translated(bucket, key):

@@ -13,6 +13,7 @@ from prism_assets.metadata import tables
 from prism_assets.metadata.database import Database, worker_name
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
+from prism_assets.queues.sqs import SqsQueue
 from prism_assets.settings import Settings
 
 
@@ -22,7 +23,7 @@ def _silent(_message: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class StageContext:
-    """Everything a stage needs. Engine and catalog open nothing before they are used."""
+    """Everything a stage needs. Engine, catalog and queues open nothing before they are used."""
 
     settings: Settings
     database: Database
@@ -30,6 +31,7 @@ class StageContext:
     stores: Stores
     engine: Engine
     catalog: Catalog
+    queues: tuple[SqsQueue, ...] = ()
     progress: Callable[[str], None] = _silent
     worker: str = field(default_factory=worker_name)
 

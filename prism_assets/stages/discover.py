@@ -1,27 +1,35 @@
-"""Registers the objects that arrived under the prefixes of the streams. Repeating it registers nothing twice."""
+"""Registers the objects that arrived under the prefixes of the streams, by messages and by listings.
+
+Repeating it registers nothing twice.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 from prism_assets.domain.errors import PrismError
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import staging_objects, tables
-from prism_assets.metadata.staging_objects import FoundObject, Scan
+from prism_assets.metadata import staging_objects, stream_scans, tables
+from prism_assets.metadata.staging_objects import FoundObject
+from prism_assets.metadata.stream_scans import Scan
 from prism_assets.metadata.tables import KnownStream
 from prism_assets.objectstore.stores import ObjectInfo
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.deadlines import NEVER, Deadline
+from prism_assets.stages.receive import ReceiveReport, run_receive
+from prism_assets.stages.registering import UNREADABLE, is_folder_marker, is_readable, storable
 
 _PAGE = 1_000
 _SMALL_STREAM = 10_000
 """Streams with fewer objects are always listed as a whole: ten requests."""
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamScan:
-    """What one listing found."""
+    """What one listing found. An unfinished one goes on behind its last key at the next turn of its stream."""
 
     table_id: int
     stream_name: str
@@ -29,77 +37,140 @@ class StreamScan:
     new: int
     unknown: int
     full: bool
+    unfinished: bool = False
     error: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class DiscoverReport:
-    """What all listings found."""
+    """What messages and listings found; `left` streams were due as well, and the deadline was over."""
 
     scans: tuple[StreamScan, ...]
+    received: ReceiveReport | None = None
+    left: int = 0
 
     @property
     def new(self) -> int:
         """How many objects were new."""
-        return sum(scan.new for scan in self.scans)
+        return sum(scan.new for scan in self.scans) + (self.received.registered if self.received else 0)
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """What went wrong, one sentence a stream."""
-        return tuple(scan.error for scan in self.scans if scan.error)
+        """What went wrong, one sentence a queue or stream."""
+        queues = self.received.errors if self.received else ()
+        return (*queues, *(scan.error for scan in self.scans if scan.error))
+
+    def describe(self) -> str:
+        """The figures in a sentence."""
+        new, listed = sum(scan.new for scan in self.scans), sum(scan.listed for scan in self.scans)
+        unknown = sum(scan.unknown for scan in self.scans)
+        parts = [self.received.describe()] if self.received else []
+        parts.append(f"{new} new of {listed} objects in {len(self.scans)} streams listed")
+        if unknown:
+            parts.append(f"{unknown} with unreadable keys")
+        if later := self.left + sum(scan.unfinished for scan in self.scans):
+            parts.append(f"{later} streams to go on with")
+        return "; ".join(parts)
 
 
-def run_discover(context: StageContext, *, now: datetime, names: Collection[str] | None = None) -> DiscoverReport:
-    """Lists all enabled streams. One sick stream does not stop the others; its error is in the report."""
+def run_discover(
+    context: StageContext,
+    *,
+    now: datetime,
+    names: Collection[str] | None = None,
+    deadline: Deadline = NEVER,
+    seldom: bool = False,
+) -> DiscoverReport:
+    """Takes in the queues, then lists the enabled streams. A sick one does not stop the others; the report says so.
+
+    Queues are shared by all tables, so with `names` there is only listing. `seldom` leaves out what was listed within
+    PRISM_SQS_LISTING_SECONDS, if all queues answer. Nothing is begun after the deadline; the least recently listed
+    streams come first, so that the next call goes on where this one stopped.
+    """
+    received = None
+    if context.queues and names is None:
+        received = run_receive(context, now=now, deadline=deadline.half())
+    queues_answer = received is not None and not received.errors
+    waiting = _choose_streams(context, now, names, only_due=seldom and queues_answer)
+    scans: list[StreamScan] = []
+    for known, before in waiting:
+        if deadline.is_over:
+            break
+        scans.append(_scan_safely(context, known, before, now, deadline.half()))
+    return DiscoverReport(scans=tuple(scans), received=received, left=len(waiting) - len(scans))
+
+
+def _choose_streams(
+    context: StageContext, now: datetime, names: Collection[str] | None, *, only_due: bool
+) -> list[tuple[KnownStream, Scan | None]]:
+    """The streams to list, each with where its listing stands."""
     chosen = context.choose_ids(names)
     with context.database.begin() as connection:
-        streams = tables.load_streams(connection)
-    scans = []
-    for known in streams:
-        if known.stream.enabled and not known.stream.discard and (chosen is None or known.table_id in chosen):
-            scans.append(_scan_safely(context, known, now))
-    return DiscoverReport(scans=tuple(scans))
+        streams, scans = tables.load_streams(connection), stream_scans.load_scans(connection)
+    pairs = [
+        (known, scans.get(known.stream_id))
+        for known in streams
+        if known.stream.enabled and not known.stream.discard and (chosen is None or known.table_id in chosen)
+    ]
+    if only_due:
+        pairs = [pair for pair in pairs if _is_due(pair[1], now, context.settings.sqs_listing_seconds)]
+    return sorted(pairs, key=lambda pair: (pair[1].scan_time if pair[1] else _LONG_AGO, pair[0].stream_id))
 
 
-def _scan_safely(context: StageContext, known: KnownStream, now: datetime) -> StreamScan:
+def _is_due(before: Scan | None, now: datetime, seconds: float) -> bool:
+    """A time to come was set by a clock that went wrong, and proves nothing."""
+    if before is None or before.resume_key is not None:
+        return True
+    return not timedelta(0) <= now - before.scan_time < timedelta(seconds=seconds)
+
+
+def _scan_safely(
+    context: StageContext, known: KnownStream, before: Scan | None, now: datetime, deadline: Deadline
+) -> StreamScan:
     try:
-        return _scan(context, known, now)
+        return _scan(context, known, before, now, deadline)
     except PrismError as error:
-        return StreamScan(
-            table_id=known.table_id,
-            stream_name=known.stream.name,
-            listed=0,
-            new=0,
-            unknown=0,
-            full=False,
-            error=f"stream {known.stream.name}: {error}",
-        )
+        message = f"stream {known.stream.name}: {error}"
+    try:
+        with context.database.begin() as connection:
+            stream_scans.save_attempt(connection, known.stream_id, now)
+    except PrismError as error:
+        message += f"; nor could that be noted: {error}"
+    return StreamScan(
+        table_id=known.table_id,
+        stream_name=known.stream.name,
+        listed=0,
+        new=0,
+        unknown=0,
+        full=False,
+        error=message,
+    )
 
 
-def _scan(context: StageContext, known: KnownStream, now: datetime) -> StreamScan:
+def _scan(
+    context: StageContext, known: KnownStream, before: Scan | None, now: datetime, deadline: Deadline
+) -> StreamScan:
     """Lists from the stored position, or from the beginning when it is time for that.
 
     Dying between pages is harmless: pages registered so far are known, and the position moves only with the last.
     """
-    with context.database.begin() as connection:
-        before = staging_objects.load_scan(connection, known.stream_id)
     full = _is_full_scan_due(context, before, now)
-    after = None if full or before is None else before.position_key
+    after = None if full or before is None else before.resume_key or before.position_key
     overlap = _Overlap(timedelta(seconds=context.settings.scan_overlap_seconds))
     listed = new = unknown = 0
+    unfinished = False
     for page in _pages(context, known, after):
         for item in page:
             overlap.see(item)
         added, strange = _register(context, known, page, now)
         listed, new, unknown = listed + len(page), new + added, unknown + strange
         failpoint("discover.after_page")
-    scan = Scan(
-        position_key=overlap.position(after),
-        full_scan_time=now if full or before is None else before.full_scan_time,
-        object_count=listed if full or before is None else max(before.object_count, listed),
-    )
+        unfinished = deadline.is_over and context.stores.lists_in_order
+        if unfinished:
+            break
+    scan = _next_scan(before, overlap, after, now, listed=listed, full=full, unfinished=unfinished)
     with context.database.begin() as connection:
-        staging_objects.save_scan(connection, known.stream_id, scan, now)
+        stream_scans.save_scan(connection, known.stream_id, scan)
     failpoint("discover.after_position")
     return StreamScan(
         table_id=known.table_id,
@@ -108,11 +179,46 @@ def _scan(context: StageContext, known: KnownStream, now: datetime) -> StreamSca
         new=new,
         unknown=unknown,
         full=full,
+        unfinished=unfinished,
+    )
+
+
+def _next_scan(
+    before: Scan | None,
+    overlap: _Overlap,
+    after: str | None,
+    now: datetime,
+    *,
+    listed: int,
+    full: bool,
+    unfinished: bool,
+) -> Scan:
+    """Where the listing stands behind what was seen now."""
+    resumed = before is not None and before.resume_key is not None
+    position, youngest = overlap.position(after), overlap.youngest
+    if before is not None and resumed:
+        if not overlap.is_older(before.resume_time):
+            position = before.position_key
+        youngest = max(filter(None, (youngest, before.resume_time)), default=None)
+        count = before.object_count + listed
+    else:
+        count = listed if full or before is None else max(before.object_count, listed)
+    return Scan(
+        position_key=position,
+        resume_key=overlap.last_key if unfinished else None,
+        resume_time=youngest if unfinished else None,
+        scan_time=now,
+        full_scan_time=now if full or before is None else before.full_scan_time,
+        object_count=count,
     )
 
 
 def _is_full_scan_due(context: StageContext, before: Scan | None, now: datetime) -> bool:
-    if before is None or before.object_count < _SMALL_STREAM:
+    if before is None:
+        return True
+    if before.resume_key is not None:
+        return False
+    if before.object_count < _SMALL_STREAM:
         return True
     return now - before.full_scan_time >= timedelta(seconds=context.settings.full_scan_seconds)
 
@@ -130,6 +236,20 @@ class _Overlap:
 
     def see(self, item: ObjectInfo) -> None:
         self._times.append((item.key, item.last_modified))
+
+    @property
+    def last_key(self) -> str | None:
+        """The last key of a listing that is in order."""
+        return self._times[-1][0] if self._times else None
+
+    @property
+    def youngest(self) -> datetime | None:
+        """When the youngest object arrived."""
+        return max((time for _, time in self._times), default=None)
+
+    def is_older(self, time: datetime | None) -> bool:
+        """Tells whether everything up to a time is out of reach of the overlap, so that it need not be listed again."""
+        return time is None or (self.youngest is not None and time < self.youngest - self._overlap)
 
     def position(self, before: str | None) -> str | None:
         if not self._times:
@@ -158,25 +278,20 @@ def _register(context: StageContext, known: KnownStream, page: list[ObjectInfo],
     found: list[FoundObject] = []
     strange: list[FoundObject] = []
     for item in page:
-        if item.key.endswith("/"):
-            continue  # a folder marker, as consoles make them
-        (found if _is_readable(item.key) else strange).append(_found(known, item))
+        if is_folder_marker(item.key):
+            continue
+        (found if is_readable(item.key) else strange).append(_found(known, item))
     with context.database.begin() as connection:
         added = staging_objects.register(connection, known.stream_id, known.table_id, found, now)
         for odd in strange:
-            staging_objects.register_unknown(connection, odd, "the key cannot be read as a path", now)
+            staging_objects.register_unknown(connection, odd, UNREADABLE, now)
     return added, len(strange)
-
-
-def _is_readable(key: str) -> bool:
-    parts = key.split("/")
-    return key.isprintable() and not any(part in ("", ".", "..") for part in parts) and len(key.encode()) <= 1_024
 
 
 def _found(known: KnownStream, item: ObjectInfo) -> FoundObject:
     return FoundObject(
         bucket=known.stream.bucket,
-        key=item.key.replace("\x00", "\\0"),
+        key=storable(item.key),
         etag=item.etag,
         content_length=item.content_length,
         send_time=item.last_modified,

@@ -15,6 +15,7 @@ from prism_assets.console import size
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
 from prism_assets_tests.command.prism import Prism
 from prism_assets_tests.flow.test_life_of_a_partition import _everything
+from prism_assets_tests.notifications import QueueOfTest
 
 DAY = "2026-03-01"
 NOON = f"{DAY}T12:00:00Z"
@@ -64,7 +65,7 @@ def test_the_way_of_an_object_in_words(prism: Prism) -> None:
     assert "bigint" in prism.ok("table", "show", "log.events").out
     assert prism.ok("status", "--now", NOON).out == "log.events: nothing arrived yet\n"
     prism.world.drop(some_rows(3, utc(f"{DAY}T12:00")))
-    assert prism.ok("discover", "--now", NOON).out == "1 new of 1 objects listed\n"
+    assert prism.ok("discover", "--now", NOON).out == "1 new of 1 objects in 1 streams listed\n"
     assert prism.ok("stream", "--now", NOON).out == "1 objects, 3 lines: 3 rows, 0 quarantined\n"
     assert "the next catalog run, to become readable" in prism.ok("status", "--now", NOON).out
     assert f"log.events {DAY}: publish for the first time" in prism.ok("catalog", "--dry-run", "--now", NOON).out
@@ -78,6 +79,21 @@ def test_the_way_of_an_object_in_words(prism: Prism) -> None:
     assert "switched: 3 rows" in prism.ok("status", "--now", AFTER).out
     assert "nothing to do" in prism.ok("catalog", "--now", AFTER).out
     assert prism.ok("quarantine", "list").out == "nothing is in quarantine\n"
+
+
+def test_discover_takes_in_the_queues(prism: Prism, queue: QueueOfTest) -> None:
+    prism.world.apply(a_table())
+    (prism.world.root / "prism.toml").write_text(
+        f'sqs_queue_urls = ["{queue.url}"]\nsqs_endpoint = "{queue.endpoint}"\n'
+    )
+    told = prism.world.drop(some_rows(1, utc(f"{DAY}T12:00")))
+    prism.world.drop(some_rows(1, utc(f"{DAY}T12:00")))
+    queue.tell(told, "none/1.gz")
+    assert prism.ok("discover", "--now", NOON).out == (
+        "2 messages: 1 new, 0 known, 1 unknown, 0 ignored; 1 new of 2 objects in 1 streams listed "
+        "(see prism_unknown_staging_objects)\n"
+    )
+    assert prism.ok("discover", "--now", NOON, "--json").json["received"]["messages"] == 0
 
 
 def test_the_json_of_every_command_is_one_document(full: Prism) -> None:

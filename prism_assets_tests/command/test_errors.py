@@ -13,6 +13,7 @@ import sqlalchemy
 from prism_assets.metadata.database import Database
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.command.prism import Done, Prism, environment
+from prism_assets_tests.notifications import QueueOfTest
 from prism_assets_tests.postgres import PostgresServer
 from prism_assets_tests.world import World
 
@@ -68,6 +69,10 @@ def test_no_settings_at_all(prism: Prism) -> None:
         ({"max_attempts": "many"}, "PRISM_MAX_ATTEMPTS: "),
         ({"prefix": "no-slash"}, "PRISM_PREFIX: must be empty or look like folder/"),
         ({"spark_remote": "mesos://x"}, "PRISM_SPARK_REMOTE: must be sc://host:port"),
+        ({"sqs_queue_urls": "events"}, "PRISM_SQS_QUEUE_URLS: must look like https://sqs.REGION.amazonaws.com/"),
+        ({"sqs_queue_urls": "https://u:canary@h/1/q"}, "PRISM_SQS_QUEUE_URLS: must look like"),
+        ({"sqs_wait_seconds": "21"}, "PRISM_SQS_WAIT_SECONDS: "),
+        ({"backlog_objects": "0"}, "PRISM_BACKLOG_OBJECTS: "),
         ({"database_url": "mysql://u:canary@h/d"}, "PRISM_DATABASE_URL: must look like postgresql+psycopg://"),
         ({"database_url": "postgresql://u:canary@h:port/d"}, "PRISM_DATABASE_URL: must look like"),
         ({"database_url": "postgresql://"}, "PRISM_DATABASE_URL: must look like"),
@@ -137,6 +142,16 @@ def test_a_staging_bucket_that_does_not_exist(prism: Prism) -> None:
     done = prism("discover")
     assert done.status == 1
     assert "bucket nowhere does not exist" in done.err
+    in_one_line(done)
+
+
+def test_a_queue_that_does_not_exist(table: Prism, queue: QueueOfTest) -> None:
+    table.set(sqs_queue_urls=f"{queue.url}-missing", sqs_endpoint=queue.endpoint)
+    table.world.drop(some_rows(1, utc(NOON)))
+    done = table("discover")
+    assert done.status == 1
+    assert "-missing does not exist: create it or correct PRISM_SQS_QUEUE_URLS" in done.err
+    assert "1 new of 1 objects in 1 streams listed" in done.out
     in_one_line(done)
 
 

@@ -25,6 +25,7 @@ from prism_assets.defs.sensors.in_flight import busy_tables, resting_tables
 from prism_assets.metadata.run_locks import run_lock
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
+from prism_assets_tests.notifications import TEST_EVENT, QueueOfTest, a_body, a_record
 from prism_assets_tests.world import World
 
 # Dagster calls what it has itself deprecated when a resource holds another one.
@@ -77,7 +78,93 @@ def test_new_objects_asks_for_the_tables_that_have_some(settled: World, instance
 
 def test_new_objects_says_what_it_saw(settled: World, instance: DagsterInstance) -> None:
     location = a_location(settled.root, a_table())
-    assert said(tick(instance, location, "new_objects")) == "0 new of 0 objects listed for 1 tables; 0 pending"
+    assert said(tick(instance, location, "new_objects")) == "0 new of 0 objects in 1 streams listed; 0 pending"
+
+
+@pytest.fixture
+def queued(settled: World, queue: QueueOfTest, monkeypatch: pytest.MonkeyPatch) -> World:
+    """The world with a queue in its settings."""
+    monkeypatch.setenv("PRISM_SQS_QUEUE_URLS", queue.url)
+    monkeypatch.setenv("PRISM_SQS_ENDPOINT", queue.endpoint)
+    return settled
+
+
+def test_new_objects_asks_for_the_tables_that_messages_tell_of(
+    queued: World, queue: QueueOfTest, instance: DagsterInstance
+) -> None:
+    location = a_location(queued.root, a_table(), a_table("log.idle"))
+    tick(instance, location, "new_objects")  # lists, and does so again after ten minutes only
+    missed = queued.drop(some_rows(1, NOW), stream="idle")
+    queue.tell(queued.drop(some_rows(1, NOW)))
+    assert asked(tick(instance, location, "new_objects")) == [asset_key("log.events", "live")]
+    queue.tell(missed)
+    assert asked(tick(instance, location, "new_objects")) == [
+        asset_key("log.events", "live"),
+        asset_key("log.idle", "live"),
+    ]
+
+
+def test_new_objects_says_what_messages_told(queued: World, queue: QueueOfTest, instance: DagsterInstance) -> None:
+    location = a_location(queued.root, a_table())
+    queue.send(TEST_EVENT, a_body(a_record("none/1.gz"), a_record("none/2.gz")), "nonsense")
+    assert said(tick(instance, location, "new_objects")) == (
+        "3 messages: 0 new, 0 known, 3 unknown, 1 ignored; 0 new of 0 objects in 1 streams listed; 0 pending"
+    )
+    queued.drop(some_rows(1, NOW))
+    assert said(tick(instance, location, "new_objects")) == (
+        "0 messages: 0 new, 0 known, 0 unknown, 0 ignored; 0 new of 0 objects in 0 streams listed; 0 pending"
+    )
+
+
+def test_new_objects_finds_by_listing_what_messages_missed(
+    queued: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = a_location(queued.root, a_table())
+    tick(instance, location, "new_objects")
+    queued.drop(some_rows(1, NOW))
+    assert "0 pending" in said(tick(instance, location, "new_objects"))
+    monkeypatch.setenv("PRISM_SQS_LISTING_SECONDS", "0")
+    assert asked(tick(instance, location, "new_objects")) == [asset_key("log.events", "live")]
+
+
+def test_new_objects_lists_at_every_tick_while_a_queue_cannot_be_read(
+    queued: World, queue: QueueOfTest, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = a_location(queued.root, a_table())
+    monkeypatch.setenv("PRISM_SQS_QUEUE_URLS", f"{queue.url}-missing")
+    assert "1 queues or streams could not be read: queue " in said(tick(instance, location, "new_objects"))
+    queued.drop(some_rows(1, NOW))
+    assert asked(tick(instance, location, "new_objects")) == [asset_key("log.events", "live")]
+
+
+def test_new_objects_leaves_messages_where_they_are_while_too_much_is_pending(
+    queued: World, queue: QueueOfTest, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = a_location(queued.root, a_table())
+    monkeypatch.setenv("PRISM_BACKLOG_OBJECTS", "1")
+    queue.tell(queued.drop(some_rows(1, NOW)))
+    first = tick(instance, location, "new_objects")
+    launch(instance, (first.run_requests or [])[0], DagsterRunStatus.STARTED)
+    queue.tell("events/2.gz")
+    reason = said(tick(instance, location, "new_objects"))
+    assert reason.startswith("0 messages: ")
+    assert reason.endswith(
+        "1 pending; messages wait in the queue until fewer than 1 objects are pending; "
+        "1 tables in a run that is queued or running"
+    )
+    assert queue.count() == 1
+
+
+def test_new_objects_stops_when_its_time_is_over_and_goes_on_at_the_next_tick(
+    settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = a_location(settled.root, a_table(), a_table("log.other"))
+    settled.drop(some_rows(1, NOW))
+    with monkeypatch.context() as patch:
+        patch.setattr("prism_assets.defs.sensors.new_objects._BUDGET_SECONDS", 0.0)
+        reason = said(tick(instance, location, "new_objects"))
+    assert reason == "0 new of 0 objects in 0 streams listed; 2 streams to go on with; 0 pending"
+    assert asked(tick(instance, location, "new_objects")) == [asset_key("log.events", "live")]
 
 
 def test_a_table_in_a_queued_run_is_not_asked_for_again(settled: World, instance: DagsterInstance) -> None:

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import boto3
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prism_assets.objectstore.stores import ObjectInfo
-from prism_assets.stages.discover import StreamScan, _Overlap
+from prism_assets.metadata import stream_scans, tables
+from prism_assets.metadata.stream_scans import Scan
+from prism_assets.objectstore.stores import ObjectInfo, StoreConfig, Stores
+from prism_assets.stages import discover
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.deadlines import Deadline
+from prism_assets.stages.discover import StreamScan, _next_scan, _Overlap, run_discover
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.world import World
 
@@ -185,3 +193,129 @@ def test_nothing_younger_than_the_overlap_lies_before_the_next_listing(
     for key, second in seen:
         if position is not None and key <= position:
             assert second < youngest - 3_600
+
+
+def test_the_least_recently_listed_streams_come_first(world: World) -> None:
+    world.apply(a_table("log.one"), a_table("log.two"), a_table("log.three"))
+
+    def order(now: str, *names: str) -> list[str]:
+        report = run_discover(world.context, now=utc(now), names=names or None)
+        return [found.stream_name for found in report.scans]
+
+    with world.context.database.begin() as connection:
+        by_id = [known.stream.name for known in tables.load_streams(connection)]
+    assert order("2026-03-01T12:00", f"log.{by_id[1]}") == [by_id[1]]
+    assert order("2026-03-01T12:01") == [by_id[0], by_id[2], by_id[1]]
+    assert order("2026-03-01T12:02", f"log.{by_id[0]}") == [by_id[0]]
+    assert order("2026-03-01T12:03") == [by_id[1], by_id[2], by_id[0]]
+
+
+def test_a_stream_that_cannot_be_listed_goes_to_the_end_of_the_line(world: World) -> None:
+    world.apply(a_table(), a_table("log.a_sick", bucket="nowhere"))
+    with world.context.database.begin() as connection:
+        first = tables.load_streams(connection)[0].stream.name
+    assert first == "a_sick"
+    world.discover("2026-03-01T12:00")
+    run_discover(world.context, now=utc("2026-03-01T12:01"), names=["log.a_sick"])
+    assert [found.stream_name for found in world.discover("2026-03-01T12:02").scans] == ["events", "a_sick"]
+    (world.root / "buckets" / "nowhere" / "a_sick").mkdir(parents=True)
+    (world.root / "buckets" / "nowhere" / "a_sick" / "1.gz").write_bytes(b"x")
+    report = world.discover("2026-03-01T12:03")
+    assert (report.new, report.errors) == (1, ())
+    assert all(found.full for found in report.scans)
+
+
+def test_nothing_is_listed_after_the_deadline(world: World) -> None:
+    world.apply(a_table("log.one"), a_table("log.two"))
+    report = run_discover(world.context, now=utc(NOON), deadline=Deadline.after(0))
+    assert (report.scans, report.left) == ((), 2)
+    assert report.describe() == "0 new of 0 objects in 0 streams listed; 2 streams to go on with"
+
+
+@pytest.fixture
+def remote(events: World, services: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> StageContext:
+    """The stream of log.remote in a real bucket, whose listings are in order, with ten objects; two make a page."""
+    endpoint, bucket = services["PRISM_GLUE_ENDPOINT"], f"bucket-{random.getrandbits(40):x}"
+    s3 = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1")
+    s3.create_bucket(Bucket=bucket)
+    for number in range(10):
+        s3.put_object(Bucket=bucket, Key=f"remote/{number}.gz", Body=b"x")
+    events.apply(a_table("log.remote", bucket=bucket))
+    monkeypatch.setattr(discover, "_PAGE", 2)
+    return replace(events.context, stores=Stores(StoreConfig(endpoint=endpoint, object_tags=False)))
+
+
+def scan_a_page(context: StageContext, now: str = NOON) -> StreamScan:
+    """Lists log.remote when the deadline is over after one page."""
+    with context.database.begin() as connection:
+        (known,) = [item for item in tables.load_streams(connection) if item.stream.name == "remote"]
+        before = stream_scans.load_scans(connection).get(known.stream_id)
+    found = discover._scan_safely(context, known, before, utc(now), Deadline.after(0))
+    assert found.error is None
+    return found
+
+
+def test_a_listing_that_is_too_long_goes_on_behind_its_last_key(remote: StageContext) -> None:
+    found = [scan_a_page(remote) for _ in range(6)]
+    assert [item.new for item in found] == [2, 2, 2, 2, 2, 0]
+    assert [item.unfinished for item in found] == [True] * 5 + [False]
+    assert [item.full for item in found] == [True] + [False] * 5
+
+
+def test_an_unfinished_listing_is_due_at_the_next_tick(remote: StageContext) -> None:
+    settings = remote.settings.model_copy(update={"sqs_listing_seconds": 600})
+    for _ in range(2):
+        scan_a_page(remote)
+    chosen = discover._choose_streams(replace(remote, settings=settings), utc(NOON), ["log.remote"], only_due=True)
+    assert len(chosen) == 1
+    (found,) = run_discover(remote, now=utc(NOON), names=["log.remote"]).scans
+    assert (found.listed, found.new, found.unfinished) == (6, 6, False)
+    assert discover._choose_streams(remote, utc(NOON), ["log.remote"], only_due=True) == []
+
+
+def test_folders_on_disk_are_listed_to_the_end_as_they_have_no_order(events: World) -> None:
+    for number in range(1_500):
+        staging(events, f"{number:05}.gz")
+    with events.context.database.begin() as connection:
+        (known,) = tables.load_streams(connection)
+    found = discover._scan_safely(events.context, known, None, utc(NOON), Deadline.after(0))
+    assert (found.new, found.unfinished) == (1_500, False)
+
+
+@given(arrivals, st.lists(st.integers(1, 10), max_size=5))
+def test_a_listing_in_parts_leaves_nothing_young_before_the_next_one(
+    found: list[tuple[str, int]], sizes: list[int]
+) -> None:
+    listing = sorted(dict(found).items())
+    before: Scan | None = None
+    start = 0
+    for size in [*sizes, len(listing)]:
+        part = listing[start : start + size]
+        start += len(part)
+        overlap = _Overlap(HOUR)
+        for key, second in part:
+            overlap.see(ObjectInfo(key, 1, None, START + timedelta(seconds=second)))
+        unfinished = bool(part) and start < len(listing)
+        after = before.resume_key if before else None
+        before = _next_scan(before, overlap, after, START, listed=len(part), full=before is None, unfinished=unfinished)
+        if not unfinished:
+            break
+    assert before is not None
+    assert (before.resume_key, before.resume_time, before.object_count) == (None, None, len(listing))
+    youngest = max((second for _, second in listing), default=0)
+    for key, second in listing:
+        if before.position_key is not None and key <= before.position_key:
+            assert second < youngest - 3_600
+
+
+def test_parts_of_a_listing_with_growing_keys_move_the_position_on() -> None:
+    """Otherwise what was listed in parts would be listed again at the next turn."""
+    before: Scan | None = None
+    for part in range(3):
+        overlap = _Overlap(HOUR)
+        for number in range(10):
+            overlap.see(ObjectInfo(f"{part}{number}", 1, None, START + (10 * part + number) * HOUR))
+        after = before.resume_key if before else None
+        before = _next_scan(before, overlap, after, START, listed=10, full=before is None, unfinished=part < 2)
+    assert before is not None
+    assert before.position_key == "27"

@@ -1,0 +1,1 @@
+"""Message queues that carry the notifications of buckets."""

@@ -1,0 +1,169 @@
+"""AWS SQS through boto3: batches of ten, failures read from answers. Errors are those of the error tree."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
+)
+
+from prism_assets.domain.errors import AccessDenied, MissingQueue, PrismError, QueueUnavailable, TerminalError
+
+BATCH = 10
+"""The most messages of one call, by the limits of SQS."""
+LONGEST_WAIT_SECONDS = 20
+
+_ANSWER_SECONDS = 5
+_HOST = re.compile(r"(?:sqs\.(?P<region>[a-z0-9-]+)|(?P<old_region>[a-z0-9-]+)\.queue)\.amazonaws\.com(?:\.cn)?")
+_MISSING = {"AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist", "InvalidAddress"}
+_THROTTLED = {
+    "InternalError",
+    "InternalFailure",
+    "KMS.ThrottlingException",
+    "KmsThrottled",
+    "OverLimit",
+    "RequestThrottled",
+    "ServiceUnavailable",
+    "Throttling",
+    "ThrottlingException",
+}
+_DENIED = {
+    "AccessDenied",
+    "AccessDeniedException",
+    "AuthFailure",
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "InvalidAccessKeyId",
+    "InvalidClientTokenId",
+    "InvalidSecurity",
+    "KMS.AccessDeniedException",
+    "KmsAccessDenied",
+    "MissingAuthenticationToken",
+    "SignatureDoesNotMatch",
+    "UnrecognizedClientException",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """A message that is hidden from other receivers until its visibility timeout ends, or it is deleted."""
+
+    message_id: str
+    receipt: str
+    body: str
+
+
+class SqsQueue:
+    """One queue by its URL, with how long a call may wait for messages. Opens no connection before it is used."""
+
+    def __init__(self, url: str, endpoint: str | None, region: str, *, wait_seconds: float = 0) -> None:
+        self.url = url
+        self.wait_seconds = min(LONGEST_WAIT_SECONDS, wait_seconds)
+        self._endpoint = endpoint
+        self._region = region_of(url) or region
+        self._made: Any = None
+
+    def __repr__(self) -> str:
+        return f"SqsQueue({self.name})"
+
+    @property
+    def name(self) -> str:
+        """The last part of the URL."""
+        return self.url.rstrip("/").rpartition("/")[2]
+
+    @property
+    def _client(self) -> Any:
+        if self._made is None:
+            self._made = sqs_client(self._endpoint, self._region, self.wait_seconds)
+        return self._made
+
+    def receive(self, *, wait_seconds: float = 0) -> list[Message]:
+        """Takes up to ten messages. Without waiting SQS asks only some of its servers: no message is no proof."""
+        wait = max(0, math.floor(min(self.wait_seconds, wait_seconds)))
+        with self._translated():
+            answer = self._client.receive_message(QueueUrl=self.url, MaxNumberOfMessages=BATCH, WaitTimeSeconds=wait)
+        return [
+            Message(message_id=item["MessageId"], receipt=item["ReceiptHandle"], body=item["Body"])
+            for item in answer.get("Messages", [])
+        ]
+
+    def delete(self, messages: Sequence[Message]) -> tuple[str, ...]:
+        """Deletes messages and returns a sentence for each part of them that the queue keeps: those come again."""
+        problems: list[str] = []
+        for start in range(0, len(messages), BATCH):
+            try:
+                problems += self._delete(messages[start : start + BATCH])
+            except PrismError as error:
+                return (*problems, f"{len(messages) - start} messages were not deleted and come again: {error}")
+        return tuple(problems)
+
+    def _delete(self, messages: Sequence[Message]) -> list[str]:
+        entries = [{"Id": str(number), "ReceiptHandle": item.receipt} for number, item in enumerate(messages)]
+        with self._translated():
+            answer = self._client.delete_message_batch(QueueUrl=self.url, Entries=entries)
+        failed = answer.get("Failed", [])
+        codes = ", ".join(sorted({str(item.get("Code")) for item in failed}))
+        return [f"queue {self.name} kept {len(failed)} messages, which come again: {codes}"] if failed else []
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except ClientError as error:
+            raise self._named(error) from error
+        except (NoCredentialsError, PartialCredentialsError) as error:
+            raise AccessDenied(
+                f"queue {self.name}: no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role"
+            ) from error
+        except ParamValidationError as error:
+            raise TerminalError(f"queue {self.name} does not take this: {' '.join(str(error).split())}") from error
+        except BotoCoreError as error:
+            raise QueueUnavailable(
+                f"queue {self.name} does not answer ({type(error).__name__}); check PRISM_SQS_QUEUE_URLS and "
+                "PRISM_SQS_ENDPOINT, or repeat later"
+            ) from error
+
+    def _named(self, error: ClientError) -> PrismError:
+        code = str(error.response.get("Error", {}).get("Code", ""))
+        status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+        if code in _MISSING:
+            return MissingQueue(f"queue {self.url} does not exist: create it or correct PRISM_SQS_QUEUE_URLS")
+        if code in _DENIED or status in (401, 403):
+            return AccessDenied(
+                f"queue {self.name} answered {code}: check the credentials, and that the role may sqs:ReceiveMessage "
+                "and sqs:DeleteMessage on it"
+            )
+        if code in _THROTTLED or status >= 500:
+            return QueueUnavailable(f"queue {self.name} answered {code}: repeat later")
+        message = error.response.get("Error", {}).get("Message", "")
+        return TerminalError(f"queue {self.name} answered {code}: {message}")
+
+
+def sqs_client(endpoint: str | None, region: str, wait_seconds: float) -> Any:
+    """An SQS client that gives up on silent servers soon: a tick waits for it. Opens no connection yet."""
+    config = Config(
+        retries={"mode": "standard", "total_max_attempts": 2},
+        connect_timeout=3,
+        read_timeout=wait_seconds + _ANSWER_SECONDS,
+        region_name=region,
+    )
+    return boto3.client("sqs", endpoint_url=endpoint, config=config)
+
+
+def region_of(url: str) -> str | None:
+    """The region that the address of a queue of AWS names."""
+    match = _HOST.fullmatch(urlsplit(url).hostname or "")
+    return (match["region"] or match["old_region"]) if match else None

@@ -1,0 +1,206 @@
+"""Registers the objects that messages of the queues tell of. Receiving a message again registers nothing twice."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from prism_assets.domain.errors import PrismError
+from prism_assets.domain.notifications import CreatedObject, latest, parse_notification
+from prism_assets.failpoints import failpoint
+from prism_assets.metadata import staging_objects, tables
+from prism_assets.metadata.staging_objects import FoundObject
+from prism_assets.metadata.tables import KnownStream
+from prism_assets.metadata.work_counts import count_backlog
+from prism_assets.queues.sqs import BATCH, Message, SqsQueue
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.deadlines import NEVER, Deadline
+from prism_assets.stages.registering import (
+    UNREADABLE,
+    StreamIndex,
+    is_folder_marker,
+    is_readable,
+    storable,
+    why_unknown,
+)
+
+_ROUND = 100
+"""Messages of one transaction; gathered well within the shortest usual visibility timeout of 30 seconds."""
+_BODY_SHOWN = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReceiveReport:
+    """What the messages of one run told. Objects are counted by event; `known` were registered before."""
+
+    messages: int = 0
+    registered: int = 0
+    known: int = 0
+    unknown: int = 0
+    ignored: int = 0
+    errors: tuple[str, ...] = ()
+    rests: bool = False
+    """Whether messages stay in the queues because more objects are pending than PRISM_BACKLOG_OBJECTS allows."""
+
+    def describe(self) -> str:
+        """The figures in a sentence."""
+        return (
+            f"{self.messages} messages: {self.registered} new, {self.known} known, {self.unknown} unknown, "
+            f"{self.ignored} ignored"
+        )
+
+    def plus(self, other: ReceiveReport) -> ReceiveReport:
+        """The sum of two."""
+        return ReceiveReport(
+            messages=self.messages + other.messages,
+            registered=self.registered + other.registered,
+            known=self.known + other.known,
+            unknown=self.unknown + other.unknown,
+            ignored=self.ignored + other.ignored,
+            errors=(*self.errors, *other.errors),
+            rests=self.rests or other.rests,
+        )
+
+
+def run_receive(context: StageContext, *, now: datetime, deadline: Deadline = NEVER) -> ReceiveReport:
+    """Takes in the queues, a round of each in turn, till they are empty, time is over, or the backlog is full.
+
+    One sick queue does not stop the others; its error is in the report, and its messages stay where they are.
+    """
+    limit = context.settings.backlog_objects
+    with context.database.begin() as connection:
+        backlog = count_backlog(connection, limit)
+    report, waiting = ReceiveReport(), list(context.queues)
+    while waiting and not deadline.is_over:
+        queue = waiting.pop(0)
+        if backlog + report.registered >= limit:
+            return dataclasses.replace(report, rests=True)
+        wait = deadline.seconds_left / (len(waiting) + 1)  # or an empty queue would have the time of the next
+        taken = _take_round_safely(context, queue, now, deadline, wait)
+        report = report.plus(taken)
+        if taken.messages and not taken.errors:
+            waiting.append(queue)
+    return report
+
+
+def _take_round_safely(
+    context: StageContext, queue: SqsQueue, now: datetime, deadline: Deadline, wait: float
+) -> ReceiveReport:
+    try:
+        return _take_round(context, queue, now, deadline, wait)
+    except PrismError as error:
+        return ReceiveReport(errors=(str(error),))
+
+
+def _take_round(
+    context: StageContext, queue: SqsQueue, now: datetime, deadline: Deadline, wait: float
+) -> ReceiveReport:
+    """Receives, commits, and only then deletes.
+
+    Dying before the commit leaves the messages in the queue; dying after it, they come again and are known.
+    """
+    messages = _gather(queue, deadline, wait)
+    if not messages:
+        return ReceiveReport()
+    failpoint("receive.before_commit")
+    with context.database.begin() as connection:
+        index = StreamIndex.of(tables.load_streams(connection))
+        sorting = _sort(messages, queue, index)
+        registered = _register(connection, sorting, now)
+        failpoint("receive.in_commit")
+    failpoint("receive.after_commit")
+    problems = queue.delete(messages)
+    failpoint("receive.after_delete")
+    return ReceiveReport(
+        messages=len(messages),
+        registered=registered,
+        known=sorting.named - registered,
+        unknown=len(sorting.unknown),
+        ignored=sorting.ignored,
+        errors=problems,
+    )
+
+
+def _gather(queue: SqsQueue, deadline: Deadline, wait: float) -> list[Message]:
+    """Receives till a round is full. Only an answer that was waited for proves that a queue is empty: else two do."""
+    messages: list[Message] = []
+    tries = 1 if queue.wait_seconds >= 1 else 2
+    while tries and len(messages) <= _ROUND - BATCH and not deadline.is_over:
+        found = queue.receive(wait_seconds=0 if messages else wait)
+        messages += found
+        tries -= not found
+    return messages
+
+
+@dataclass
+class _Sorting:
+    """Events by what becomes of them. `named` counts those of objects under streams, doubles included."""
+
+    streams: dict[int, tuple[KnownStream, list[CreatedObject]]] = field(default_factory=dict)
+    unknown: list[tuple[FoundObject, str]] = field(default_factory=list)
+    named: int = 0
+    ignored: int = 0
+
+    def add(self, item: CreatedObject, index: StreamIndex) -> None:
+        """Does with an object what a listing would: streams that are disabled or discarded are not listed."""
+        if is_folder_marker(item.key):
+            self.ignored += 1
+            return
+        known = index.find(item.bucket, item.key)
+        if known is None:
+            self.unknown.append((_found(item), why_unknown(storable(item.key))))
+        elif not known.stream.enabled or known.stream.discard:
+            self.ignored += 1
+        elif not is_readable(item.key):
+            self.unknown.append((_found(item), UNREADABLE))
+        else:
+            self.named += 1
+            self.streams.setdefault(known.stream_id, (known, []))[1].append(item)
+
+
+def _sort(messages: Sequence[Message], queue: SqsQueue, index: StreamIndex) -> _Sorting:
+    sorting = _Sorting()
+    for message in messages:
+        notification = parse_notification(message.body)
+        sorting.ignored += notification.ignored
+        for number, error in enumerate(notification.errors):
+            sorting.unknown.append(_unreadable(message, queue, number, error))
+        for item in notification.created:
+            sorting.add(item, index)
+    return sorting
+
+
+def _unreadable(message: Message, queue: SqsQueue, number: int, error: str) -> tuple[FoundObject, str]:
+    """A message has no bucket and no key that could be read: its queue and id stand in, which no bucket can have."""
+    return FoundObject(
+        bucket=f"sqs:{queue.name}",
+        key=f"{message.message_id}#{number}" if number else message.message_id,
+        etag=None,
+        content_length=len(message.body),
+        send_time=None,
+    ), f"the message cannot be read: {error}; it begins with {message.body[:_BODY_SHOWN]!a}"
+
+
+def _register(connection: Connection, sorting: _Sorting, now: datetime) -> int:
+    """Streams in the order of their ids, objects in that of their keys: two receivers never wait for each other."""
+    registered = 0
+    for _, (known, created) in sorted(sorting.streams.items()):
+        found = [_found(item) for item in latest(created)]
+        registered += staging_objects.register(connection, known.stream_id, known.table_id, found, now)
+    for item, message in sorted(sorting.unknown, key=lambda pair: (pair[0].bucket, pair[0].key)):
+        staging_objects.register_unknown(connection, item, message, now)
+    return registered
+
+
+def _found(item: CreatedObject) -> FoundObject:
+    return FoundObject(
+        bucket=item.bucket,
+        key=storable(item.key),
+        etag=item.etag,
+        content_length=item.content_length,
+        send_time=item.event_time,
+    )

@@ -1,0 +1,59 @@
+"""What listings and messages have in common: which names can be objects of a stream, and whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from prism_assets.domain.names import original_stream_name
+from prism_assets.metadata.tables import KnownStream
+
+UNREADABLE = "the key cannot be read as a path"
+_LONGEST_KEY = 1_024
+
+
+def is_folder_marker(key: str) -> bool:
+    """Tells whether a key is one of the empty objects that consoles make for folders."""
+    return key.endswith("/")
+
+
+def is_readable(key: str) -> bool:
+    """Tells whether a key is a path without empty or dotted parts and without invisible characters."""
+    parts = key.split("/")
+    return (
+        key.isprintable() and not any(part in ("", ".", "..") for part in parts) and len(key.encode()) <= _LONGEST_KEY
+    )
+
+
+def storable(key: str) -> str:
+    """The key as PostgreSQL can keep and index it, whatever is in it; readable keys stay as they are."""
+    clean = key.replace("\x00", "\\0").encode(errors="backslashreplace")
+    return clean[:_LONGEST_KEY].decode(errors="ignore")
+
+
+@dataclass(frozen=True)
+class StreamIndex:
+    """Finds the stream of an object: the one whose bucket is the object's and whose prefix is the longest that fits."""
+
+    by_place: Mapping[tuple[str, str], KnownStream]
+
+    @classmethod
+    def of(cls, streams: Collection[KnownStream]) -> StreamIndex:
+        """Takes in all streams, disabled ones too."""
+        return cls({(known.stream.bucket, known.stream.key_prefix): known for known in streams})
+
+    def find(self, bucket: str, key: str) -> KnownStream | None:
+        """Prefixes are whole folders, so it is enough to look at those of the key, the deepest first."""
+        end = min(len(key), _LONGEST_KEY)
+        while end >= 0:
+            end = key.rfind("/", 0, end)
+            if known := self.by_place.get((bucket, key[: end + 1])):
+                return known
+        return None
+
+
+def why_unknown(key: str) -> str:
+    """The sentence about an object that lies under no stream."""
+    name = original_stream_name(key)
+    hint = f" its key names {name};" if name else ""
+    return f"it lies under no stream;{hint} give its folder to a table as a stream, or end its notifications"
