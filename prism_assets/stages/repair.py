@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import date
@@ -23,6 +24,7 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.halving import Halving
 
 _PARTITIONS_AT_ONCE = 100
+_LISTINGS = 8
 _MISSING = "is missing"
 
 
@@ -140,7 +142,7 @@ def _repair_part(
     ids = [partition.partition_id for partition in part]
     locked = nullcontext(frozenset(ids)) if dry_run else locks.repair_locks(context.database, ids)
     with locked as taken:
-        plans = [_plan(context, chosen[item.table_id], item, deep=deep) for item in part if item.partition_id in taken]
+        plans = _plans(context, chosen, [item for item in part if item.partition_id in taken], deep=deep)
         failpoint("repair.after_plan")
         results = _results(context, plans, look_only=dry_run) if deep or not dry_run else {}
         for plan in plans:
@@ -151,6 +153,14 @@ def _repair_part(
         if item.partition_id not in taken:
             name = str(chosen[item.table_id].name)
             yield PartitionRepair(table=name, table_id=item.table_id, date=item.date, skipped=True), []
+
+
+def _plans(
+    context: StageContext, chosen: Mapping[int, TableDefinition], part: Sequence[Partition], *, deep: bool
+) -> list[RepairPlan]:
+    """The plans of partitions, a few listed at once: a day of hundreds of tables is hundreds of listings."""
+    with ThreadPoolExecutor(_LISTINGS) as pool:
+        return list(pool.map(lambda item: _plan(context, chosen[item.table_id], item, deep=deep), part))
 
 
 def _plan(context: StageContext, table: TableDefinition, found: Partition, *, deep: bool) -> RepairPlan:
