@@ -41,6 +41,7 @@ _PAGE = 100
 _FINISHED = (DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED)
 _BACKFILL_TAG = "dagster/backfill"
 _BACKFILLS_SHOWN = 1_000
+_OVER = ("COMPLETED", "FAILED", "CANCELED")
 
 Materialised = Mapping[AssetKey, Mapping[str | None, int]]
 """Ids of the newest materialisations of one run in the event log, by asset and partition."""
@@ -105,9 +106,6 @@ def _active_backfills(instance: DagsterInstance) -> set[str]:
     """Backfills that are not over: Dagster tells from their runs which partitions are done."""
     found = instance.get_backfills(limit=_BACKFILLS_SHOWN)
     return {backfill.backfill_id for backfill in found if not backfill.status.value.startswith(_OVER)}
-
-
-_OVER = ("COMPLETED", "FAILED", "CANCELED")
 
 
 def _materialised(instance: DagsterInstance, run_id: str) -> Materialised:

@@ -27,6 +27,9 @@ _PARTITIONS_AT_ONCE = 100
 _LISTINGS = 8
 _MISSING = "is missing"
 
+Results = Mapping[int, RepairResult]
+"""Results by staging object id."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Suspect:
@@ -195,10 +198,6 @@ def find_suspects(
         if fault or deep:
             suspects.append(Suspect(known=known, key=key, fault=fault))
     return tuple(suspects)
-
-
-Results = Mapping[int, RepairResult]
-"""Results by staging object id."""
 
 
 def _results(context: StageContext, plans: Sequence[RepairPlan], *, look_only: bool) -> Results:
