@@ -181,6 +181,22 @@ def catalog(
 
 
 @app.command()
+def repair(
+    table: Tables = None,
+    day: Day = None,
+    deep: Annotated[bool, typer.Option("--deep", help="Read every object instead of only listing them.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what is wrong and change nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Converts staging objects again whose small objects are missing or damaged."""
+    from prism_assets.stages.repair import run_repair
+
+    report = run_repair(_context(as_json), names=table, day=_day(day), deep=deep, dry_run=dry_run)
+    console.show_repair(report, as_json=as_json)
+    _fail_if(report.errors)
+
+
+@app.command()
 def run(
     until_idle: Annotated[bool, typer.Option("--until-idle", help="Repeat until nothing is left to do.")] = False,
     table: Tables = None,

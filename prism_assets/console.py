@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from prism_assets.reading.query import QueryResult
     from prism_assets.stages.apply import ApplyPlan
     from prism_assets.stages.catalog import CatalogReport
+    from prism_assets.stages.repair import RepairReport
     from prism_assets.stages.run import CycleReport
     from prism_assets.stages.status import PartitionStatus, TableStatus
 
@@ -140,6 +141,24 @@ def show_catalog(report: CatalogReport, *, as_json: bool) -> None:
             out.print(f"{table.table}: another catalog run is at it; skipped")
     if not report.changed and not any(t.error or t.skipped or t.waiting for t in report.tables):
         out.print("the catalog is as it should be; nothing to do")
+
+
+def show_repair(report: RepairReport, *, as_json: bool) -> None:
+    """Prints what a repair found in each partition, and the sum."""
+    if as_json:
+        print_json(report)
+        return
+    for item in report.partitions:
+        if item.skipped:
+            out.print(f"{item.table} {item.date}: another repair is at it; skipped")
+        else:
+            out.print(
+                f"{item.table} {item.date}: {item.missing} missing, {item.damaged} damaged, {item.repaired} repaired"
+            )
+    out.print(
+        f"{report.checked} small objects checked: {report.missing} missing, {report.damaged} damaged, "
+        f"{report.repaired} repaired"
+    )
 
 
 def show_turns(turns: Sequence[CycleReport], *, as_json: bool) -> None:

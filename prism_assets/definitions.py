@@ -4,13 +4,17 @@ from dagster import Definitions, in_process_executor
 
 from prism_assets.defs.assets.build import build_assets
 from prism_assets.defs.location import load_location
+from prism_assets.defs.maintenance import build_maintenance
 from prism_assets.defs.resources import build_resources
 from prism_assets.defs.sensors.build import build_sensors
 
 _location = load_location()
+_maintenance, _nightly = build_maintenance(_location)
 
 defs = Definitions(
     assets=build_assets(_location),
+    jobs=[_maintenance],
+    schedules=[_nightly],
     sensors=build_sensors(_location),
     resources=build_resources(),
     executor=in_process_executor,

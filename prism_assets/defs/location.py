@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -15,11 +16,13 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.settings import PrismSettings
 from prism_assets.stages.apply import read_table_files
 
+_Kind = TypeVar("_Kind", bound=PrismSettings)
 _PROJECT = Path(__file__).resolve().parents[2]
 
 
 class LocationSettings(PrismSettings):
-    """The settings that decide which assets there are: `PRISM_TABLES_DIR`, `PRISM_FIRST_DAY`, `PRISM_SENSOR_SECONDS`.
+    """The settings that decide which assets there are: `PRISM_TABLES_DIR`, `PRISM_FIRST_DAY`, `PRISM_SENSOR_SECONDS`,
+    and `PRISM_SOURCE_URL`, which only links them.
 
     Apart from the others, so that the definitions load, and show, while the platform is not set up yet.
     """
@@ -27,6 +30,9 @@ class LocationSettings(PrismSettings):
     tables_dir: Path = Field(default=Path("tables"), description="folder of table files")
     first_day: date = Field(default=date(2026, 1, 1), description="first daily partition of every table")
     sensor_seconds: int = Field(default=10, ge=1, description="pause between two looks for new objects and work")
+    source_url: str | None = Field(
+        default=None, description="address of this repository's files, such as https://github.com/o/r/blob/main"
+    )
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,7 @@ class Location:
     first_day: date
     sensor_seconds: int
     tables: tuple[TableDefinition, ...]
+    source_url: str | None = None
 
     def zones(self) -> dict[str, tuple[TableDefinition, ...]]:
         """The tables by time zone: those of one zone share their daily partitions."""
@@ -50,13 +57,19 @@ class Location:
 
 def load_location() -> Location:
     """Reads the table files; DefinitionError names file, line and field of everything wrong in them."""
+    settings = read_settings(LocationSettings)
+    folder = _find(settings.tables_dir)
+    tables = tuple(read_table_files(folder))
+    return Location(folder, settings.first_day, settings.sensor_seconds, tables, settings.source_url)
+
+
+def read_settings(kind: type[_Kind]) -> _Kind:
+    """Settings of one kind; SettingsError names every one that is wrong."""
     try:
-        settings = LocationSettings()
+        return kind()
     except ValidationError as error:
         problems = [f"PRISM_{str(item['loc'][0]).upper()}: {item['msg']}" for item in error.errors()]
         raise SettingsError("; ".join(problems)) from None
-    folder = _find(settings.tables_dir)
-    return Location(folder, settings.first_day, settings.sensor_seconds, tuple(read_table_files(folder)))
 
 
 def _find(folder: Path) -> Path:

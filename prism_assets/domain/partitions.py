@@ -38,6 +38,8 @@ class Partition:
     published_object_id: int | None
     published_time: datetime | None
     last_object_id: int
+    revision: int = 0
+    published_revision: int = 0
 
     @property
     def state(self) -> PartitionState:
@@ -105,10 +107,14 @@ def switch_refusal(partition: Partition, evidence: SwitchEvidence) -> str | None
 
 @dataclass(frozen=True)
 class Publication:
-    """What a partition should look like in the catalog: the live prefix, or one manifest."""
+    """What a partition should look like in the catalog: the live prefix, or one manifest.
+
+    `revision` counts how often lengths of objects that a manifest may name were set anew by a repair.
+    """
 
     version: int
     published_object_id: int
+    revision: int = 0
 
     @property
     def is_live_prefix(self) -> bool:
@@ -121,12 +127,22 @@ def wanted_publication(partition: Partition) -> Publication:
     if partition.is_open:
         return Publication(LIVE_VERSION, 0)
     if not partition.switched:
-        return Publication(LIVE_VERSION, partition.last_object_id)
-    return Publication(partition.desired_version, max(partition.last_object_id, partition.desired_version))
+        return Publication(LIVE_VERSION, partition.last_object_id, partition.revision)
+    last = max(partition.last_object_id, partition.desired_version)
+    return Publication(partition.desired_version, last, partition.revision)
 
 
 def current_publication(partition: Partition) -> Publication | None:
     """What the catalog shows as far as PostgreSQL knows, or None if the partition is not in it."""
     if not partition.is_published:
         return None
-    return Publication(partition.current_version, partition.published_object_id or 0)
+    return Publication(partition.current_version, partition.published_object_id or 0, partition.published_revision)
+
+
+def needed_above(partition: Partition) -> int:
+    """The small objects with higher ids are what readers or merges need now; those up to it may be gone.
+
+    Before the switch that is all of them: readers list or name them, whether merged or not. After it, as long as the
+    catalog still shows the manifest of before, too; then only those above the ranges that it shows.
+    """
+    return max(partition.current_version, LIVE_VERSION) if partition.switched else 0

@@ -89,6 +89,67 @@ class ConvertResult:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RecordedObject:
+    """A small object as it was committed: what must lie under its key again, row by row."""
+
+    date: date
+    delayed: bool
+    content_length: int
+    row_count: int
+    fingerprint: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepairTask:
+    """Small objects of one staging object that may be missing or damaged.
+
+    `source` is the staging object as it was converted. With `look_only` nothing is written.
+    """
+
+    source: ConvertTask
+    recorded: tuple[RecordedObject, ...]
+    look_only: bool = False
+
+    @property
+    def staging_object_id(self) -> int:
+        """The staging object that all of `recorded` come from."""
+        return self.source.staging_object_id
+
+    @property
+    def table_id(self) -> int:
+        """The table, for its definition."""
+        return self.source.table_id
+
+    @property
+    def definition_version(self) -> int:
+        """The definition that the objects were converted under."""
+        return self.source.definition_version
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepairedObject:
+    """What was found under the key of one recorded object, and what lies there now; the length is in bytes.
+
+    `fault` is None for an object that holds the recorded rows, else one sentence. `content_length` is None as long
+    as the rows are not there.
+    """
+
+    date: date
+    key: str
+    fault: str | None
+    content_length: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepairResult:
+    """What became of one task. With a failure, objects may have been found and not repaired."""
+
+    staging_object_id: int
+    objects: tuple[RepairedObject, ...] = ()
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class MergeInput:
     """One sorted object to merge: a small object, or the merged object of the range that is extended."""
 
@@ -134,14 +195,17 @@ def _encode(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} does not travel to a task")
 
 
-def to_json(work: ConvertTask | ConvertResult | MergeTask | MergeResult) -> str:
+def to_json(work: ConvertTask | ConvertResult | RepairTask | RepairResult | MergeTask | MergeResult) -> str:
     """One line of JSON; `*_from_json` reads it back."""
     return json.dumps(dataclasses.asdict(work), default=_encode, separators=(",", ":"))
 
 
 def convert_task_from_json(text: str) -> ConvertTask:
     """Reads a ConvertTask."""
-    document = json.loads(text)
+    return _convert_task(json.loads(text))
+
+
+def _convert_task(document: dict[str, Any]) -> ConvertTask:
     document["received"] = datetime.fromisoformat(document["received"])
     document["delayed_dates"] = frozenset(date.fromisoformat(day) for day in document["delayed_dates"])
     return ConvertTask(**document)
@@ -159,6 +223,26 @@ def convert_result_from_json(text: str) -> ConvertResult:
     document["value_errors"] = tuple(ValueErrors(**count) for count in document["value_errors"])
     document["failure"] = document["failure"] and Failure(**document["failure"])
     return ConvertResult(**document)
+
+
+def repair_task_from_json(text: str) -> RepairTask:
+    """Reads a RepairTask."""
+    document = json.loads(text)
+    document["source"] = _convert_task(document["source"])
+    document["recorded"] = tuple(RecordedObject(**_with_date(item)) for item in document["recorded"])
+    return RepairTask(**document)
+
+
+def repair_result_from_json(text: str) -> RepairResult:
+    """Reads a RepairResult."""
+    document = json.loads(text)
+    document["objects"] = tuple(RepairedObject(**_with_date(item)) for item in document["objects"])
+    document["failure"] = document["failure"] and Failure(**document["failure"])
+    return RepairResult(**document)
+
+
+def _with_date(document: dict[str, Any]) -> dict[str, Any]:
+    return {**document, "date": date.fromisoformat(document["date"])}
 
 
 def merge_task_from_json(text: str) -> MergeTask:

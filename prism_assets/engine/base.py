@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import ConvertResult, ConvertTask, MergeResult, MergeTask
+from prism_assets.domain.work import ConvertResult, ConvertTask, MergeResult, MergeTask, RepairResult, RepairTask
 
 Definitions = Mapping[tuple[int, int], TableDefinition]
 """Table definitions by (table id, version)."""
@@ -20,6 +20,10 @@ class Engine(Protocol):
 
     def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
         """Converts staging objects to small objects."""
+        ...
+
+    def repair(self, tasks: Sequence[RepairTask], definitions: Definitions) -> Iterator[RepairResult]:
+        """Looks at small objects, and converts their staging objects again where they are not sound."""
         ...
 
     def probe(self) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from prism_assets.domain.work import ConvertResult, ConvertTask, MergeResult, MergeTask
+from prism_assets.domain.work import ConvertResult, ConvertTask, MergeResult, MergeTask, RepairResult, RepairTask
 from prism_assets.engine.base import Definitions
 from prism_assets.kernels.convert import convert_object
 from prism_assets.kernels.merge import merge_range
+from prism_assets.kernels.repair import repair_object
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 
@@ -24,6 +25,12 @@ class InProcessEngine:
         for task in tasks:
             table = definitions[task.table_id, task.definition_version]
             yield convert_object(task, table, self._stores, bucket=self._lake.bucket, prefix=self._lake.prefix)
+
+    def repair(self, tasks: Sequence[RepairTask], definitions: Definitions) -> Iterator[RepairResult]:
+        """Looks at small objects in the order given, and repairs them."""
+        for task in tasks:
+            table = definitions[task.table_id, task.definition_version]
+            yield repair_object(task, table, self._stores, bucket=self._lake.bucket, prefix=self._lake.prefix)
 
     def probe(self) -> None:
         """Does nothing: where this runs, kernels run."""

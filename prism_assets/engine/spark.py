@@ -15,8 +15,11 @@ from prism_assets.domain.work import (
     ConvertTask,
     MergeResult,
     MergeTask,
+    RepairResult,
+    RepairTask,
     convert_result_from_json,
     merge_result_from_json,
+    repair_result_from_json,
 )
 from prism_assets.engine.base import Definitions
 from prism_assets.engine.shares import divide
@@ -45,6 +48,12 @@ class SparkEngine:
         shares = divide(tasks, lambda task: task.content_length, self._task_bytes, _LEAST_SHARES)
         encoded = [encode_share("convert", share, definitions, self._lake) for share in shares]
         return map(convert_result_from_json, self._run(encoded))
+
+    def repair(self, tasks: Sequence[RepairTask], definitions: Definitions) -> Iterator[RepairResult]:
+        """Looks at small objects as tasks of one job, each share sized by the staging objects behind them."""
+        shares = divide(tasks, lambda task: task.source.content_length, self._task_bytes, _LEAST_SHARES)
+        encoded = [encode_share("repair", share, definitions, self._lake) for share in shares]
+        return map(repair_result_from_json, self._run(encoded))
 
     def probe(self) -> None:
         """Runs one task that does nothing, with all that a kernel needs imported."""

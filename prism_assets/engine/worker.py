@@ -18,8 +18,10 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import (
     ConvertTask,
     MergeTask,
+    RepairTask,
     convert_task_from_json,
     merge_task_from_json,
+    repair_task_from_json,
     to_json,
 )
 from prism_assets.engine.base import Definitions
@@ -40,7 +42,10 @@ def _stores(config: StoreConfig) -> Stores:
 
 
 def encode_share(
-    kind: str, tasks: Sequence[ConvertTask] | Sequence[MergeTask], definitions: Definitions, lake: Lake
+    kind: str,
+    tasks: Sequence[ConvertTask] | Sequence[RepairTask] | Sequence[MergeTask],
+    definitions: Definitions,
+    lake: Lake,
 ) -> str:
     """Renders one Spark task's work, with the definitions it needs and no others."""
     needed = {(task.table_id, task.definition_version) for task in tasks}
@@ -61,8 +66,8 @@ def run_share(text: str) -> Iterator[str]:
     share = json.loads(text)
     lake = Lake.from_json(share["lake"])
     definitions = {(table, version): TableDefinition.from_json(body) for table, version, body in share["definitions"]}
-    run = _convert if share["kind"] == "convert" else _merge
-    with ThreadPoolExecutor(_OBJECTS_AT_ONCE if share["kind"] == "convert" else 1) as pool:
+    run = {"convert": _convert, "repair": _repair, "merge": _merge}[share["kind"]]
+    with ThreadPoolExecutor(1 if share["kind"] == "merge" else _OBJECTS_AT_ONCE) as pool:
         yield from pool.map(lambda task: run(task, definitions, lake), share["tasks"])
 
 
@@ -72,6 +77,14 @@ def _convert(text: str, definitions: Definitions, lake: Lake) -> str:
     task = convert_task_from_json(text)
     table = definitions[task.table_id, task.definition_version]
     return to_json(convert_object(task, table, _stores(lake.store), bucket=lake.bucket, prefix=lake.prefix))
+
+
+def _repair(text: str, definitions: Definitions, lake: Lake) -> str:
+    from prism_assets.kernels.repair import repair_object
+
+    task = repair_task_from_json(text)
+    table = definitions[task.table_id, task.definition_version]
+    return to_json(repair_object(task, table, _stores(lake.store), bucket=lake.bucket, prefix=lake.prefix))
 
 
 def _merge(text: str, definitions: Definitions, lake: Lake) -> str:

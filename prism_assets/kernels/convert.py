@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timezone
 
+import pyarrow as pa
+
 from prism_assets.domain.errors import NOT_ITS_FAULT, ObjectChanged, PrismError
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import ConvertResult, ConvertTask, Failure, QuarantineCount, ValueErrors
+from prism_assets.domain.work import ConvertResult, ConvertTask, Failure, QuarantineCount, SmallObject, ValueErrors
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.blocks import Block, LongLine, find_lines, split
 from prism_assets.kernels.fast import Hints, read_block
@@ -39,7 +41,7 @@ def convert_object(
     Nothing is raised for a bad object: its lines are set aside, and what went wrong is the result's failure. The
     same object gives the same bytes under the same keys. `by_columns=False` reads line by line, for comparison.
     """
-    conversion = _Conversion(task, table, stores, bucket, TableKeys(prefix, table.name), by_columns)
+    conversion = Conversion(task, table, stores, bucket, TableKeys(prefix, table.name), by_columns)
     try:
         return conversion.run()
     except ObjectChanged:
@@ -65,7 +67,9 @@ class _Tally:
     value_errors: Counter[tuple[int, str]] = field(default_factory=Counter)
 
 
-class _Conversion:
+class Conversion:
+    """One staging object on its way to small objects."""
+
     def __init__(
         self,
         task: ConvertTask,
@@ -73,7 +77,7 @@ class _Conversion:
         stores: Stores,
         bucket: str,
         keys: TableKeys,
-        by_columns: bool,
+        by_columns: bool = True,
     ) -> None:
         self._task = task
         self._layout = Layout.of(table)
@@ -87,14 +91,8 @@ class _Conversion:
 
     def run(self) -> ConvertResult:
         """Reads everything, then writes: nothing is visible before the whole object is known to be sound."""
-        hints = Hints()
-        try:
-            for part in split(inflate(self._chunks())):
-                self._read(part, hints)
-        except UnsoundError as unsound:
-            self._set_all_aside(unsound.reason)
-        small = SmallObjects(self._layout, self._task, self._stores, self._bucket, self._keys)
-        objects = small.write(self._tally.rows)
+        self._read_all()
+        objects = self._small_objects().write(self._tally.rows)
         return ConvertResult(
             staging_object_id=self._task.staging_object_id,
             lines_in=self._tally.lines_in,
@@ -105,6 +103,22 @@ class _Conversion:
             value_errors=self._value_errors(),
             fast_lines=self._tally.fast_lines,
         )
+
+    def encode(self) -> Iterator[tuple[SmallObject, pa.Buffer]]:
+        """Yields the small objects that `run` would write, with their bytes, and writes nothing."""
+        self._read_all()
+        yield from self._small_objects().encode(self._tally.rows)
+
+    def _read_all(self) -> None:
+        hints = Hints()
+        try:
+            for part in split(inflate(self._chunks())):
+                self._read(part, hints)
+        except UnsoundError as unsound:
+            self._set_all_aside(unsound.reason)
+
+    def _small_objects(self) -> SmallObjects:
+        return SmallObjects(self._layout, self._task, self._stores, self._bucket, self._keys)
 
     def _chunks(self) -> Iterable[bytes]:
         task = self._task

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timezone
 
@@ -43,18 +43,20 @@ class SmallObjects:
 
     def write(self, parts: list[Accepted]) -> tuple[SmallObject, ...]:
         """Writes the rows, date by date, and empties `parts`; while one date is put the next is encoded."""
+        with ThreadPoolExecutor(_PUTS) as pool:
+            puts = [pool.submit(self._put, small, body) for small, body in self.encode(parts)]
+            return tuple(put.result() for put in puts)
+
+    def encode(self, parts: list[Accepted]) -> Iterator[tuple[SmallObject, pa.Buffer]]:
+        """Yields each date's object with its bytes, nothing written yet, and empties `parts`."""
         numbers = np.concatenate([part.numbers for part in parts] or [np.zeros(0, np.int64)])
         if not len(numbers):
-            return ()
+            return
         days = np.concatenate([part.days for part in parts])
         table = self._joined(parts)
         dictionaries = dictionary_columns(table, SMALL_SAMPLE)
-        with ThreadPoolExecutor(_PUTS) as pool:
-            puts: list[Future[SmallObject]] = []
-            for day in np.unique(days).tolist():
-                small, body = self._encode(table, dictionaries, np.flatnonzero(days == day), numbers, day)
-                puts.append(pool.submit(self._put, small, body))
-            return tuple(put.result() for put in puts)
+        for day in np.unique(days).tolist():
+            yield self._encode(table, dictionaries, np.flatnonzero(days == day), numbers, day)
 
     def _joined(self, parts: list[Accepted]) -> pa.Table:
         """All rows as one table of whole columns; each part lets go of a column as soon as it is joined."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Connection, text
@@ -12,6 +12,7 @@ from prism_assets.metadata.database import Database
 
 _EPOCH = 7_170_002
 _CATALOG_CLASS = 7_170_003
+_REPAIR_CLASS = 7_170_006
 
 
 def share_epoch(connection: Connection) -> None:
@@ -60,4 +61,30 @@ def catalog_lock(database: Database, table_id: int) -> Iterator[CatalogLock | No
             if taken and not connection.invalidated:
                 connection.execute(
                     text("SELECT pg_advisory_unlock(:class, :id)"), {"class": _CATALOG_CLASS, "id": table_id}
+                )
+
+
+@contextmanager
+def repair_locks(database: Database, partition_ids: Collection[int]) -> Iterator[frozenset[int]]:
+    """Holds the session locks of the partitions that no other repair is at, and yields their ids.
+
+    None is waited for. The rows themselves are not locked: reading, merging and publishing go on meanwhile.
+    """
+    with database.connect() as connection:
+        rows = connection.execute(
+            text(
+                "SELECT id FROM unnest(CAST(:ids AS bigint[])) AS p (id) WHERE pg_try_advisory_lock(:class, id::integer)"
+            ),
+            {"ids": sorted(partition_ids), "class": _REPAIR_CLASS},
+        )
+        taken = frozenset(rows.scalars())
+        try:
+            yield taken
+        finally:
+            if not connection.invalidated:
+                connection.execute(
+                    text(
+                        "SELECT pg_advisory_unlock(:class, id::integer) FROM unnest(CAST(:ids AS bigint[])) AS p (id)"
+                    ),
+                    {"ids": sorted(taken), "class": _REPAIR_CLASS},
                 )

@@ -13,7 +13,7 @@ from prism_assets.domain.partitions import ObjectTotals, Partition, Publication,
 
 _WORK = (
     "(NOT switched OR current_manifest_version < desired_manifest_version "
-    "OR coalesce(published_object_id, 0) < last_object_id)"
+    "OR coalesce(published_object_id, 0) < last_object_id OR published_revision < revision)"
 )
 
 
@@ -30,6 +30,8 @@ def _partition(row: Row[Any]) -> Partition:
         published_object_id=row.published_object_id,
         published_time=row.published_time,
         last_object_id=row.last_object_id,
+        revision=row.revision,
+        published_revision=row.published_revision,
     )
 
 
@@ -253,16 +255,45 @@ def advance_published(connection: Connection, partition_id: int, publication: Pu
         connection.execute(
             text(
                 "UPDATE prism_partitions SET current_manifest_version = :version, published_object_id = :last, "
-                "published_time = :now WHERE prism_partition_id = :id AND current_manifest_version <= :version "
-                "AND coalesce(published_object_id, 0) <= :last"
+                "published_revision = :revision, published_time = :now WHERE prism_partition_id = :id "
+                "AND current_manifest_version <= :version AND coalesce(published_object_id, 0) <= :last "
+                "AND published_revision <= :revision"
             ),
             {
                 "id": partition_id,
                 "version": publication.version,
                 "last": publication.published_object_id,
+                "revision": publication.revision,
                 "now": now,
             },
         ).rowcount
+    )
+
+
+def load_needed(connection: Connection, table_ids: Collection[int], day: date | None) -> list[Partition]:
+    """Partitions with small objects that readers or merges need (see `needed_above`), in id order. Without locks."""
+    rows = connection.execute(
+        text(
+            "SELECT * FROM prism_partitions WHERE prism_table_id = ANY(:tables) "
+            "AND (CAST(:day AS date) IS NULL OR partition_date = :day) AND last_object_id > 0 "
+            "AND (NOT switched OR last_object_id > current_manifest_version) ORDER BY prism_partition_id"
+        ),
+        {"tables": list(table_ids), "day": day},
+    )
+    return [_partition(row) for row in rows]
+
+
+def raise_revision(connection: Connection, partition_id: int) -> None:
+    """Has the manifest of a closed partition, whose row the caller has locked, published anew.
+
+    An open partition has no manifest that names a length.
+    """
+    connection.execute(
+        text(
+            "UPDATE prism_partitions SET revision = revision + 1 "
+            "WHERE prism_partition_id = :id AND last_live_object_id IS NOT NULL"
+        ),
+        {"id": partition_id},
     )
 
 

@@ -108,6 +108,22 @@ def load_above(
     ]
 
 
+def set_length(connection: Connection, object_id: int, before: int, after: int) -> bool:
+    """Records the length of a repaired object, in bytes; False if it is no longer what it was `before`.
+
+    The caller holds the partition's row, which publishing takes to read lengths.
+    """
+    return bool(
+        connection.execute(
+            text(
+                "UPDATE prism_small_objects SET content_length = :after "
+                "WHERE prism_small_object_id = :id AND content_length = :before"
+            ),
+            {"id": object_id, "before": before, "after": after},
+        ).rowcount
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class QuarantineRow:
     """Lines of one staging object set aside for one reason."""

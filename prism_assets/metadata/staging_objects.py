@@ -173,22 +173,35 @@ def _mark_claimed(connection: Connection, batch_id: int, ids: Sequence[int]) -> 
         ),
         {"batch": batch_id, "ids": list(ids)},
     )
-    return [
-        ClaimedObject(
-            staging_object_id=row.prism_staging_object_id,
-            stream_name=row.stream_name,
-            table_id=row.prism_table_id,
-            definition_version=row.definition_version,
-            bucket=row.bucket_name,
-            key=row.object_key,
-            etag=row.etag,
-            content_length=row.content_length,
-            first_receive_time=row.first_receive_time,
-            first_batch_id=row.first_batch_id,
-            attempts=row.attempts,
-        )
-        for row in rows
-    ]
+    return [_claimed(row) for row in rows]
+
+
+def _claimed(row: Row[Any]) -> ClaimedObject:
+    return ClaimedObject(
+        staging_object_id=row.prism_staging_object_id,
+        stream_name=row.stream_name,
+        table_id=row.prism_table_id,
+        definition_version=row.definition_version,
+        bucket=row.bucket_name,
+        key=row.object_key,
+        etag=row.etag,
+        content_length=row.content_length,
+        first_receive_time=row.first_receive_time,
+        first_batch_id=row.first_batch_id,
+        attempts=row.attempts,
+    )
+
+
+def load_claimed(connection: Connection, staging_object_ids: Collection[int]) -> dict[int, ClaimedObject]:
+    """Staging objects by id as a batch claimed them once, whatever became of them. Reads without locks."""
+    rows = connection.execute(
+        text(
+            "SELECT o.*, s.stream_name FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id) "
+            "WHERE o.prism_staging_object_id = ANY(:ids)"
+        ),
+        {"ids": list(staging_object_ids)},
+    )
+    return {row.prism_staging_object_id: _claimed(row) for row in rows}
 
 
 def finish(connection: Connection, batch_id: int, results: Sequence[ConvertResult], now: datetime) -> None:

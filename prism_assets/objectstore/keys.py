@@ -47,10 +47,14 @@ class TableKeys:
         """The merged object of the small objects with lower_bound < id <= upper_bound."""
         return f"{self.merged_prefix(day)}part-{lower_bound:019d}-{upper_bound:019d}.parquet"
 
-    def manifest(self, day: date, upper_bound: int, published_object_id: int) -> str:
-        """The manifest of the ranges up to upper_bound and the small objects above it up to published_object_id."""
+    def manifest(self, day: date, upper_bound: int, published_object_id: int, revision: int = 0) -> str:
+        """The manifest of the ranges up to upper_bound and the small objects above it up to published_object_id.
+
+        A revision above 0 tells it from the one that named the same objects with lengths from before a repair.
+        """
         small = f"-{published_object_id:019d}" if published_object_id > upper_bound else ""
-        return f"{self.merged_prefix(day)}manifest-{upper_bound:019d}{small}.json"
+        again = f"-r{revision}" if revision else ""
+        return f"{self.merged_prefix(day)}manifest-{upper_bound:019d}{small}{again}.json"
 
     def quarantine(self, arrival: datetime, staging_object_id: int) -> str:
         """The lines of one staging object that were set aside, by day of arrival (UTC)."""

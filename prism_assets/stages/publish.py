@@ -140,7 +140,9 @@ def _content(context: StageContext, table: TableDefinition, plan: PublicationPla
         for item in small
     ]
     manifest = (
-        None if wanted.is_live_prefix else keys.manifest(partition.date, wanted.version, wanted.published_object_id)
+        None
+        if wanted.is_live_prefix
+        else keys.manifest(partition.date, wanted.version, wanted.published_object_id, wanted.revision)
     )
     return _Content(
         publication=wanted,
@@ -153,7 +155,7 @@ def _content(context: StageContext, table: TableDefinition, plan: PublicationPla
 
 def _write_verified(context: StageContext, table: TableDefinition, content: _Content) -> None:
     """Writes the manifest after every object it names was seen with the length it names. Its key is never reused
-    for other content: the version and the last object id in it decide the content.
+    for other content: the version, the last object id and the revision in it decide the content.
     """
     if content.manifest_key is None:
         return

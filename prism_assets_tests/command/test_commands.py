@@ -52,7 +52,7 @@ def test_the_names_of_all_commands_are_known() -> None:
     """A new command shows here, so that it gets its tests."""
     assert {" ".join(words) for words in every_command(typer.main.get_command(app)) if words} >= {
         "table", "table apply", "table list", "table show", "discover", "stream", "merge", "catalog", "run", "status",
-        "files", "query", "quarantine", "quarantine list", "quarantine show",
+        "repair", "files", "query", "quarantine", "quarantine list", "quarantine show",
     }  # fmt: skip
 
 
@@ -110,6 +110,7 @@ def test_the_json_of_every_command_is_one_document(full: Prism) -> None:
         ("merge", "--dry-run", "--all", "--now", AFTER),
         ("merge", "--now", AFTER),
         ("run", "--until-idle", "--now", AFTER),
+        ("repair", "--deep"),
         ("status", "--now", AFTER),
         ("files", "log.events"),
         ("query", "SELECT *, 0.5 AS half, DATE '2026-03-01' AS day FROM log.events"),
@@ -149,6 +150,8 @@ def test_dry_runs_and_looks_change_nothing(full: Prism) -> None:
         ("table", "show", "log.events"),
         ("merge", "--dry-run", "--all", "--now", AFTER),
         ("catalog", "--dry-run", "--now", AFTER),
+        ("repair", "--dry-run", "--deep"),
+        ("repair",),
         ("status", "--now", AFTER),
         ("files", "log.events"),
         ("query", "SELECT * FROM log.events"),
@@ -157,6 +160,24 @@ def test_dry_runs_and_looks_change_nothing(full: Prism) -> None:
     ):
         full.ok(*words)
         assert _everything(full.world) == before, words
+
+
+def test_a_repair_in_words(full: Prism) -> None:
+    stores = full.world.context.stores
+    (key,) = [item.key for item in stores.list("lake", "") if item.key.endswith(".parquet")]
+    before = stores.get("lake", key)
+    stores.delete("lake", [key])
+    sentence = "1 small objects checked: 1 missing, 0 damaged, "
+    assert full.ok("repair", "--dry-run").out.endswith(f"{sentence}0 repaired\n")
+    assert full.ok("repair", "--date", DAY, "--table", "log.events").out == (
+        f"log.events {DAY}: 1 missing, 0 damaged, 1 repaired\n{sentence}1 repaired\n"
+    )
+    assert stores.get("lake", key) == before
+    stores.delete("lake", [key])
+    stores.delete("staging", [item.key for item in stores.list("staging", "")])
+    failed = full("repair")
+    assert failed.status == 1
+    assert f"log.events {DAY}: {key} is missing and cannot be repaired: its staging object" in failed.err
 
 
 def test_a_clock_without_an_offset_is_utc(full: Prism) -> None:

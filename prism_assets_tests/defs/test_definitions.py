@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import cProfile
 import os
+import pstats
 import subprocess
 import sys
 from datetime import datetime, timezone
@@ -87,6 +89,46 @@ def test_definitions_load_without_any_setting_and_open_nothing(tmp_path: Path) -
     )
     done = load_in_a_process(tmp_path, code)
     assert done.stdout == "4 ['catalog_work', 'dead_workers', 'merges_due', 'new_objects']\n", done.stderr
+
+
+def test_the_definitions_touch_no_network_no_process_and_each_table_file_once(tmp_path: Path) -> None:
+    a_folder(tmp_path, *(a_table(f"log.t{number}") for number in range(20)))
+    code = (
+        "import collections, sys\n"
+        "seen, files = collections.Counter(), collections.Counter()\n"
+        "def note(event, arguments):\n"
+        "    seen[event] += 1\n"
+        "    if event == 'open' and str(arguments[0]).endswith('.yaml'):\n"
+        "        files[arguments[0]] += 1\n"
+        "import dagster_aws.s3, dagster_pyspark, pyspark\n"
+        "sys.addaudithook(note)\n"
+        "from prism_assets.definitions import defs\n"
+        "defs.get_repository_def().load_all_definitions()\n"
+        "outside = ('socket.connect', 'socket.bind', 'socket.getaddrinfo', 'subprocess.Popen', 'os.posix_spawn')\n"
+        "print(len(files), set(files.values()), [name for name in outside if seen[name]])"
+    )
+    done = load_in_a_process(tmp_path, code)
+    assert done.stdout == "20 {1} []\n", done.stderr
+
+
+def test_the_work_of_building_grows_with_the_tables_and_no_faster(tmp_path: Path) -> None:
+    """Counted in calls of functions, which are the same on every machine."""
+
+    def calls(count: int) -> int:
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        location = a_location(folder, *(a_table(f"log.t{number:03}") for number in range(count)))
+        with cProfile.Profile() as profile:
+            definitions = Definitions(
+                assets=build_assets(location), sensors=build_sensors(location), resources=build_resources()
+            )
+            definitions.get_repository_def()
+        return int(pstats.Stats(profile).total_calls)  # type: ignore[attr-defined]
+
+    calls(2)  # what is imported at first use
+    few, many = calls(20), calls(200)
+    print(f"{few} calls for 20 tables, {many} for 200")
+    assert many < 12 * few
 
 
 def test_a_malformed_table_file_is_told_with_file_and_line(tmp_path: Path) -> None:

@@ -94,6 +94,52 @@ def test_healthy_tables_are_yielded_before_the_sick_one_fails_the_run(
     assert stored.tags[SICK_TAG] == "log.sick"
 
 
+def small_keys(world: World) -> list[str]:
+    keys = [item.key for item in world.context.stores.list("lake", "")]
+    return sorted(key for key in keys if "/live/" in key)
+
+
+def test_a_day_made_by_hand_is_repaired_and_a_sensors_run_repairs_nothing(
+    settled: World, instance: DagsterInstance
+) -> None:
+    location = a_location(settled.root, a_table())
+    settled.drop(some_rows(3, NOW))
+    settled.drop(some_rows(3, NOW - timedelta(days=1)))
+    run(instance, location, ["live"])
+    yesterday, today = small_keys(settled)
+    before = settled.context.stores.get("lake", today)
+    settled.context.stores.delete("lake", [yesterday, today])
+    assert run(instance, location, ["live"], by_sensor=True).success
+    assert small_keys(settled) == []
+    ((_, _, item),) = made(run(instance, location, ["live"]))
+    assert {name: item.metadata[f"objects {name}"].value for name in ("missing", "damaged", "repaired")} == {
+        "missing": 1, "damaged": 0, "repaired": 1,
+    }  # fmt: skip
+    assert small_keys(settled) == [today]
+    assert settled.context.stores.get("lake", today) == before
+
+
+def test_a_table_that_cannot_be_repaired_is_sick_and_the_others_are_done(
+    settled: World, instance: DagsterInstance
+) -> None:
+    location = a_location(settled.root, a_table(), a_table("log.well"))
+    key = settled.drop(some_rows(3, NOW))
+    settled.drop(some_rows(3, NOW), stream="well")
+    tables = ["log.events", "log.well"]
+    run(instance, location, ["live"], tables=tables)
+    lost = small_keys(settled)
+    settled.context.stores.delete("lake", lost)
+    settled.context.stores.delete("staging", [key])
+    result = run(instance, location, ["live"], tables=tables)
+    assert [name for name, _, _ in made(result)] == ["log/well/live"]
+    failure = result.failure_data_for_node("live_utc")
+    assert failure is not None
+    assert failure.user_failure_data is not None
+    description = str(failure.user_failure_data.description)
+    assert f"log.events: {TODAY}: {lost[0]} is missing and cannot be repaired" in description
+    assert f"its staging object s3://staging/{key} is gone" in description
+
+
 def test_missing_settings_fail_the_run_with_their_names(
     settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

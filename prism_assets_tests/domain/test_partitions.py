@@ -15,6 +15,7 @@ from prism_assets.domain.partitions import (
     Publication,
     SwitchEvidence,
     current_publication,
+    needed_above,
     switch_refusal,
     wanted_publication,
 )
@@ -139,3 +140,24 @@ def test_publications_only_ever_grow_along_the_life_of_a_partition() -> None:
     wanted = [wanted_publication(a_partition(**facts)) for facts in life]
     steps = [(publication.version, publication.published_object_id) for publication in wanted]
     assert all(before[0] <= after[0] and before[1] <= after[1] for before, after in itertools.pairwise(steps))
+
+
+def test_what_is_wanted_and_shown_differs_after_a_repair_set_lengths_anew() -> None:
+    shown = a_partition(**{**CLOSED, "current_version": 0, "published_object_id": 9, "revision": 1})
+    assert wanted_publication(shown) == Publication(0, 9, 1)
+    assert current_publication(shown) == Publication(0, 9, 0)
+
+
+@pytest.mark.parametrize(
+    ("facts", "above"),
+    [
+        ({}, 0),
+        ({**LIVE, "desired_version": 5}, 0),
+        ({**CLOSED, "desired_version": 9}, 0),
+        ({**SWITCHED, "current_version": 0}, 0),
+        ({**SWITCHED, "current_version": 5}, 5),
+        ({**SWITCHED, "current_version": 9}, 9),
+    ],
+)
+def test_small_objects_are_needed_until_readers_have_the_ranges(facts: dict[str, Any], above: int) -> None:
+    assert needed_above(a_partition(**facts)) == above

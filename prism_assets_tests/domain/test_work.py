@@ -17,12 +17,18 @@ from prism_assets.domain.work import (
     MergeResult,
     MergeTask,
     QuarantineCount,
+    RecordedObject,
+    RepairedObject,
+    RepairResult,
+    RepairTask,
     SmallObject,
     ValueErrors,
     convert_result_from_json,
     convert_task_from_json,
     merge_result_from_json,
     merge_task_from_json,
+    repair_result_from_json,
+    repair_task_from_json,
     to_json,
 )
 
@@ -51,22 +57,27 @@ def tuples(element: st.SearchStrategy[object]) -> st.SearchStrategy[tuple[object
     return st.lists(element, max_size=3).map(tuple)
 
 
-@settings(max_examples=30)
-@given(
-    st.builds(
-        ConvertTask,
-        staging_object_id=counts,
-        bucket=texts,
-        key=texts,
-        etag=st.none() | texts,
-        content_length=counts,
-        received=instants,
-        stream_name=texts,
-        delayed_dates=st.frozensets(days, max_size=3),
-        table_id=counts,
-        definition_version=counts,
-    )
+convert_tasks = st.builds(
+    ConvertTask,
+    staging_object_id=counts,
+    bucket=texts,
+    key=texts,
+    etag=st.none() | texts,
+    content_length=counts,
+    received=instants,
+    stream_name=texts,
+    delayed_dates=st.frozensets(days, max_size=3),
+    table_id=counts,
+    definition_version=counts,
 )
+recorded = st.builds(
+    RecordedObject, date=days, delayed=st.booleans(), content_length=counts, row_count=counts, fingerprint=prints
+)
+repaired = st.builds(RepairedObject, date=days, key=texts, fault=st.none() | texts, content_length=st.none() | counts)
+
+
+@settings(max_examples=30)
+@given(convert_tasks)
 def test_convert_tasks_arrive_as_they_were_sent(task: ConvertTask) -> None:
     assert convert_task_from_json(to_json(task)) == task
 
@@ -88,6 +99,18 @@ def test_convert_tasks_arrive_as_they_were_sent(task: ConvertTask) -> None:
 )
 def test_convert_results_arrive_as_they_were_sent(result: ConvertResult) -> None:
     assert convert_result_from_json(to_json(result)) == result
+
+
+@settings(max_examples=30)
+@given(st.builds(RepairTask, source=convert_tasks, recorded=tuples(recorded), look_only=st.booleans()))
+def test_repair_tasks_arrive_as_they_were_sent(task: RepairTask) -> None:
+    assert repair_task_from_json(to_json(task)) == task
+
+
+@settings(max_examples=30)
+@given(st.builds(RepairResult, staging_object_id=counts, objects=tuples(repaired), failure=failures))
+def test_repair_results_arrive_as_they_were_sent(result: RepairResult) -> None:
+    assert repair_result_from_json(to_json(result)) == result
 
 
 @settings(max_examples=30)

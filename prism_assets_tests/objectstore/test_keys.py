@@ -59,6 +59,8 @@ def test_merged_objects_carry_their_bounds() -> None:
 )
 def test_manifests_carry_what_they_reach(upper: int, published: int, name: str) -> None:
     assert NANIKA.manifest(DAY, upper, published) == f"{NANIKA.merged_prefix(DAY)}{name}"
+    again = name.replace(".json", "-r2.json")
+    assert NANIKA.manifest(DAY, upper, published, 2) == f"{NANIKA.merged_prefix(DAY)}{again}"
 
 
 def test_quarantine_lies_under_the_day_of_arrival() -> None:

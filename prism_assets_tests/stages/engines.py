@@ -8,7 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from prism_assets.domain.errors import EngineFailed
-from prism_assets.domain.work import ConvertResult, ConvertTask, Failure, MergeResult, MergeTask
+from prism_assets.domain.work import (
+    ConvertResult,
+    ConvertTask,
+    Failure,
+    MergeResult,
+    MergeTask,
+    RepairResult,
+    RepairTask,
+)
 from prism_assets.engine.base import Definitions, Engine
 from prism_assets_tests.world import World
 
@@ -32,6 +40,12 @@ class PoisonedEngine:
         if self.sick or any(task.key == self.poison for task in tasks):
             raise EngineFailed("the worker was killed")
         return self.inner.convert(tasks, definitions)
+
+    def repair(self, tasks: Sequence[RepairTask], definitions: Definitions) -> Iterator[RepairResult]:
+        self.jobs.append(len(tasks))
+        if self.sick or any(task.source.key == self.poison for task in tasks):
+            raise EngineFailed("the worker was killed")
+        return self.inner.repair(tasks, definitions)
 
     def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
         self.jobs.append(len(tasks))
@@ -57,6 +71,15 @@ class FailingEngine:
                 self.times -= 1
                 failure = Failure(message="the store coughed", transient=self.transient)
                 yield ConvertResult(staging_object_id=result.staging_object_id, failure=failure)
+            else:
+                yield result
+
+    def repair(self, tasks: Sequence[RepairTask], definitions: Definitions) -> Iterator[RepairResult]:
+        for result in self.inner.repair(tasks, definitions):
+            if self.times > 0:
+                self.times -= 1
+                failure = Failure(message="the store coughed", transient=self.transient)
+                yield RepairResult(staging_object_id=result.staging_object_id, failure=failure)
             else:
                 yield result
 
@@ -89,6 +112,10 @@ class PausingEngine:
     def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
         self._once()
         return self.inner.convert(tasks, definitions)
+
+    def repair(self, tasks: Sequence[RepairTask], definitions: Definitions) -> Iterator[RepairResult]:
+        self._once()
+        return self.inner.repair(tasks, definitions)
 
     def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
         self._once()

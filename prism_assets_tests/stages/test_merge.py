@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from prism_assets.domain.errors import EngineUnavailable
-from prism_assets.domain.work import ConvertResult, ConvertTask, MergeResult, MergeTask
+from prism_assets.domain.work import ConvertResult, ConvertTask, MergeResult, MergeTask, RepairResult, RepairTask
 from prism_assets.engine.base import Definitions, Engine
 from prism_assets.metadata import merge_jobs
 from prism_assets.metadata.merge_jobs import JobStatus
@@ -187,6 +187,9 @@ class _Patience:
 
     def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
         return self.inner.convert(tasks, definitions)
+
+    def repair(self, tasks: Sequence[RepairTask], definitions: Definitions) -> Iterator[RepairResult]:
+        return self.inner.repair(tasks, definitions)
 
     def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
         self.left -= 1

@@ -12,6 +12,7 @@ from prism_assets.defs.assets.live import make_live
 from prism_assets.defs.assets.merged import make_merged
 from prism_assets.defs.assets.outcome import Outcome, Task, report
 from prism_assets.defs.keys import Stage, daily, step_name
+from prism_assets.defs.lineage import placed
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import PlatformResource
 from prism_assets.defs.specs import stage_specs, staging_spec
@@ -24,17 +25,22 @@ _MAKERS: dict[Stage, Make] = {Stage.LIVE: make_live, Stage.MERGED: make_merged, 
 
 def build_assets(location: Location) -> list[AssetsDefinition | AssetSpec]:
     """Four assets per table."""
-    staging = [staging_spec(table) for table in location.tables]
+    staging = [placed(staging_spec(table), table, location) for table in location.tables]
     steps = [_build_step(stage, zone, location) for zone in location.zones() for stage in Stage]
     return [*staging, *steps]
 
 
 def _build_step(stage: Stage, zone: str, location: Location) -> AssetsDefinition:
     """One step: tables of one zone share its partitions, so a run covers one day and any number of them."""
+    tables = location.zones()[zone]
+    specs = [
+        placed(spec, table, location)
+        for spec, table in zip(stage_specs(stage, tables, location.first_day), tables, strict=True)
+    ]
 
     @multi_asset(
         name=step_name(stage, zone),
-        specs=list(stage_specs(stage, location.zones()[zone], location.first_day)),
+        specs=specs,
         partitions_def=daily(location.first_day, zone),
         can_subset=True,
         pool=stage.pool,

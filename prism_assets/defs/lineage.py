@@ -1,0 +1,66 @@
+"""What makes the lineage easy to find one's way in: tags to select by, and links to the files that say it all."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+from dagster import (
+    AssetSpec,
+    BetaWarning,
+    CodeReferencesMetadataValue,
+    LocalFileCodeReference,
+    MetadataValue,
+    UrlCodeReference,
+)
+
+from prism_assets.defs.location import Location
+from prism_assets.domain.tables import TableDefinition
+
+TABLE_TAG = "prism/table"
+_REFERENCES = "dagster/code_references"
+_PACKAGE = Path(__file__).resolve().parents[1]
+_MODULES = {"staging": "discover", "live": "stream", "merged": "merge", "catalog": "catalog"}
+
+
+def placed(spec: AssetSpec, table: TableDefinition, location: Location) -> AssetSpec:
+    """The asset with the tag of its table, so that `tag:"prism/table"="log.pv_log"` is one row of the lineage, and
+    with links to its table file and to the module of its stage.
+    """
+    stage = spec.key.path[-1]
+    module = _PACKAGE / "stages" / f"{_MODULES[stage]}.py"
+    links = [_Link(Path(table.path), location.folder.absolute().parent, "table file")] if table.path else []
+    links.append(_Link(module, _PACKAGE.parent, f"what {stage} does"))
+    return spec.merge_attributes(
+        tags={TABLE_TAG: str(table.name)},
+        metadata={"dagster/table_name": str(table.name), **_metadata(links, location.source_url)},
+    )
+
+
+class _Link:
+    """A file, and the folder that stands for the root of the repository."""
+
+    def __init__(self, path: Path, root: Path, label: str) -> None:
+        self.path = path.absolute()
+        self.label = label
+        self._root = root.absolute()
+
+    def url(self, base: str) -> str:
+        return f"{base.rstrip('/')}/{self.path.relative_to(self._root).as_posix()}#L1"
+
+
+def _metadata(links: list[_Link], source_url: str | None) -> dict[str, Any]:
+    """Code references: addresses in the repository where its address is set, files of this machine otherwise."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BetaWarning)  # one a table and stage; what is used of it is pinned by a test
+        references: list[LocalFileCodeReference | UrlCodeReference] = [
+            UrlCodeReference(url=link.url(source_url), label=link.label)
+            if source_url
+            else LocalFileCodeReference(file_path=str(link.path), line_number=1, label=link.label)
+            for link in links
+        ]
+        found: dict[str, Any] = {_REFERENCES: CodeReferencesMetadataValue(code_references=references)}
+    if source_url and links[0].label == "table file":
+        found["table file"] = MetadataValue.url(links[0].url(source_url))
+    return found

@@ -1,0 +1,134 @@
+"""Small objects looked at, and converted again where they are missing or do not hold the rows that were committed.
+
+The order is what makes it safe: what lies under a key is read; the staging object is converted in memory; its rows are
+compared with the recorded ones; and only then is the key written. Readers list these keys, so a row that was not
+there before must not come, and none may go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from prism_assets.domain.errors import NOT_ITS_FAULT, InvariantBroken, ObjectChanged, ObjectMissing, PrismError
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import Failure, RecordedObject, RepairedObject, RepairResult, RepairTask, SmallObject
+from prism_assets.failpoints import failpoint
+from prism_assets.kernels.convert import Conversion
+from prism_assets.kernels.fingerprint import fingerprint
+from prism_assets.objectstore.keys import TableKeys
+from prism_assets.objectstore.stores import Stores
+
+
+def repair_object(
+    task: RepairTask, table: TableDefinition, stores: Stores, *, bucket: str, prefix: str
+) -> RepairResult:
+    """Looks at the recorded small objects of one staging object and writes those again that are not sound.
+
+    Nothing is raised for an object that cannot be repaired: the result's failure tells why, and nothing was written
+    over. An object that is sound is left as it is, whatever its bytes.
+    """
+    repair = _Repair(task, table, stores, bucket, TableKeys(prefix, table.name))
+    try:
+        repair.run()
+    except PrismError as error:
+        failure = Failure(message=str(error), transient=isinstance(error, NOT_ITS_FAULT))
+        return repair.result(failure)
+    except MemoryError:
+        raise
+    except Exception as error:
+        message = f"{type(error).__name__} while s3://{task.source.bucket}/{task.source.key} was converted again"
+        return repair.result(Failure(message=message, transient=False))
+    return repair.result(None)
+
+
+class _Repair:
+    def __init__(self, task: RepairTask, table: TableDefinition, stores: Stores, bucket: str, keys: TableKeys) -> None:
+        self._task = task
+        self._table = table
+        self._stores = stores
+        self._bucket = bucket
+        self._keys = keys
+        self._objects: list[RepairedObject] = []
+
+    def result(self, failure: Failure | None) -> RepairResult:
+        return RepairResult(
+            staging_object_id=self._task.staging_object_id, objects=tuple(self._objects), failure=failure
+        )
+
+    def run(self) -> None:
+        """Looks at all first, so that the result names every fault even if the staging object is gone."""
+        self._objects = [self._look(recorded) for recorded in self._task.recorded]
+        faulty = {found.date for found in self._objects if found.fault}
+        if self._task.look_only or not faulty:
+            return
+        recorded = {item.date: item for item in self._task.recorded if item.date in faulty}
+        for small, body in self._converted():
+            if small.date in recorded:
+                self._replace(small, body, recorded.pop(small.date))
+        if recorded:
+            days = ", ".join(day.isoformat() for day in sorted(recorded))
+            raise InvariantBroken(f"{self._source()} has no rows of {days} any more; nothing was written for it")
+
+    def _look(self, recorded: RecordedObject) -> RepairedObject:
+        key = self._keys.small_object(recorded.date, self._task.staging_object_id, delayed=recorded.delayed)
+        try:
+            body = self._stores.get(self._bucket, key)
+        except ObjectMissing:
+            return RepairedObject(date=recorded.date, key=key, fault="is missing", content_length=None)
+        fault = _fault(body, recorded)
+        return RepairedObject(date=recorded.date, key=key, fault=fault, content_length=None if fault else len(body))
+
+    def _converted(self) -> Sequence[tuple[SmallObject, pa.Buffer]]:
+        """The small objects as they come from the staging object, which must be the one that was discovered."""
+        source = self._task.source
+        try:
+            if source.etag is None and self._stores.length(source.bucket, source.key) != source.content_length:
+                raise ObjectChanged(f"{self._source()} is no longer the object that was discovered")
+            conversion = Conversion(source, self._table, self._stores, self._bucket, self._keys)
+            return list(conversion.encode())
+        except ObjectMissing:
+            raise ObjectMissing(f"its staging object {self._source()} is gone; restore that, and repeat") from None
+        except ObjectChanged:
+            raise ObjectChanged(
+                f"its staging object {self._source()} is no longer the one it was made of; restore that, and repeat"
+            ) from None
+
+    def _source(self) -> str:
+        return f"s3://{self._task.source.bucket}/{self._task.source.key}"
+
+    def _replace(self, small: SmallObject, body: pa.Buffer, recorded: RecordedObject) -> None:
+        """Writes one object, after its rows were found to be the recorded ones.
+
+        What is there is looked at once more: a worker that was slow must not write over what another one repaired.
+        A death before the write leaves all as it was; after it, the next repair finds the object sound.
+        """
+        if (small.row_count, small.fingerprint) != (recorded.row_count, recorded.fingerprint):
+            raise InvariantBroken(
+                f"{self._source()} gives {small.row_count} rows of {recorded.date} now, and not the same as the "
+                f"{recorded.row_count} that were committed; nothing was written"
+            )
+        index = next(number for number, item in enumerate(self._objects) if item.date == recorded.date)
+        now = self._look(recorded)
+        if now.fault:
+            failpoint("repair.before_put")
+            kind = "delayed" if recorded.delayed else "live"
+            self._stores.put(self._bucket, small.key, memoryview(body).cast("B"), kind=kind)
+            failpoint("repair.after_put")
+        length = body.size if now.content_length is None else now.content_length
+        self._objects[index] = replace(self._objects[index], content_length=length)
+
+
+def _fault(body: bytes, recorded: RecordedObject) -> str | None:
+    """Why these bytes are not the recorded object, or None if they hold its rows."""
+    try:
+        table = pq.ParquetFile(pa.BufferReader(body)).read(use_threads=False)
+        prints = fingerprint(table)
+    except (pa.ArrowException, OSError, KeyError, ValueError):
+        return "is no readable Parquet object"
+    if table.num_rows != recorded.row_count or prints != recorded.fingerprint:
+        return f"holds {table.num_rows} rows that are not the {recorded.row_count} committed ones"
+    return None

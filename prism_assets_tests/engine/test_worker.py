@@ -1,0 +1,45 @@
+"""What runs inside a Spark task: repairs travel there and back as everything else does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+
+from prism_assets.domain.work import RepairResult, RepairTask, repair_result_from_json
+from prism_assets.engine.base import Definitions
+from prism_assets.engine.inprocess import InProcessEngine
+from prism_assets.engine.worker import encode_share, run_share
+from prism_assets.objectstore.lake import Lake
+from prism_assets.stages.repair import run_repair
+from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.world import World
+
+NOON = "2026-03-01T12:00"
+
+
+@dataclass
+class _AsInSpark(InProcessEngine):
+    """Sends repairs as a share, as Spark does, and runs the share here."""
+
+    lake: Lake
+
+    def __post_init__(self) -> None:
+        super().__init__(self.lake)
+
+    def repair(self, tasks: Sequence[RepairTask], definitions: Definitions) -> Iterator[RepairResult]:
+        return map(repair_result_from_json, run_share(encode_share("repair", tasks, definitions, self.lake)))
+
+
+def test_a_share_of_repairs_does_what_the_engine_in_this_process_does(world: World) -> None:
+    world.apply(a_table())
+    for _ in range(3):
+        world.drop(some_rows(2, utc(NOON)))
+    world.stream(NOON)
+    stores = world.context.stores
+    before = {item.key: stores.get("lake", item.key) for item in stores.list("lake", "")}
+    stores.delete("lake", list(before)[:2])
+    context = replace(world.context, engine=_AsInSpark(world.context.lake))
+    report = run_repair(context, day=date(2026, 3, 1), deep=True)
+    assert (report.checked, report.missing, report.repaired, report.errors) == (3, 2, 2, ())
+    assert {item.key: stores.get("lake", item.key) for item in stores.list("lake", "")} == before
