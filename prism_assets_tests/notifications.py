@@ -51,13 +51,19 @@ TEST_EVENT = json.dumps({"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucke
 
 
 class QueueOfTest:
-    """A real queue of the local SQS server, seen from the side of the bucket. Messages come again after a second."""
+    """A real queue of the local SQS server, seen from the side of the bucket. A test that waits for messages to come
+    again says so before they are received: `hide_for(1)`.
+    """
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
         self._client = boto3.client("sqs", endpoint_url=endpoint, region_name="us-east-1")
-        attributes = {"VisibilityTimeout": "1"}
-        self.url: str = self._client.create_queue(QueueName=f"q{next(_NUMBERS)}", Attributes=attributes)["QueueUrl"]
+        self.url: str = self._client.create_queue(QueueName=f"q{next(_NUMBERS)}")["QueueUrl"]
+        self.hide_for(600)
+
+    def hide_for(self, seconds: int) -> None:
+        """Lets messages that are received and not deleted come again after so long."""
+        self._client.set_queue_attributes(QueueUrl=self.url, Attributes={"VisibilityTimeout": str(seconds)})
 
     @property
     def arn(self) -> str:

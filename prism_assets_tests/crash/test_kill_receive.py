@@ -65,6 +65,7 @@ def test_a_kill_loses_no_message_and_registers_nothing_twice(
     world: World, queue: QueueOfTest, settings: dict[str, str], point: str
 ) -> None:
     expected = fill(world, queue)
+    queue.hide_for(1)
     status, output = run(world, *DISCOVER, PRISM_FAILPOINTS=f"{point}=kill9", **settings)
     assert status == -signal.SIGKILL, f"the kill did not happen: {output}"
     committed = point in ("receive.after_commit", "receive.after_delete")
@@ -85,6 +86,7 @@ def test_two_receivers_killed_at_random_moments_register_each_object_once(
 ) -> None:
     rng = random.Random(seed)
     expected = fill(world, queue, objects=250)
+    queue.hide_for(1)
     both = [start(world, *DISCOVER, **settings) for _ in range(2)]
     time.sleep(rng.uniform(0.8, 1.8))
     for process in both:
@@ -100,6 +102,7 @@ def test_rows_of_received_objects_are_there_once_after_a_kill(
     world: World, queue: QueueOfTest, settings: dict[str, str]
 ) -> None:
     rows = some_rows(20, utc("2026-03-01T11:00"))
+    queue.hide_for(1)
     queue.tell(world.drop(rows[:10]), world.drop(rows[10:]))
     whole = ("prism_assets.cli", "run", "--until-idle", "--now", f"{NOON}:00Z")
     status, output = run(world, *whole, PRISM_FAILPOINTS="receive.after_commit=kill9", **settings)

@@ -31,6 +31,7 @@ def test_ten_messages_come_at_a_time_and_are_gone_when_deleted(sqs: SqsQueue, qu
 
 
 def test_messages_that_are_not_deleted_come_again(sqs: SqsQueue, queue: QueueOfTest) -> None:
+    queue.hide_for(1)
     queue.send("again")
     first = sqs.receive()
     time.sleep(1.1)

@@ -210,6 +210,7 @@ def test_messages_stay_in_the_queue_when_the_database_refuses(
         connection.exec_driver_sql(
             "ALTER TABLE prism_staging_objects ADD CONSTRAINT full_ CHECK (content_length <> 13)"
         )
+    queue.hide_for(1)
     try:
         queue.send(a_body(a_record("events/1.gz", size=13)))
         report = run_receive(events.context, now=utc(NOON))
