@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
-
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
 from prism_assets.defs.assets.outcome import Facts, Outcome, Task
 from prism_assets.domain.tables import TableDefinition
@@ -14,7 +12,7 @@ from prism_assets.stages.stream import PartitionChange, StreamReport, run_stream
 
 def make_live(context: StageContext, task: Task) -> Outcome:
     """Discovers, unless a sensor has just done so, and converts what is pending."""
-    now = datetime.now(timezone.utc)
+    now = task.started
     ids = table_ids(context, task.tables)
     discovered = DiscoverReport(scans=()) if task.by_sensor else run_discover(context, now=now, names=task.tables)
     streamed = run_stream(context, now=now, names=task.tables)
