@@ -61,7 +61,7 @@ def run(
 
 
 def run_alone(
-    instance: DagsterInstance, location: Location, table: str, part: str, name: str
+    instance: DagsterInstance, location: Location, part: str, name: str, table: str = "log.events"
 ) -> ExecuteInProcessResult:
     """Runs one check, as the button of the UI does."""
     return materialize(

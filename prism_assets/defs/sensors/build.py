@@ -16,6 +16,7 @@ from prism_assets.defs.location import Location
 from prism_assets.defs.resources import PlatformResource
 from prism_assets.defs.sensors.catalog_work import catalog_work
 from prism_assets.defs.sensors.dead_workers import dead_workers
+from prism_assets.defs.sensors.delayed_data import delayed_data
 from prism_assets.defs.sensors.merges_due import merges_due
 from prism_assets.defs.sensors.new_objects import new_objects
 from prism_assets.defs.sensors.requests import Tick, run_tick
@@ -31,6 +32,7 @@ def build_sensors(location: Location) -> list[SensorDefinition]:
     return [
         _build("new_objects", new_objects, often, location, Stage.LIVE),
         _build("merges_due", merges_due, seldom, location, Stage.MERGED),
+        _build("delayed_data", delayed_data, often, location, Stage.CATALOG),
         _build("catalog_work", catalog_work, often, location, Stage.CATALOG),
         _build("dead_workers", dead_workers, often, location, None),
     ]

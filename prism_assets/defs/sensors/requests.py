@@ -34,10 +34,11 @@ def run_tick(
 
 @dataclass(frozen=True)
 class Demand:
-    """Work of one stage: the days that wait, by table."""
+    """Work of one stage: the days that wait, by table. The priority is that of the stage unless one is given."""
 
     stage: Stage
     days: Mapping[str, Collection[date]]
+    priority: int | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def _requests(demand: Demand, free: Collection[str], location: Location) -> Iter
             tags={
                 STAGE_TAG: demand.stage.value,
                 DAY_TAG: day.isoformat(),
-                PRIORITY_TAG: str(demand.stage.priority),
+                PRIORITY_TAG: str(demand.stage.priority if demand.priority is None else demand.priority),
             },
         )
 
