@@ -89,6 +89,7 @@ def a_delayed_object(world: World, instance: DagsterInstance, location: Location
     result = as_requested(instance, location, tick(instance, location, "new_objects"))
     ((part, day, facts),) = marked(result)
     assert (part, day, facts["rows added"], facts["delayed objects added"]) == ("live", LATE, 3, 1)
+    assert not [name for name in facts if name.startswith("seconds from arrival")]  # nobody can read them yet
     return [row["id"] for row in rows]
 
 
@@ -111,6 +112,8 @@ def test_rows_of_a_week_ago_become_readable_within_one_run_and_are_merged_later(
 
     ((part, day, facts),) = marked(as_requested(instance, location, request))
     assert (part, day, facts["published rows"]) == ("catalog", LATE, 13)
+    assert facts["location before"] != facts["location after"] == settled.partition(LATE).location
+    assert 0 <= facts["seconds from arrival to readable, median"] < 60
     assert settled.ids() == ids + late
     assert said(tick(instance, location, "delayed_data")) == (
         f"0 delayed rows of 0 days are not readable yet; 3 of 1 days wait for their merge (log.events {LATE})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from prism_assets.defs.assets.delays import delays_of_batch
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
 from prism_assets.defs.assets.outcome import Facts, Outcome, Task
 from prism_assets.domain.tables import TableDefinition
@@ -18,9 +19,14 @@ def make_live(context: StageContext, task: Task) -> Outcome:
     streamed = run_stream(context, now=now, names=task.tables)
     changes = {(change.table_id, change.date): change for change in streamed.changes}
     figures = read_figures(context, ids, with_own_day(ids, task.day, changes))
+    delays = delays_of_batch(context, ids, now) if changes else {}
     return Outcome(
         touched={
-            (ids[table], day): {**figures[ids[table], day], **_facts(change, streamed)}
+            (ids[table], day): {
+                **figures[ids[table], day],
+                **_facts(change, streamed),
+                **delays.get((table, day), {}),
+            }
             for (table, day), change in changes.items()
         },
         own_day={name: figures[name, task.day] for name in ids.values()},
