@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dagster import AssetSelection, DefaultScheduleStatus, ScheduleDefinition, define_asset_job
 
-from prism_assets.defs.keys import PRIORITY_TAG
+from prism_assets.defs.keys import CHECKS_JOB, PRIORITY_TAG
 from prism_assets.defs.location import Location
 
 _EVERY_HOUR = "7 * * * *"
@@ -16,7 +16,7 @@ def build_check_schedules(location: Location) -> list[ScheduleDefinition]:
     if not location.tables:
         return []
     job = define_asset_job(
-        "all_checks",
+        CHECKS_JOB,
         selection=AssetSelection.all_asset_checks(),
         description="Runs the checks of all tables, and nothing else.",
         tags={PRIORITY_TAG: _LAST},

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord, RunsFilter
 
-from prism_assets.defs.keys import SICK_TAG, STAGE_TAG, Stage, table_of
+from prism_assets.defs.keys import CHECKS_JOB, SICK_TAG, STAGE_TAG, Stage, table_of
 
 _QUEUED = (DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED)
 _RUNNING = (DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING)
@@ -39,6 +39,18 @@ def resting_tables(instance: DagsterInstance, stage: Stage) -> set[str]:
             counts[table] += 1
             last[table] = max(last.get(table, record.update_timestamp), record.update_timestamp)
     return {table for table, count in counts.items() if now < last[table] + _pause(count)}
+
+
+def tables_of(run: DagsterRun) -> set[str]:
+    """The tables that a run works for or checks."""
+    checked = {table_of(key.asset_key) for key in run.asset_check_selection or ()}
+    return _selected(run) | checked
+
+
+def is_ours(run: DagsterRun) -> bool:
+    """Whether a run belongs to these definitions: all its assets are under prism/, or it is the job of the checks."""
+    keys = [*(run.asset_selection or ()), *(key.asset_key for key in run.asset_check_selection or ())]
+    return run.job_name == CHECKS_JOB or (bool(keys) and all(key.path[0] == "prism" for key in keys))
 
 
 def _pause(failed: int) -> timedelta:
