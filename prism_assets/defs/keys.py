@@ -14,7 +14,6 @@ SICK_TAG = "prism/sick"
 SENSOR_TAG = "dagster/sensor_name"
 PRIORITY_TAG = "dagster/priority"
 PARTITION_TAG = "dagster/partition"
-CHECKS_JOB = "all_checks"
 
 
 class Stage(enum.Enum):

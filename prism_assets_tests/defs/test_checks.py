@@ -14,23 +14,23 @@ from dagster import (
     AssetsDefinition,
     AssetSelection,
     DagsterInstance,
-    Definitions,
     ExecuteInProcessResult,
+    SensorResult,
     materialize,
 )
 from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
 from sqlalchemy import text
 
 from prism_assets.defs.assets.build import build_assets
-from prism_assets.defs.assets.outcome import Outcome, Task
+from prism_assets.defs.assets.outcome import Task
 from prism_assets.defs.checks.evaluate import Selection, evaluate_with
-from prism_assets.defs.checks.schedule import build_check_schedules
 from prism_assets.defs.keys import SENSOR_TAG, SICK_TAG, Stage, asset_key
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import build_resources
 from prism_assets.metadata.database import Database
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
+from prism_assets_tests.defs.test_sensors import tick
 from prism_assets_tests.world import World
 
 # Dagster calls what it has itself deprecated when a resource holds another one.
@@ -48,10 +48,11 @@ def run(
     tables: Sequence[str] = ("log.events",),
     by_sensor: bool = False,
 ) -> ExecuteInProcessResult:
-    """Materialises parts of tables for today, with their checks."""
+    """Materialises parts of tables for today; by a sensor without selecting their checks, as it requests it."""
+    chosen = AssetSelection.assets(*(asset_key(table, part) for table in tables for part in parts))
     return materialize(
         assets_of(location),
-        selection=AssetSelection.assets(*(asset_key(table, part) for table in tables for part in parts)),
+        selection=chosen.without_checks() if by_sensor else chosen,
         partition_key=TODAY,
         resources=build_resources(),
         instance=instance,
@@ -84,6 +85,17 @@ def said(result: ExecuteInProcessResult) -> dict[tuple[str, str], AssetCheckEval
     }
 
 
+def events(result: SensorResult) -> dict[tuple[str, str], AssetCheckEvaluation]:
+    """What a tick reports, by table and name."""
+    found = [event for event in result.asset_events if isinstance(event, AssetCheckEvaluation)]
+    return {(".".join(item.asset_key.path[1:3]), item.check_name): item for item in found}
+
+
+def said_by(result: SensorResult) -> str:
+    assert result.skip_reason is not None
+    return result.skip_reason.skip_message or ""
+
+
 def test_every_table_has_its_checks(tmp_path_factory: pytest.TempPathFactory) -> None:
     location = a_location(tmp_path_factory.mktemp("files"), a_table())
     keys = {(key.asset_key.path[-1], key.name) for asset in assets_of(location) for key in asset.check_keys}
@@ -114,15 +126,17 @@ def test_a_day_made_by_hand_is_checked_all_the_way(settled: World, instance: Dag
     assert agrees == "1 published days of the last 14 are in the catalog as recorded"
 
 
-def test_a_sensors_run_checks_what_it_changed(settled: World, instance: DagsterInstance) -> None:
+def test_a_sensors_run_tells_what_fails_and_no_more(settled: World, instance: DagsterInstance) -> None:
     location = a_location(settled.root, a_table(), a_table("log.idle"))
     settled.drop(some_rows(3, NOW))
     run(instance, location, ["live"], tables=["log.events", "log.idle"])
     settled.drop(some_rows(3, NOW))
     settled.discover(datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M"))
+    assert said(run(instance, location, ["live"], tables=["log.events", "log.idle"], by_sensor=True)) == {}
+    settled.drop(["no row"])
+    settled.discover(datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M"))
     result = run(instance, location, ["live"], tables=["log.events", "log.idle"], by_sensor=True)
-    assert sorted(said(result)) == [("log.events", "quarantine_rate"), ("log.events", "rows_balance")]
-    assert said(result)["log.events", "rows_balance"].metadata["objects"].value == 1
+    assert list(said(result)) == [("log.events", "quarantine_rate")]
 
 
 def test_rows_out_of_balance_keep_the_run_from_the_catalog(settled: World, instance: DagsterInstance) -> None:
@@ -178,17 +192,52 @@ def test_limits_come_from_the_table_file(settled: World, instance: DagsterInstan
     assert said(run(instance, location, ["live"]))["log.events", "quarantine_rate"].passed
 
 
-def test_every_hour_all_checks_of_all_zones_are_run(settled: World, instance: DagsterInstance) -> None:
+def test_all_checks_are_run_by_themselves_and_told_once(settled: World, instance: DagsterInstance) -> None:
     location = a_location(settled.root, a_table(), a_table("log.tokyo", timezone="Asia/Tokyo"))
     run(instance, location, ["live"])
-    definitions = Definitions(
-        assets=build_assets(location), schedules=build_check_schedules(location), resources=build_resources()
-    )
-    (schedule,) = build_check_schedules(location)
-    result = definitions.resolve_job_def(schedule.job_name).execute_in_process(instance=instance)
-    assert result.success
-    assert len(said(result)) == 12
-    assert not [event for event in result.all_events if event.is_step_materialization]
+    first = tick(instance, location, "table_checks")
+    assert len(events(first)) == 12
+    assert said_by(first) == "12 checks of 2 tables were run, 0 of them fail; 12 reported, 0 left for the next tick"
+    second = tick(instance, location, "table_checks", first.cursor)
+    assert events(second) == {}
+    settled.drop([*some_rows(3, NOW), "no row"])
+    run(instance, location, ["live"])
+    third = tick(instance, location, "table_checks", second.cursor)
+    assert list(events(third)) == [("log.events", "quarantine_rate")]
+    assert not events(third)["log.events", "quarantine_rate"].passed
+    with settled.context.database.begin() as connection:
+        connection.execute(text("UPDATE prism_staging_objects SET finish_time = finish_time - interval '2 days'"))
+    fourth = tick(instance, location, "table_checks", third.cursor)
+    assert [(key, item.passed) for key, item in events(fourth).items()] == [(("log.events", "quarantine_rate"), True)]
+    assert events(tick(instance, location, "table_checks", fourth.cursor)) == {}
+
+
+def test_what_a_tick_finds_is_kept_by_dagster_without_a_run(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table())
+    settled.drop([*some_rows(3, NOW), "no row"])
+    run(instance, location, ["live"])
+    for event in tick(instance, location, "table_checks").asset_events:
+        instance.report_runless_asset_event(event)
+    key = AssetCheckKey(asset_key("log.events", "live"), "quarantine_rate")
+    (record,) = instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
+    assert record.evaluation is not None
+    assert (record.evaluation.passed, record.evaluation.severity) == (False, AssetCheckSeverity.WARN)
+    assert record.evaluation.metadata["share"].value == 0.25
+
+
+def test_many_tables_are_told_over_several_ticks(
+    settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prism_assets.defs.sensors.table_checks._REPORTS", 8)
+    monkeypatch.setattr("prism_assets.defs.sensors.table_checks._CATALOG_TABLES", 1)
+    location = a_location(settled.root, a_table("log.a"), a_table("log.b"))
+    told: list[tuple[str, str]] = []
+    cursor = None
+    for _ in range(3):
+        result = tick(instance, location, "table_checks", cursor)
+        told += events(result)
+        cursor = result.cursor
+    assert len(told) == len(set(told)) == 12
 
 
 def test_a_check_that_cannot_be_run_does_not_undo_the_work(settled: World) -> None:
@@ -198,7 +247,7 @@ def test_a_check_that_cannot_be_run_does_not_undo_the_work(settled: World) -> No
     selection = Selection(Stage.LIVE, frozenset({("log.events", "rows_balance")}))
     task = Task(stage=Stage.LIVE, tables=("log.events",), day=NOW.date(), by_sensor=False)
     warnings: list[str] = []
-    assert evaluate_with(away, selection, task, Outcome({}, {}), {}, warnings.append) == ()
+    assert evaluate_with(away, selection, task, {}, warnings.append) == ()
     assert warnings[0].startswith("the checks were not run: PostgreSQL at 127.0.0.1:1 does not answer")
 
 

@@ -75,7 +75,7 @@ def _carry_out(
     log = context.log
     with failures.mapped(), platform.open(location, log.info, log.warning, context.run.run_id) as stages:
         outcome = _MAKERS[task.stage](stages, task)
-        checked = evaluate_with(stages, selection, task, outcome, location.limits(), log.warning)
+        checked = evaluate_with(stages, selection, task, location.limits(), log.warning)
     return outcome.with_sick(blocked_tables(task.stage, checked)), checked
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from dagster import AssetCheckResult, AssetCheckSeverity, AssetExecutionContext
 
-from prism_assets.defs.assets.outcome import Outcome, Task
+from prism_assets.defs.assets.outcome import Task
 from prism_assets.defs.checks.specs import kinds_of
 from prism_assets.defs.keys import Stage, asset_key, table_of
 from prism_assets.domain.errors import PrismError
@@ -30,15 +30,11 @@ class Selection:
         keys = context.selected_asset_check_keys
         return cls(stage, frozenset((table_of(key.asset_key), key.name) for key in keys))
 
-    @property
-    def tables(self) -> set[str]:
-        """The tables with a check."""
-        return {table for table, _ in self.wanted}
-
-    def narrowed(self, tables: Collection[str], without: Collection[str] = ()) -> Selection:
-        """The checks of some of the tables, without those of some names."""
-        kept = {(table, name) for table, name in self.wanted if table in tables and name not in without}
-        return Selection(self.stage, frozenset(kept))
+    @classmethod
+    def all_of(cls, stage: Stage, tables: Collection[str], without: Collection[str] = ()) -> Selection:
+        """All checks of a stage for some tables, but for those of some names."""
+        names = set(kinds_of(stage)) - set(without)
+        return cls(stage, frozenset((table, name) for table in tables for name in names))
 
 
 def evaluate(
@@ -69,20 +65,20 @@ def evaluate_with(
     context: StageContext,
     selection: Selection,
     task: Task,
-    outcome: Outcome,
     limits: Mapping[str, CheckLimits],
     warn: Callable[[str], None],
 ) -> tuple[CheckOutcome, ...]:
     """Runs the checks that belong to what a run has just done.
 
-    For a sensor, only of the tables that it changed or that are sick, and without asking the catalog what publishing
-    has just read back. The work is done by now: a check that cannot be run does not undo it.
+    For a sensor without asking the catalog what publishing has just read back, and only what fails is reported:
+    recording takes much longer than checking. The work is done by now: a check that cannot be run does not undo it.
     """
-    chosen = selection
-    if task.by_sensor:
-        chosen = selection.narrowed({table for table, _ in outcome.touched} | set(outcome.sick), {CATALOG_AGREES})
     try:
-        return evaluate(context, chosen, limits, task.started, task.started if task.by_sensor else None)
+        if not task.by_sensor:
+            return evaluate(context, selection, limits, task.started)
+        chosen = Selection.all_of(task.stage, task.tables, without={CATALOG_AGREES})
+        found = evaluate(context, chosen, limits, task.started, task.started)
+        return tuple(item for item in found if not item.passed)
     except PrismError as error:
         warn(f"the checks were not run: {error}")
         return ()

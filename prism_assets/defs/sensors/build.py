@@ -21,8 +21,10 @@ from prism_assets.defs.sensors.merges_due import merges_due
 from prism_assets.defs.sensors.new_objects import new_objects
 from prism_assets.defs.sensors.requests import Tick, run_tick
 from prism_assets.defs.sensors.run_failures import run_failures
+from prism_assets.defs.sensors.table_checks import table_checks
 
 _SELDOM = 30
+_CHECKS = 600
 
 
 def build_sensors(location: Location) -> list[SensorDefinition]:
@@ -36,6 +38,7 @@ def build_sensors(location: Location) -> list[SensorDefinition]:
         _build("delayed_data", delayed_data, often, location, Stage.CATALOG),
         _build("catalog_work", catalog_work, often, location, Stage.CATALOG),
         _build("dead_workers", dead_workers, often, location, None),
+        _build("table_checks", table_checks, _CHECKS, location, None),
         _build_run_failures(seldom),
     ]
 

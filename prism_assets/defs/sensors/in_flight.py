@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord, RunsFilter
 
-from prism_assets.defs.keys import CHECKS_JOB, SICK_TAG, STAGE_TAG, Stage, table_of
+from prism_assets.defs.keys import SICK_TAG, STAGE_TAG, Stage, table_of
 
 _QUEUED = (DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED)
 _RUNNING = (DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING)
@@ -48,9 +48,9 @@ def tables_of(run: DagsterRun) -> set[str]:
 
 
 def is_ours(run: DagsterRun) -> bool:
-    """Whether a run belongs to these definitions: all its assets are under prism/, or it is the job of the checks."""
+    """Whether a run belongs to these definitions: all that it makes or checks is under prism/."""
     keys = [*(run.asset_selection or ()), *(key.asset_key for key in run.asset_check_selection or ())]
-    return run.job_name == CHECKS_JOB or (bool(keys) and all(key.path[0] == "prism" for key in keys))
+    return bool(keys) and all(key.path[0] == "prism" for key in keys)
 
 
 def _pause(failed: int) -> timedelta:
