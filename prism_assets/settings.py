@@ -7,9 +7,10 @@ object store take them from the environment as usual; the local stack's are put 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import (
@@ -138,6 +139,58 @@ def _is_queue(url: str) -> bool:
     if not url.startswith(("https://", "http://")) or not _has_host(url) or "@" in url:
         return False
     return bool(urlsplit(url).path.strip("/"))
+
+
+class AlertSettings(PrismSettings):
+    """Where alerts about failed runs go. Apart from the others: alerts must come also when those are wrong."""
+
+    alert: SecretStr = Field(default=SecretStr("log"), description="log, webhook:https://… or sns:arn:aws:sns:…")
+    sns_endpoint: str | None = Field(default=None, description="address of an SNS server other than AWS")
+    dagster_url: str | None = Field(default=None, description="address of Dagster's web server, for links in alerts")
+
+    @field_validator("alert")
+    @classmethod
+    def _alert_is_known(cls, value: SecretStr) -> SecretStr:
+        kind, _, target = value.get_secret_value().partition(":")
+        known = {
+            "log": not target,
+            "webhook": target.startswith(("http://", "https://")) and _has_host(target),
+            "sns": target.startswith("arn:") and target.count(":") == 5,
+        }
+        if not known.get(kind):
+            raise ValueError("must be log, webhook:https://host/… or sns:arn:aws:sns:region:account:topic")
+        return value
+
+    @field_validator("dagster_url")
+    @classmethod
+    def _link_has_no_secret(cls, value: str | None) -> str | None:
+        if value and (not value.startswith(("http://", "https://")) or not _has_host(value) or "@" in value):
+            raise ValueError("must look like https://host:3000, without user and password")
+        return value.rstrip("/") if value else None
+
+
+def load_alert_settings(**overrides: Any) -> AlertSettings:
+    """Loads the settings of alerts alone; SettingsError lists what is malformed."""
+    try:
+        return AlertSettings(**overrides)
+    except ValidationError as error:
+        raise SettingsError(_explain(error)) from None
+    except ValueError as error:  # tomllib's; its message shows no value
+        raise SettingsError(f"prism.toml cannot be read: {error}") from None
+
+
+def secret_values() -> frozenset[str]:
+    """What must not appear in a message: secrets of all settings, as far as they can be read."""
+    found: set[str] = set()
+    with suppress(SettingsError):
+        found.add(load_alert_settings().alert.get_secret_value().partition(":")[2])
+    with suppress(SettingsError):
+        settings = load_settings()
+        url = settings.database_url.get_secret_value()
+        password = urlsplit(url).password or ""
+        found |= {url, password, unquote(password), urlsplit(settings.spark_remote).path.partition("token=")[2]}
+    found.add(os.environ.get("AWS_SECRET_ACCESS_KEY", ""))
+    return frozenset(found - {""})
 
 
 def _has_host(url: str) -> bool:

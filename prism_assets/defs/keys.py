@@ -13,6 +13,7 @@ DAY_TAG = "prism/day"
 SICK_TAG = "prism/sick"
 SENSOR_TAG = "dagster/sensor_name"
 PRIORITY_TAG = "dagster/priority"
+PARTITION_TAG = "dagster/partition"
 
 
 class Stage(enum.Enum):

@@ -12,6 +12,7 @@ from typing import TypeVar
 from pydantic import Field, ValidationError
 
 from prism_assets.domain.errors import SettingsError
+from prism_assets.domain.limits import CheckLimits
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.settings import PrismSettings
 from prism_assets.stages.apply import read_table_files
@@ -53,6 +54,10 @@ class Location:
     def names(self) -> tuple[str, ...]:
         """`schema.table` of all tables, sorted."""
         return tuple(sorted(str(table.name) for table in self.tables))
+
+    def limits(self) -> dict[str, CheckLimits]:
+        """The limits of checks, by table."""
+        return {str(table.name): table.limits for table in self.tables}
 
 
 def load_location() -> Location:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Any
 
-from dagster import AssetSpec, TableColumn, TableColumnConstraints, TableSchema
+from dagster import AssetSpec, FreshnessPolicy, TableColumn, TableColumnConstraints, TableSchema
 
 from prism_assets.defs.keys import STAGE_TAG, Stage, asset_key, daily
 from prism_assets.domain.errors import DefinitionError
@@ -48,6 +48,7 @@ def stage_specs(stage: Stage, tables: tuple[TableDefinition, ...], first_day: da
             owners=_owners(table),
             tags={STAGE_TAG: stage.value},
             metadata=_facts(table),
+            freshness_policy=_freshness(table) if stage is Stage.LIVE else None,
         )
 
 
@@ -71,6 +72,13 @@ def _facts(table: TableDefinition) -> dict[str, Any]:
         "merge interval": table.merge.interval,
         "target bytes": table.merge.target_bytes,
     }
+
+
+def _freshness(table: TableDefinition) -> FreshnessPolicy | None:
+    """Counted from the last rows that came, whatever their day."""
+    if table.freshness is None:
+        return None
+    return FreshnessPolicy.time_window(fail_window=table.freshness.fail, warn_window=table.freshness.warn)
 
 
 def _column(column: Column) -> TableColumn:

@@ -6,7 +6,8 @@ PrismError
 │   ├── StoreUnavailable
 │   ├── CatalogUnavailable
 │   ├── QueueUnavailable
-│   └── EngineUnavailable
+│   ├── EngineUnavailable
+│   └── AlertNotSent          the message can be sent again
 └── TerminalError             the same call fails again: somebody must act first
     ├── WrongUse              the caller's mistake: exit status 2
     │   ├── SettingsError
@@ -48,6 +49,10 @@ class QueueUnavailable(TransientError):
 
 class EngineUnavailable(TransientError):
     """The Spark server cannot be reached."""
+
+
+class AlertNotSent(TransientError):
+    """An alert did not reach its receiver. The message names no address: that of a webhook is a secret."""
 
 
 class TerminalError(PrismError):

@@ -49,7 +49,13 @@ class PlannedRange:
     @property
     def input_bytes(self) -> int:
         """Bytes to read."""
-        return sum(item.content_length for item in self.objects) + (self.extends.content_length if self.extends else 0)
+        return sum(self.input_sizes)
+
+    @property
+    def input_sizes(self) -> tuple[int, ...]:
+        """Bytes of each object to read, the one of the extended range first."""
+        extended = (self.extends.content_length,) if self.extends else ()
+        return (*extended, *(item.content_length for item in self.objects))
 
     @property
     def row_count(self) -> int:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import yaml
 
 from prism_assets.domain.errors import DefinitionError
+from prism_assets.domain.limits import CheckLimits, Freshness
 from prism_assets.domain.names import NAME_RULE, TableName, is_name
 from prism_assets.domain.tables import (
     COLUMN_TYPES,
@@ -27,10 +29,13 @@ _OFFSET = re.compile(r"[+-](?:0\d|1[0-4]):[0-5]\d")
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 _TABLE_KEYS = {
     "schema", "table", "description", "owner", "streams", "partition", "columns", "operators", "merge", "accept",
-    "retention_days",
+    "retention_days", "freshness", "checks",
 }  # fmt: skip
 _COLUMN_KEYS = {"name", "type", "source", "length", "source_offset", "zone_offset", "time_unit", "required"}
 _STREAM_KEYS = {"name", "url", "enabled", "discard"}
+_DURATION = re.compile(r"(\d{1,6})([smhd])")
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_SHORTEST_FRESHNESS = timedelta(minutes=1)  # Dagster takes none below it
 _REQUIRED = object()
 _UNREADABLE = object()
 
@@ -93,6 +98,25 @@ class _Mapping:
         if isinstance(value, int) and not low <= value <= high:
             self.complain(key, f"must lie between {low} and {high}")
         return value
+
+    def amount(self, key: str, default: float, low: float, high: float) -> float:
+        value = _plain(self.children[key]) if key in self.children else default
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self.complain(key, "must be a number")
+            return default
+        if not low <= value <= high:
+            self.complain(key, f"must lie between {low:g} and {high:g}")
+        return float(value)
+
+    def duration(self, key: str) -> timedelta | None:
+        if key not in self.children:
+            return None
+        value = _plain(self.children[key])
+        match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+        if match is None:
+            self.complain(key, "must be a number with a unit, such as 90s, 30m, 2h or 1d")
+            return None
+        return timedelta(seconds=int(match[1]) * _UNITS[match[2]])
 
     def flag(self, key: str, default: bool) -> bool:
         return bool(self.read(key, bool, default, "true or false"))
@@ -175,6 +199,8 @@ def _definition(top: _Mapping, path: str) -> TableDefinition:
         future_days=accept.number("future_days", 3, 0, 365),
         retention_days=top.number("retention_days", None, 1, 100_000),
         path=path,
+        freshness=_freshness(top.mapping("freshness")),
+        limits=_limits(top.mapping("checks")),
     )
 
 
@@ -301,4 +327,29 @@ def _merge(merge: _Mapping, partition_column: str, columns: tuple[Column, ...]) 
         target_bytes=merge.number("target_bytes", default.target_bytes, 1, 1 << 34),
         max_objects=merge.number("max_objects", default.max_objects, 1, 100_000),
         sort_by=tuple(sort_by),
+    )
+
+
+def _freshness(freshness: _Mapping) -> Freshness | None:
+    if freshness.node is None:
+        return None
+    freshness.only({"warn", "fail"})
+    warn, fail = freshness.duration("warn"), freshness.duration("fail")
+    for key, value in (("warn", warn), ("fail", fail)):
+        if value is not None and value < _SHORTEST_FRESHNESS:
+            freshness.complain(key, "must be 1m or more")
+    if "fail" not in freshness.children:
+        freshness.complain("fail", "is missing")
+    if warn is not None and fail is not None and warn >= fail:
+        freshness.complain("warn", "must be shorter than fail")
+    return None if fail is None else Freshness(warn=warn, fail=fail)
+
+
+def _limits(checks: _Mapping) -> CheckLimits:
+    checks.only({"quarantine_rate", "unmerged_hours", "closing_hours"})
+    default = CheckLimits()
+    return CheckLimits(
+        quarantine_rate=checks.amount("quarantine_rate", default.quarantine_rate, 0, 1),
+        unmerged_hours=checks.amount("unmerged_hours", default.unmerged_hours, 0, 8_760),
+        closing_hours=checks.amount("closing_hours", default.closing_hours, 0, 8_760),
     )

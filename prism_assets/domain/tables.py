@@ -9,6 +9,7 @@ from datetime import date, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from prism_assets.domain.limits import CheckLimits, Freshness
 from prism_assets.domain.names import TableName
 
 COLUMN_TYPES = (
@@ -17,6 +18,7 @@ COLUMN_TYPES = (
 INTEGER_TYPES = {"smallint": 16, "integer": 32, "bigint": 64}
 TIME_UNITS = {"seconds": 1_000, "milliseconds": 1, "microseconds": 0.001}
 DEFAULT_LENGTH = 65_535
+_OF_THE_FILE = ("path", "freshness", "limits")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +83,11 @@ class MergePolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class TableDefinition:
-    """One table: columns, streams, event date, merge policy and accepted window of event dates."""
+    """One table: columns, streams, event date, merge policy and accepted window of event dates.
+
+    `path`, `freshness` and `limits` belong to the file alone: they change nothing about rows, so they are no part of
+    what is compared or stored.
+    """
 
     name: TableName
     description: str
@@ -97,6 +103,8 @@ class TableDefinition:
     table_id: int = 0
     version: int = 0
     path: str | None = dataclasses.field(default=None, compare=False)
+    freshness: Freshness | None = dataclasses.field(default=None, compare=False)
+    limits: CheckLimits = dataclasses.field(default_factory=CheckLimits, compare=False)
 
     @property
     def zone(self) -> ZoneInfo:
@@ -122,7 +130,8 @@ class TableDefinition:
     def to_json(self) -> str:
         """One line of JSON that `from_json` reads back; keys sorted, so equal definitions give equal text."""
         document = dataclasses.asdict(self)
-        del document["path"]
+        for name in _OF_THE_FILE:
+            del document[name]
         return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
     @classmethod

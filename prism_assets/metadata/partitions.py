@@ -17,7 +17,8 @@ _WORK = (
 )
 
 
-def _partition(row: Row[Any]) -> Partition:
+def partition_of(row: Row[Any]) -> Partition:
+    """A row of prism_partitions as the domain knows it."""
     return Partition(
         partition_id=row.prism_partition_id,
         table_id=row.prism_table_id,
@@ -80,7 +81,7 @@ def lock_partition(connection: Connection, partition_id: int) -> Partition:
     row = connection.execute(
         text("SELECT * FROM prism_partitions WHERE prism_partition_id = :id FOR UPDATE"), {"id": partition_id}
     ).one()
-    return _partition(row)
+    return partition_of(row)
 
 
 def load_partitions(connection: Connection, partition_ids: Collection[int]) -> dict[int, Partition]:
@@ -89,7 +90,7 @@ def load_partitions(connection: Connection, partition_ids: Collection[int]) -> d
         text("SELECT * FROM prism_partitions WHERE prism_partition_id = ANY(:ids)"),
         {"ids": list(partition_ids)},
     )
-    return {row.prism_partition_id: _partition(row) for row in rows}
+    return {row.prism_partition_id: partition_of(row) for row in rows}
 
 
 def load_table_partitions(connection: Connection, table_id: int, day: date | None = None) -> list[Partition]:
@@ -101,7 +102,7 @@ def load_table_partitions(connection: Connection, table_id: int, day: date | Non
         ),
         {"table": table_id, "day": day},
     )
-    return [_partition(row) for row in rows]
+    return [partition_of(row) for row in rows]
 
 
 def load_restless(connection: Connection, table_ids: Collection[int]) -> list[Partition]:
@@ -113,7 +114,7 @@ def load_restless(connection: Connection, table_ids: Collection[int]) -> list[Pa
         ),
         {"tables": list(table_ids)},
     )
-    return [_partition(row) for row in rows]
+    return [partition_of(row) for row in rows]
 
 
 def closing_marks(connection: Connection, table_ids: Collection[int]) -> dict[int, dict[date, int]]:
@@ -280,7 +281,7 @@ def load_needed(connection: Connection, table_ids: Collection[int], day: date | 
         ),
         {"tables": list(table_ids), "day": day},
     )
-    return [_partition(row) for row in rows]
+    return [partition_of(row) for row in rows]
 
 
 def raise_revision(connection: Connection, partition_id: int) -> None:

@@ -103,7 +103,7 @@ def merge_queue(connection: Connection) -> MergeQueue:
 
 @dataclass(frozen=True, kw_only=True)
 class DayFigures:
-    """What one partition holds now; bytes are those of Parquet objects, `median_bytes` of the small ones."""
+    """What one partition holds now; bytes are those of Parquet objects, smallest and median by their kind."""
 
     rows: int
     small_objects: int
@@ -112,6 +112,8 @@ class DayFigures:
     median_bytes: int
     merged_objects: int
     merged_bytes: int
+    smallest_merged_bytes: int
+    median_merged_bytes: int
 
 
 def day_figures(connection: Connection, wanted: Collection[tuple[int, date]]) -> dict[tuple[int, date], DayFigures]:
@@ -129,6 +131,8 @@ def day_figures(connection: Connection, wanted: Collection[tuple[int, date]]) ->
             median_bytes=int(row.median),
             merged_objects=row.ranges,
             merged_bytes=int(row.range_bytes),
+            smallest_merged_bytes=int(row.range_smallest),
+            median_merged_bytes=int(row.range_median),
         )
         for row in rows
     }
@@ -142,6 +146,8 @@ CROSS JOIN LATERAL (SELECT count(*) AS objects, coalesce(sum(row_count), 0) AS r
     coalesce(sum(content_length), 0) AS bytes, coalesce(min(content_length), 0) AS smallest,
     coalesce(percentile_disc(0.5) WITHIN GROUP (ORDER BY content_length), 0) AS median
     FROM prism_small_objects WHERE prism_partition_id = p.prism_partition_id) s
-CROSS JOIN LATERAL (SELECT count(*) AS ranges, coalesce(sum(content_length), 0) AS range_bytes
+CROSS JOIN LATERAL (SELECT count(*) AS ranges, coalesce(sum(content_length), 0) AS range_bytes,
+    coalesce(min(content_length), 0) AS range_smallest,
+    coalesce(percentile_disc(0.5) WITHIN GROUP (ORDER BY content_length), 0) AS range_median
     FROM prism_merge_ranges WHERE prism_partition_id = p.prism_partition_id AND lower_bound IS NOT NULL) r
 """

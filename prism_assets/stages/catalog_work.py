@@ -18,6 +18,8 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import partitions
 from prism_assets.stages.context import StageContext
 
+PUBLISH = "publish"
+
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogWork:
@@ -41,7 +43,7 @@ def find_catalog_work(context: StageContext, *, now: datetime) -> list[CatalogWo
 
 def _next_step(connection: Connection, table: TableDefinition, item: Partition, now: datetime) -> str | None:
     if current_publication(item) != wanted_publication(item):
-        return "publish"
+        return PUBLISH
     if item.is_open:
         return "close" if _can_close(connection, table, item, now) else None
     return "switch" if _can_switch(connection, item) else None

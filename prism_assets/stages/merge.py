@@ -24,13 +24,14 @@ _TRANSIENT_WAIT = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class MergedPartition:
-    """What one finished job did. Sizes are bytes of the merged objects written."""
+    """What one finished job did. Sizes are bytes of the objects read, extended ones included, and of those written."""
 
     table_id: int
     date: date
     objects_in: int
     rows: int
     bytes_in: int
+    sizes_in: tuple[int, ...]
     sizes: tuple[int, ...]
     plan: str
     left_behind: int
@@ -306,6 +307,7 @@ def _summary(running: _Running) -> MergedPartition:
         objects_in=sum(len(planned.objects) for planned in plan.ranges),
         rows=sum(planned.row_count for planned in plan.ranges),
         bytes_in=sum(planned.input_bytes for planned in plan.ranges),
+        sizes_in=tuple(size for planned in plan.ranges for size in planned.input_sizes),
         sizes=tuple(running.results[planned.upper_bound].content_length for planned in plan.ranges),
         plan=running.entry.describe(),
         left_behind=plan.left_behind,

@@ -12,6 +12,8 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import merge_ranges, partitions, small_objects
 from prism_assets.metadata.locks import CatalogLock
+from prism_assets.objectstore.keys import TableKeys
+from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.manifests import ManifestEntry, write_manifest
 from prism_assets.stages.context import StageContext
 
@@ -29,10 +31,16 @@ class PublicationPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedPartition:
-    """A partition whose location in the catalog was set and read back."""
+    """A partition whose location in the catalog was set and read back, and where it was before, if anywhere.
+
+    `before` and `after` are what readers could read before and can read now.
+    """
 
     date: date
     location: str
+    location_before: str | None
+    before: Publication | None
+    after: Publication
     objects: int
     rows: int
     bytes: int
@@ -76,7 +84,11 @@ def publish(
         failpoint("catalog.after_publish")
         _record(context, table, contents, now)
         failpoint("catalog.after_advance")
-        done += [_published(item.date, content) for item, content in contents.items()]
+        before = {plan.partition.partition_id: plan.before for plan in plans}
+        done += [
+            _published(context, table, item.date, before[item.partition_id], content)
+            for item, content in contents.items()
+        ]
     return tuple(done), tuple(sick)
 
 
@@ -105,14 +117,32 @@ def _record(
                 raise LeaseLost(f"{table.name} {item.date} was published by a newer run meanwhile; repeat")
 
 
-def _published(day: date, content: _Content) -> PublishedPartition:
+def _published(
+    context: StageContext, table: TableDefinition, day: date, before: Publication | None, content: _Content
+) -> PublishedPartition:
     return PublishedPartition(
         date=day,
         location=content.location,
+        location_before=None if before is None else location_of(context.lake, table, day, before),
+        before=before,
+        after=content.publication,
         objects=len(content.entries),
         rows=content.rows,
         bytes=sum(entry.content_length for entry in content.entries),
     )
+
+
+def location_of(lake: Lake, table: TableDefinition, day: date, publication: Publication) -> str:
+    """Where the catalog must send readers of a partition for a publication: the live prefix, or the manifest."""
+    keys = lake.keys(table)
+    manifest = _manifest_key(keys, day, publication)
+    return lake.url(manifest or keys.live_prefix(day))
+
+
+def _manifest_key(keys: TableKeys, day: date, publication: Publication) -> str | None:
+    if publication.is_live_prefix:
+        return None
+    return keys.manifest(day, publication.version, publication.published_object_id, publication.revision)
 
 
 def _content(context: StageContext, table: TableDefinition, plan: PublicationPlan) -> _Content:
@@ -139,15 +169,10 @@ def _content(context: StageContext, table: TableDefinition, plan: PublicationPla
         )
         for item in small
     ]
-    manifest = (
-        None
-        if wanted.is_live_prefix
-        else keys.manifest(partition.date, wanted.version, wanted.published_object_id, wanted.revision)
-    )
     return _Content(
         publication=wanted,
-        location=context.lake.url(manifest or keys.live_prefix(partition.date)),
-        manifest_key=manifest,
+        location=location_of(context.lake, table, partition.date, wanted),
+        manifest_key=_manifest_key(keys, partition.date, wanted),
         entries=tuple(entries),
         rows=sum(r.row_count for r in chain) + sum(item.row_count for item in small),
     )

@@ -104,7 +104,7 @@ def _partition_status(
     jobs: list[JobStatus],
     now: datetime,
 ) -> PartitionStatus:
-    waits = [*_waits_in_life(connection, table, item, now), *_waits_for_merge(item, figures, jobs, now)]
+    waits = [*waits_in_life(connection, table, item, now), *_waits_for_merge(item, figures, jobs, now)]
     if item.is_published and current_publication(item) != wanted_publication(item):
         waits.append("the next catalog run, to publish what is new")
     return PartitionStatus(
@@ -121,7 +121,8 @@ def _partition_status(
     )
 
 
-def _waits_in_life(connection: Connection, table: TableDefinition, item: Partition, now: datetime) -> list[str]:
+def waits_in_life(connection: Connection, table: TableDefinition, item: Partition, now: datetime) -> list[str]:
+    """What keeps a partition in the state it is in, as a sentence, or nothing."""
     state = item.state
     if state is PartitionState.NEW:
         return ["the next catalog run, to become readable"]

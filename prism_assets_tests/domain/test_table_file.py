@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from prism_assets.domain.errors import DefinitionError, WrongUse
+from prism_assets.domain.limits import CheckLimits, Freshness
 from prism_assets.domain.names import NAME_RULE, TableName
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import MergePolicy, TableDefinition
@@ -29,6 +32,8 @@ columns:
 merge: {interval: 600, target_bytes: 1000, max_objects: 20, sort_by: [time, user_id]}
 accept: {past_days: 30, future_days: 1}
 retention_days: 400
+freshness: {warn: 30m, fail: 2h}
+checks: {quarantine_rate: 0.05, unmerged_hours: 12, closing_hours: 3}
 """
 
 
@@ -55,6 +60,8 @@ def test_a_good_file_says_all_of_it() -> None:
     assert [(stream.enabled, stream.discard) for stream in table.streams] == [(True, False), (False, True)]
     assert table.merge == MergePolicy(interval=600, target_bytes=1000, max_objects=20, sort_by=("time", "user_id"))
     assert (table.past_days, table.future_days, table.retention_days) == (30, 1, 400)
+    assert table.freshness == Freshness(warn=timedelta(minutes=30), fail=timedelta(hours=2))
+    assert table.limits == CheckLimits(quarantine_rate=0.05, unmerged_hours=12, closing_hours=3)
     assert table.column("time").source == "event_time"
     assert table.column("user_id").source == "user_id"
     assert (table.column("price").precision, table.column("price").scale) == (12, 4)
@@ -64,6 +71,14 @@ def test_a_good_file_survives_the_way_through_the_database() -> None:
     table = parse_table_file(GOOD, PATH)
     assert TableDefinition.from_json(table.to_json()) == table
     assert TableDefinition.from_json(table.to_json()).to_json() == table.to_json()
+
+
+def test_freshness_and_limits_are_not_stored() -> None:
+    table = parse_table_file(GOOD, PATH)
+    stored = TableDefinition.from_json(table.to_json())
+    assert stored == table
+    assert (stored.freshness, stored.limits) == (None, CheckLimits())
+    assert "freshness" not in table.to_json()
 
 
 def test_the_path_of_the_file_is_no_part_of_the_definition() -> None:
@@ -80,6 +95,7 @@ def test_what_is_left_out_has_its_default() -> None:
     assert table.merge == MergePolicy(sort_by=("time",))
     assert (table.past_days, table.future_days, table.retention_days) == (21, 3, None)
     assert table.column("note").length == 65_535
+    assert (table.freshness, table.limits) == (None, CheckLimits())
 
 
 def test_the_partition_column_is_required_without_saying_so() -> None:
@@ -94,6 +110,17 @@ def test_a_wrong_file_is_wrong_use() -> None:
 
 
 MISTAKES = {
+    "unknown freshness field": ("{warn: 30m", "{late: 30m", "19: freshness.late: is not a known field"),
+    "no unit": ("warn: 30m", "warn: 30", "19: freshness.warn: must be a number with a unit, such as 90s, 30m"),
+    "unknown unit": ("warn: 30m", "warn: 30w", "19: freshness.warn: must be a number with a unit"),
+    "too fresh": ("warn: 30m", "warn: 59s", "19: freshness.warn: must be 1m or more"),
+    "warned too late": ("warn: 30m", "warn: 2h", "19: freshness.warn: must be shorter than fail"),
+    "never failing": (", fail: 2h", "", "19: freshness.fail: is missing"),
+    "freshness as text": ("{warn: 30m, fail: 2h}", "2h", "19: freshness: must be a mapping"),
+    "unknown limit": ("unmerged_hours", "merged_hours", "20: checks.merged_hours: is not a known field"),
+    "limit as text": ("unmerged_hours: 12", "unmerged_hours: long", "20: checks.unmerged_hours: must be a number"),
+    "limit as flag": ("closing_hours: 3", "closing_hours: yes", "20: checks.closing_hours: must be a number"),
+    "rate too high": ("rate: 0.05", "rate: 5", "20: checks.quarantine_rate: must lie between 0 and 1"),
     "unknown field": ("retention_days: 400", "retension_days: 400", "18: retension_days: is not a known field"),
     "unknown column field": ("type: bigint", "type: bigint, size: 8", "11: columns[1].size: is not a known field"),
     "unknown stream field": ("discard: true", "discord: true", "7: streams[1].discord: is not a known field"),

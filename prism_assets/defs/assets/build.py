@@ -2,20 +2,32 @@
 
 # Dagster reads the annotations of steps and sensors, so they are not postponed here.
 from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from typing import Any
 
-from dagster import AssetExecutionContext, AssetsDefinition, AssetSpec, BackfillPolicy, MaterializeResult, multi_asset
+from dagster import (
+    AssetCheckResult,
+    AssetExecutionContext,
+    AssetsDefinition,
+    AssetSpec,
+    BackfillPolicy,
+    MaterializeResult,
+    multi_asset,
+)
 
 from prism_assets.defs import failures
 from prism_assets.defs.assets.catalog import make_catalog
 from prism_assets.defs.assets.live import make_live
 from prism_assets.defs.assets.merged import make_merged
 from prism_assets.defs.assets.outcome import Outcome, Task, report
+from prism_assets.defs.checks.evaluate import Selection, blocked_tables, evaluate, evaluate_with, results
+from prism_assets.defs.checks.specs import check_specs
 from prism_assets.defs.keys import Stage, daily, step_name
 from prism_assets.defs.lineage import placed
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import PlatformResource
 from prism_assets.defs.specs import stage_specs, staging_spec
+from prism_assets.stages.checks import CheckOutcome
 from prism_assets.stages.context import StageContext
 
 Make = Callable[[StageContext, Task], Outcome]
@@ -41,21 +53,42 @@ def _build_step(stage: Stage, zone: str, location: Location) -> AssetsDefinition
     @multi_asset(
         name=step_name(stage, zone),
         specs=specs,
+        check_specs=list(check_specs(stage, tables)),
         partitions_def=daily(location.first_day, zone),
         can_subset=True,
         pool=stage.pool,
         backfill_policy=BackfillPolicy.multi_run(max_partitions_per_run=1),
         description=f"{stage.value} of all tables in {zone}",
     )
-    def step(context: AssetExecutionContext, platform: PlatformResource) -> Iterator[MaterializeResult[Any]]:
+    def step(
+        context: AssetExecutionContext, platform: PlatformResource
+    ) -> Iterator[MaterializeResult[Any] | AssetCheckResult]:
+        selection = Selection.of(context, stage)
+        if not context.selected_asset_keys:
+            yield from results(stage, _check_alone(context, platform, location, selection))
+            return
         task = Task.of(context, stage)
-        outcome = _carry_out(context, platform, location, task)
-        yield from report(context, task, outcome, location.first_day, zone)
+        outcome, checked = _carry_out(context, platform, location, task, selection)
+        yield from report(context, task, outcome, results(stage, checked), location.first_day, zone)
 
     return step
 
 
-def _carry_out(context: AssetExecutionContext, platform: PlatformResource, location: Location, task: Task) -> Outcome:
+def _carry_out(
+    context: AssetExecutionContext, platform: PlatformResource, location: Location, task: Task, selection: Selection
+) -> tuple[Outcome, tuple[CheckOutcome, ...]]:
+    """Does the work of a stage, then runs its checks. A table whose rows do not balance is sick."""
     log = context.log
     with failures.mapped(), platform.open(location, log.info, log.warning, context.run.run_id) as stages:
-        return _MAKERS[task.stage](stages, task)
+        outcome = _MAKERS[task.stage](stages, task)
+        checked = evaluate_with(stages, selection, task, location.limits(), log.warning)
+    return outcome.with_sick(blocked_tables(task.stage, checked)), checked
+
+
+def _check_alone(
+    context: AssetExecutionContext, platform: PlatformResource, location: Location, selection: Selection
+) -> tuple[CheckOutcome, ...]:
+    """Runs checks without the work of their stage, as people and the schedule ask for."""
+    log = context.log
+    with failures.mapped(), platform.open(location, log.info, log.warning, context.run.run_id) as stages:
+        return evaluate(stages, selection, location.limits(), datetime.now(timezone.utc))

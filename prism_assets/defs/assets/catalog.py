@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime, timezone
 
+from prism_assets.defs.assets.delays import delays_of_publication
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
 from prism_assets.defs.assets.outcome import Facts, Outcome, Task
 from prism_assets.stages.catalog import CatalogReport, TableReport, run_catalog
@@ -17,8 +18,12 @@ def make_catalog(context: StageContext, task: Task) -> Outcome:
     changed = {(table.table_id, day): facts for table in done.tables for day, facts in _days(table).items()}
     figures = read_figures(context, ids, with_own_day(ids, task.day, changed))
     waits = {(table.table_id, wait.date): wait.reason for table in done.tables for wait in table.waiting}
+    delays = delays_of_publication(context, done)
     return Outcome(
-        touched={(ids[table], day): {**figures[ids[table], day], **facts} for (table, day), facts in changed.items()},
+        touched={
+            (ids[table], day): {**figures[ids[table], day], **facts, **delays.get((table, day), {})}
+            for (table, day), facts in changed.items()
+        },
         own_day={
             name: {**figures[name, task.day], "waits": waits.get((table, task.day), "for nothing")}
             for table, name in ids.items()
@@ -37,6 +42,8 @@ def _days(table: TableReport) -> dict[date, Facts]:
         facts.setdefault(item.date, {}).update(
             {
                 "dagster/uri": item.location,
+                "location before": item.location_before or "not in the catalog",
+                "location after": item.location,
                 "published objects": item.objects,
                 "published rows": item.rows,
                 "published bytes": item.bytes,

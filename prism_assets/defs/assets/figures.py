@@ -35,6 +35,8 @@ def _facts(figures: DayFigures | None) -> dict[str, Any]:
         "median small object": figures.median_bytes,
         "merged objects": figures.merged_objects,
         "merged bytes": figures.merged_bytes,
+        "smallest merged object": figures.smallest_merged_bytes,
+        "median merged object": figures.median_merged_bytes,
     }
 
 

@@ -5,8 +5,7 @@ By hand and by backfill it also repairs the day that was asked for.
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
-
+from prism_assets.defs.assets.delays import delays_of_batch
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
 from prism_assets.defs.assets.outcome import Facts, Outcome, Task
 from prism_assets.domain.tables import TableDefinition
@@ -18,16 +17,21 @@ from prism_assets.stages.stream import PartitionChange, StreamReport, run_stream
 
 def make_live(context: StageContext, task: Task) -> Outcome:
     """Discovers, unless a sensor has just done so, converts what is pending, and repairs a day asked for by hand."""
-    now = datetime.now(timezone.utc)
+    now = task.started
     ids = table_ids(context, task.tables)
     discovered = DiscoverReport(scans=()) if task.by_sensor else run_discover(context, now=now, names=task.tables)
     streamed = run_stream(context, now=now, names=task.tables)
     repaired = None if task.by_sensor else run_repair(context, names=task.tables, day=task.day)
     changes = {(change.table_id, change.date): change for change in streamed.changes}
     figures = read_figures(context, ids, with_own_day(ids, task.day, changes))
+    delays = delays_of_batch(context, ids, now) if changes else {}
     return Outcome(
         touched={
-            (ids[table], day): {**figures[ids[table], day], **_facts(change, streamed)}
+            (ids[table], day): {
+                **figures[ids[table], day],
+                **_facts(change, streamed),
+                **delays.get((table, day), {}),
+            }
             for (table, day), change in changes.items()
         },
         own_day={name: {**figures[name, task.day], **_repairs(repaired, name)} for name in ids.values()},

@@ -6,6 +6,7 @@ from datetime import datetime, timezone
 
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
 from prism_assets.defs.assets.outcome import Facts, Outcome, Task
+from prism_assets.defs.pictures import sizes_picture
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.merge import MergedPartition, MergeReport, run_merge
 
@@ -37,9 +38,10 @@ def _facts(entry: MergedPartition, merged: MergeReport) -> Facts:
         "bytes in": entry.bytes_in,
         "objects out": len(entry.sizes),
         "bytes out": sum(entry.sizes),
-        "smallest merged object": min(entry.sizes, default=0),
+        "smallest object out": min(entry.sizes, default=0),
         "objects left behind": entry.left_behind,
         "plan": entry.plan,
+        **({"object sizes": sizes_picture(entry.sizes_in, entry.sizes)} if entry.sizes else {}),
         "seconds of all jobs": round(merged.seconds, 2),
     }
 

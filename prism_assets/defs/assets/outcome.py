@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import date
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timezone
 from typing import Any
 
-from dagster import AssetExecutionContext, AssetMaterialization, MaterializeResult
+from dagster import AssetCheckResult, AssetExecutionContext, AssetMaterialization, MaterializeResult
 
 from prism_assets.defs import failures
 from prism_assets.defs.keys import SENSOR_TAG, SICK_TAG, Stage, asset_key, daily, has_day, table_of
@@ -24,6 +24,7 @@ class Task:
     tables: tuple[str, ...]
     day: date
     by_sensor: bool
+    started: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
 
     @classmethod
     def of(cls, context: AssetExecutionContext, stage: Stage) -> Task:
@@ -47,11 +48,21 @@ class Outcome:
     own_day: Mapping[str, Facts]
     sick: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
+    def with_sick(self, more: Mapping[str, tuple[str, ...]]) -> Outcome:
+        """The same with sentences about further sick tables."""
+        tables = {*self.sick, *more}
+        return replace(self, sick={table: (*self.sick.get(table, ()), *more.get(table, ())) for table in tables})
+
 
 def report(
-    context: AssetExecutionContext, task: Task, outcome: Outcome, first_day: date, zone: str
-) -> Iterator[MaterializeResult[Any]]:
-    """Yields the healthy tables, notes other days, and only then fails for the sick ones.
+    context: AssetExecutionContext,
+    task: Task,
+    outcome: Outcome,
+    checked: Iterable[AssetCheckResult],
+    first_day: date,
+    zone: str,
+) -> Iterator[MaterializeResult[Any] | AssetCheckResult]:
+    """Yields the healthy tables, notes other days, yields the checks, and only then fails for the sick ones.
 
     By hand, every healthy table is yielded: who asks for a day gets it, and what depends on it may go on. A sensor's
     run yields what it changed.
@@ -68,6 +79,7 @@ def report(
         if facts or not task.by_sensor:
             metadata = {**outcome.own_day.get(table, {}), **facts}
             yield MaterializeResult(asset_key=asset_key(table, task.stage.value), metadata=metadata)
+    yield from checked
     if outcome.sick:
         context.instance.add_run_tags(context.run.run_id, {SICK_TAG: ",".join(sorted(outcome.sick))})
         raise failures.failure(_sentence(outcome.sick))

@@ -16,11 +16,15 @@ from prism_assets.defs.location import Location
 from prism_assets.defs.resources import PlatformResource
 from prism_assets.defs.sensors.catalog_work import catalog_work
 from prism_assets.defs.sensors.dead_workers import dead_workers
+from prism_assets.defs.sensors.delayed_data import delayed_data
 from prism_assets.defs.sensors.merges_due import merges_due
 from prism_assets.defs.sensors.new_objects import new_objects
 from prism_assets.defs.sensors.requests import Tick, run_tick
+from prism_assets.defs.sensors.run_failures import run_failures
+from prism_assets.defs.sensors.table_checks import table_checks
 
 _SELDOM = 30
+_CHECKS = 600
 
 
 def build_sensors(location: Location) -> list[SensorDefinition]:
@@ -31,8 +35,11 @@ def build_sensors(location: Location) -> list[SensorDefinition]:
     return [
         _build("new_objects", new_objects, often, location, Stage.LIVE),
         _build("merges_due", merges_due, seldom, location, Stage.MERGED),
+        _build("delayed_data", delayed_data, often, location, Stage.CATALOG),
         _build("catalog_work", catalog_work, often, location, Stage.CATALOG),
         _build("dead_workers", dead_workers, often, location, None),
+        _build("table_checks", table_checks, _CHECKS, location, None),
+        _build_run_failures(seldom),
     ]
 
 
@@ -46,6 +53,21 @@ def _build(name: str, tick: Tick, seconds: int, location: Location, target: Stag
     )
     def evaluate(context: SensorEvaluationContext, platform: PlatformResource) -> SensorResult:
         return run_tick(context, platform, location, tick)
+
+    return evaluate
+
+
+def _build_run_failures(seconds: int) -> SensorDefinition:
+    """Without the platform: it must speak when that cannot be opened."""
+
+    @sensor(
+        name="run_failures",
+        description=(run_failures.__doc__ or "").strip(),
+        minimum_interval_seconds=seconds,
+        default_status=DefaultSensorStatus.RUNNING,
+    )
+    def evaluate(context: SensorEvaluationContext) -> SensorResult:
+        return run_failures(context)
 
     return evaluate
 

@@ -13,15 +13,16 @@ from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.requests import Demand, answer
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.stages.catalog_work import CatalogWork, find_catalog_work
+from prism_assets.stages.catalog_work import PUBLISH, CatalogWork, find_catalog_work
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.delayed import DelayedRows, find_delayed
 
 
 def catalog_work(stages: StageContext, context: SensorEvaluationContext, location: Location) -> SensorResult:
     """Requests catalog for the tables with partitions to publish, close or switch, or with a new definition."""
     now = datetime.now(timezone.utc)
     tables = stages.choose_tables(None)
-    work = find_catalog_work(stages, now=now)
+    work = _without_delayed(find_catalog_work(stages, now=now), find_delayed(stages), now)
     defined = _versions(context.cursor)
     days: dict[str, set[date]] = {name: {day} for name, day in _undefined(tables, defined, now).items()}
     for item in work:
@@ -33,6 +34,14 @@ def catalog_work(stages: StageContext, context: SensorEvaluationContext, locatio
         skip_reason=None if reply.requests else SkipReason(reason),
         cursor=_cursor(tables, defined, reply.asked),
     )
+
+
+def _without_delayed(
+    work: Collection[CatalogWork], delayed: Collection[DelayedRows], now: datetime
+) -> list[CatalogWork]:
+    """Leaves out the days that delayed_data asks for, unless nobody has seen to them for some time."""
+    theirs = {(item.table, item.date) for item in delayed if item.is_fresh(now)}
+    return [item for item in work if item.step != PUBLISH or (item.table, item.date) not in theirs]
 
 
 def _undefined(tables: Collection[TableDefinition], defined: Mapping[str, int], now: datetime) -> dict[str, date]:

@@ -21,6 +21,7 @@ from dagster import (
 )
 
 from prism_assets.defs.location import Location
+from prism_assets.defs.sensors.in_flight import is_ours
 from prism_assets.metadata.run_locks import runs_without_lock
 from prism_assets.stages.context import StageContext
 
@@ -44,11 +45,7 @@ def dead_workers(stages: StageContext, context: SensorEvaluationContext, locatio
 
 
 def _started(instance: DagsterInstance) -> Collection[DagsterRun]:
-    """Runs of ours that stand as started for some time: all of their assets are under prism/."""
+    """Runs of ours that stand as started for some time."""
     before = datetime.now(timezone.utc) - _YOUNG
     filters = RunsFilter(statuses=[DagsterRunStatus.STARTED], updated_before=before)
-    return [record.dagster_run for record in instance.get_run_records(filters=filters) if _is_ours(record.dagster_run)]
-
-
-def _is_ours(run: DagsterRun) -> bool:
-    return bool(run.asset_selection) and all(key.path[0] == "prism" for key in run.asset_selection or ())
+    return [record.dagster_run for record in instance.get_run_records(filters=filters) if is_ours(record.dagster_run)]

@@ -41,6 +41,18 @@ def resting_tables(instance: DagsterInstance, stage: Stage) -> set[str]:
     return {table for table, count in counts.items() if now < last[table] + _pause(count)}
 
 
+def tables_of(run: DagsterRun) -> set[str]:
+    """The tables that a run works for or checks."""
+    checked = {table_of(key.asset_key) for key in run.asset_check_selection or ()}
+    return _selected(run) | checked
+
+
+def is_ours(run: DagsterRun) -> bool:
+    """Whether a run belongs to these definitions: all that it makes or checks is under prism/."""
+    keys = [*(run.asset_selection or ()), *(key.asset_key for key in run.asset_check_selection or ())]
+    return bool(keys) and all(key.path[0] == "prism" for key in keys)
+
+
 def _pause(failed: int) -> timedelta:
     return timedelta(seconds=min(_FIRST_PAUSE * 2 ** min(failed - 1, 10), _LONGEST_PAUSE))
 

@@ -34,10 +34,11 @@ def run_tick(
 
 @dataclass(frozen=True)
 class Demand:
-    """Work of one stage: the days that wait, by table."""
+    """Work of one stage: the days that wait, by table. The priority is that of the stage unless one is given."""
 
     stage: Stage
     days: Mapping[str, Collection[date]]
+    priority: int | None = None
 
 
 @dataclass(frozen=True)
@@ -73,11 +74,14 @@ def _requests(demand: Demand, free: Collection[str], location: Location) -> Iter
             continue  # the first day is still to come
         yield RunRequest(
             asset_selection=[asset_key(table, demand.stage.value) for table in chosen],
+            # Dagster notes each check that it plans before a run may start, which takes longer than the run. The step
+            # runs the checks all the same, and reports what fails.
+            asset_check_keys=[],
             partition_key=day.isoformat(),
             tags={
                 STAGE_TAG: demand.stage.value,
                 DAY_TAG: day.isoformat(),
-                PRIORITY_TAG: str(demand.stage.priority),
+                PRIORITY_TAG: str(demand.stage.priority if demand.priority is None else demand.priority),
             },
         )
 

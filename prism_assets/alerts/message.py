@@ -1,0 +1,76 @@
+"""The text of an alert: short however many runs failed, and without secrets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+_RUNS_SHOWN = 10
+_TABLES_SHOWN = 5
+_LONGEST_ERROR = 400
+_SHORTEST_SECRET = 4
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s@]*@")
+_TOKEN = re.compile(r"(?i)\b(token|password|secret|signature|x-amz-[a-z-]+)=[^&;\s]+")
+_HIDDEN = "***"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedRun:
+    """One run that failed; `work` is what it was to do, `tables` are those to blame if that is known."""
+
+    run_id: str
+    work: str
+    tables: tuple[str, ...]
+    day: str | None
+    error: str
+    link: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alert:
+    """One message about all runs that failed since the one before; `runs` are the first of them."""
+
+    subject: str
+    text: str
+    failed: int
+    runs: tuple[FailedRun, ...]
+
+
+def shown_of(failed: int) -> int:
+    """How many of the failed runs a message names."""
+    return min(failed, _RUNS_SHOWN)
+
+
+def write_alert(runs: Sequence[FailedRun], failed: int, secrets: Collection[str] = ()) -> Alert:
+    """Writes the message about `failed` runs, of which `runs` are the ones to name. No secret is left in it."""
+    shown = tuple(replace(run, error=_short(redact(run.error, secrets))) for run in runs[: shown_of(failed)])
+    tables = sorted({table for run in shown for table in run.tables})
+    subject = f"prism: {failed} {'run' if failed == 1 else 'runs'} failed"
+    more = [f"… and {failed - len(shown)} more runs"] if failed > len(shown) else []
+    head = f"{subject}, for {_listed(tables)}" if tables else subject
+    return Alert(subject=subject, text="\n".join([head, *map(_line, shown), *more]), failed=failed, runs=shown)
+
+
+def redact(text: str, secrets: Collection[str]) -> str:
+    """Hides given secrets, credentials in addresses, and values that are named like a secret."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= _SHORTEST_SECRET:
+            text = text.replace(secret, _HIDDEN)
+    return _TOKEN.sub(rf"\1={_HIDDEN}", _CREDENTIALS.sub(f"{_HIDDEN}@", text))
+
+
+def _line(run: FailedRun) -> str:
+    day = f" {run.day}" if run.day else ""
+    link = f" {run.link}" if run.link else ""
+    return f"- {run.work}{day}, run {run.run_id[:8]}, {_listed(run.tables)}: {run.error}{link}"
+
+
+def _listed(tables: Sequence[str]) -> str:
+    more = [f"{len(tables) - _TABLES_SHOWN} more tables"] if len(tables) > _TABLES_SHOWN else []
+    return ", ".join([*tables[:_TABLES_SHOWN], *more]) or "no table"
+
+
+def _short(error: str) -> str:
+    line = " ".join(error.split())
+    return line if len(line) <= _LONGEST_ERROR else f"{line[: _LONGEST_ERROR - 1]}…"

@@ -1,0 +1,62 @@
+"""Seconds from arrival to readable, as metadata of the days that a run changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import date, datetime
+from typing import Any
+
+from prism_assets.domain.delays import summarize
+from prism_assets.metadata.arrivals import Arrival, Shown, arrivals_of_batch, arrivals_shown
+from prism_assets.stages.catalog import CatalogReport, TableReport
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.publish import PublishedPartition
+
+Delays = dict[tuple[int, date], dict[str, Any]]
+
+
+def delays_of_batch(context: StageContext, table_ids: Iterable[int], finished: datetime) -> Delays:
+    """Of the rows that a conversion made readable by itself, by table and day."""
+    with context.database.begin() as connection:
+        return _by_day(arrivals_of_batch(connection, list(table_ids), finished))
+
+
+def delays_of_publication(context: StageContext, done: CatalogReport) -> Delays:
+    """Of the rows that a catalog run showed to readers for the first time, by table and day."""
+    shown = [item for table in done.tables for item in _newly_shown(table)]
+    if not shown:
+        return {}
+    with context.database.begin() as connection:
+        return _by_day(arrivals_shown(connection, shown))
+
+
+def _newly_shown(table: TableReport) -> Iterator[Shown]:
+    for item in table.published:
+        lower, delayed_only = _known_before(item)
+        upper = None if item.after.is_live_prefix else item.after.published_object_id
+        if item.before != item.after:
+            yield Shown(table_id=table.table_id, date=item.date, lower=lower, upper=upper, delayed_only=delayed_only)
+
+
+def _known_before(item: PublishedPartition) -> tuple[int, bool]:
+    """The last object that readers had, and whether they had all but delayed ones: under the live prefix they list."""
+    if item.before is None:
+        return 0, False
+    return (0, True) if item.before.is_live_prefix else (item.before.published_object_id, False)
+
+
+def _by_day(arrivals: Iterable[Arrival]) -> Delays:
+    found: dict[tuple[int, date], list[tuple[int, float]]] = {}
+    for item in arrivals:
+        found.setdefault((item.table_id, item.date), []).append((item.rows, item.seconds))
+    return {key: _facts(pairs) for key, pairs in found.items()}
+
+
+def _facts(pairs: list[tuple[int, float]]) -> dict[str, Any]:
+    delays = summarize(pairs)
+    if delays is None:
+        return {}
+    return {
+        "seconds from arrival to readable, median": round(delays.median, 2),
+        "seconds from arrival to readable, longest": round(delays.longest, 2),
+    }

@@ -1,0 +1,1 @@
+"""Asset checks: they report what the stages know, and decide nothing."""

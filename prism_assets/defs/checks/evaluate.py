@@ -1,0 +1,106 @@
+"""Evaluates the checks that a run selected, and turns what they say into results of Dagster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from dagster import AssetCheckResult, AssetCheckSeverity, AssetExecutionContext
+
+from prism_assets.defs.assets.outcome import Task
+from prism_assets.defs.checks.specs import kinds_of
+from prism_assets.defs.keys import Stage, asset_key, table_of
+from prism_assets.domain.errors import PrismError
+from prism_assets.domain.limits import CheckLimits
+from prism_assets.stages.checks import CATALOG_AGREES, CheckOutcome, run_checks
+from prism_assets.stages.context import StageContext
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The checks a run was asked for: table and name of each."""
+
+    stage: Stage
+    wanted: frozenset[tuple[str, str]]
+
+    @classmethod
+    def of(cls, context: AssetExecutionContext, stage: Stage) -> Selection:
+        """Reads it from a run."""
+        keys = context.selected_asset_check_keys
+        return cls(stage, frozenset((table_of(key.asset_key), key.name) for key in keys))
+
+    @classmethod
+    def all_of(cls, stage: Stage, tables: Collection[str], without: Collection[str] = ()) -> Selection:
+        """All checks of a stage for some tables, but for those of some names."""
+        names = set(kinds_of(stage)) - set(without)
+        return cls(stage, frozenset((table, name) for table in tables for name in names))
+
+
+def evaluate(
+    context: StageContext,
+    selection: Selection,
+    limits: Mapping[str, CheckLimits],
+    now: datetime,
+    since: datetime | None = None,
+) -> tuple[CheckOutcome, ...]:
+    """Runs the checks selected, one statement a name; `since` limits the ledger to what one run converted."""
+    names = {name for _, name in selection.wanted}
+    outcomes = [
+        outcome
+        for name in sorted(names)
+        for outcome in run_checks(
+            context,
+            [name],
+            now=now,
+            names={table for table, check in selection.wanted if check == name},
+            limits=limits,
+            since=since,
+        )
+    ]
+    return tuple(outcomes)
+
+
+def evaluate_with(
+    context: StageContext,
+    selection: Selection,
+    task: Task,
+    limits: Mapping[str, CheckLimits],
+    warn: Callable[[str], None],
+) -> tuple[CheckOutcome, ...]:
+    """Runs the checks that belong to what a run has just done.
+
+    For a sensor without asking the catalog what publishing has just read back, and only what fails is reported:
+    recording takes much longer than checking. The work is done by now: a check that cannot be run does not undo it.
+    """
+    try:
+        if not task.by_sensor:
+            return evaluate(context, selection, limits, task.started)
+        chosen = Selection.all_of(task.stage, task.tables, without={CATALOG_AGREES})
+        found = evaluate(context, chosen, limits, task.started, task.started)
+        return tuple(item for item in found if not item.passed)
+    except PrismError as error:
+        warn(f"the checks were not run: {error}")
+        return ()
+
+
+def results(stage: Stage, outcomes: Iterable[CheckOutcome]) -> Iterator[AssetCheckResult]:
+    """What Dagster shows of them."""
+    kinds = kinds_of(stage)
+    for outcome in outcomes:
+        yield AssetCheckResult(
+            passed=outcome.passed,
+            asset_key=asset_key(outcome.table, stage.value),
+            check_name=outcome.check,
+            severity=kinds[outcome.check].severity,
+            description=outcome.sentence,
+            metadata=dict(outcome.figures),
+        )
+
+
+def blocked_tables(stage: Stage, outcomes: Iterable[CheckOutcome]) -> dict[str, tuple[str, ...]]:
+    """The sentences of failed blocking checks, by table."""
+    kinds = kinds_of(stage)
+    failed = [outcome for outcome in outcomes if not outcome.passed and kinds[outcome.check].blocking]
+    assert all(kinds[outcome.check].severity is AssetCheckSeverity.ERROR for outcome in failed)
+    return {outcome.table: (outcome.sentence,) for outcome in failed}

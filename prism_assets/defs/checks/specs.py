@@ -1,0 +1,60 @@
+"""The checks of each stage, by stable names: Dagster keeps one status a name and asset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from dagster import AssetCheckSeverity, AssetCheckSpec
+
+from prism_assets.defs.keys import Stage, asset_key
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.stages import checks
+
+
+@dataclass(frozen=True)
+class CheckKind:
+    """One check that every table has. A failed blocking one keeps what follows in its run from going on."""
+
+    name: str
+    about: str
+    severity: AssetCheckSeverity = AssetCheckSeverity.WARN
+    blocking: bool = False
+
+
+_KINDS: dict[Stage, tuple[CheckKind, ...]] = {
+    Stage.LIVE: (
+        CheckKind(
+            checks.ROWS_BALANCE,
+            "Lines in = rows out + lines quarantined, for each staging object, and the rows are in small objects.",
+            AssetCheckSeverity.ERROR,
+            blocking=True,
+        ),
+        CheckKind(checks.QUARANTINE_RATE, "The share of lines of the last day that were quarantined is in its limit."),
+    ),
+    Stage.MERGED: (
+        CheckKind(checks.OBJECT_SIZES, "Closed days have one merged object, or several that are big enough."),
+        CheckKind(checks.UNMERGED_AGE, "No object of a day that is over waits too long to be merged."),
+    ),
+    Stage.CATALOG: (
+        CheckKind(checks.CLOSING_BLOCKED, "No day waits too long after its end to be closed and switched."),
+        CheckKind(
+            checks.CATALOG_AGREES,
+            "The catalog sends readers where PostgreSQL says that it does.",
+            AssetCheckSeverity.ERROR,
+        ),
+    ),
+}
+
+
+def kinds_of(stage: Stage) -> dict[str, CheckKind]:
+    """The checks of a stage by name."""
+    return {kind.name: kind for kind in _KINDS[stage]}
+
+
+def check_specs(stage: Stage, tables: Iterable[TableDefinition]) -> Iterator[AssetCheckSpec]:
+    """The checks of one stage for tables of one step."""
+    for table in tables:
+        key = asset_key(str(table.name), stage.value)
+        for kind in _KINDS[stage]:
+            yield AssetCheckSpec(kind.name, asset=key, description=kind.about, blocking=kind.blocking)

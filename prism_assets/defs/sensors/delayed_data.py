@@ -1,0 +1,51 @@
+"""delayed_data: requests catalog, before all else, for days that were closed or switched and received rows since."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+
+from dagster import SensorEvaluationContext, SensorResult, SkipReason
+
+from prism_assets.defs.keys import Stage
+from prism_assets.defs.location import Location
+from prism_assets.defs.sensors.requests import Demand, answer
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.delayed import DelayedRows, find_delayed
+
+_SHOWN = 5
+_PRIORITY = 3
+
+
+def delayed_data(stages: StageContext, context: SensorEvaluationContext, location: Location) -> SensorResult:
+    """Requests catalog for days that were closed or switched and received rows since; says what is still to merge."""
+    found = find_delayed(stages)
+    days: dict[str, set[date]] = {}
+    for item in found:
+        if item.unpublished_objects:
+            days.setdefault(item.table, set()).add(item.date)
+    reply = answer(Demand(Stage.CATALOG, days, priority=_PRIORITY), location, context.instance)
+    reason = "; ".join(filter(None, [_sentence(found), reply.rest]))
+    if reply.requests:
+        context.log.info(reason)
+    return SensorResult(run_requests=list(reply.requests), skip_reason=None if reply.requests else SkipReason(reason))
+
+
+def _sentence(found: Sequence[DelayedRows]) -> str:
+    """What waits to be readable, and what to be merged: that has its merge job, which merges_due looks after."""
+    hidden = [item for item in found if item.unpublished_objects]
+    behind = [item for item in found if item.unmerged_objects]
+    if not found:
+        return "no delayed rows wait"
+    rows = sum(item.unpublished_rows for item in hidden)
+    unmerged = sum(item.unmerged_rows for item in behind)
+    return (
+        f"{rows} delayed rows of {len(hidden)} days are not readable yet{_listed(hidden)}; "
+        f"{unmerged} of {len(behind)} days wait for their merge{_listed(behind)}"
+    )
+
+
+def _listed(items: Sequence[DelayedRows]) -> str:
+    named = [f"{item.table} {item.date}" for item in items[:_SHOWN]]
+    more = [f"{len(items) - _SHOWN} more"] if len(items) > _SHOWN else []
+    return f" ({', '.join([*named, *more])})" if items else ""

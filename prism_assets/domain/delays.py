@@ -1,0 +1,26 @@
+"""How long rows took from the arrival of their object to their readers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import accumulate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delays:
+    """Seconds from arrival to readable: half of the rows took no longer than the median."""
+
+    median: float
+    longest: float
+
+
+def summarize(delays: Iterable[tuple[int, float]]) -> Delays | None:
+    """Sums up (rows, seconds) of objects; None where there are no rows. A clock that lags counts as no delay."""
+    ordered = sorted((max(seconds, 0.0), rows) for rows, seconds in delays if rows > 0)
+    if not ordered:
+        return None
+    half = sum(rows for _, rows in ordered) / 2
+    seen = accumulate(rows for _, rows in ordered)
+    median = next(seconds for (seconds, _), rows in zip(ordered, seen, strict=True) if rows >= half)
+    return Delays(median=median, longest=ordered[-1][0])

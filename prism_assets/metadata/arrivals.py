@@ -1,0 +1,81 @@
+"""Seconds from the arrival of staging objects to the moment their rows can be read. Reads without locks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from sqlalchemy import Connection, text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrival:
+    """Rows of one small object, and the seconds they took since S3 had their staging object, if that is known."""
+
+    table_id: int
+    date: date
+    rows: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """Small objects of one partition that a publication made readable: lower < id <= upper (all above for None)."""
+
+    table_id: int
+    date: date
+    lower: int
+    upper: int | None
+    delayed_only: bool
+
+
+def arrivals_of_batch(connection: Connection, table_ids: Collection[int], finished: datetime) -> list[Arrival]:
+    """What a run that finished its objects at exactly that time made readable by itself.
+
+    That is the rows of days that are open and in the catalog; all others wait for a publication.
+    """
+    rows = connection.execute(
+        text(
+            "SELECT o.prism_table_id, p.partition_date, s.row_count, "
+            "extract(epoch FROM s.commit_time - coalesce(o.send_time, o.first_receive_time)) AS seconds "
+            "FROM prism_staging_objects o JOIN prism_small_objects s USING (prism_staging_object_id) "
+            "JOIN prism_partitions p USING (prism_partition_id) WHERE o.state = 'done' "
+            "AND o.prism_table_id = ANY(:tables) AND o.finish_time = :finished "
+            "AND p.last_live_object_id IS NULL AND p.current_manifest_version >= 0 AND NOT s.delayed"
+        ),
+        {"tables": list(table_ids), "finished": finished},
+    )
+    return [
+        Arrival(table_id=row.prism_table_id, date=row.partition_date, rows=row.row_count, seconds=float(row.seconds))
+        for row in rows
+    ]
+
+
+def arrivals_shown(connection: Connection, shown: Collection[Shown]) -> list[Arrival]:
+    """What publications that were made just now showed to readers."""
+    rows = connection.execute(
+        text(_SHOWN),
+        {
+            "tables": [item.table_id for item in shown],
+            "dates": [item.date for item in shown],
+            "lowers": [item.lower for item in shown],
+            "uppers": [item.upper for item in shown],
+            "delayed": [item.delayed_only for item in shown],
+        },
+    )
+    return [
+        Arrival(table_id=row.table_id, date=row.day, rows=row.row_count, seconds=float(row.seconds)) for row in rows
+    ]
+
+
+_SHOWN = """
+SELECT w.table_id, w.day, s.row_count,
+    extract(epoch FROM clock_timestamp() - coalesce(o.send_time, o.first_receive_time)) AS seconds
+FROM unnest(CAST(:tables AS bigint[]), CAST(:dates AS date[]), CAST(:lowers AS bigint[]), CAST(:uppers AS bigint[]),
+    CAST(:delayed AS boolean[])) AS w (table_id, day, lower, upper, delayed)
+JOIN prism_partitions p ON p.prism_table_id = w.table_id AND p.partition_date = w.day
+JOIN prism_small_objects s ON s.prism_partition_id = p.prism_partition_id AND s.prism_small_object_id > w.lower
+    AND (w.upper IS NULL OR s.prism_small_object_id <= w.upper) AND (s.delayed OR NOT w.delayed)
+JOIN prism_staging_objects o USING (prism_staging_object_id)
+"""

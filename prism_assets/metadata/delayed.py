@@ -1,0 +1,64 @@
+"""Delayed small objects: those of days that were marked for closing before they came. Reads without locks.
+
+What a delayed object waits for stands in the row of its partition: it is readable from `published_object_id` on down,
+and merged from `desired_manifest_version` on down. Nobody keeps another position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from sqlalchemy import Connection, text
+
+
+@dataclass(frozen=True, kw_only=True)
+class DelayedDay:
+    """Delayed objects of one closed or switched partition that readers cannot see yet, or that are not merged yet.
+
+    `oldest_unpublished` is when the first of those that readers cannot see was committed.
+    """
+
+    table_id: int
+    date: date
+    unpublished_objects: int
+    unpublished_rows: int
+    oldest_unpublished: datetime | None
+    unmerged_objects: int
+    unmerged_rows: int
+
+
+def delayed_days(connection: Connection, table_ids: Collection[int]) -> list[DelayedDay]:
+    """All days with such objects, by table and date."""
+    rows = connection.execute(text(_DELAYED), {"tables": list(table_ids)})
+    return [
+        DelayedDay(
+            table_id=row.prism_table_id,
+            date=row.partition_date,
+            unpublished_objects=row.unpublished,
+            unpublished_rows=int(row.unpublished_rows),
+            oldest_unpublished=row.oldest,
+            unmerged_objects=row.unmerged,
+            unmerged_rows=int(row.unmerged_rows),
+        )
+        for row in rows
+        if row.unpublished or row.unmerged
+    ]
+
+
+_DELAYED = """
+SELECT p.prism_table_id, p.partition_date, s.* FROM prism_partitions p CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE o.prism_small_object_id > coalesce(p.published_object_id, 0)) AS unpublished,
+        coalesce(sum(o.row_count) FILTER (WHERE o.prism_small_object_id > coalesce(p.published_object_id, 0)), 0)
+            AS unpublished_rows,
+        min(o.commit_time) FILTER (WHERE o.prism_small_object_id > coalesce(p.published_object_id, 0)) AS oldest,
+        count(*) FILTER (WHERE o.prism_small_object_id > p.desired_manifest_version) AS unmerged,
+        coalesce(sum(o.row_count) FILTER (WHERE o.prism_small_object_id > p.desired_manifest_version), 0)
+            AS unmerged_rows
+    FROM prism_small_objects o WHERE o.prism_partition_id = p.prism_partition_id AND o.delayed
+        AND o.prism_small_object_id > least(coalesce(p.published_object_id, 0), p.desired_manifest_version)) s
+WHERE p.prism_table_id = ANY(:tables) AND p.last_live_object_id IS NOT NULL
+    AND (p.last_object_id > coalesce(p.published_object_id, 0) OR p.last_object_id > p.desired_manifest_version)
+ORDER BY p.prism_table_id, p.partition_date
+"""

@@ -1,0 +1,369 @@
+"""Checks of tables: what people want to be told. They decide nothing. Each is one statement for all its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+
+from prism_assets.domain.errors import InvariantBroken
+from prism_assets.domain.limits import CheckLimits
+from prism_assets.domain.partitions import Partition, current_publication
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata import check_facts, partitions
+from prism_assets.metadata.check_facts import Balance, ParkedJob, QuarantineShare, RangeSizes, Unmerged
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.publish import location_of
+from prism_assets.stages.status import waits_in_life
+
+ROWS_BALANCE = "rows_balance"
+QUARANTINE_RATE = "quarantine_rate"
+OBJECT_SIZES = "object_sizes"
+UNMERGED_AGE = "unmerged_age"
+CLOSING_BLOCKED = "closing_blocked"
+CATALOG_AGREES = "catalog_agrees"
+
+_DAY = timedelta(days=1)
+_RECENT = timedelta(days=14)
+_SHOWN = 5
+
+Figures = Mapping[str, int | float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOutcome:
+    """What one check says about one table: a sentence with numbers, and what to do where it failed."""
+
+    table: str
+    check: str
+    passed: bool
+    sentence: str
+    figures: Figures = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckRequest:
+    """Which tables to check, and by which limits (the defaults for a table without any).
+
+    `since` is from when on conversions are held against the ledger.
+    """
+
+    tables: Sequence[TableDefinition]
+    limits: Mapping[str, CheckLimits]
+    now: datetime
+    since: datetime
+
+    @property
+    def ids(self) -> list[int]:
+        """Ids of the tables."""
+        return [table.table_id for table in self.tables]
+
+    def limits_of(self, table: TableDefinition) -> CheckLimits:
+        """The limits of one table."""
+        return self.limits.get(str(table.name)) or CheckLimits()
+
+
+def run_checks(
+    context: StageContext,
+    checks: Collection[str],
+    *,
+    now: datetime,
+    names: Collection[str],
+    limits: Mapping[str, CheckLimits],
+    since: datetime | None = None,
+) -> tuple[CheckOutcome, ...]:
+    """Runs checks by name for the tables named; without `since` the ledger is checked for the last day."""
+    tables = context.choose_tables(names)
+    request = CheckRequest(tables=tables, limits=limits, now=now, since=since or now - _DAY)
+    return tuple(outcome for check in sorted(checks) for outcome in _CHECKS[check](context, request))
+
+
+def _rows_balance(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
+    with context.database.begin() as connection:
+        found = {item.table_id: item for item in check_facts.balances(connection, request.ids, request.since)}
+    return [_judge_balance(table, found.get(table.table_id)) for table in request.tables]
+
+
+def _judge_balance(table: TableDefinition, ledger: Balance | None) -> CheckOutcome:
+    if ledger is None:
+        return _passed(table, ROWS_BALANCE, "no object was converted since then")
+    figures: Figures = {
+        "objects": ledger.objects,
+        "lines in": ledger.lines_in,
+        "rows out": ledger.rows_out,
+        "lines quarantined": ledger.quarantined,
+        "objects out of balance": ledger.unbalanced_objects,
+    }
+    if not ledger.unbalanced_objects:
+        sentence = f"{ledger.lines_in} lines in = {ledger.rows_out} rows out + {ledger.quarantined} quarantined"
+        return _passed(table, ROWS_BALANCE, f"{sentence}, for each of {ledger.objects} objects", figures)
+    return _failed(
+        table,
+        ROWS_BALANCE,
+        f"{ledger.unbalanced_objects} of {ledger.objects} staging objects do not balance: "
+        f"{'; '.join(ledger.unbalanced)}. Rows may be lost or doubled: keep all objects, and report it",
+        figures,
+    )
+
+
+def _quarantine_rate(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
+    since = request.now - _DAY
+    with context.database.begin() as connection:
+        found = {item.table_id: item for item in check_facts.quarantine_shares(connection, request.ids, since)}
+        above = [
+            table.table_id
+            for table in request.tables
+            if (item := found.get(table.table_id)) and _share(item) > request.limits_of(table).quarantine_rate
+        ]
+        reasons = check_facts.quarantine_reasons(connection, above, since) if above else {}
+    return [
+        _judge_share(table, found.get(table.table_id), request.limits_of(table), reasons) for table in request.tables
+    ]
+
+
+def _share(item: QuarantineShare) -> float:
+    return item.quarantined / item.lines_in if item.lines_in else 0.0
+
+
+def _judge_share(
+    table: TableDefinition,
+    item: QuarantineShare | None,
+    limits: CheckLimits,
+    reasons: Mapping[int, Sequence[tuple[str, int]]],
+) -> CheckOutcome:
+    if item is None:
+        return _passed(table, QUARANTINE_RATE, "no line came in the last day", {"share": 0.0})
+    figures: Figures = {"lines in": item.lines_in, "lines quarantined": item.quarantined, "share": _share(item)}
+    sentence = f"{item.quarantined} of {item.lines_in} lines of the last day are quarantined ({_share(item):.2%})"
+    if _share(item) <= limits.quarantine_rate:
+        return _passed(table, QUARANTINE_RATE, sentence, figures)
+    why = ", ".join(f"{lines} {reason}" for reason, lines in reasons.get(table.table_id, ())[:_SHOWN])
+    more = f"above the limit of {limits.quarantine_rate:.2%}: {why}. Look at them with `prism quarantine list`"
+    return _failed(table, QUARANTINE_RATE, f"{sentence}, {more}", figures)
+
+
+def _object_sizes(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
+    since = (request.now - _RECENT).date()
+    with context.database.begin() as connection:
+        found = check_facts.range_sizes(connection, request.ids, since)
+    return [
+        _judge_sizes(table, [item for item in found if item.table_id == table.table_id]) for table in request.tables
+    ]
+
+
+def _judge_sizes(table: TableDefinition, days: Sequence[RangeSizes]) -> CheckOutcome:
+    """A single object may be small; so may one that holds nothing but rows that came after the close: it grows."""
+    # Plans go by estimated bytes, so the floor that is checked is in megabytes where theirs is in mebibytes.
+    floor = table.merge.floor_bytes * 1_000_000 // (1 << 20)
+    small = [
+        (item.date, min(judged))
+        for item in days
+        if len(item.sizes) > 1
+        and (judged := item.sizes[:-1] if item.last_is_late else item.sizes)
+        and min(judged) < floor
+    ]
+    sizes = [size for item in days for size in item.sizes]
+    figures: Figures = {
+        "closed days": len(days),
+        "merged objects": len(sizes),
+        "smallest bytes": min(sizes, default=0),
+        "largest bytes": max(sizes, default=0),
+        "days with a small object": len(small),
+    }
+    if not small:
+        sentence = f"{len(sizes)} merged objects of {len(days)} closed days in the last {_RECENT.days}"
+        return _passed(table, OBJECT_SIZES, f"{sentence}; none is smaller than {_mb(floor)} beside others", figures)
+    shown = ", ".join(f"{day} ({_mb(size)})" for day, size in small[-_SHOWN:])
+    return _failed(
+        table,
+        OBJECT_SIZES,
+        f"{len(small)} closed days have several objects and one below {_mb(floor)}: {shown}. Queries read more objects "
+        "than needed; raise merge.interval, or lower merge.target_bytes, so that objects fill up",
+        figures,
+    )
+
+
+def _unmerged_age(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
+    before = max((table.today(request.now) for table in request.tables), default=request.now.date())
+    with context.database.begin() as connection:
+        found = check_facts.unmerged(connection, request.ids, before)
+        parked = check_facts.parked_jobs(connection, request.ids)
+    return [
+        _judge_unmerged(
+            table,
+            [item for item in found if item.table_id == table.table_id and table.day_ends(item.date) <= request.now],
+            [job for job in parked if job.table_id == table.table_id],
+            request,
+        )
+        for table in request.tables
+    ]
+
+
+def _judge_unmerged(
+    table: TableDefinition, waiting: Sequence[Unmerged], parked: Sequence[ParkedJob], request: CheckRequest
+) -> CheckOutcome:
+    """Objects wait from when they came, but not before the end of their day: till then they may be held back."""
+    limit = request.limits_of(table).unmerged_hours
+    ages = {item.date: _hours(request.now - max(item.oldest, table.day_ends(item.date))) for item in waiting}
+    objects = {item.date: item.objects for item in waiting}
+    figures: Figures = {
+        "unmerged objects": sum(objects.values()),
+        "days": len(ages),
+        "oldest in hours": round(max(ages.values(), default=0.0), 2),
+        "parked merges": len(parked),
+    }
+    late = sorted((day for day, age in ages.items() if age > limit), key=lambda day: (-ages[day], day))
+    if not late and not parked:
+        sentence = f"{sum(objects.values())} objects of days that are over are not merged, none for over {limit:g} h"
+        return _passed(table, UNMERGED_AGE, sentence, figures)
+    parts = [f"the merge of {job.date} is parked after {job.attempts} tries: {job.last_error}" for job in parked]
+    parts += [f"{objects[day]} objects of {day} are not merged for {ages[day]:.1f} h" for day in late]
+    return _failed(
+        table,
+        UNMERGED_AGE,
+        f"{_few(parts)} (limit {limit:g} h). When the cause is mended, materialize merged for these days, "
+        f"or run `prism merge --all --table {table.name}`",
+        figures,
+    )
+
+
+def _closing_blocked(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
+    """One statement for what is not switched; the reason is looked up for the oldest late days of a table."""
+    outcomes = []
+    with context.database.begin() as connection:
+        waiting: dict[int, list[Partition]] = {}
+        for item in partitions.load_restless(connection, request.ids):
+            if not item.switched:
+                waiting.setdefault(item.table_id, []).append(item)
+        for table in request.tables:
+            limit = timedelta(hours=request.limits_of(table).closing_hours)
+            late = [p for p in waiting.get(table.table_id, []) if table.day_ends(p.date) + limit < request.now]
+            reasons = [
+                f"{p.date} is {p.state.value} {_hours(request.now - table.day_ends(p.date)):.1f} h after its end and "
+                f"waits for {'; '.join(waits_in_life(connection, table, p, request.now))}"
+                for p in late[:_SHOWN]
+            ]
+            outcomes.append(_judge_closing(table, late, reasons, limit, request.now))
+    return outcomes
+
+
+def _judge_closing(
+    table: TableDefinition, late: Sequence[Partition], reasons: Sequence[str], limit: timedelta, now: datetime
+) -> CheckOutcome:
+    oldest = max((_hours(now - table.day_ends(item.date)) for item in late), default=0.0)
+    figures: Figures = {"days that wait": len(late), "longest in hours": round(oldest, 2)}
+    if not late:
+        sentence = f"no day waits longer than {_hours(limit):g} h to be closed and switched"
+        return _passed(table, CLOSING_BLOCKED, sentence, figures)
+    more = f"; and {len(late) - len(reasons)} more" if len(late) > len(reasons) else ""
+    return _failed(
+        table,
+        CLOSING_BLOCKED,
+        f"{len(late)} days wait longer than {_hours(limit):g} h: {'. '.join(reasons)}{more}. "
+        f"`prism status --table {table.name}` shows all",
+        figures,
+    )
+
+
+@dataclass(frozen=True)
+class _Difference:
+    date: date
+    recorded: str
+    shown: str | None
+
+
+def _catalog_agrees(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
+    """One statement for all tables, then one call of the catalog a table.
+
+    What differs is looked at once more: a run may have published between the two looks.
+    """
+    counts: dict[int, int] = {}
+    found = _differences(context, request, request.tables, counts)
+    again = [table for table in request.tables if found.get(table.table_id)]
+    if again:
+        found = _differences(context, request, again, counts)
+    return [
+        _judge_catalog(table, counts.get(table.table_id, 0), found.get(table.table_id, ())) for table in request.tables
+    ]
+
+
+def _differences(
+    context: StageContext, request: CheckRequest, tables: Sequence[TableDefinition], counts: dict[int, int]
+) -> dict[int, list[_Difference]]:
+    since = (request.now - _RECENT).date()
+    with context.database.begin() as connection:
+        published = check_facts.published_since(connection, [table.table_id for table in tables], since)
+    found: dict[int, list[_Difference]] = {}
+    for table in tables:
+        recorded = {
+            item.date: location_of(context.lake, table, item.date, publication)
+            for item in published
+            if item.table_id == table.table_id and (publication := current_publication(item))
+        }
+        counts[table.table_id] = len(recorded)
+        shown = _shown(context, table, recorded)
+        found[table.table_id] = [
+            _Difference(day, location, shown.get(day))
+            for day, location in recorded.items()
+            if shown.get(day) != location
+        ]
+    return found
+
+
+def _shown(context: StageContext, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
+    """Where the catalog sends readers; nowhere if it has lost the table."""
+    if not days:
+        return {}
+    try:
+        return context.catalog.locations(table, days)
+    except InvariantBroken:
+        return {}
+
+
+def _judge_catalog(table: TableDefinition, days: int, differences: Sequence[_Difference]) -> CheckOutcome:
+    figures: Figures = {"days": days, "days that differ": len(differences)}
+    if not differences:
+        sentence = f"{days} published days of the last {_RECENT.days} are in the catalog as recorded"
+        return _passed(table, CATALOG_AGREES, sentence, figures)
+    parts = [
+        f"{item.date} is at {item.shown}, not at {item.recorded}" if item.shown else f"{item.date} is missing"
+        for item in differences
+    ]
+    return _failed(
+        table,
+        CATALOG_AGREES,
+        f"the catalog differs from what was published for {len(differences)} of {days} days: {_few(parts)}. "
+        f"Readers may see too little; `prism catalog --republish --table {table.name}` mends it",
+        figures,
+    )
+
+
+def _few(parts: Sequence[str]) -> str:
+    more = [f"and {len(parts) - _SHOWN} more"] if len(parts) > _SHOWN else []
+    return "; ".join([*parts[:_SHOWN], *more])
+
+
+def _hours(span: timedelta) -> float:
+    return span.total_seconds() / 3_600
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1_000_000:.1f} MB"
+
+
+def _passed(table: TableDefinition, check: str, sentence: str, figures: Figures | None = None) -> CheckOutcome:
+    return CheckOutcome(table=str(table.name), check=check, passed=True, sentence=sentence, figures=figures or {})
+
+
+def _failed(table: TableDefinition, check: str, sentence: str, figures: Figures) -> CheckOutcome:
+    return CheckOutcome(table=str(table.name), check=check, passed=False, sentence=sentence, figures=figures)
+
+
+_CHECKS: Mapping[str, Callable[[StageContext, CheckRequest], list[CheckOutcome]]] = {
+    ROWS_BALANCE: _rows_balance,
+    QUARANTINE_RATE: _quarantine_rate,
+    OBJECT_SIZES: _object_sizes,
+    UNMERGED_AGE: _unmerged_age,
+    CLOSING_BLOCKED: _closing_blocked,
+    CATALOG_AGREES: _catalog_agrees,
+}

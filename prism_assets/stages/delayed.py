@@ -1,0 +1,50 @@
+"""Finds rows that came for days that were closed or switched before, and are not readable or not merged yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata.delayed import delayed_days
+from prism_assets.stages.context import StageContext
+
+TAKEN_OVER_AFTER = timedelta(minutes=5)
+"""Delayed rows are asked for by one sensor alone; if that is switched off, others take them over after this long."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DelayedRows:
+    """Delayed rows of one day of one table, and since when the first of the unreadable ones waits."""
+
+    table: str
+    date: date
+    unpublished_objects: int
+    unpublished_rows: int
+    unpublished_since: datetime | None
+    unmerged_objects: int
+    unmerged_rows: int
+
+    def is_fresh(self, now: datetime) -> bool:
+        """Whether its unreadable rows came so recently that nobody needs to take them over."""
+        return self.unpublished_since is not None and now - self.unpublished_since < TAKEN_OVER_AFTER
+
+
+def find_delayed(context: StageContext) -> list[DelayedRows]:
+    """All days with such rows, by table and date. The state is in PostgreSQL alone: asking changes nothing."""
+    tables: Mapping[int, TableDefinition] = {table.table_id: table for table in context.choose_tables(None)}
+    with context.database.begin() as connection:
+        found = delayed_days(connection, tables)
+    return [
+        DelayedRows(
+            table=str(tables[item.table_id].name),
+            date=item.date,
+            unpublished_objects=item.unpublished_objects,
+            unpublished_rows=item.unpublished_rows,
+            unpublished_since=item.oldest_unpublished,
+            unmerged_objects=item.unmerged_objects,
+            unmerged_rows=item.unmerged_rows,
+        )
+        for item in found
+    ]

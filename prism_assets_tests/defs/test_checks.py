@@ -1,0 +1,278 @@
+"""Checks as Dagster has them: with the run of a stage, alone, and every hour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckKey,
+    AssetCheckSeverity,
+    AssetsDefinition,
+    AssetSelection,
+    DagsterInstance,
+    ExecuteInProcessResult,
+    SensorResult,
+    materialize,
+)
+from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
+from sqlalchemy import text
+
+from prism_assets.defs.assets.build import build_assets
+from prism_assets.defs.assets.outcome import Task
+from prism_assets.defs.checks.evaluate import Selection, evaluate_with
+from prism_assets.defs.keys import SENSOR_TAG, SICK_TAG, Stage, asset_key
+from prism_assets.defs.location import Location
+from prism_assets.defs.resources import build_resources
+from prism_assets.metadata.database import Database
+from prism_assets_tests.builders import a_table, some_rows
+from prism_assets_tests.defs.tables import a_location
+from prism_assets_tests.defs.test_sensors import tick
+from prism_assets_tests.world import World
+
+# Dagster calls what it has itself deprecated when a resource holds another one.
+pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning")
+
+NOW = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0)
+TODAY = NOW.date().isoformat()
+
+
+def run(
+    instance: DagsterInstance,
+    location: Location,
+    parts: Sequence[str],
+    *,
+    tables: Sequence[str] = ("log.events",),
+    by_sensor: bool = False,
+) -> ExecuteInProcessResult:
+    """Materialises parts of tables for today; by a sensor without selecting their checks, as it requests it."""
+    chosen = AssetSelection.assets(*(asset_key(table, part) for table in tables for part in parts))
+    return materialize(
+        assets_of(location),
+        selection=chosen.without_checks() if by_sensor else chosen,
+        partition_key=TODAY,
+        resources=build_resources(),
+        instance=instance,
+        raise_on_error=False,
+        tags={SENSOR_TAG: "a_sensor"} if by_sensor else {},
+    )
+
+
+def run_alone(
+    instance: DagsterInstance, location: Location, part: str, name: str, table: str = "log.events"
+) -> ExecuteInProcessResult:
+    """Runs one check, as the button of the UI does."""
+    return materialize(
+        assets_of(location),
+        selection=AssetSelection.checks(AssetCheckKey(asset_key(table, part), name)),
+        resources=build_resources(),
+        instance=instance,
+        raise_on_error=False,
+    )
+
+
+def assets_of(location: Location) -> list[AssetsDefinition]:
+    return [asset for asset in build_assets(location) if isinstance(asset, AssetsDefinition)]
+
+
+def said(result: ExecuteInProcessResult) -> dict[tuple[str, str], AssetCheckEvaluation]:
+    """What the checks of a run said, by table and name."""
+    return {
+        (".".join(item.asset_key.path[1:3]), item.check_name): item for item in result.get_asset_check_evaluations()
+    }
+
+
+def events(result: SensorResult) -> dict[tuple[str, str], AssetCheckEvaluation]:
+    """What a tick reports, by table and name."""
+    found = [event for event in result.asset_events if isinstance(event, AssetCheckEvaluation)]
+    return {(".".join(item.asset_key.path[1:3]), item.check_name): item for item in found}
+
+
+def said_by(result: SensorResult) -> str:
+    assert result.skip_reason is not None
+    return result.skip_reason.skip_message or ""
+
+
+def test_every_table_has_its_checks(tmp_path_factory: pytest.TempPathFactory) -> None:
+    location = a_location(tmp_path_factory.mktemp("files"), a_table())
+    keys = {(key.asset_key.path[-1], key.name) for asset in assets_of(location) for key in asset.check_keys}
+    assert keys == {
+        ("live", "rows_balance"),
+        ("live", "quarantine_rate"),
+        ("merged", "object_sizes"),
+        ("merged", "unmerged_age"),
+        ("catalog", "closing_blocked"),
+        ("catalog", "catalog_agrees"),
+    }
+    blocking = {spec.name for asset in assets_of(location) for spec in asset.check_specs if spec.blocking}
+    assert blocking == {"rows_balance"}
+
+
+def test_a_day_made_by_hand_is_checked_all_the_way(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table())
+    settled.drop(some_rows(3, NOW))
+    result = run(instance, location, ["live", "merged", "catalog"])
+    assert result.success
+    found = said(result)
+    assert len(found) == 6
+    assert all(item.passed for item in found.values())
+    balance = found["log.events", "rows_balance"]
+    assert balance.description == "3 lines in = 3 rows out + 0 quarantined, for each of 1 objects"
+    assert balance.metadata["rows out"].value == 3
+    agrees = found["log.events", "catalog_agrees"].description
+    assert agrees == "1 published days of the last 14 are in the catalog as recorded"
+
+
+def test_a_sensors_run_tells_what_fails_and_no_more(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table(), a_table("log.idle"))
+    settled.drop(some_rows(3, NOW))
+    run(instance, location, ["live"], tables=["log.events", "log.idle"])
+    settled.drop(some_rows(3, NOW))
+    settled.discover(datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M"))
+    assert said(run(instance, location, ["live"], tables=["log.events", "log.idle"], by_sensor=True)) == {}
+    settled.drop(["no row"])
+    settled.discover(datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M"))
+    result = run(instance, location, ["live"], tables=["log.events", "log.idle"], by_sensor=True)
+    assert list(said(result)) == [("log.events", "quarantine_rate")]
+
+
+def test_rows_out_of_balance_keep_the_run_from_the_catalog(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table(), a_table("log.good"))
+    settled.drop(some_rows(3, NOW))
+    settled.drop(some_rows(3, NOW), stream="good")
+    assert run(instance, location, ["live"], tables=["log.events", "log.good"]).success
+    with settled.context.database.begin() as connection:
+        connection.execute(
+            text(
+                "UPDATE prism_small_objects SET row_count = 4 FROM prism_staging_objects o "
+                "WHERE o.prism_staging_object_id = prism_small_objects.prism_staging_object_id "
+                "AND o.object_key LIKE 'events/%'"
+            )
+        )
+    result = run(instance, location, ["live", "catalog"], tables=["log.events", "log.good"])
+    assert not result.success
+    found = said(result)
+    assert {table: found[table, "rows_balance"].passed for table in ("log.events", "log.good")} == {
+        "log.events": False,
+        "log.good": True,
+    }
+    assert not any(name == "closing_blocked" for _, name in found)
+    failure = result.failure_data_for_node("live_utc")
+    assert failure is not None
+    assert failure.user_failure_data is not None
+    assert "3 rows out of which 4 are in small objects" in str(failure.user_failure_data.description)
+    stored = instance.get_run_by_id(result.run_id)
+    assert stored is not None
+    assert stored.tags[SICK_TAG] == "log.events"
+    assert {event.asset_key for event in result.get_asset_materialization_events()} == {asset_key("log.good", "live")}
+
+
+def test_a_check_runs_alone_without_a_day(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table(), a_table("log.other"))
+    settled.drop([*some_rows(3, NOW), "no row"])
+    run(instance, location, ["live"], tables=["log.events", "log.other"])
+    result = run_alone(instance, location, "live", "quarantine_rate")
+    assert result.success
+    assert list(said(result)) == [("log.events", "quarantine_rate")]
+    found = said(result)["log.events", "quarantine_rate"]
+    assert not found.passed
+    assert found.severity is AssetCheckSeverity.WARN
+    assert "1 of 4 lines of the last day are quarantined (25.00%), above the limit of 1.00%: 1 " in str(
+        found.description
+    )
+    assert not [event for event in result.all_events if event.is_step_materialization]
+
+
+def test_limits_come_from_the_table_file(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table() + "checks: {quarantine_rate: 0.5}\n")
+    settled.drop([*some_rows(3, NOW), "no row"])
+    assert said(run(instance, location, ["live"]))["log.events", "quarantine_rate"].passed
+
+
+def test_all_checks_are_run_by_themselves_and_told_once(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table(), a_table("log.tokyo", timezone="Asia/Tokyo"))
+    run(instance, location, ["live"])
+    first = tick(instance, location, "table_checks")
+    assert len(events(first)) == 12
+    assert said_by(first) == "12 checks of 2 tables were run, 0 of them fail; 12 reported, 0 left for the next tick"
+    second = tick(instance, location, "table_checks", first.cursor)
+    assert events(second) == {}
+    settled.drop([*some_rows(3, NOW), "no row"])
+    run(instance, location, ["live"])
+    third = tick(instance, location, "table_checks", second.cursor)
+    assert list(events(third)) == [("log.events", "quarantine_rate")]
+    assert not events(third)["log.events", "quarantine_rate"].passed
+    with settled.context.database.begin() as connection:
+        connection.execute(text("UPDATE prism_staging_objects SET finish_time = finish_time - interval '2 days'"))
+    fourth = tick(instance, location, "table_checks", third.cursor)
+    assert [(key, item.passed) for key, item in events(fourth).items()] == [(("log.events", "quarantine_rate"), True)]
+    assert events(tick(instance, location, "table_checks", fourth.cursor)) == {}
+
+
+def test_what_a_tick_finds_is_kept_by_dagster_without_a_run(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table())
+    settled.drop([*some_rows(3, NOW), "no row"])
+    run(instance, location, ["live"])
+    for event in tick(instance, location, "table_checks").asset_events:
+        instance.report_runless_asset_event(event)
+    key = AssetCheckKey(asset_key("log.events", "live"), "quarantine_rate")
+    (record,) = instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
+    assert record.evaluation is not None
+    assert (record.evaluation.passed, record.evaluation.severity) == (False, AssetCheckSeverity.WARN)
+    assert record.evaluation.metadata["share"].value == 0.25
+
+
+def test_many_tables_are_told_over_several_ticks(
+    settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prism_assets.defs.sensors.table_checks._REPORTS", 8)
+    monkeypatch.setattr("prism_assets.defs.sensors.table_checks._CATALOG_TABLES", 1)
+    location = a_location(settled.root, a_table("log.a"), a_table("log.b"))
+    told: list[tuple[str, str]] = []
+    cursor = None
+    for _ in range(3):
+        result = tick(instance, location, "table_checks", cursor)
+        told += events(result)
+        cursor = result.cursor
+    assert len(told) == len(set(told)) == 12
+
+
+def test_a_check_that_cannot_be_run_does_not_undo_the_work(settled: World) -> None:
+    settled.apply(a_table())
+    settled.context.database.dispose()
+    away = replace(settled.context, database=Database("postgresql+psycopg://nobody@127.0.0.1:1/none"))
+    selection = Selection(Stage.LIVE, frozenset({("log.events", "rows_balance")}))
+    task = Task(stage=Stage.LIVE, tables=("log.events",), day=NOW.date(), by_sensor=False)
+    warnings: list[str] = []
+    assert evaluate_with(away, selection, task, {}, warnings.append) == ()
+    assert warnings[0].startswith("the checks were not run: PostgreSQL at 127.0.0.1:1 does not answer")
+
+
+def test_a_catalog_that_lost_a_table_is_told_apart_from_postgresql(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table())
+    settled.drop(some_rows(3, NOW))
+    run(instance, location, ["live", "catalog"])
+    settled.reader()._glue.delete_table(DatabaseName=f"{settled.settings.glue_database_prefix}log", Name="events")
+    found = said(run_alone(instance, location, "catalog", "catalog_agrees"))["log.events", "catalog_agrees"]
+    assert (found.passed, found.severity) == (False, AssetCheckSeverity.ERROR)
+    assert f"for 1 of 1 days: {TODAY} is missing" in str(found.description)
+    assert "`prism catalog --republish --table log.events` mends it" in str(found.description)
+
+
+def test_hours_of_silence_are_counted_by_the_policy_of_the_file(tmp_path_factory: pytest.TempPathFactory) -> None:
+    text_of = a_table() + "freshness: {warn: 30m, fail: 2h}\n"
+    location = a_location(tmp_path_factory.mktemp("files"), text_of, a_table("log.other"))
+    policies = {
+        spec.key.to_user_string(): spec.freshness_policy for asset in assets_of(location) for spec in asset.specs
+    }
+    policy = policies.pop("prism/log/events/live")
+    assert isinstance(policy, TimeWindowFreshnessPolicy)
+    assert policy.warn_window is not None
+    assert (policy.warn_window.to_timedelta(), policy.fail_window.to_timedelta()) == (
+        timedelta(minutes=30),
+        timedelta(hours=2),
+    )
+    assert set(policies.values()) == {None}
