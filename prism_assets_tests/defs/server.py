@@ -35,16 +35,24 @@ class DagsterServer:
 
     def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
         self._port = _free_port()
+        self._home = home
         self._log = home / "dagster.log"
         for name in ("dagster.yaml", "workspace.yaml"):
             (home / name).write_text((_PROJECT / name).read_text())
-        more = {"DAGSTER_HOME": str(home), "PYTHONPATH": str(_PROJECT)}
-        command = [sys.executable, "-m", "dagster", "dev", "-h", "127.0.0.1", "-p", str(self._port)]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                command,
-                cwd=home,
-                env={**os.environ, **environment, **more},
+        self._environment = {**os.environ, **environment, "DAGSTER_HOME": str(home), "PYTHONPATH": str(_PROJECT)}
+        self._process = self._launch()
+
+    def _launch(self) -> subprocess.Popen[bytes]:
+        """Starts what answers at the port."""
+        return self._spawn("dagster", "dev", "-h", "127.0.0.1", "-p", str(self._port))
+
+    def _spawn(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Starts a module of Python in the folder; what it says goes to the log."""
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", *arguments],
+                cwd=self._home,
+                env=self._environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
