@@ -24,6 +24,10 @@ _LAUNCH = """
 mutation($given: ExecutionParams!) { launchPipelineExecution(executionParams: $given) {
   __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }
 """
+_BACKFILL = """
+mutation($given: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $given) {
+  __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }
+"""
 _RUN = """
 query($run: ID!) { runOrError(runId: $run) { ... on Run {
   status assetMaterializations { partition assetKey { path } } } } }
@@ -34,7 +38,7 @@ class DagsterServer:
     """`dagster dev` in a folder of its own, with the project's dagster.yaml; ended with all it started."""
 
     def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
-        self._port = _free_port()
+        self._port = free_port()
         self._home = home
         self._log = home / "dagster.log"
         for name in ("dagster.yaml", "workspace.yaml"):
@@ -108,6 +112,13 @@ class DagsterServer:
         assert answer["__typename"] == "LaunchRunSuccess", answer
         return str(answer["run"]["runId"])
 
+    def backfill(self, keys: Sequence[Sequence[str]], days: Sequence[str]) -> str:
+        """Launches a backfill as the dialogue of the UI does, and returns its id."""
+        given = {"assetSelection": [{"path": list(key)} for key in keys], "partitionNames": list(days)}
+        answer = self.ask(_BACKFILL, {"given": given})["launchPartitionBackfill"]
+        assert answer["__typename"] == "LaunchBackfillSuccess", answer
+        return str(answer["backfillId"])
+
     def finished(self, run_id: str, seconds: float) -> dict[str, Any]:
         """The run when it has ended; fails the test when it does not."""
         deadline = time.monotonic() + seconds
@@ -139,6 +150,7 @@ class DagsterServer:
         raise AssertionError(f"Dagster did not start:\n{self.log()[-4000:]}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens at."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
