@@ -86,6 +86,12 @@ class Judge:
             row = connection.execute(text(_UNFINISHED_WORK), {"schema": schema}).one()
         return dict(row._mapping)
 
+    def errors(self) -> list[str]:
+        """What the staging objects that are not done say about their last attempt."""
+        with self._database.begin() as connection:
+            rows = connection.execute(text(_ERRORS))
+            return [f"{row.object_key}: {row.state}, {row.attempts} attempts, {row.last_error}" for row in rows]
+
     def ledger(self, schema: str) -> tuple[int, int, int, int]:
         """Staging objects that are done, their lines, their rows, and the rows of their small objects."""
         with self._database.begin() as connection:
@@ -100,6 +106,7 @@ SELECT (SELECT count(*) FROM prism_staging_objects JOIN t USING (prism_table_id)
     (SELECT count(*) FROM prism_merge_jobs JOIN prism_partitions USING (prism_partition_id)
         JOIN t USING (prism_table_id)) AS merges
 """
+_ERRORS = "SELECT * FROM prism_staging_objects WHERE state <> 'done'"
 _LEDGER = """
 WITH o AS (SELECT o.* FROM prism_staging_objects o JOIN prism_tables USING (prism_table_id)
     WHERE schema_name = :schema AND state = 'done')
@@ -171,7 +178,7 @@ class Story:
                 self.say("settled")
                 return
             time.sleep(0.5)
-        raise AssertionError(f"left: {left}\n{self.dagster.log()[-8000:]}")
+        raise AssertionError(f"left: {left}\n{self.judge.errors()}\n{self.dagster.log()[-8000:]}")
 
     def _left(self, backfill_id: str) -> str:
         runs = [f"{run.dagster_run.run_id} {run.dagster_run.status.value}" for run in self.judge.runs(*UNFINISHED)]
@@ -200,7 +207,8 @@ def environment(stack: Mapping[str, str], tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture
 def story(environment: Mapping[str, str], tmp_path: Path) -> Iterator[Story]:
-    with DagsterInParts(tmp_path, environment, CHANGES) as dagster:
+    dagster = DagsterInParts(tmp_path, environment, CHANGES)
+    with dagster:
         judge = Judge(tmp_path, environment["PRISM_DATABASE_URL"])
         try:
             yield Story(dagster, judge, environment, SEED)
