@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import yaml
 
-from prism_assets_tests.defs.server import DagsterServer, free_port
+from prism_assets_tests.defs.server import DagsterServer, command_line, free_port
 
 _LOCATION = "prism_assets"
 _RUN_WORKER = "spawn_main"
@@ -79,7 +79,7 @@ class DagsterInParts(DagsterServer):
         """The processes of the runs that the code server has started."""
         if self._code is None:
             return []
-        return [process for process in _with_children(self._code) if _RUN_WORKER in _command_line(process)]
+        return [process for process in _with_children(self._code) if _RUN_WORKER in command_line(process)]
 
     def start_daemon(self) -> None:
         """Starts the daemon, for the first time or again."""
@@ -117,13 +117,6 @@ def _with_children(service: subprocess.Popen[bytes]) -> list[psutil.Process]:
         return [process, *process.children(recursive=True)]
     except psutil.NoSuchProcess:
         return []
-
-
-def _command_line(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except psutil.Error:
-        return ""
 
 
 def _kill(processes: list[psutil.Process]) -> None:

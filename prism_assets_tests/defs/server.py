@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 
 _PROJECT = Path(__file__).resolve().parents[2]
+_SERVICES = ("dagster dev", "dagster_webserver", "dagster._daemon", "dagster code-server")
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _LAUNCH = """
 mutation($given: ExecutionParams!) { launchPipelineExecution(executionParams: $given) {
@@ -28,6 +29,11 @@ _BACKFILL = """
 mutation($given: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $given) {
   __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }
 """
+_RELOAD = """
+mutation { reloadRepositoryLocation(repositoryLocationName: "prism_assets") { __typename
+  ... on WorkspaceLocationEntry { locationOrLoadError { __typename ... on PythonError { message } } } } }
+"""
+_ASSETS = "{ assetNodes { assetKey { path } } }"
 _RUN = """
 query($run: ID!) { runOrError(runId: $run) { ... on Run {
   status assetMaterializations { partition assetKey { path } } } } }
@@ -98,6 +104,11 @@ class DagsterServer:
         except psutil.NoSuchProcess:
             return []
 
+    def services(self) -> dict[str, int]:
+        """The process ids of what runs all the time, by name; runs and loaded code come and go."""
+        commands = {process.pid: command_line(process) for process in self.family()}
+        return {name: pid for pid, command in commands.items() for name in _SERVICES if name in command}
+
     def materialize(self, keys: Sequence[Sequence[str]], day: str) -> str:
         """Launches a run as the button of the UI does, and returns its id."""
         selector = {
@@ -118,6 +129,16 @@ class DagsterServer:
         answer = self.ask(_BACKFILL, {"given": given})["launchPartitionBackfill"]
         assert answer["__typename"] == "LaunchBackfillSuccess", answer
         return str(answer["backfillId"])
+
+    def reload(self) -> str | None:
+        """Reloads the code location as the button of the UI does; returns why it cannot be loaded, or None."""
+        answer = self.ask(_RELOAD, {})["reloadRepositoryLocation"]
+        assert answer["__typename"] == "WorkspaceLocationEntry", answer
+        return (answer["locationOrLoadError"] or {}).get("message")
+
+    def asset_keys(self) -> list[list[str]]:
+        """The keys of all assets that the UI knows."""
+        return [list(node["assetKey"]["path"]) for node in self.ask(_ASSETS, {})["assetNodes"]]
 
     def finished(self, run_id: str, seconds: float) -> dict[str, Any]:
         """The run when it has ended; fails the test when it does not."""
@@ -148,6 +169,14 @@ class DagsterServer:
                 return
             time.sleep(0.2)
         raise AssertionError(f"Dagster did not start:\n{self.log()[-4000:]}")
+
+
+def command_line(process: psutil.Process) -> str:
+    """The command of a process; empty when it has ended."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
 
 
 def free_port() -> int:
