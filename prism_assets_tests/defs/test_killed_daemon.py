@@ -237,7 +237,7 @@ def test_a_killed_daemon_and_killed_workers_lose_double_and_block_nothing(story:
     story.settle(backfill)
     assert judge.backfill(backfill).status == BulkActionStatus.COMPLETED_SUCCESS
     succeeded = Counter(
-        run.dagster_run.tags["dagster/partition"]
+        run.dagster_run.tags["dagster/asset_partition_range_start"]
         for run in judge.runs_of(backfill)
         if run.dagster_run.status == DagsterRunStatus.SUCCESS
     )
