@@ -19,11 +19,21 @@ from typing import Any
 import psutil
 
 _PROJECT = Path(__file__).resolve().parents[2]
+_SERVICES = ("dagster dev", "dagster_webserver", "dagster._daemon", "dagster code-server")
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _LAUNCH = """
 mutation($given: ExecutionParams!) { launchPipelineExecution(executionParams: $given) {
   __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }
 """
+_BACKFILL = """
+mutation($given: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $given) {
+  __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }
+"""
+_RELOAD = """
+mutation { reloadRepositoryLocation(repositoryLocationName: "prism_assets") { __typename
+  ... on WorkspaceLocationEntry { locationOrLoadError { __typename ... on PythonError { message } } } } }
+"""
+_ASSETS = "{ assetNodes { assetKey { path } } }"
 _RUN = """
 query($run: ID!) { runOrError(runId: $run) { ... on Run {
   status assetMaterializations { partition assetKey { path } } } } }
@@ -34,17 +44,25 @@ class DagsterServer:
     """`dagster dev` in a folder of its own, with the project's dagster.yaml; ended with all it started."""
 
     def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
-        self._port = _free_port()
+        self._port = free_port()
+        self._home = home
         self._log = home / "dagster.log"
         for name in ("dagster.yaml", "workspace.yaml"):
             (home / name).write_text((_PROJECT / name).read_text())
-        more = {"DAGSTER_HOME": str(home), "PYTHONPATH": str(_PROJECT)}
-        command = [sys.executable, "-m", "dagster", "dev", "-h", "127.0.0.1", "-p", str(self._port)]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                command,
-                cwd=home,
-                env={**os.environ, **environment, **more},
+        self._environment = {**os.environ, **environment, "DAGSTER_HOME": str(home), "PYTHONPATH": str(_PROJECT)}
+        self._process = self._launch()
+
+    def _launch(self) -> subprocess.Popen[bytes]:
+        """Starts what answers at the port."""
+        return self._spawn("dagster", "dev", "-h", "127.0.0.1", "-p", str(self._port))
+
+    def _spawn(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Starts a module of Python in the folder; what it says goes to the log."""
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", *arguments],
+                cwd=self._home,
+                env=self._environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -86,6 +104,11 @@ class DagsterServer:
         except psutil.NoSuchProcess:
             return []
 
+    def services(self) -> dict[str, int]:
+        """The process ids of what runs all the time, by name; runs and loaded code come and go."""
+        commands = {process.pid: command_line(process) for process in self.family()}
+        return {name: pid for pid, command in commands.items() for name in _SERVICES if name in command}
+
     def materialize(self, keys: Sequence[Sequence[str]], day: str) -> str:
         """Launches a run as the button of the UI does, and returns its id."""
         selector = {
@@ -99,6 +122,23 @@ class DagsterServer:
         answer = self.ask(_LAUNCH, {"given": given})["launchPipelineExecution"]
         assert answer["__typename"] == "LaunchRunSuccess", answer
         return str(answer["run"]["runId"])
+
+    def backfill(self, keys: Sequence[Sequence[str]], days: Sequence[str]) -> str:
+        """Launches a backfill as the dialogue of the UI does, and returns its id."""
+        given = {"assetSelection": [{"path": list(key)} for key in keys], "partitionNames": list(days)}
+        answer = self.ask(_BACKFILL, {"given": given})["launchPartitionBackfill"]
+        assert answer["__typename"] == "LaunchBackfillSuccess", answer
+        return str(answer["backfillId"])
+
+    def reload(self) -> str | None:
+        """Reloads the code location as the button of the UI does; returns why it cannot be loaded, or None."""
+        answer = self.ask(_RELOAD, {})["reloadRepositoryLocation"]
+        assert answer["__typename"] == "WorkspaceLocationEntry", answer
+        return (answer["locationOrLoadError"] or {}).get("message")
+
+    def asset_keys(self) -> list[list[str]]:
+        """The keys of all assets that the UI knows."""
+        return [list(node["assetKey"]["path"]) for node in self.ask(_ASSETS, {})["assetNodes"]]
 
     def finished(self, run_id: str, seconds: float) -> dict[str, Any]:
         """The run when it has ended; fails the test when it does not."""
@@ -131,6 +171,15 @@ class DagsterServer:
         raise AssertionError(f"Dagster did not start:\n{self.log()[-4000:]}")
 
 
-def _free_port() -> int:
+def command_line(process: psutil.Process) -> str:
+    """The command of a process; empty when it has ended."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def free_port() -> int:
+    """A port that nobody listens at."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])

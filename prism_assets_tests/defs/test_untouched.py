@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta, timezone
-from typing import Any
 
-import boto3
 import psutil
 import pytest
 
-from prism_assets.domain.errors import WrongUse
-from prism_assets.reading.lake_reader import LakeReader
-from prism_assets.reading.query import run_query
-from prism_assets.settings import Settings
-from prism_assets_tests.builders import a_table, as_lines, some_rows, zipped
+from prism_assets_tests.builders import a_table, some_rows
+from prism_assets_tests.defs.outside import BUCKET, Outside
 from prism_assets_tests.defs.server import DagsterServer
 from prism_assets_tests.defs.tables import a_folder
 
@@ -25,38 +19,10 @@ TABLE = "untouched.clicks"
 PATIENCE = 120.0
 
 
-class Outside:
-    """What services and analysts do: put objects, read rows."""
-
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._s3: Any = boto3.Session().client("s3", endpoint_url=environment["PRISM_S3_ENDPOINT"])
-        self._reader = LakeReader(Settings())
-        self._count = 0
-
-    def drop(self, rows: list[dict[str, Any]]) -> None:
-        self._count += 1
-        self._s3.put_object(Bucket="prism-staging", Key=f"clicks/{self._count:06}.gz", Body=zipped(as_lines(rows)))
-
-    def ids(self) -> list[int]:
-        try:
-            return sorted(row[0] for row in run_query(self._reader, f"SELECT id FROM {TABLE}").rows)
-        except WrongUse:
-            return []  # the catalog does not know the table yet
-
-    def seconds_until(self, ids: list[int], server: DagsterServer) -> float:
-        """How long it takes until exactly these ids are readable."""
-        begun = time.monotonic()
-        while time.monotonic() - begun < PATIENCE:
-            if (found := self.ids()) == ids:
-                return time.monotonic() - begun
-            time.sleep(0.5)
-        raise AssertionError(f"{len(found)} of {len(ids)} rows are readable:\n{server.log()[-6000:]}")
-
-
 @pytest.fixture(scope="module")
 def environment(stack: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
     """The stack's settings, with one table; also in the environment of the test, for its reader."""
-    folder = a_folder(tmp_path_factory.mktemp("tables"), a_table(TABLE, bucket="prism-staging"))
+    folder = a_folder(tmp_path_factory.mktemp("tables"), a_table(TABLE, bucket=BUCKET))
     made = {**stack, "PRISM_TABLES_DIR": str(folder), "PRISM_SENSOR_SECONDS": "5"}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in made.items():
@@ -83,19 +49,19 @@ def _lives(process: psutil.Process) -> bool:
 def test_objects_become_rows_with_no_hand_on_it_and_a_day_can_be_made_by_hand(
     environment: Mapping[str, str], server: DagsterServer
 ) -> None:
-    outside = Outside(environment)
+    outside = Outside(environment, TABLE)
     now = datetime.now(timezone.utc).replace(microsecond=0)
     yesterday = now - timedelta(days=1)
     batches = [some_rows(200, now - timedelta(minutes=5)), some_rows(200, yesterday)]
     for rows in batches:
         outside.drop(rows)
     ids = sorted(row["id"] for rows in batches for row in rows)
-    print(f"first objects readable after {outside.seconds_until(ids, server):.1f} s")
+    print(f"first objects readable after {outside.seconds_until(ids, server, PATIENCE):.1f} s")
 
     late = some_rows(100, now)
     outside.drop(late)
     ids += [row["id"] for row in late]
-    print(f"another object readable after {outside.seconds_until(ids, server):.1f} s")
+    print(f"another object readable after {outside.seconds_until(ids, server, PATIENCE):.1f} s")
 
     schema, table = TABLE.split(".")
     keys = [["prism", schema, table, part] for part in ("live", "merged", "catalog")]
