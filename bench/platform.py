@@ -135,16 +135,24 @@ def summary(files: str, time: str) -> Mapping[str, object]:
 
 
 @contextmanager
-def bench_platform() -> Iterator[tuple[StageContext, Path]]:
-    """A fresh local stack and a folder for files, both gone afterwards."""
+def bench_stack() -> Iterator[tuple[LocalStack, Path]]:
+    """A fresh local stack, its settings in the environment, and a folder for files; both gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="prism-bench-") as folder:
         stack = LocalStack(Path(folder) / ".prism")
-        stack.up(lambda service, message: print(f"{service}: {message}", flush=True))
         try:
+            stack.up(lambda service, message: print(f"{service}: {message}", flush=True))
             os.environ.update(stack.environment())
-            context = build_context(load_settings())
-            yield context, Path(folder)
+            yield stack, Path(folder)
+        finally:
+            stack.reset()
+
+
+@contextmanager
+def bench_platform() -> Iterator[tuple[StageContext, Path]]:
+    """A context on a fresh local stack and a folder for files, all gone afterwards."""
+    with bench_stack() as (_, folder):
+        try:
+            yield build_context(load_settings()), folder
         finally:
             # A session whose server is gone would keep this process for minutes at its exit.
             connect(os.environ["PRISM_SPARK_REMOTE"]).stop()
-            stack.reset()
