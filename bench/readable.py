@@ -115,7 +115,7 @@ def unread(context: StageContext, traffic: Traffic, dropped: Collection[int]) ->
     for table, numbers in traffic.expected().items():
         wanted = {number: traffic.lines for number in numbers if number in dropped}
         found = _counts(reader, table, traffic.lines) if wanted else {}
-        if wrong := _compared(wanted, found):
+        if wrong := compared(wanted, found):
             faults.append(f"{table}: {wrong}")
     return faults
 
@@ -126,7 +126,8 @@ def _counts(reader: LakeReader, table: str, lines: int) -> dict[int, tuple[int, 
     return {row[0]: (row[1], row[2]) for row in run_query(reader, sql).rows}
 
 
-def _compared(wanted: Mapping[int, int], found: Mapping[int, tuple[int, int]]) -> str:
+def compared(wanted: Mapping[int, int], found: Mapping[int, tuple[int, int]]) -> str:
+    """What is wrong with (rows, distinct ids) found by object, given the rows that each has; empty if nothing."""
     lost = sum(lines - found.get(number, (0, 0))[1] for number, lines in wanted.items())
     doubled = sum(rows - distinct for rows, distinct in found.values())
     strange = sum(rows for number, (rows, _) in found.items() if number not in wanted)

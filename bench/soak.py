@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 
 from bench.dagster_figures import run_figures, tick_figures
+from bench.harness import RESULTS
 from bench.platform import bench_stack
 from bench.readable import Watcher, unread
 from bench.soak_report import SoakResult, publish
@@ -124,13 +125,14 @@ def main() -> int:
     parser.add_argument("--drain-seconds", type=float, default=180.0, help="time to become readable after the last")
     parser.add_argument("--p99", type=float, default=60.0, help="seconds that the 99th percentile may take")
     parser.add_argument("--json", type=Path, help="a file for all figures")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="the folder of the report")
     options = parser.parse_args()
     traffic = Traffic(options.tables, options.rate, options.minutes, options.lines)
     with bench_stack() as (stack, folder):
         result = soak(stack, folder, traffic, merge_seconds=options.merge_seconds, drain_seconds=options.drain_seconds)
     if options.json:
         options.json.write_text(json.dumps(result.as_dict(), indent=2) + "\n")
-    publish(result, options.p99)
+    publish(result, options.p99, options.results)
     is_whole = not result.faults and result.readable == result.dropped
     return 0 if is_whole and result.percentile(0.99) <= options.p99 else 1
 

@@ -6,12 +6,13 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from bench.dagster_figures import RunFigures, TickFigures
-from bench.harness import RESULTS, machine
+from bench.harness import machine
 from bench.traffic import Traffic
 from bench.usage import GroupUsage
 
@@ -60,8 +61,8 @@ class _Grid:
         return [f"## {self.title}", "", *(f"| {' | '.join(row)} |" for row in cells), ""]
 
 
-def publish(result: SoakResult, limit: float) -> None:
-    """Prints the tables, and writes them to `soak.md` next to the other results."""
+def publish(result: SoakResult, limit: float, folder: Path) -> None:
+    """Prints the tables, and writes them to `soak.md` in a folder."""
     grids = (_latency(result, limit), _runs(result.runs), _ticks(result.ticks), _usage(result))
     console = Console()
     for grid in grids:
@@ -74,11 +75,9 @@ def publish(result: SoakResult, limit: float) -> None:
         f"{traffic.lines} rows an object: {result.dropped} objects, {result.readable} readable."
     )
     console.print(told)
-    RESULTS.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True)
     lines = ["# Soak", "", told, "", *(f"WRONG: {fault}" for fault in result.faults)]
-    (RESULTS / "soak.md").write_text(
-        "\n".join([*lines, *(line for grid in grids for line in grid.lines()), *machine()])
-    )
+    (folder / "soak.md").write_text("\n".join([*lines, *(line for grid in grids for line in grid.lines()), *machine()]))
 
 
 def _latency(result: SoakResult, limit: float) -> _Grid:

@@ -66,15 +66,16 @@ class Traffic:
 def write_tables(folder: Path, traffic: Traffic, merge_seconds: int) -> None:
     """Writes the table files. Their time zone is one in which it is about noon, so that no day ends meanwhile."""
     folder.mkdir()
+    zone = noon_zone(datetime.now(timezone.utc))
     for number in range(traffic.tables):
         name = traffic.table(number)
-        text = _TABLE.format(schema=SCHEMA, table=name, bucket=BUCKET, zone=noon_zone(), interval=merge_seconds)
+        text = _TABLE.format(schema=SCHEMA, table=name, bucket=BUCKET, zone=zone, interval=merge_seconds)
         (folder / f"{name}.yaml").write_text(text)
 
 
-def noon_zone() -> str:
-    """A time zone in which it is between 11 and 12 o'clock now."""
-    ahead = 11 - datetime.now(timezone.utc).hour
+def noon_zone(now: datetime) -> str:
+    """A time zone in which it is between 11 and 12 o'clock."""
+    ahead = 11 - now.astimezone(timezone.utc).hour
     return "UTC" if ahead == 0 else f"Etc/GMT{-ahead:+d}"  # the signs of these names are turned round, as POSIX has it
 
 
