@@ -88,7 +88,8 @@ _LAKE = (
     "CASE WHEN number < :days - 2 THEN partition_id * :objects ELSE 0 END, "
     "CASE WHEN number < :days - 2 THEN partition_id * :objects ELSE 0 END, "
     "CASE WHEN number < :days - 1 THEN partition_id * :objects END, number < :days - 2, "
-    "CASE WHEN number < :days - 1 THEN 1 END, partition_id * :objects, :now, partition_id * :objects FROM lake",
+    "CASE WHEN number < :days - 1 THEN 1 END, CASE WHEN number < :days - 1 THEN partition_id * :objects ELSE 0 END, "
+    ":now, partition_id * :objects FROM lake",
     "INSERT INTO prism_small_objects (prism_small_object_id, prism_staging_object_id, prism_partition_id, delayed, "
     "content_length, upload_start_time, row_count, min_time, max_time, fingerprint) OVERRIDING SYSTEM VALUE "
     "SELECT (partition_id - 1) * :objects + n, (partition_id - 1) * :objects + n, partition_id, false, 20000, :now, "

@@ -17,7 +17,20 @@ _PATIENCE = 600.0
 
 def test_all_rows_of_even_traffic_over_many_tables_are_read_exactly_once(tmp_path: Path) -> None:
     figures = tmp_path / "soak.json"
-    arguments = ["--tables", "20", "--minutes", "1", "--lines", "50", "--merge-seconds", "30", "--p99", "inf"]
+    arguments = [
+        "--tables",
+        "20",
+        "--minutes",
+        "1",
+        "--lines",
+        "50",
+        "--merge-seconds",
+        "30",
+        "--p99",
+        "inf",
+        "--drain-seconds",
+        "300",
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "bench.soak", *arguments, "--json", str(figures), "--results", str(tmp_path)],
         cwd=_PROJECT,
