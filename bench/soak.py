@@ -33,7 +33,7 @@ from prism_assets.settings import load_settings
 from prism_assets.stages.context import StageContext
 from prism_assets_tests.defs.server import DagsterServer
 
-_START_SECONDS = 180.0
+_START_SECONDS = 300.0
 _LOOK = 2.0
 
 
