@@ -91,11 +91,12 @@ def report(title: str, timings: Sequence[Timing], targets: Mapping[str, float], 
         grid.add_row(*cells)
         lines.append("| " + " | ".join(cells) + " |")
     Console().print(grid)
-    _write(title, [*lines, "", *notes, *_machine()], timings)
+    _write(title, [*lines, "", *notes, *machine()], timings)
     return met
 
 
-def _machine() -> list[str]:
+def machine() -> list[str]:
+    """When and on what this was measured, as the last lines of a report."""
     stamp = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%MZ")
     return ["", f"Measured {stamp} on {platform.machine()}, Python {platform.python_version()}."]
 

@@ -8,7 +8,7 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
@@ -17,7 +17,7 @@ from pathlib import Path
 import duckdb
 
 from prism_assets.engine.spark import connect
-from prism_assets.local.stack import LocalStack
+from prism_assets.local.stack import ALL, LocalStack
 from prism_assets.platform import build_context
 from prism_assets.settings import load_settings
 from prism_assets.stages.apply import run_apply
@@ -135,16 +135,24 @@ def summary(files: str, time: str) -> Mapping[str, object]:
 
 
 @contextmanager
-def bench_platform() -> Iterator[tuple[StageContext, Path]]:
-    """A fresh local stack and a folder for files, both gone afterwards."""
+def bench_stack(services: Collection[str] = ALL) -> Iterator[tuple[LocalStack, Path]]:
+    """A fresh local stack, its settings in the environment, and a folder for files; both gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="prism-bench-") as folder:
         stack = LocalStack(Path(folder) / ".prism")
-        stack.up(lambda service, message: print(f"{service}: {message}", flush=True))
         try:
+            stack.up(lambda service, message: print(f"{service}: {message}", flush=True), services)
             os.environ.update(stack.environment())
-            context = build_context(load_settings())
-            yield context, Path(folder)
+            yield stack, Path(folder)
+        finally:
+            stack.reset()
+
+
+@contextmanager
+def bench_platform() -> Iterator[tuple[StageContext, Path]]:
+    """A context on a fresh local stack and a folder for files, all gone afterwards."""
+    with bench_stack() as (_, folder):
+        try:
+            yield build_context(load_settings()), folder
         finally:
             # A session whose server is gone would keep this process for minutes at its exit.
             connect(os.environ["PRISM_SPARK_REMOTE"]).stop()
-            stack.reset()

@@ -41,20 +41,24 @@ query($run: ID!) { runOrError(runId: $run) { ... on Run {
 
 
 class DagsterServer:
-    """`dagster dev` in a folder of its own, with the project's dagster.yaml; ended with all it started."""
+    """`dagster dev` in a folder of its own, with the project's dagster.yaml; ended with all it started.
 
-    def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
+    `module` may name another of Dagster's servers, such as `dagster_webserver`, which has no daemon.
+    """
+
+    def __init__(self, home: Path, environment: Mapping[str, str], module: Sequence[str] = ("dagster", "dev")) -> None:
         self._port = free_port()
         self._home = home
         self._log = home / "dagster.log"
         for name in ("dagster.yaml", "workspace.yaml"):
             (home / name).write_text((_PROJECT / name).read_text())
         self._environment = {**os.environ, **environment, "DAGSTER_HOME": str(home), "PYTHONPATH": str(_PROJECT)}
+        self._module = module
         self._process = self._launch()
 
     def _launch(self) -> subprocess.Popen[bytes]:
         """Starts what answers at the port."""
-        return self._spawn("dagster", "dev", "-h", "127.0.0.1", "-p", str(self._port))
+        return self._spawn(*self._module, "-h", "127.0.0.1", "-p", str(self._port))
 
     def _spawn(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Starts a module of Python in the folder; what it says goes to the log."""
@@ -153,19 +157,20 @@ class DagsterServer:
     def ask(self, query: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         """One GraphQL request."""
         body = json.dumps({"query": query, "variables": variables}).encode()
-        request = urllib.request.Request(self._url("graphql"), body, {"Content-Type": "application/json"})
+        request = urllib.request.Request(self.url("graphql"), body, {"Content-Type": "application/json"})
         with _OPENER.open(request, timeout=60) as answer:
             document: dict[str, Any] = json.load(answer)
         assert "errors" not in document, document
         return dict(document["data"])
 
-    def _url(self, path: str) -> str:
+    def url(self, path: str) -> str:
+        """The address of a page."""
         return f"http://127.0.0.1:{self._port}/{path}"
 
     def _await(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self._process.poll() is None:
-            with suppress(OSError), _OPENER.open(self._url("server_info"), timeout=5):
+            with suppress(OSError), _OPENER.open(self.url("server_info"), timeout=5):
                 return
             time.sleep(0.2)
         raise AssertionError(f"Dagster did not start:\n{self.log()[-4000:]}")

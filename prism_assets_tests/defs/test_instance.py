@@ -42,7 +42,7 @@ def test_ticks_of_every_kind_end_some_day(settings: Any) -> None:
 
 
 def test_only_runs_whose_process_died_are_started_again_as_a_whole(settings: Any) -> None:
-    assert settings["run_retries"] == {"enabled": True, "max_retries": 2, "retry_on_asset_or_op_failure": False}
+    assert settings["run_retries"] == {"enabled": True, "max_retries": 3, "retry_on_asset_or_op_failure": False}
 
 
 def test_slots_of_pools_become_free_after_the_end_of_a_run(settings: Any) -> None:

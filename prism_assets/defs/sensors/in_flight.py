@@ -21,11 +21,15 @@ _LONGEST_PAUSE = 600.0
 _LIMIT = 200
 
 
+def queued_tables(instance: DagsterInstance, stage: Stage) -> set[str]:
+    """Tables for which a sensor's run of this stage waits for its turn."""
+    return _tables(_records(instance, stage, _QUEUED, None))
+
+
 def busy_tables(instance: DagsterInstance, stage: Stage) -> set[str]:
     """Tables for which a sensor's run of this stage is queued or running."""
-    queued = _records(instance, stage, _QUEUED, None)
-    running = _records(instance, stage, _RUNNING, datetime.now(timezone.utc) - _BELIEVED)
-    return {table for record in (*queued, *running) for table in _selected(record.dagster_run)}
+    running = _tables(_records(instance, stage, _RUNNING, datetime.now(timezone.utc) - _BELIEVED))
+    return running | queued_tables(instance, stage)
 
 
 def resting_tables(instance: DagsterInstance, stage: Stage) -> set[str]:
@@ -62,6 +66,10 @@ def _records(
 ) -> list[RunRecord]:
     filters = RunsFilter(tags={STAGE_TAG: stage.value}, statuses=list(statuses), updated_after=since)
     return list(instance.get_run_records(filters=filters, limit=_LIMIT))
+
+
+def _tables(records: Iterable[RunRecord]) -> set[str]:
+    return {table for record in records for table in _selected(record.dagster_run)}
 
 
 def _blamed(run: DagsterRun) -> set[str]:

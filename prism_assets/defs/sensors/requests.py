@@ -14,7 +14,7 @@ from dagster import DagsterInstance, RunRequest, SensorEvaluationContext, Sensor
 from prism_assets.defs.keys import DAY_TAG, PRIORITY_TAG, STAGE_TAG, Stage, asset_key, daily, has_day, table_of
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import PlatformResource
-from prism_assets.defs.sensors.in_flight import busy_tables, resting_tables
+from prism_assets.defs.sensors.in_flight import busy_tables, queued_tables, resting_tables
 from prism_assets.domain.errors import PrismError
 from prism_assets.stages.context import StageContext
 
@@ -51,14 +51,26 @@ class Answer:
 
 
 def answer(demand: Demand, location: Location, instance: DagsterInstance) -> Answer:
-    """Requests runs for what waits and is in no run yet."""
+    """Requests runs for what waits and is in no run yet.
+
+    While a run of a zone waits for its turn, no other is requested there: a run costs a process, whatever the number
+    of its tables, so when runs cannot keep up they must grow and not multiply.
+    """
     busy = busy_tables(instance, demand.stage) if demand.days else set()
+    queued = queued_tables(instance, demand.stage) if demand.days else set()
     resting = resting_tables(instance, demand.stage) - busy if demand.days else set()
     known = set(location.names())
     free = {table for table in demand.days if table in known - busy - resting}
-    requests = tuple(_requests(demand, free, location))
+    behind = free & _behind(queued, location)
+    requests = tuple(_requests(demand, free - behind, location))
     asked = frozenset(table_of(key) for request in requests for key in request.asset_selection or ())
-    return Answer(requests, asked, _rest(demand, busy, resting, known))
+    return Answer(requests, asked, _rest(demand, busy, resting, known, behind))
+
+
+def _behind(queued: Collection[str], location: Location) -> set[str]:
+    """All tables of the zones in which a run waits for its turn."""
+    zones = [{str(table.name) for table in tables} for tables in location.zones().values()]
+    return {table for names in zones if not names.isdisjoint(queued) for table in names}
 
 
 def _requests(demand: Demand, free: Collection[str], location: Location) -> Iterator[RunRequest]:
@@ -86,10 +98,17 @@ def _requests(demand: Demand, free: Collection[str], location: Location) -> Iter
         )
 
 
-def _rest(demand: Demand, busy: Collection[str], resting: Collection[str], known: Collection[str]) -> str:
+def _rest(
+    demand: Demand,
+    busy: Collection[str],
+    resting: Collection[str],
+    known: Collection[str],
+    behind: Collection[str],
+) -> str:
     waiting = set(demand.days)
     parts = [
         (len(waiting & set(busy)), "in a run that is queued or running"),
+        (len(behind), "behind a run that waits for its turn"),
         (len(waiting & set(resting)), "paused after a failure"),
         (len(waiting - set(known)), "without a table file here"),
     ]

@@ -1,0 +1,135 @@
+"""When each object became readable, and whether every row is read exactly once in the end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Mapping
+from types import TracebackType
+
+from sqlalchemy import text
+
+from bench.traffic import SCHEMA, Traffic
+from prism_assets.reading.lake_reader import LakeReader, ReadTable
+from prism_assets.reading.query import run_query
+from prism_assets.stages.context import StageContext
+
+_PAUSE = 2.0
+_PUBLISHED = """
+SELECT t.table_name FROM prism_partitions p JOIN prism_tables t USING (prism_table_id)
+WHERE p.current_manifest_version >= 0
+"""
+_COMMITTED = """
+SELECT o.object_key, extract(epoch FROM max(s.commit_time)) AS seconds
+FROM prism_small_objects s JOIN prism_staging_objects o USING (prism_staging_object_id) GROUP BY o.object_key
+"""
+_COMMITTED_OF = """
+SELECT s.prism_staging_object_id FROM prism_small_objects s
+JOIN prism_staging_objects o USING (prism_staging_object_id) JOIN prism_tables t ON t.prism_table_id = o.prism_table_id
+WHERE t.table_name = :table
+"""
+
+
+class Watcher:
+    """Watches from outside, every two seconds, which tables the catalog shows with rows.
+
+    An object is readable when it is committed and a reader of the catalog saw its partition. Both are on the late
+    side: uploads end before the commit, and a look finds a partition only some time after it is there. That this is
+    what readers get is looked at too: each time one table is listed as a reader does, and must hold all its commits.
+    """
+
+    def __init__(self, context: StageContext) -> None:
+        self._context = context
+        self._reader = LakeReader(context.settings)
+        self._seen: dict[str, float] = {}
+        self._looks = 0
+        self._missing: list[str] = []
+        self._error: BaseException | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Watcher:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+        if self._error is not None and error is None:
+            raise self._error
+
+    @property
+    def missing(self) -> list[str]:
+        """Sentences about objects that were committed in a partition shown by the catalog, and not to be read."""
+        return list(self._missing)
+
+    def readable(self) -> dict[int, float]:
+        """When each object that is readable by now became so, by its number."""
+        seen = dict(self._seen)
+        with self._context.database.begin() as connection:
+            rows = connection.execute(text(_COMMITTED)).all()
+        found = {}
+        for key, seconds in rows:
+            table, _, name = key.partition("/")
+            if table in seen:
+                found[int(name.split(".")[0])] = max(float(seconds), seen[table])
+        return found
+
+    def _run(self) -> None:
+        try:
+            while not self._ended.wait(_PAUSE):
+                self._look()
+        except BaseException as error:
+            self._error = error
+
+    def _look(self) -> None:
+        with self._context.database.begin() as connection:
+            published = set(connection.execute(text(_PUBLISHED)).scalars())
+        for table in sorted(published - self._seen.keys()):
+            if _objects(self._reader.table(f"{SCHEMA}.{table}")):
+                self._seen[table] = time.time()
+        if self._seen:
+            self._compare(sorted(self._seen)[self._looks % len(self._seen)])
+            self._looks += 1
+
+    def _compare(self, table: str) -> None:
+        with self._context.database.begin() as connection:
+            committed = set(connection.execute(text(_COMMITTED_OF), {"table": table}).scalars())
+        listed = _objects(self._reader.table(f"{SCHEMA}.{table}"))
+        if absent := committed - listed:
+            self._missing.append(f"{table}: staging objects {sorted(absent)[:5]} are committed and not listed")
+
+
+def _objects(table: ReadTable) -> set[int]:
+    """The staging objects whose rows a reader of open partitions lists: their id is the name of the object."""
+    names = [item.url.rsplit("/", 1)[1] for partition in table.partitions for item in partition.objects]
+    return {int(name.removeprefix("prism-").split(".")[0]) for name in names if name.startswith("prism-")}
+
+
+def unread(context: StageContext, traffic: Traffic, dropped: Collection[int]) -> list[str]:
+    """Reads all rows through the catalog; a sentence for each table where any is lost, doubled or strange."""
+    reader = LakeReader(context.settings)
+    faults = []
+    for table, numbers in traffic.expected().items():
+        wanted = {number: traffic.lines for number in numbers if number in dropped}
+        found = _counts(reader, table, traffic.lines) if wanted else {}
+        if wrong := compared(wanted, found):
+            faults.append(f"{table}: {wrong}")
+    return faults
+
+
+def _counts(reader: LakeReader, table: str, lines: int) -> dict[int, tuple[int, int]]:
+    """Rows and distinct ids by object number, as a query sees them."""
+    sql = f"SELECT id // {lines}, count(*), count(DISTINCT id) FROM {SCHEMA}.{table} GROUP BY 1"
+    return {row[0]: (row[1], row[2]) for row in run_query(reader, sql).rows}
+
+
+def compared(wanted: Mapping[int, int], found: Mapping[int, tuple[int, int]]) -> str:
+    """What is wrong with (rows, distinct ids) found by object, given the rows that each has; empty if nothing."""
+    lost = sum(lines - found.get(number, (0, 0))[1] for number, lines in wanted.items())
+    doubled = sum(rows - distinct for rows, distinct in found.values())
+    strange = sum(rows for number, (rows, _) in found.items() if number not in wanted)
+    parts = ((lost, "lost"), (doubled, "doubled"), (strange, "that nobody wrote"))
+    return ", ".join(f"{count} rows {what}" for count, what in parts if count)

@@ -1,0 +1,197 @@
+"""Scale: a lake of hundreds of tables that has run for more than a year, and what Dagster's side of it costs.
+
+It times a tick of each sensor, building the definitions beyond the imports of Dagster and its libraries, and the
+lineage page of one group in Chromium. It fails if a tick or the definitions take longer than their limits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from dagster import (
+    DagsterInstance,
+    RunStatusSensorDefinition,
+    SensorDefinition,
+    SensorResult,
+    build_sensor_context,
+)
+from rich.console import Console
+from rich.table import Table
+
+from bench.browser import find_chromium, lineage_times
+from bench.harness import RESULTS, machine
+from bench.lake_state import LakeSize, analyze, fill_history, fill_lake, make_work, write_table_files
+from bench.platform import bench_stack
+from prism_assets.defs.location import load_location
+from prism_assets.defs.resources import build_resources
+from prism_assets.defs.sensors.build import build_sensors
+from prism_assets.platform import build_context
+from prism_assets.settings import load_settings
+from prism_assets.stages.apply import run_apply
+from prism_assets.stages.context import StageContext
+from prism_assets_tests.defs.server import DagsterServer
+
+TICK_SECONDS = 2.0
+BUILD_SECONDS = 3.0
+_ROUNDS = 5
+_LOOKS = 3
+_PROJECT = Path(__file__).resolve().parents[1]
+_BUILD = """
+import json, time
+import dagster, dagster_aws.s3, dagster_pyspark, prism_assets.platform, prism_assets.stages.apply
+import prism_assets.defs.assets.build, prism_assets.defs.sensors.build
+begun = time.perf_counter()
+from prism_assets.definitions import defs
+keys = defs.resolve_all_asset_keys()
+print(json.dumps([time.perf_counter() - begun, len(list(keys))]))
+"""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One thing that was timed, in seconds, and how long it may take; what it did last."""
+
+    name: str
+    seconds: tuple[float, ...]
+    limit: float | None
+    said: str = ""
+
+    @property
+    def median(self) -> float:
+        """The figure to quote."""
+        return statistics.median(self.seconds)
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the median is within the limit."""
+        return self.limit is None or self.median <= self.limit
+
+
+def measure(folder: Path, size: LakeSize, chromium: Path | None) -> list[Figure]:
+    """Makes the state on a stack whose settings are in the environment, and times everything."""
+    write_table_files(folder / "tables", size)
+    os.environ["PRISM_TABLES_DIR"] = str(folder / "tables")
+    home = _home(folder)
+    context = build_context(load_settings())
+    try:
+        run_apply(context.database, folder / "tables", datetime.now(timezone.utc))
+        today = datetime.now(timezone.utc).date()
+        _tell("state", lambda: f"{fill_lake(context, size, today):,} partitions")
+        analyze(context)
+        with DagsterInstance.from_config(str(home)) as instance:
+            _tell("history", lambda: "{:,} runs, {:,} materialisations".format(*fill_history(instance, size, today)))
+            figures = [*_ticks(instance, context, "at rest"), _build()]
+            make_work(context)
+            figures += _ticks(instance, context, "work for all")
+    finally:
+        context.database.dispose()
+    return [*figures, *(_lineage(home, size, chromium) if chromium else ())]
+
+
+def _home(folder: Path) -> Path:
+    """A home of Dagster with the project's settings, whose instance is this process's too."""
+    home = folder / "dagster"
+    home.mkdir()
+    (home / "dagster.yaml").write_text((_PROJECT / "dagster.yaml").read_text())
+    os.environ["DAGSTER_HOME"] = str(home)
+    return home
+
+
+def _tell(what: str, work: Callable[[], str]) -> None:
+    begun = time.perf_counter()
+    print(f"{what}: {work()} made in {time.perf_counter() - begun:.1f} s", flush=True)
+
+
+def _ticks(instance: DagsterInstance, context: StageContext, when: str) -> list[Figure]:
+    """Ticks of all sensors over the loaded definitions, each of which reads PostgreSQL, Dagster's runs and S3."""
+    cursors = {"catalog_work": json.dumps({str(table.name): table.version for table in context.choose_tables(None)})}
+    found = []
+    for sensor in build_sensors(load_location()):
+        if not isinstance(sensor, RunStatusSensorDefinition):
+            rounds = [_tick(instance, sensor, cursors.get(sensor.name)) for _ in range(_ROUNDS)]
+            name, said = f"tick of {sensor.name}, {when}", rounds[-1][1]
+            found.append(Figure(name, tuple(seconds for seconds, _ in rounds), TICK_SECONDS, said))
+    return found
+
+
+def _tick(instance: DagsterInstance, sensor: SensorDefinition, cursor: str | None) -> tuple[float, str]:
+    begun = time.perf_counter()
+    with build_sensor_context(instance=instance, cursor=cursor, resources=build_resources()) as sensor_context:
+        result = sensor(sensor_context)
+    seconds = time.perf_counter() - begun
+    assert isinstance(result, SensorResult)
+    asked = sum(len(request.asset_selection or ()) for request in result.run_requests or ())
+    said = result.skip_reason.skip_message if result.skip_reason else None
+    return seconds, said or f"{len(result.run_requests or ())} runs requested for {asked} tables"
+
+
+def _build() -> Figure:
+    """Definitions in fresh processes, from the end of the imports on."""
+    rounds = []
+    for _ in range(_ROUNDS):
+        done = subprocess.run([sys.executable, "-c", _BUILD], capture_output=True, text=True, check=True)
+        rounds.append(json.loads(done.stdout))
+    seconds = tuple(float(seconds) for seconds, _ in rounds)
+    return Figure("definitions beyond the imports", seconds, BUILD_SECONDS, f"{rounds[-1][1]} assets")
+
+
+def _lineage(home: Path, size: LakeSize, chromium: Path) -> list[Figure]:
+    """The lineage page of the first group, as a person opens it, without the daemon."""
+    schema = size.names()[0].partition(".")[0]
+    with DagsterServer(home, {}, ("dagster_webserver",)) as server:
+        page = server.url(f"locations/prism_assets/asset-groups/{schema}")
+        times = lineage_times(chromium, page, _LOOKS)
+    said = f"{times.nodes} nodes visible; the first look also starts everything up"
+    return [Figure("lineage page of one group", times.seconds, None, said)]
+
+
+def _publish(figures: Sequence[Figure], told: str) -> None:
+    heads = ("what", "median s", "longest s", "limit s", "it said")
+    grid = Table(*heads, title="Scale")
+    lines = ["# Scale", "", told, "", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for figure in figures:
+        limit = "" if figure.limit is None else f"{figure.limit:g}"
+        row = (figure.name, f"{figure.median:.2f}", f"{max(figure.seconds):.2f}", limit, figure.said)
+        grid.add_row(*row)
+        lines.append(f"| {' | '.join(row)} |")
+    Console().print(grid)
+    print(told)
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "scale.md").write_text("\n".join([*lines, *machine()]) + "\n")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/bench scale", description=__doc__)
+    parser.add_argument("--tables", type=int, default=300)
+    parser.add_argument("--schemas", type=int, default=10)
+    parser.add_argument("--days", type=int, default=400)
+    parser.add_argument("--objects", type=int, default=3, help="small objects of each partition")
+    parser.add_argument("--runs", type=int, default=1_000, help="finished runs that Dagster knows")
+    parser.add_argument("--shown-days", type=int, default=60, help="days with materialisations in Dagster")
+    options = parser.parse_args()
+    size = LakeSize(**vars(options))
+    chromium = find_chromium()
+    if chromium is None:
+        print("no Chromium (or no playwright) here: the lineage page is not measured", flush=True)
+    with bench_stack({"postgres", "s3", "aws"}) as (_, folder):
+        figures = measure(folder, size, chromium)
+    told = (
+        f"{size.tables} tables in {size.schemas} schemas, {size.days} days each, {size.objects} small objects a day; "
+        f"{size.runs} runs, materialisations of {size.shown_days} days."
+    )
+    _publish(figures, told)
+    return 0 if all(figure.is_met for figure in figures) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""Soak: objects arrive at an even rate for many tables while the whole system runs: local stack, daemon, web server.
+
+It measures how long each object takes from its arrival in the staging bucket until its rows are readable through the
+catalog, what Dagster's runs and ticks cost, and what each group of processes uses. It fails if the 99th percentile is
+above the limit, or if any row is lost or doubled. It stops by itself: after the last arrival everything has a bounded
+time to become readable.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from bench.dagster_figures import run_figures, tick_figures
+from bench.harness import RESULTS
+from bench.platform import bench_stack
+from bench.readable import Watcher, unread
+from bench.soak_report import SoakResult, publish
+from bench.traffic import SCHEMA, Traffic, drop, write_tables
+from bench.usage import Groups, UsageMeter, whole_system
+from prism_assets.domain.errors import PrismError
+from prism_assets.local.stack import LocalStack
+from prism_assets.platform import build_context
+from prism_assets.reading.lake_reader import LakeReader
+from prism_assets.settings import load_settings
+from prism_assets.stages.context import StageContext
+from prism_assets_tests.defs.server import DagsterServer
+
+_START_SECONDS = 300.0
+_LOOK = 2.0
+
+
+def soak(stack: LocalStack, folder: Path, traffic: Traffic, *, merge_seconds: int, drain_seconds: float) -> SoakResult:
+    """Runs Dagster over a stack whose settings are in the environment, lets the objects arrive, and looks on."""
+    write_tables(folder / "tables", traffic, merge_seconds)
+    os.environ["PRISM_TABLES_DIR"] = str(folder / "tables")
+    home = folder / "dagster"
+    home.mkdir()
+    context = build_context(load_settings())
+    try:
+        with DagsterServer(home, {}) as server:
+            _until_defined(context, traffic)
+            return _measure(stack, context, server, traffic, drain_seconds)
+    finally:
+        context.database.dispose()
+
+
+def _until_defined(context: StageContext, traffic: Traffic) -> None:
+    """Waits until the catalog shows all tables, so that what is measured is the flow and not the first set-up."""
+    reader = LakeReader(context.settings)
+    left = sorted(traffic.expected())
+    deadline = time.monotonic() + _START_SECONDS
+    while left and time.monotonic() < deadline:
+        try:
+            reader.table(f"{SCHEMA}.{left[0]}")
+            left = left[1:]
+        except PrismError:
+            time.sleep(1)
+    if left:
+        raise TimeoutError(f"{len(left)} tables are not in the catalog after {_START_SECONDS:.0f} s; {left[0]} first")
+
+
+def _measure(
+    stack: LocalStack, context: StageContext, server: DagsterServer, traffic: Traffic, drain_seconds: float
+) -> SoakResult:
+    begun = time.monotonic()
+    processes = whole_system(stack, server.family)
+    with UsageMeter(_with_own(processes)) as meter, Watcher(context) as watcher:
+        arrived = _drop_all(context, traffic)
+        readable = _drained(watcher, len(arrived), drain_seconds)
+        seconds = time.monotonic() - begun
+    faults = [*watcher.missing, *unread(context, traffic, arrived.keys())]
+    return SoakResult(
+        traffic=traffic,
+        dropped=len(arrived),
+        readable=len(readable),
+        latencies=tuple(sorted(readable[number] - arrived[number] for number in readable)),
+        faults=tuple(faults),
+        seconds=seconds,
+        runs=tuple(run_figures(server)),
+        ticks=tuple(tick_figures(server)),
+        usage=meter.usage(),
+    )
+
+
+def _with_own(groups: Callable[[], Groups]) -> Callable[[], Groups]:
+    """Adds this process, which makes the traffic and looks on, so that its share is seen."""
+    return lambda: {**groups(), "traffic and watching": [psutil.Process()]}
+
+
+def _drop_all(context: StageContext, traffic: Traffic) -> dict[int, float]:
+    """Lets all objects arrive and tells how it goes, about once a minute."""
+    arrived: dict[int, float] = {}
+    told = time.monotonic()
+    for number, when in drop(context.stores, traffic):
+        arrived[number] = when
+        if time.monotonic() - told >= 60:
+            told = time.monotonic()
+            print(f"{len(arrived)} of {traffic.objects} objects have arrived", flush=True)
+    return arrived
+
+
+def _drained(watcher: Watcher, objects: int, seconds: float) -> dict[int, float]:
+    """What is readable when everything is, or when the time is over."""
+    deadline = time.monotonic() + seconds
+    while len(readable := watcher.readable()) < objects and time.monotonic() < deadline:
+        time.sleep(_LOOK)
+    return readable
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/bench soak", description=__doc__)
+    parser.add_argument("--tables", type=int, default=100)
+    parser.add_argument("--rate", type=float, default=2.0, help="objects a minute for each table")
+    parser.add_argument("--minutes", type=float, default=15.0)
+    parser.add_argument("--lines", type=int, default=200, help="rows of each object")
+    parser.add_argument("--merge-seconds", type=int, default=300, help="merge interval of the tables")
+    parser.add_argument("--drain-seconds", type=float, default=180.0, help="time to become readable after the last")
+    parser.add_argument("--p99", type=float, default=60.0, help="seconds that the 99th percentile may take")
+    parser.add_argument("--json", type=Path, help="a file for all figures")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="the folder of the report")
+    options = parser.parse_args()
+    traffic = Traffic(options.tables, options.rate, options.minutes, options.lines)
+    with bench_stack() as (stack, folder):
+        result = soak(stack, folder, traffic, merge_seconds=options.merge_seconds, drain_seconds=options.drain_seconds)
+    if options.json:
+        options.json.write_text(json.dumps(result.as_dict(), indent=2) + "\n")
+    publish(result, options.p99, options.results)
+    is_whole = not result.faults and result.readable == result.dropped
+    return 0 if is_whole and result.percentile(0.99) <= options.p99 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
