@@ -1,0 +1,164 @@
+"""What a person does in Dagster's UI, in a real browser: each method leaves the page at what the person looks at."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+
+from playwright.sync_api import Locator, Page, expect, sync_playwright
+
+from prism_assets_tests.defs.server import DagsterServer
+
+PATIENCE = 90_000.0
+"""Milliseconds until something that must come is there: first looks at pages are slow on a busy machine."""
+_CAME_TO_REST = 1_500.0
+_PARTS = ("staging", "live", "merged", "catalog")
+_BACKFILL = "query { partitionBackfillsOrError(limit: 1) { ... on PartitionBackfills { results { id status } } } }"
+
+
+class Ui:
+    """Dagster's UI over a running server."""
+
+    def __init__(self, page: Page, server: DagsterServer) -> None:
+        self.page = page
+        self._server = server
+        page.set_default_timeout(PATIENCE)
+        expect.set_options(timeout=PATIENCE)
+
+    def lineage_of(self, table: str) -> dict[str, float]:
+        """Opens the lineage of a table; returns how far to the right each of its assets stands, by its part."""
+        self._open(f"{_asset(table, 'live')}?view=lineage")
+        places: dict[str, float] = {}
+        for part in _PARTS:
+            node = self._node(part)
+            expect(node).to_be_visible()
+            box = node.bounding_box()
+            assert box is not None
+            places[part] = box["x"]
+        self.rest()
+        return places
+
+    def group(self, schema: str) -> None:
+        """Opens the lineage of all tables of a schema."""
+        self._open(f"locations/prism_assets/asset-groups/{schema}")
+        expect(self._node("catalog")).to_be_visible()
+        self.rest()
+
+    def materialize(self, table: str, part: str, day: date) -> None:
+        """Materialises one day of one asset by the button on its page."""
+        self._open(_asset(table, part))
+        self._press("Materialize")
+        self._choose(f"{day}")
+        self._dialog().get_by_role("button", name=re.compile("^Launch")).click()
+        expect(self.page.get_by_text(re.compile("Launched run"))).to_be_visible()
+
+    def backfill(self, schema: str, first: date, last: date) -> str:
+        """Launches a backfill of some days of all tables of a schema and returns its id."""
+        self.group(schema)
+        before = self._newest_backfill()[0]
+        self._press("Materialize all")
+        self._choose(f"[{first}...{last}]")
+        self._dialog().get_by_role("button", name="Launch backfill").click()
+        deadline = time.monotonic() + PATIENCE / 1e3
+        while time.monotonic() < deadline:
+            if (found := self._newest_backfill()[0]) != before:
+                return found
+            time.sleep(0.3)
+        raise AssertionError("the backfill was not launched")
+
+    def await_backfill(self, backfill: str, seconds: float) -> None:
+        """Waits until a backfill has ended, and opens its page, which must say that it succeeded."""
+        deadline = time.monotonic() + seconds
+        while (newest := self._newest_backfill()) != (backfill, "COMPLETED_SUCCESS"):
+            assert newest[1] in ("REQUESTED", "COMPLETING"), newest
+            assert time.monotonic() < deadline, f"the backfill does not end: {newest}\n{self._server.log()[-4000:]}"
+            time.sleep(0.5)
+        self._open(f"runs/b/{backfill}")
+        expect(self.page.get_by_text(re.compile("Succeeded|Completed")).first).to_be_visible()
+        self.rest()
+
+    def partitions_of(self, table: str, part: str) -> None:
+        """Opens the days of an asset."""
+        self._open(f"{_asset(table, part)}?view=partitions")
+        expect(self.page.get_by_text(re.compile(r"Materialized|Failed")).first).to_be_visible()
+        self.rest()
+
+    def check(self, table: str, part: str, name: str) -> Locator:
+        """Opens one check of an asset, and returns what the page says of it."""
+        self._open(f"{_asset(table, part)}?view=checks&checkDetail={name}")
+        expect(self.page.get_by_text("Evaluation result")).to_be_visible()
+        self.rest()
+        return self.page.locator("body")
+
+    def sensor(self, name: str) -> None:
+        """Opens a sensor: its ticks."""
+        self._open(f"locations/prism_assets/sensors/{name}")
+        expect(self.page.get_by_text(re.compile(r"^\d+ runs? requested$")).first).to_be_visible()
+        self.rest()
+
+    def reason_of_newest_skip(self) -> str:
+        """Opens the newest tick of the sensor's page that requested nothing, and reads why."""
+        self.page.get_by_role("button", name="0 runs requested").or_(
+            self.page.locator("td").get_by_text("0 runs requested", exact=True)
+        ).last.click()
+        reason = self._dialog().get_by_text(re.compile("Skip reason"))
+        expect(reason).to_be_visible()
+        return reason.inner_text()
+
+    def asset(self, table: str, part: str) -> None:
+        """Opens the page of an asset."""
+        self._open(_asset(table, part))
+        expect(self.page.get_by_text("Latest materialization")).to_be_visible()
+        self.rest()
+
+    def rest(self) -> None:
+        """Lets pictures and graphs settle."""
+        self.page.wait_for_timeout(_CAME_TO_REST)
+
+    def _open(self, path: str) -> None:
+        self.page.goto(self._server.url(path), timeout=PATIENCE)
+
+    def _node(self, part: str) -> Locator:
+        return self.page.locator(f'[data-tooltip="{part}"]').first
+
+    def _press(self, name: str) -> None:
+        button = self.page.get_by_role("button", name=re.compile(f"^{name}")).first
+        expect(button).to_be_enabled()
+        button.click()
+
+    def _choose(self, partitions: str) -> None:
+        """Names partitions in the dialog as people write them: `2026-03-01` or `[2026-03-01...2026-03-05]`."""
+        field = self._dialog().get_by_role("textbox").first
+        expect(field).to_be_visible()
+        field.fill(partitions)
+        self.page.keyboard.press("Enter")
+        expect(self._dialog().get_by_text(re.compile(r"^[1-9]\d* partitions?$"))).to_be_visible()
+
+    def _dialog(self) -> Locator:
+        return self.page.get_by_role("dialog")
+
+    def _newest_backfill(self) -> tuple[str, str]:
+        results = self._server.ask(_BACKFILL, {})["partitionBackfillsOrError"]["results"]
+        return (results[0]["id"], results[0]["status"]) if results else ("", "")
+
+
+@contextmanager
+def browsing(chromium: Path, server: DagsterServer) -> Iterator[Ui]:
+    """A fresh window of the system's Chromium."""
+    arguments = ["--disable-dev-shm-usage", "--no-proxy-server", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(chromium), args=arguments)
+        try:
+            yield Ui(browser.new_page(viewport={"width": 1280, "height": 800}), server)
+        finally:
+            browser.close()
+
+
+def _asset(table: str, part: str) -> str:
+    schema, name = table.split(".")
+    return f"assets/prism/{schema}/{name}/{part}"

@@ -1,0 +1,34 @@
+"""Two tables of a shop, five days of rows, and a few broken lines: what tests and pictures of the UI show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import boto3
+
+from prism_assets_tests.builders import a_table, as_lines, some_rows, zipped
+from prism_assets_tests.defs.tables import a_folder
+
+SCHEMA, ORDERS, VISITS = "shop", "shop.orders", "shop.visits"
+DAYS = 5
+_BUCKET = "prism-staging"
+_ROWS = 50
+
+
+def a_shop(root: Path) -> Path:
+    """The folder of table files. Of the lines of visits, nearly none may be broken."""
+    visits = a_table(VISITS, bucket=_BUCKET) + "checks: {quarantine_rate: 0.001}\n"
+    return a_folder(root, a_table(ORDERS, bucket=_BUCKET), visits)
+
+
+def fill(environment: Mapping[str, str], now: datetime) -> None:
+    """Puts an object for each table and day, and one with broken lines among the visits of today."""
+    s3: Any = boto3.Session().client("s3", endpoint_url=environment["PRISM_S3_ENDPOINT"])
+    for table in ("orders", "visits"):
+        for back in range(DAYS):
+            rows = as_lines(some_rows(_ROWS, now - timedelta(days=back, seconds=_ROWS)))
+            broken = b"{broken\n" * 5 if (table, back) == ("visits", 0) else b""
+            s3.put_object(Bucket=_BUCKET, Key=f"{table}/{back:06}.gz", Body=zipped(rows + broken))

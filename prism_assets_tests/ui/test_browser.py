@@ -1,0 +1,90 @@
+"""The UI as people use it, in Chromium: lineage, a day, a backfill, a failed check, the ticks of a sensor."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from bench.browser import find_chromium
+from prism_assets_tests.defs.server import DagsterServer
+from prism_assets_tests.ui.shop import DAYS, ORDERS, SCHEMA, VISITS, a_shop, fill
+
+CHROMIUM = find_chromium()
+pytestmark = [
+    pytest.mark.stack,
+    pytest.mark.browser,
+    pytest.mark.filterwarnings("default:unclosed:ResourceWarning"),
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium, or no playwright: install chromium and the extra dev"),
+]
+STATUS = """
+query($keys: [AssetKeyInput!]!) { assetNodes(assetKeys: $keys) {
+  assetKey { path } assetMaterializations(limit: 500) { partition } } }
+"""
+
+
+@pytest.fixture(scope="module")
+def server(stack: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[DagsterServer]:
+    folder = a_shop(tmp_path_factory.mktemp("shop"))
+    made = {**stack, "PRISM_TABLES_DIR": str(folder), "PRISM_SENSOR_SECONDS": "5"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in made.items():
+            patch.setenv(name, value)
+        fill(made, datetime.now(timezone.utc).replace(microsecond=0))
+        with DagsterServer(tmp_path_factory.mktemp("dagster"), made) as running:
+            yield running
+
+
+def materialized(server: DagsterServer, keys: list[list[str]]) -> dict[tuple[str, ...], set[str]]:
+    """The days that have been made of each asset."""
+    nodes = server.ask(STATUS, {"keys": [{"path": key} for key in keys]})["assetNodes"]
+    return {
+        tuple(node["assetKey"]["path"][2:]): {event["partition"] for event in node["assetMaterializations"]}
+        for node in nodes
+    }
+
+
+def test_a_person_finds_the_lineage_makes_days_and_reads_what_is_wrong(server: DagsterServer, tmp_path: Path) -> None:
+    from prism_assets_tests.ui.pages import browsing
+
+    assert CHROMIUM is not None
+    today = datetime.now(timezone.utc).date()
+    days = [today - timedelta(days=back) for back in range(DAYS)]
+    keys = [["prism", *table.split("."), part] for table in (ORDERS, VISITS) for part in ("live", "merged", "catalog")]
+    with browsing(CHROMIUM, server) as ui:
+        try:
+            places = ui.lineage_of(ORDERS)
+            assert places["staging"] < places["live"] < places["merged"] < places["catalog"]
+
+            ui.materialize(ORDERS, "live", today)
+            _await(lambda: today.isoformat() in materialized(server, keys)["orders", "live"], "the day is not made")
+
+            backfill = ui.backfill(SCHEMA, days[-1], days[0])
+            ui.await_backfill(backfill, 300)
+            wanted = {day.isoformat() for day in days}
+            made = materialized(server, keys)
+            assert len(made) == len(keys)
+            assert all(wanted <= found for found in made.values()), made
+            ui.partitions_of(VISITS, "catalog")
+
+            page = ui.check(VISITS, "live", "quarantine_rate").inner_text()
+            assert "5 of 255 lines of the last day are quarantined (1.96%), above the limit of 0.10%" in page
+            assert "5 bad_json" in page
+
+            ui.sensor("new_objects")
+            reason = ui.reason_of_newest_skip()
+            assert "0 new of 10 objects in 2 streams listed; 0 pending" in reason
+        except BaseException:
+            ui.page.screenshot(path=tmp_path / "failed.png")
+            print(f"what the page showed: {tmp_path / 'failed.png'}")
+            raise
+
+
+def _await(condition: Callable[[], bool], otherwise: str) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.5)
