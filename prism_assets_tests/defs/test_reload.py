@@ -57,16 +57,3 @@ def test_a_new_table_file_is_there_after_a_reload_and_its_rows_become_readable(
     ids_before += before.drop(some_rows(50, now))
     print(f"the old table goes on: readable after {before.seconds_until(ids_before, server, PATIENCE):.1f} s")
     assert server.services() == processes
-
-
-def test_a_reload_names_a_broken_table_file_and_another_one_is_enough_when_it_is_gone(
-    environment: Mapping[str, str], server: DagsterServer
-) -> None:
-    broken = Path(environment["PRISM_TABLES_DIR"]) / "broken.yaml"
-    broken.write_text("schema: reloaded\n")
-    try:
-        assert "broken.yaml" in (server.reload() or "")
-    finally:
-        broken.unlink()
-    assert server.reload() is None
-    assert ["prism", *OLD.split("."), "live"] in server.asset_keys()
