@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
@@ -19,6 +19,8 @@ PATIENCE = 90_000.0
 _CAME_TO_REST = 1_500.0
 _PARTS = ("staging", "live", "merged", "catalog")
 _BACKFILL = "query { partitionBackfillsOrError(limit: 1) { ... on PartitionBackfills { results { id status } } } }"
+
+_RUNS = "query { runsOrError(limit: 100) { ... on Runs { results { runId tags { key } } } } }"
 
 
 class Ui:
@@ -49,13 +51,14 @@ class Ui:
         expect(self._node("catalog")).to_be_visible()
         self.rest()
 
-    def materialize(self, table: str, part: str, day: date) -> None:
-        """Materialises one day of one asset by the button on its page."""
+    def materialize(self, table: str, part: str, day: date) -> str:
+        """Materialises one day of one asset by the button on its page, and returns the id of the run."""
         self._open(_asset(table, part))
+        before = self._newest_run_by_hand()
         self._press("Materialize")
         self._choose(f"{day}")
-        self._dialog().get_by_role("button", name=re.compile("^Launch")).click()
-        expect(self.page.get_by_text(re.compile("Launched run"))).to_be_visible()
+        self._dialog().get_by_role("button", name="Launch").click()
+        return _await_other(before, self._newest_run_by_hand, "the run was not launched")
 
     def backfill(self, schema: str, first: date, last: date) -> str:
         """Launches a backfill of some days of all tables of a schema and returns its id."""
@@ -64,12 +67,7 @@ class Ui:
         self._press("Materialize all")
         self._choose(f"[{first}...{last}]")
         self._dialog().get_by_role("button", name="Launch backfill").click()
-        deadline = time.monotonic() + PATIENCE / 1e3
-        while time.monotonic() < deadline:
-            if (found := self._newest_backfill()[0]) != before:
-                return found
-            time.sleep(0.3)
-        raise AssertionError("the backfill was not launched")
+        return _await_other(before, lambda: self._newest_backfill()[0], "the backfill was not launched")
 
     def await_backfill(self, backfill: str, seconds: float) -> None:
         """Waits until a backfill has ended, and opens its page, which must say that it succeeded."""
@@ -106,9 +104,8 @@ class Ui:
         self.page.get_by_role("button", name="0 runs requested").or_(
             self.page.locator("td").get_by_text("0 runs requested", exact=True)
         ).last.click()
-        reason = self._dialog().get_by_text(re.compile("Skip reason"))
-        expect(reason).to_be_visible()
-        return reason.inner_text()
+        expect(self._dialog().get_by_text("Skip reason")).to_be_visible()
+        return self._dialog().inner_text()
 
     def asset(self, table: str, part: str) -> None:
         """Opens the page of an asset."""
@@ -127,7 +124,7 @@ class Ui:
         return self.page.locator(f'[data-tooltip="{part}"]').first
 
     def _press(self, name: str) -> None:
-        button = self.page.get_by_role("button", name=re.compile(f"^{name}")).first
+        button = self.page.get_by_role("button", name=name).first  # its icon has a name too
         expect(button).to_be_enabled()
         button.click()
 
@@ -141,6 +138,13 @@ class Ui:
 
     def _dialog(self) -> Locator:
         return self.page.get_by_role("dialog")
+
+    def _newest_run_by_hand(self) -> str:
+        """The newest run that neither a sensor nor a backfill has launched."""
+        for run in self._server.ask(_RUNS, {})["runsOrError"]["results"]:
+            if not {tag["key"] for tag in run["tags"]} & {"dagster/sensor_name", "dagster/backfill"}:
+                return str(run["runId"])
+        return ""
 
     def _newest_backfill(self) -> tuple[str, str]:
         results = self._server.ask(_BACKFILL, {})["partitionBackfillsOrError"]["results"]
@@ -157,6 +161,15 @@ def browsing(chromium: Path, server: DagsterServer) -> Iterator[Ui]:
             yield Ui(browser.new_page(viewport={"width": 1280, "height": 800}), server)
         finally:
             browser.close()
+
+
+def _await_other(before: str, now: Callable[[], str], otherwise: str) -> str:
+    deadline = time.monotonic() + PATIENCE / 1e3
+    while time.monotonic() < deadline:
+        if (found := now()) != before:
+            return found
+        time.sleep(0.3)
+    raise AssertionError(otherwise)
 
 
 def _asset(table: str, part: str) -> str:

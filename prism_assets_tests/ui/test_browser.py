@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -59,8 +59,9 @@ def test_a_person_finds_the_lineage_makes_days_and_reads_what_is_wrong(server: D
             places = ui.lineage_of(ORDERS)
             assert places["staging"] < places["live"] < places["merged"] < places["catalog"]
 
-            ui.materialize(ORDERS, "live", today)
-            _await(lambda: today.isoformat() in materialized(server, keys)["orders", "live"], "the day is not made")
+            run = server.finished(ui.materialize(ORDERS, "live", today), 120)
+            assert run["status"] == "SUCCESS"
+            assert today.isoformat() in {event["partition"] for event in run["assetMaterializations"]}
 
             backfill = ui.backfill(SCHEMA, days[-1], days[0])
             ui.await_backfill(backfill, 300)
@@ -75,16 +76,11 @@ def test_a_person_finds_the_lineage_makes_days_and_reads_what_is_wrong(server: D
             assert "5 bad_json" in page
 
             ui.sensor("new_objects")
-            reason = ui.reason_of_newest_skip()
-            assert "0 new of 10 objects in 2 streams listed; 0 pending" in reason
+            # Streams of tables that other tests have left in the database are listed too.
+            assert re.search(
+                r"Skip reason:\s+0 new of \d+ objects in \d+ streams listed; 0 pending", ui.reason_of_newest_skip()
+            )
         except BaseException:
             ui.page.screenshot(path=tmp_path / "failed.png")
             print(f"what the page showed: {tmp_path / 'failed.png'}")
             raise
-
-
-def _await(condition: Callable[[], bool], otherwise: str) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.5)
