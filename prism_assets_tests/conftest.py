@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from prism_assets.local.stack import LocalStack
 from prism_assets_tests.glue_limits import enforce_glue_limits
@@ -14,9 +15,17 @@ from prism_assets_tests.notifications import QueueOfTest
 from prism_assets_tests.postgres import PostgresServer
 from prism_assets_tests.world import World
 
+# The same examples each time: what fails once must fail again. The long forms look further.
+settings.register_profile("same", derandomize=True)
+settings.register_profile("further", derandomize=False)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the long forms of the tests as well")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("further" if config.getoption("--long") else "same")
 
 
 @pytest.fixture(scope="session")

@@ -35,6 +35,8 @@ def server(environment: Mapping[str, str], tmp_path_factory: pytest.TempPathFact
     with DagsterServer(tmp_path_factory.mktemp("dagster"), environment) as running:
         yield running
         left = running.family()
+    # A run that was being started ends by itself when it finds its server gone.
+    psutil.wait_procs(left, timeout=60)
     assert not [process for process in left if _lives(process)]
 
 

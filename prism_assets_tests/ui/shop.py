@@ -12,7 +12,8 @@ import boto3
 from prism_assets_tests.builders import a_table, as_lines, some_rows, zipped
 from prism_assets_tests.defs.tables import a_folder
 
-SCHEMA, ORDERS, VISITS = "shop", "shop.orders", "shop.visits"
+# No other test puts objects under prefixes of these names: in one bucket a prefix feeds one table.
+SCHEMA, ORDERS, VISITS = "shop", "shop.purchases", "shop.pageviews"
 DAYS = 5
 _BUCKET = "prism-staging"
 _ROWS = 50
@@ -27,8 +28,9 @@ def a_shop(root: Path) -> Path:
 def fill(environment: Mapping[str, str], now: datetime) -> None:
     """Puts an object for each table and day, and one with broken lines among the visits of today."""
     s3: Any = boto3.Session().client("s3", endpoint_url=environment["PRISM_S3_ENDPOINT"])
-    for table in ("orders", "visits"):
+    for name in (ORDERS, VISITS):
+        prefix = name.partition(".")[2]
         for back in range(DAYS):
             rows = as_lines(some_rows(_ROWS, now - timedelta(days=back, seconds=_ROWS)))
-            broken = b"{broken\n" * 5 if (table, back) == ("visits", 0) else b""
-            s3.put_object(Bucket=_BUCKET, Key=f"{table}/{back:06}.gz", Body=zipped(rows + broken))
+            broken = b"{broken\n" * 5 if (name, back) == (VISITS, 0) else b""
+            s3.put_object(Bucket=_BUCKET, Key=f"{prefix}/{back:06}.gz", Body=zipped(rows + broken))
