@@ -16,7 +16,7 @@ from pathlib import Path
 
 import duckdb
 
-from prism_assets.engine.spark import connect
+from prism_assets.engine.sessions import connect
 from prism_assets.local.stack import ALL, LocalStack
 from prism_assets.platform import build_context
 from prism_assets.settings import load_settings

@@ -15,7 +15,7 @@ from typing import Any
 
 from bench.harness import System, race, report
 from bench.platform import NOW, SPARK_SCHEMA, apply_rounds, bench_platform, download, summary, upload, write_objects
-from prism_assets.engine.spark import connect
+from prism_assets.engine.sessions import connect
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover import run_discover
 from prism_assets.stages.stream import run_stream

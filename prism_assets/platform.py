@@ -52,6 +52,7 @@ def _engine(settings: Settings, lake: Lake, session: Callable[[], SparkSession] 
         from prism_assets.engine.inprocess import InProcessEngine
 
         return InProcessEngine(lake)
-    from prism_assets.engine.spark import SparkEngine, connect
+    from prism_assets.engine.sessions import connect
+    from prism_assets.engine.spark import SparkEngine
 
     return SparkEngine(lake, session or (lambda: connect(settings.spark_remote)), task_bytes=settings.task_bytes)

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from prism_assets.defs.location import Location
 from prism_assets.domain.errors import DefinitionError, TerminalError
+from prism_assets.engine.sessions import open_session
 from prism_assets.metadata import tables
 from prism_assets.metadata.run_locks import run_lock
 from prism_assets.platform import build_context
@@ -32,10 +33,13 @@ class SparkResource(LazyPySparkResource):
     @property
     def spark_session(self) -> Any:
         """The session of this process: a client of Spark Connect for `sc://…`, otherwise a driver of its own."""
-        remote = load_settings().spark_remote
-        where = {"spark.remote" if remote.startswith("sc://") else "spark.master": remote}
-        config = {"spark.app.name": "prism_assets", **where, **self.spark_config}
-        return LazyPySparkResource(spark_config=config).spark_session
+
+        def make(address: str) -> Any:
+            where = {"spark.remote" if address.startswith("sc://") else "spark.master": address}
+            config = {"spark.app.name": "prism_assets", **self.spark_config, **where}
+            return LazyPySparkResource(spark_config=config).spark_session
+
+        return open_session(load_settings().spark_remote, make)
 
 
 class LakeS3Resource(S3Resource):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from prism_assets.domain.errors import EngineFailed, EngineUnavailable
+from prism_assets.domain.errors import EngineFailed, EngineUnavailable, PrismError
 from prism_assets.domain.work import (
     ConvertResult,
     ConvertTask,
@@ -29,8 +27,6 @@ from prism_assets.objectstore.lake import Lake
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_CONNECT_PORT = 15_002
-_RETRIES = 6
 _LEAST_SHARES = 4
 """So that a small job still uses a few cores and its shares even out."""
 
@@ -71,6 +67,8 @@ class SparkEngine:
         try:
             for row in self._frame(shares).toLocalIterator():
                 yield row["result"]
+        except PrismError:
+            raise
         except Exception as error:
             raise _translated(error) from error
 
@@ -87,34 +85,6 @@ class SparkEngine:
         return self._session().range(0, len(shares), 1, len(shares)).mapInArrow(run, RESULT_SCHEMA)  # type: ignore[arg-type]  # Iterator is what arrives
 
 
-def connect(remote: str) -> SparkSession:
-    """Opens a session on `sc://…` through Spark Connect, or on a classic master."""
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.appName("prism_assets")
-    try:
-        if remote.startswith("sc://"):
-            _check_listening(remote)
-            return _impatient(builder.remote(remote).getOrCreate())
-        return builder.master(remote).getOrCreate()
-    except Exception as error:
-        raise _translated(error) from error
-
-
-def _check_listening(remote: str) -> None:
-    """The client retries for ten minutes before it says that nobody listens; a person should know at once."""
-    address = urlsplit(remote.split(";", 1)[0])
-    socket.create_connection((address.hostname or "localhost", address.port or _CONNECT_PORT), timeout=5).close()
-
-
-def _impatient(session: Any) -> SparkSession:
-    """Gives up on a server that went away after seconds, not minutes: the stages themselves are safe to repeat."""
-    from pyspark.sql.connect.client.retries import DefaultPolicy
-
-    session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES, max_backoff=1_000)])
-    return cast("SparkSession", session)
-
-
 def _translated(error: Exception) -> Exception:
     """Tells an engine that is not there from a job that died. A failing kernel does neither: it returns its error."""
     text = str(error)
@@ -125,6 +95,7 @@ def _translated(error: Exception) -> Exception:
         "failed to connect",
         "Cannot connect",
         "SESSION_CLOSED",
+        "SESSION_CHANGED",
         "NO_ACTIVE",
     )
     if any(word in text for word in gone) or isinstance(error, OSError):

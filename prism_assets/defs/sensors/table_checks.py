@@ -20,7 +20,7 @@ from prism_assets.stages.checks import CATALOG_AGREES, CheckOutcome
 from prism_assets.stages.context import StageContext
 
 _CATALOG_TABLES = 50
-_REPORTS = 200
+_REPORTS = 100
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,115 @@
+"""Sessions on a real Spark Connect server: shared by processes, and replaced when they are over."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from prism_assets.domain.errors import EngineUnavailable
+from prism_assets.engine import sessions
+from prism_assets.engine.sessions import connect, open_session
+from prism_assets.engine.spark import SparkEngine
+from prism_assets.objectstore.lake import Lake
+from prism_assets.objectstore.stores import StoreConfig
+
+_TELL = """\
+import os, sys
+import pyarrow as pa
+from prism_assets.engine.sessions import connect
+
+def tell(batches):
+    for batch in batches:
+        yield pa.RecordBatch.from_arrays([pa.array([str(os.getppid())] * len(batch))], ["daemon"])
+
+session = connect(sys.argv[1])
+rows = session.range(0, 4, 1, 4).mapInArrow(tell, "daemon string").collect()
+print(session.session_id, *sorted({row["daemon"] for row in rows}))
+"""
+
+
+def _addresses_tried(remote: str, monkeypatch: pytest.MonkeyPatch, error: str) -> list[str]:
+    tried: list[str] = []
+
+    def make(address: str) -> object:
+        tried.append(address)
+        raise RuntimeError(error)
+
+    monkeypatch.setattr(sessions, "_check_listening", lambda remote: None)
+    with pytest.raises((RuntimeError, EngineUnavailable)):
+        open_session(remote, make)  # type: ignore[arg-type]  # it never returns
+    return tried
+
+
+@pytest.mark.parametrize("remote", ["sc://localhost:1", "sc://localhost:1/", "sc://localhost:1/;token=t"])
+def test_the_id_joins_the_other_parameters(remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    [address] = _addresses_tried(remote, monkeypatch, "something else")
+    whole, _, session_id = address.partition(";session_id=")
+    assert whole.rstrip("/") == remote.rstrip("/")
+    assert address.count("/;") == 1
+    assert len(session_id) == 36
+
+
+@pytest.mark.parametrize("remote", ["local[2]", "spark://master:7077", "sc://host/;session_id=mine;token=t"])
+def test_what_names_its_session_is_taken_as_it_is(remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _addresses_tried(remote, monkeypatch, "something else") == [remote]
+
+
+def test_after_a_closed_session_come_others_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = _addresses_tried("sc://localhost:1", monkeypatch, "[INVALID_HANDLE.SESSION_CLOSED] closed")
+    assert tried[0] == tried[1]
+    assert len(set(tried)) == len(tried) - 1 > 50
+
+
+def test_other_code_has_another_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    [before] = _addresses_tried("sc://localhost:1", monkeypatch, "something else")
+    monkeypatch.setattr(sessions, "_code", lambda: "other")
+    [after] = _addresses_tried("sc://localhost:1", monkeypatch, "something else")
+    assert before != after
+
+
+@pytest.fixture
+def remote(stack: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A server, and generations of sessions that no other test uses or closes."""
+    for name, value in stack.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sessions, "_code", lambda: "of these tests")
+    sessions._forget()
+    yield stack["PRISM_SPARK_REMOTE"]
+    sessions._forget()
+
+
+@pytest.mark.stack
+@pytest.mark.filterwarnings("default")  # pyspark itself leaves sockets open and calls what is deprecated
+def test_processes_share_a_session_and_its_workers(stack: Mapping[str, str]) -> None:
+    command = [sys.executable, "-c", _TELL, stack["PRISM_SPARK_REMOTE"]]
+    environment = {**os.environ, **stack}
+    told = {subprocess.run(command, env=environment, capture_output=True, check=True).stdout for _ in range(2)}
+    [words] = [line.split() for line in told]
+    assert len(words) == 2  # one session, one daemon that forks its workers
+
+
+@pytest.mark.stack
+@pytest.mark.filterwarnings("default")
+def test_a_session_that_was_closed_is_replaced(remote: str) -> None:
+    lake = Lake("nothing", "", StoreConfig())
+    engine = SparkEngine(lake, lambda: connect(remote))
+    engine.probe()
+    first: Any = connect(remote)
+    first.client.release_session()  # as the server does after an hour
+    engine.probe()
+    second: Any = connect(remote)
+    assert second.session_id != first.session_id
+
+
+@pytest.mark.stack
+@pytest.mark.filterwarnings("default")
+def test_stopping_leaves_the_session_to_the_others(remote: str) -> None:
+    first: Any = connect(remote)
+    first.stop()
+    second: Any = connect(remote)
+    assert second.session_id == first.session_id
