@@ -139,7 +139,7 @@ def show_catalog(report: CatalogReport, *, as_json: bool) -> None:
             out.print(f"{table.table} {waiting.date}: {escape(waiting.reason)}")
         if table.skipped:
             out.print(f"{table.table}: another catalog run is at it; skipped")
-    if not report.changed and not any(t.error or t.skipped or t.waiting for t in report.tables):
+    if not report.changed and not any(t.problems or t.skipped or t.waiting for t in report.tables):
         out.print("the catalog is as it should be; nothing to do")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 from dagster import Failure, RetryRequested
 
@@ -22,11 +23,17 @@ def mapped() -> Iterator[None]:
     try:
         yield
     except TransientError as error:
-        raise RetryRequested(max_retries=MAX_RETRIES, seconds_to_wait=WAIT_SECONDS) from error
+        raise_for(str(error), transient=True)
     except PrismError as error:
-        raise failure(str(error)) from error
+        raise_for(str(error), transient=False)
 
 
-def failure(description: str) -> Failure:
-    """A failure that is not tried again by itself: somebody must act first."""
-    return Failure(description=description, allow_retries=False)
+def raise_for(description: str, *, transient: bool) -> NoReturn:
+    """Raises a retry of the step for what may pass by itself, otherwise a failure: somebody must act first.
+
+    When all tries are used up Dagster tells nothing but that, and the description of the failure that caused it.
+    """
+    failure = Failure(description=description, allow_retries=False)
+    if transient:
+        raise RetryRequested(max_retries=MAX_RETRIES, seconds_to_wait=WAIT_SECONDS) from failure
+    raise failure

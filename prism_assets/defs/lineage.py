@@ -61,6 +61,7 @@ def _metadata(links: list[_Link], source_url: str | None) -> dict[str, Any]:
             for link in links
         ]
         found: dict[str, Any] = {_REFERENCES: CodeReferencesMetadataValue(code_references=references)}
-    if source_url and links[0].label == "table file":
-        found["table file"] = MetadataValue.url(links[0].url(source_url))
+    if links[0].label == "table file":
+        file = links[0]
+        found["table file"] = MetadataValue.url(file.url(source_url)) if source_url else MetadataValue.path(file.path)
     return found

@@ -9,26 +9,28 @@ from datetime import date
 from pathlib import Path
 from typing import TypeVar
 
+from dagster import get_dagster_logger
 from pydantic import Field, ValidationError
 
-from prism_assets.domain.errors import SettingsError
+from prism_assets.domain.errors import DefinitionError, SettingsError
 from prism_assets.domain.limits import CheckLimits
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.settings import PrismSettings
-from prism_assets.stages.apply import read_table_files
+from prism_assets.stages.apply import parse_table_files
 
 _Kind = TypeVar("_Kind", bound=PrismSettings)
 _PROJECT = Path(__file__).resolve().parents[2]
 
 
 class LocationSettings(PrismSettings):
-    """The settings that decide which assets there are: `PRISM_TABLES_DIR`, `PRISM_FIRST_DAY`, `PRISM_SENSOR_SECONDS`,
-    and `PRISM_SOURCE_URL`, which only links them.
+    """The settings that decide which assets there are: `PRISM_TABLES_DIR`, `PRISM_STRICT_TABLES`, `PRISM_FIRST_DAY`,
+    `PRISM_SENSOR_SECONDS`, and `PRISM_SOURCE_URL`, which only links them.
 
     Apart from the others, so that the definitions load, and show, while the platform is not set up yet.
     """
 
     tables_dir: Path = Field(default=Path("tables"), description="folder of table files")
+    strict_tables: bool = Field(default=False, description="load nothing where one table file is wrong, as CI wants")
     first_day: date = Field(default=date(2026, 1, 1), description="first daily partition of every table")
     sensor_seconds: int = Field(default=10, ge=1, description="pause between two looks for new objects and work")
     source_url: str | None = Field(
@@ -38,13 +40,17 @@ class LocationSettings(PrismSettings):
 
 @dataclass(frozen=True)
 class Location:
-    """The tables of one code location, as their files say; ids and versions are PostgreSQL's and not known here."""
+    """The tables of one code location, as their files say; ids and versions are PostgreSQL's and not known here.
+
+    `problems` tell of the files that are left out.
+    """
 
     folder: Path
     first_day: date
     sensor_seconds: int
     tables: tuple[TableDefinition, ...]
     source_url: str | None = None
+    problems: tuple[str, ...] = ()
 
     def zones(self) -> dict[str, tuple[TableDefinition, ...]]:
         """The tables by time zone: those of one zone share their daily partitions."""
@@ -61,11 +67,21 @@ class Location:
 
 
 def load_location() -> Location:
-    """Reads the table files; DefinitionError names file, line and field of everything wrong in them."""
+    """Reads the table files. A wrong one is left out and told with file, line and field: each run and each reload reads
+    them anew, and one file that is just being written must not stop all tables.
+
+    DefinitionError with PRISM_STRICT_TABLES instead.
+    """
     settings = read_settings(LocationSettings)
     folder = _find(settings.tables_dir)
-    tables = tuple(read_table_files(folder))
-    return Location(folder, settings.first_day, settings.sensor_seconds, tables, settings.source_url)
+    tables, problems = parse_table_files(folder)
+    if problems and settings.strict_tables:
+        raise DefinitionError("\n".join(problems))
+    for problem in problems:
+        get_dagster_logger("prism_assets").warning(f"a table file is left out: {problem}")
+    return Location(
+        folder, settings.first_day, settings.sensor_seconds, tuple(tables), settings.source_url, tuple(problems)
+    )
 
 
 def read_settings(kind: type[_Kind]) -> _Kind:

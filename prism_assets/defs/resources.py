@@ -19,7 +19,7 @@ from prism_assets.metadata import tables
 from prism_assets.metadata.run_locks import run_lock
 from prism_assets.platform import build_context
 from prism_assets.settings import Settings, load_settings
-from prism_assets.stages.apply import plan_apply, run_apply
+from prism_assets.stages.apply import apply_tables, plan_apply
 from prism_assets.stages.context import StageContext
 
 Log = Callable[[str], None]
@@ -87,7 +87,7 @@ def _bring_in_force(context: StageContext, location: Location, info: Log, warn: 
     try:
         if _is_in_force(context, location):
             return
-        for line in run_apply(context.database, location.folder, datetime.now(timezone.utc)).lines:
+        for line in apply_tables(context.database, location.tables, datetime.now(timezone.utc)).lines:
             info(f"tables: {line}")
     except DefinitionError as error:
         warn(f"the table files are not applied; what is in force stays: {error}")

@@ -9,7 +9,6 @@ from typing import Any
 from dagster import AssetSpec, FreshnessPolicy, TableColumn, TableColumnConstraints, TableSchema
 
 from prism_assets.defs.keys import STAGE_TAG, Stage, asset_key, daily
-from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.tables import Column, TableDefinition
 
 _UPSTREAM = {Stage.LIVE: ("staging",), Stage.MERGED: ("live",), Stage.CATALOG: ("live", "merged")}
@@ -29,7 +28,8 @@ def staging_spec(table: TableDefinition) -> AssetSpec:
         description=_describe(table, "JSON objects as services write them"),
         kinds={"s3", "json"},
         owners=_owners(table),
-        metadata={"streams": [stream.url for stream in table.streams], "table file": table.path or ""},
+        tags={STAGE_TAG: "staging"},
+        metadata={"dagster/column_schema": _schema(table), "streams": [stream.url for stream in table.streams]},
     )
 
 
@@ -57,17 +57,16 @@ def _describe(table: TableDefinition, what: str) -> str:
 
 
 def _owners(table: TableDefinition) -> list[str]:
-    """The owner as Dagster takes it; DefinitionError for anything but an address or `team:name`."""
-    if table.owner is None:
-        return []
-    if "@" in table.owner or (table.owner.startswith("team:") and len(table.owner) > len("team:")):
-        return [table.owner]
-    raise DefinitionError(f"{table.path}:1: owner: {table.owner} must be an e-mail address or look like team:web")
+    return [table.owner] if table.owner else []
+
+
+def _schema(table: TableDefinition) -> TableSchema:
+    return TableSchema([_column(column) for column in table.columns])
 
 
 def _facts(table: TableDefinition) -> dict[str, Any]:
     return {
-        "dagster/column_schema": TableSchema([_column(column) for column in table.columns]),
+        "dagster/column_schema": _schema(table),
         "event date": f"{table.partition_column}, {table.timezone}",
         "merge interval": table.merge.interval,
         "target bytes": table.merge.target_bytes,

@@ -195,7 +195,7 @@ def _definition(top: _Mapping, path: str) -> TableDefinition:
     return TableDefinition(
         name=TableName(_name(top, "schema"), _name(top, "table")),
         description=top.text("description", ""),
-        owner=top.text("owner", None),
+        owner=_owner(top),
         streams=tuple(_streams(top)),
         partition_column=partition_column,
         timezone=_timezone(partition),
@@ -208,6 +208,14 @@ def _definition(top: _Mapping, path: str) -> TableDefinition:
         freshness=_freshness(top.mapping("freshness")),
         limits=_limits(top.mapping("checks")),
     )
+
+
+def _owner(top: _Mapping) -> str | None:
+    """The owner as Dagster takes it: an e-mail address or `team:name`."""
+    owner: str | None = top.text("owner", None)
+    if owner is not None and "@" not in owner and not (owner.startswith("team:") and len(owner) > len("team:")):
+        top.complain("owner", f"{owner} must be an e-mail address or look like team:web")
+    return owner
 
 
 def _as_required(column: Column) -> Column:

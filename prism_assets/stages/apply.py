@@ -41,36 +41,48 @@ class ApplyPlan:
 
 def read_table_files(folder: Path) -> list[TableDefinition]:
     """Reads all `*.yaml` below a folder; DefinitionError with every problem of every file."""
+    found, problems = parse_table_files(folder)
+    if problems:
+        raise DefinitionError("\n".join(problems))
+    return found
+
+
+def parse_table_files(folder: Path) -> tuple[list[TableDefinition], list[str]]:
+    """The tables of all sound `*.yaml` below a folder, and every problem of the others.
+
+    Of two files that contradict each other the later one, by its path, is left out.
+    """
     if not folder.is_dir():
         raise DefinitionError(f"{folder} is not a folder: give the folder of the table files, such as tables/")
     found: list[TableDefinition] = []
     problems: list[str] = []
     for path in sorted(path for path in [*folder.rglob("*.yaml"), *folder.rglob("*.yml")] if path.is_file()):
         try:
-            found.append(parse_table_file(path.read_text(encoding="utf-8"), str(path)))
+            table = parse_table_file(path.read_text(encoding="utf-8"), str(path))
         except DefinitionError as error:
             problems.append(str(error))
         except UnicodeDecodeError:
             problems.append(f"{path}:1: the file is not UTF-8")
-    problems += _clashes(found)
-    if problems:
-        raise DefinitionError("\n".join(problems))
-    return found
+        except OSError as error:
+            problems.append(f"{path}:1: the file cannot be read: {error.strerror}")
+        else:
+            clashes = _clashes(table, found)
+            problems += clashes
+            found += [] if clashes else [table]
+    return found, problems
 
 
-def _clashes(found: Sequence[TableDefinition]) -> list[str]:
+def _clashes(table: TableDefinition, others: Sequence[TableDefinition]) -> list[str]:
     """Two files for one table, and streams whose prefixes contain each other: their objects would be read twice."""
-    problems, names = [], dict[str, str | None]()
-    streams: list[tuple[str, str]] = []
-    for table in found:
-        if str(table.name) in names:
-            problems.append(f"{table.path}:1: table: {table.name} is also defined in {names[str(table.name)]}")
-        names[str(table.name)] = table.path
-        for stream in table.streams:
-            for url, owner in streams:
-                if stream.url.startswith(url) or url.startswith(stream.url):
-                    problems.append(f"{table.path}:1: streams: {stream.url} overlaps {url} of {owner}")
-            streams.append((stream.url, str(table.name)))
+    problems = []
+    known = [(stream, other) for other in others for stream in other.streams]
+    for number, stream in enumerate(table.streams):
+        for before, owner in [*known, *((earlier, table) for earlier in table.streams[:number])]:
+            if stream.url.startswith(before.url) or before.url.startswith(stream.url):
+                problems.append(f"{table.path}:1: streams: {stream.url} overlaps {before.url} of {owner.name}")
+    same = next((other for other in others if other.name == table.name), None)
+    if same is not None:
+        problems.append(f"{table.path}:1: table: {table.name} is also defined in {same.path}")
     return problems
 
 
@@ -181,11 +193,22 @@ def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> Non
 def run_apply(
     database: Database, folder: Path, now: datetime, *, dry_run: bool = False, lake_url: str | None = None
 ) -> ApplyPlan:
-    """Migrates the schema and applies the table files of a folder; returns the plan that was carried out.
+    """Applies all table files of a folder, if all are sound; see `apply_tables`."""
+    return apply_tables(database, read_table_files(folder), now, dry_run=dry_run, lake_url=lake_url)
+
+
+def apply_tables(
+    database: Database,
+    files: Sequence[TableDefinition],
+    now: datetime,
+    *,
+    dry_run: bool = False,
+    lake_url: str | None = None,
+) -> ApplyPlan:
+    """Migrates the schema and applies definitions as their files say; returns the plan that was carried out.
 
     `lake_url` is where the lake's own objects lie; a stream that would take them in is refused.
     """
-    files = read_table_files(folder)
     if lake_url is not None and (problems := _lake_streams(files, lake_url)):
         raise DefinitionError("\n".join(problems))
     if dry_run and not database.has_table("prism_tables"):

@@ -13,6 +13,7 @@ from datetime import date, datetime
 
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.partitions import Partition, switch_refusal
+from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import locks, merge_jobs, partitions, tables
@@ -42,7 +43,7 @@ class TableReport:
     published: tuple[PublishedPartition, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     skipped: bool = False
-    error: str | None = None
+    problems: tuple[Problem, ...] = ()
 
     @property
     def changed(self) -> bool:
@@ -64,8 +65,8 @@ class CatalogReport:
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """What went wrong, one sentence a table."""
-        return tuple(f"{table.table}: {table.error}" for table in self.tables if table.error)
+        """What went wrong, one sentence each."""
+        return tuple(str(problem) for table in self.tables for problem in table.problems)
 
 
 def run_catalog(
@@ -79,7 +80,8 @@ def run_catalog(
         try:
             reports.append(_run_table(context, table, now, republish))
         except PrismError as error:
-            reports.append(TableReport(table=str(table.name), table_id=table.table_id, error=str(error)))
+            problem = Problem.of(error, str(table.name))
+            reports.append(TableReport(table=str(table.name), table_id=table.table_id, problems=(problem,)))
         if reports[-1].changed:
             context.progress(f"catalog: {table.name} changed")
     return CatalogReport(tables=tuple(reports), seconds=time.monotonic() - started)
@@ -102,7 +104,7 @@ def _run_table(context: StageContext, table: TableDefinition, now: datetime, rep
             defined=shown.defined,
             published=shown.published,
             waiting=tuple(waiting),
-            error="; ".join(shown.errors) or None,
+            problems=shown.problems,
         )
 
 
@@ -183,7 +185,7 @@ class _Shown:
 
     defined: str | None = None
     published: tuple[PublishedPartition, ...] = ()
-    errors: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
 
 
 def _show(
@@ -213,10 +215,10 @@ def _show(
         # Noted once more: if the lock was lost, another run may have taken this run's first note for its own.
         with suppress(PrismError), context.database.begin() as connection:
             tables.begin_publication(connection, table.table_id)
-        return _Shown(errors=(str(error),))
+        return _Shown(problems=(Problem.of(error, str(table.name)),))
     with context.database.begin() as connection:
         tables.settle_publications(connection, table.table_id, unsettled + 1)
-    return _Shown(defined=defined, published=(*first, *second), errors=(*sick, *more))
+    return _Shown(defined=defined, published=(*first, *second), problems=(*sick, *more))
 
 
 def _plans(context: StageContext, table: TableDefinition, *, everything: bool) -> list[PublicationPlan]:

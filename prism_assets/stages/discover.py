@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
-from prism_assets.domain.errors import PrismError
+from prism_assets.domain.errors import PrismError, TransientError
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import staging_objects, stream_scans, tables
 from prism_assets.metadata.staging_objects import FoundObject
@@ -29,7 +29,10 @@ _LONG_AGO = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True, kw_only=True)
 class StreamScan:
-    """What one listing found. An unfinished one goes on behind its last key at the next turn of its stream."""
+    """What one listing found. An unfinished one goes on behind its last key at the next turn of its stream.
+
+    `transient` if what the error tells of may pass by itself.
+    """
 
     table_id: int
     stream_name: str
@@ -39,6 +42,7 @@ class StreamScan:
     full: bool
     unfinished: bool = False
     error: str | None = None
+    transient: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +134,7 @@ def _scan_safely(
     try:
         return _scan(context, known, before, now, deadline)
     except PrismError as error:
-        message = f"stream {known.stream.name}: {error}"
+        message, transient = f"stream {known.stream.name}: {error}", isinstance(error, TransientError)
     try:
         with context.database.begin() as connection:
             stream_scans.save_attempt(connection, known.stream_id, now)
@@ -144,6 +148,7 @@ def _scan_safely(
         unknown=0,
         full=False,
         error=message,
+        transient=transient,
     )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta, timezone
 
 from prism_assets.domain.errors import LeaseLost, PrismError, TerminalError
+from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import Failure, MergeResult, MergeTask
 from prism_assets.failpoints import failpoint
@@ -40,11 +41,11 @@ class MergedPartition:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeReport:
-    """What a run of Merge did."""
+    """What a run of Merge did; `problems` are the jobs that failed."""
 
     jobs: int = 0
     merged: tuple[MergedPartition, ...] = ()
-    failed: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
     revived: int = 0
     seconds: float = 0.0
 
@@ -53,11 +54,16 @@ class MergeReport:
         """Rows written."""
         return sum(entry.rows for entry in self.merged)
 
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """The jobs that failed, one sentence each."""
+        return tuple(str(problem) for problem in self.problems)
+
     def __add__(self, other: MergeReport) -> MergeReport:
         return MergeReport(
             jobs=self.jobs + other.jobs,
             merged=self.merged + other.merged,
-            failed=self.failed + other.failed,
+            problems=self.problems + other.problems,
             revived=self.revived + other.revived,
             seconds=self.seconds + other.seconds,
         )
@@ -93,9 +99,25 @@ def run_merge(
 
     Repeating it merges nothing twice: a job is deleted in the transaction that commits its ranges.
     """
+    started = time.monotonic()
+    parts = merge_one_by_one(context, now=now, names=names, day=day, regardless=regardless)
+    report = sum(parts, MergeReport())
+    return replace(report, seconds=time.monotonic() - started)
+
+
+def merge_one_by_one(
+    context: StageContext,
+    *,
+    now: datetime,
+    names: Collection[str] | None = None,
+    day: date | None = None,
+    regardless: bool = False,
+) -> Iterator[MergeReport]:
+    """Runs what `run_merge` runs, and yields what was done job by job, which is committed whatever follows."""
     tables = context.choose_tables(names)
     table_ids = [table.table_id for table in tables]
-    report = MergeReport(revived=revive(context))
+    yield MergeReport(revived=revive(context))
+    rows = 0
     if regardless:
         _schedule_unmerged(context, table_ids, day, now)
     seen: set[int] = set()
@@ -112,11 +134,13 @@ def run_merge(
                 seen=seen,
             )
         if not jobs:
-            return report
+            return
         failpoint("merge.after_claim")
         seen.update(job.job_id for job in jobs)
-        report += _run_jobs(context, jobs, {table.table_id: table for table in tables}, now)
-        context.progress(f"merge: {len(report.merged)} partitions, {report.rows} rows")
+        for report in _run_jobs(context, jobs, {table.table_id: table for table in tables}, now):
+            rows += report.rows
+            yield report
+        context.progress(f"merge: {len(seen)} jobs, {rows} rows")
 
 
 def revive(context: StageContext) -> int:
@@ -157,12 +181,9 @@ def _schedule_unmerged(context: StageContext, table_ids: Collection[int], day: d
 
 def _run_jobs(
     context: StageContext, jobs: Sequence[MergeJob], tables: Mapping[int, TableDefinition], now: datetime
-) -> MergeReport:
+) -> Iterator[MergeReport]:
     """Plans all jobs, runs their ranges as one Spark job, and commits each job as its last range arrives."""
-    started = time.monotonic()
     tokens = {job.lease_token for job in jobs}
-    merged: list[MergedPartition] = []
-    failed: list[str] = []
     beat = Heartbeat(
         context.database,
         context.settings.lease_seconds,
@@ -175,16 +196,22 @@ def _run_jobs(
                 outcome = _finish(context, entry, now)
             except LeaseLost as error:
                 context.progress(f"merge: {error}")
+                yield MergeReport(jobs=1)
                 continue
             except TerminalError as error:
                 outcome = _refuse(context, entry.job, str(error), now)
             finally:
                 tokens.discard(entry.job.lease_token)
-            if isinstance(outcome, MergedPartition):
-                merged.append(outcome)
-            else:
-                failed.append(f"{entry.entry.table.name} {entry.entry.partition.date}: {outcome}")
-    return MergeReport(jobs=len(jobs), merged=tuple(merged), failed=tuple(failed), seconds=time.monotonic() - started)
+            yield _report(entry.entry, outcome)
+
+
+def _report(entry: PartitionPlan, outcome: MergedPartition | Failure) -> MergeReport:
+    if isinstance(outcome, MergedPartition):
+        return MergeReport(jobs=1, merged=(outcome,))
+    problem = Problem(
+        table=str(entry.table.name), date=entry.partition.date, reason=outcome.message, transient=outcome.transient
+    )
+    return MergeReport(jobs=1, problems=(problem,))
 
 
 def _plan_job(context: StageContext, job: MergeJob, tables: Mapping[int, TableDefinition]) -> _Running:
@@ -241,7 +268,7 @@ def _given_back_on_error(context: StageContext, jobs: Sequence[MergeJob]) -> Ite
         raise
 
 
-def _finish(context: StageContext, running: _Running, now: datetime) -> MergedPartition | str:
+def _finish(context: StageContext, running: _Running, now: datetime) -> MergedPartition | Failure:
     """Commits one job: partition row, job row, then ranges, desired version, log and backlog in one transaction.
 
     Dying before it leaves merged objects that nothing names; the retry writes the same keys again. LeaseLost if the
@@ -286,17 +313,17 @@ def _finish(context: StageContext, running: _Running, now: datetime) -> MergedPa
                 error=failure.message if failure else None,
             )
     failpoint("merge.after_commit")
-    return failure.message if failure else done
+    return failure or done
 
 
-def _refuse(context: StageContext, job: MergeJob, message: str, now: datetime) -> str:
+def _refuse(context: StageContext, job: MergeJob, message: str, now: datetime) -> Failure:
     """Charges a job with an error that its commit met, so that it neither holds up others nor is tried for ever."""
     with context.database.begin() as connection:
         partitions.lock_partition(connection, job.partition_id)
         merge_jobs.lock_claimed(connection, job)
         wait = timedelta(seconds=2.0 ** min(job.attempts, 9))
         merge_jobs.put_back(connection, job, message, context.settings.merge_max_attempts, now + wait)
-    return message
+    return Failure(message=message, transient=False)
 
 
 def _summary(running: _Running) -> MergedPartition:

@@ -8,6 +8,7 @@ from datetime import date, datetime
 
 from prism_assets.domain.errors import InvariantBroken, LeaseLost, ObjectMissing
 from prism_assets.domain.partitions import Partition, Publication, current_publication, wanted_publication
+from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import merge_ranges, partitions, small_objects
@@ -66,16 +67,16 @@ def plan_publications(table: TableDefinition, found: Sequence[Partition], *, eve
 
 def publish(
     context: StageContext, table: TableDefinition, plans: Sequence[PublicationPlan], lock: CatalogLock, now: datetime
-) -> tuple[tuple[PublishedPartition, ...], tuple[str, ...]]:
+) -> tuple[tuple[PublishedPartition, ...], tuple[Problem, ...]]:
     """Publishes partitions, a hundred at once; returns those published, and what is wrong with those that are not.
 
     A death behind the manifest leaves a key that nothing names, behind the catalog's update a record that lags:
     the next run publishes the same again. The order of versions is kept by the lock and by the upward-only record.
     """
     done: list[PublishedPartition] = []
-    sick: list[str] = []
+    problems: list[Problem] = []
     for start in range(0, len(plans), _AT_ONCE):
-        contents = dict(_written(context, table, plans[start : start + _AT_ONCE], sick))
+        contents = dict(_written(context, table, plans[start : start + _AT_ONCE], problems))
         failpoint("catalog.after_manifest")
         if not contents:
             continue
@@ -89,11 +90,11 @@ def publish(
             _published(context, table, item.date, before[item.partition_id], content)
             for item, content in contents.items()
         ]
-    return tuple(done), tuple(sick)
+    return tuple(done), tuple(problems)
 
 
 def _written(
-    context: StageContext, table: TableDefinition, plans: Sequence[PublicationPlan], sick: list[str]
+    context: StageContext, table: TableDefinition, plans: Sequence[PublicationPlan], problems: list[Problem]
 ) -> Iterator[tuple[Partition, _Content]]:
     """Writes the manifests. One partition with a damaged object does not keep the others from their readers."""
     for plan in plans:
@@ -102,7 +103,7 @@ def _written(
             failpoint("catalog.before_manifest")
             _write_verified(context, table, content)
         except (InvariantBroken, ObjectMissing) as error:
-            sick.append(f"{plan.partition.date} is not published: {error}")
+            problems.append(Problem.of(error, str(table.name), plan.partition.date))
             continue
         yield plan.partition, content
 

@@ -11,6 +11,7 @@ from datetime import date, datetime, timedelta
 from sqlalchemy import Connection
 
 from prism_assets.domain.errors import LeaseLost, PrismError
+from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import ConvertResult, ConvertTask, Failure
 from prism_assets.failpoints import failpoint
@@ -59,7 +60,7 @@ class PartitionChange:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamReport:
-    """What one or several batches did."""
+    """What one or several batches did; `problems` are the objects that were given up."""
 
     batches: int = 0
     objects: int = 0
@@ -68,7 +69,7 @@ class StreamReport:
     small_objects: int = 0
     bytes_in: int = 0
     retried: int = 0
-    failed: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
     revived: int = 0
     changes: tuple[PartitionChange, ...] = ()
     seconds: float = 0.0
@@ -77,6 +78,11 @@ class StreamReport:
     def quarantined(self) -> int:
         """Lines set aside."""
         return self.lines_in - self.rows_out
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """The objects that were given up, one sentence each."""
+        return tuple(problem.reason for problem in self.problems)
 
     def __add__(self, other: StreamReport) -> StreamReport:
         return StreamReport(
@@ -87,7 +93,7 @@ class StreamReport:
             small_objects=self.small_objects + other.small_objects,
             bytes_in=self.bytes_in + other.bytes_in,
             retried=self.retried + other.retried,
-            failed=self.failed + other.failed,
+            problems=self.problems + other.problems,
             revived=self.revived + other.revived,
             changes=_sum_changes([*self.changes, *other.changes]),
             seconds=self.seconds + other.seconds,
@@ -102,20 +108,31 @@ def run_stream(
     max_batches: int | None = None,
 ) -> StreamReport:
     """Runs batches until nothing is pending (or `max_batches` are done). Repeating it does nothing more."""
+    report = StreamReport()
+    for done in stream_batches(context, now=now, names=names):
+        report += done
+        if max_batches is not None and report.batches >= max_batches:
+            break
+    return report
+
+
+def stream_batches(
+    context: StageContext, *, now: datetime, names: Collection[str] | None = None
+) -> Iterator[StreamReport]:
+    """Runs batches until nothing is pending, and yields what was done, which is committed whatever follows."""
     table_ids = context.choose_ids(names)
     context.stores.check_bucket(context.lake.bucket)
-    report = StreamReport(revived=revive(context))
-    while max_batches is None or report.batches < max_batches:
-        plan = start_batch(context, table_ids)
-        if plan is None:
-            break
+    yield StreamReport(revived=revive(context))
+    objects = rows = 0
+    while (plan := start_batch(context, table_ids)) is not None:
         try:
-            report += _run_batch(context, plan, now)
+            report = _run_batch(context, plan, now)
         except LeaseLost as error:
             context.progress(f"stream: {error}")
             continue
-        context.progress(f"stream: {report.objects} objects, {report.rows_out} rows")
-    return report
+        objects, rows = objects + report.objects, rows + report.rows_out
+        context.progress(f"stream: {objects} objects, {rows} rows")
+        yield report
 
 
 def retry_failed(context: StageContext, names: Collection[str] | None = None) -> int:
@@ -254,7 +271,7 @@ def commit_batch(
             staging_objects.give_up(connection, plan.batch_id, result.staging_object_id, _message(result))
         _schedule_merges(connection, plan, partition_ids, now)
         batches.finish_batch(connection, plan.batch_id)
-    return _report(plan, outcome, table_of, tasks)
+    return _report(plan, outcome, tasks)
 
 
 def _sort_out(context: StageContext, plan: StreamPlan, results: Sequence[ConvertResult]) -> _Outcome:
@@ -307,12 +324,10 @@ def _message(result: ConvertResult) -> str:
     return result.failure.message if result.failure else ""
 
 
-def _report(
-    plan: StreamPlan, outcome: _Outcome, table_of: Mapping[int, int], tasks: Mapping[int, ConvertTask]
-) -> StreamReport:
+def _report(plan: StreamPlan, outcome: _Outcome, tasks: Mapping[int, ConvertTask]) -> StreamReport:
     changes = [
         PartitionChange(
-            table_id=table_of[result.staging_object_id],
+            table_id=tasks[result.staging_object_id].table_id,
             date=small.date,
             objects=1,
             delayed_objects=int(small.delayed),
@@ -330,12 +345,14 @@ def _report(
         small_objects=len(changes),
         bytes_in=sum(task.content_length for task in plan.tasks),
         retried=len(outcome.retried),
-        failed=tuple(
-            f"s3://{tasks[result.staging_object_id].bucket}/{tasks[result.staging_object_id].key}: {_message(result)}"
-            for result in outcome.failed
-        ),
+        problems=tuple(_given_up(plan, tasks[result.staging_object_id], _message(result)) for result in outcome.failed),
         changes=_sum_changes(changes),
     )
+
+
+def _given_up(plan: StreamPlan, task: ConvertTask, message: str) -> Problem:
+    table = plan.definitions[task.table_id, task.definition_version]
+    return Problem(table=str(table.name), reason=f"gave up s3://{task.bucket}/{task.key}: {message}")
 
 
 def _sum_changes(changes: Sequence[PartitionChange]) -> tuple[PartitionChange, ...]:

@@ -187,7 +187,7 @@ def test_a_clock_without_an_offset_is_utc(full: Prism) -> None:
 
 def test_words_that_look_like_markup_are_printed_as_they_are(prism: Prism, tmp_path: Path) -> None:
     prism.world.settings.tables_dir.mkdir()
-    text = a_table(columns=['{name: odd, type: string, source: "[/x]"}']).replace("team:test", '"[/x]"')
+    text = a_table(columns=['{name: odd, type: string, source: "[/x]"}']).replace("team:test", '"team:[/x]"')
     (prism.world.settings.tables_dir / "events.yaml").write_text(text.replace("{name: events,", '{name: "[/x]",'))
     assert "[/x]" in prism.ok("table", "apply").out
     assert "[/x]" in prism.ok("table", "list").out

@@ -29,11 +29,16 @@ _BACKFILL = """
 mutation($given: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $given) {
   __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }
 """
+_CANCEL = "mutation($backfill: String!) { cancelPartitionBackfill(backfillId: $backfill) { __typename } }"
+_BACKFILL_STATUS = """
+query($backfill: String!) { partitionBackfillOrError(backfillId: $backfill) { ... on PartitionBackfill { status } } }
+"""
 _RELOAD = """
 mutation { reloadRepositoryLocation(repositoryLocationName: "prism_assets") { __typename
   ... on WorkspaceLocationEntry { locationOrLoadError { __typename ... on PythonError { message } } } } }
 """
 _ASSETS = "{ assetNodes { assetKey { path } } }"
+_RUNS = "query($filter: RunsFilter!) { runsOrError(filter: $filter) { ... on Runs { results { runId status } } } }"
 _RUN = """
 query($run: ID!) { runOrError(runId: $run) { ... on Run {
   status assetMaterializations { partition assetKey { path } } } } }
@@ -133,6 +138,21 @@ class DagsterServer:
         answer = self.ask(_BACKFILL, {"given": given})["launchPartitionBackfill"]
         assert answer["__typename"] == "LaunchBackfillSuccess", answer
         return str(answer["backfillId"])
+
+    def cancel(self, backfill_id: str) -> None:
+        """Cancels a backfill and its runs, as the button of the UI does."""
+        answer = self.ask(_CANCEL, {"backfill": backfill_id})["cancelPartitionBackfill"]
+        assert answer["__typename"] == "CancelBackfillSuccess", answer
+
+    def backfill_status(self, backfill_id: str) -> str:
+        """The status of a backfill as the UI shows it, such as COMPLETED_SUCCESS."""
+        return str(self.ask(_BACKFILL_STATUS, {"backfill": backfill_id})["partitionBackfillOrError"]["status"])
+
+    def run_states(self, backfill_id: str) -> dict[str, str]:
+        """The status of each run of a backfill, by id."""
+        tags = {"filter": {"tags": [{"key": "dagster/backfill", "value": backfill_id}]}}
+        found = self.ask(_RUNS, tags)["runsOrError"]["results"]
+        return {run["runId"]: run["status"] for run in found}
 
     def reload(self) -> str | None:
         """Reloads the code location as the button of the UI does; returns why it cannot be loaded, or None."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -22,12 +21,9 @@ from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
 from sqlalchemy import text
 
 from prism_assets.defs.assets.build import build_assets
-from prism_assets.defs.assets.outcome import Task
-from prism_assets.defs.checks.evaluate import Selection, evaluate_with
-from prism_assets.defs.keys import SENSOR_TAG, SICK_TAG, Stage, asset_key
+from prism_assets.defs.keys import SENSOR_TAG, SICK_TAG, asset_key
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import build_resources
-from prism_assets.metadata.database import Database
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.defs.test_sensors import tick
@@ -238,17 +234,6 @@ def test_many_tables_are_told_over_several_ticks(
         told += events(result)
         cursor = result.cursor
     assert len(told) == len(set(told)) == 12
-
-
-def test_a_check_that_cannot_be_run_does_not_undo_the_work(settled: World) -> None:
-    settled.apply(a_table())
-    settled.context.database.dispose()
-    away = replace(settled.context, database=Database("postgresql+psycopg://nobody@127.0.0.1:1/none"))
-    selection = Selection(Stage.LIVE, frozenset({("log.events", "rows_balance")}))
-    task = Task(stage=Stage.LIVE, tables=("log.events",), day=NOW.date(), by_sensor=False)
-    warnings: list[str] = []
-    assert evaluate_with(away, selection, task, {}, warnings.append) == ()
-    assert warnings[0].startswith("the checks were not run: PostgreSQL at 127.0.0.1:1 does not answer")
 
 
 def test_a_catalog_that_lost_a_table_is_told_apart_from_postgresql(settled: World, instance: DagsterInstance) -> None:

@@ -17,7 +17,7 @@ from prism_assets.defs.assets.build import build_assets
 from prism_assets.defs.location import load_location
 from prism_assets.defs.resources import build_resources
 from prism_assets.defs.sensors.build import build_sensors
-from prism_assets.domain.errors import DefinitionError, SettingsError
+from prism_assets.domain.errors import SettingsError
 from prism_assets_tests.builders import a_table
 from prism_assets_tests.defs.tables import a_folder, a_location
 
@@ -134,9 +134,16 @@ def test_the_work_of_building_grows_with_the_tables_and_no_faster(tmp_path: Path
     assert many < 12 * few
 
 
-def test_a_malformed_table_file_is_told_with_file_and_line(tmp_path: Path) -> None:
+def test_a_malformed_table_file_is_left_out_and_told_with_file_and_line(tmp_path: Path) -> None:
     a_folder(tmp_path, a_table(), a_table("log.bad").replace("type: bigint", "type: bigent"))
-    done = load_in_a_process(tmp_path, "import prism_assets.definitions")
+    done = load_in_a_process(tmp_path, "from prism_assets.definitions import _location; print(_location.names())")
+    assert done.stdout == "('log.events',)\n"
+    assert "001.yaml:10: columns[1].type: bigent is not a column type" in done.stderr
+
+
+def test_nothing_is_loaded_with_a_malformed_table_file_where_that_is_asked_for(tmp_path: Path) -> None:
+    a_folder(tmp_path, a_table(), a_table("log.bad").replace("type: bigint", "type: bigent"))
+    done = load_in_a_process(tmp_path, "import prism_assets.definitions", PRISM_STRICT_TABLES="1")
     assert done.returncode == 1
     assert "001.yaml:10: columns[1].type: bigent is not a column type" in done.stderr
 
@@ -157,11 +164,6 @@ def test_a_wrong_first_day_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("PRISM_FIRST_DAY", "soon")
     with pytest.raises(SettingsError, match="PRISM_FIRST_DAY"):
         load_location()
-
-
-def test_an_owner_that_dagster_refuses_is_told_with_its_file(tmp_path: Path) -> None:
-    with pytest.raises(DefinitionError, match=r"000\.yaml:1: owner: nobody"):
-        build_assets(a_location(tmp_path, a_table().replace("team:test", "nobody")))
 
 
 def test_a_location_without_tables_has_no_sensors(tmp_path: Path) -> None:

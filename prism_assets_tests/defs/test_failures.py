@@ -19,6 +19,8 @@ def test_transient_errors_are_tried_again(error: type[PrismError]) -> None:
     with pytest.raises(RetryRequested) as caught, mapped():
         raise error("the server is away")
     assert caught.value.max_retries == MAX_RETRIES
+    assert isinstance(caught.value.__cause__, Failure)  # what Dagster shows when all tries are used up
+    assert caught.value.__cause__.description == "the server is away"
 
 
 @pytest.mark.parametrize("error", leaves(TerminalError))

@@ -30,12 +30,13 @@ def run(
     *,
     tables: Sequence[str] = ("log.events",),
     by_sensor: bool = False,
+    day: str = TODAY,
 ) -> ExecuteInProcessResult:
-    """Materialises parts of tables for today."""
+    """Materialises parts of tables for a day."""
     return materialize(
         [asset for asset in build_assets(location) if isinstance(asset, AssetsDefinition)],
         selection=[asset_key(table, part) for table in tables for part in parts],
-        partition_key=TODAY,
+        partition_key=day,
         resources=build_resources(),
         instance=instance,
         raise_on_error=False,
@@ -136,7 +137,7 @@ def test_a_table_that_cannot_be_repaired_is_sick_and_the_others_are_done(
     assert failure is not None
     assert failure.user_failure_data is not None
     description = str(failure.user_failure_data.description)
-    assert f"log.events: {TODAY}: {lost[0]} is missing and cannot be repaired" in description
+    assert f"log.events {TODAY}: {lost[0]} is missing and cannot be repaired" in description
     assert f"its staging object s3://staging/{key} is gone" in description
 
 

@@ -142,6 +142,7 @@ MISTAKES = {
     "double column": ("name: path", "name: payload", "15: columns[5].name: payload is given twice"),
     "double stream": ("name: old", "name: pv_log", "7: streams[1].name: pv_log is given twice"),
     "double field": ("owner: team:web", "table: other", "4: table: is given twice"),
+    "owner that is nobody": ("owner: team:web", "owner: web", "4: owner: web must be an e-mail address or look like"),
     "not a url": ("s3://prism-staging/old/", "https://x/old/", "7: streams[1].url: must be s3://bucket/prefix/"),
     "no folder": ("s3://prism-staging/old/", "s3://prism-staging/old", "7: streams[1].url: must end with /"),
     "bad bucket": ("s3://prism-staging/old/", "s3://Prism/old/", "7: streams[1].url: must be s3://bucket/prefix/"),

@@ -82,7 +82,7 @@ def test_a_table_that_cannot_be_published_does_not_stop_the_others(world: World)
     world.merge(AFTER)
     damage(world, "log.a/merged/dt=2026-03-01/part-", None)
     report = run_catalog(world.context, now=utc(AFTER))
-    assert [bool(table.error) for table in report.tables] == [True, False]
+    assert [bool(table.problems) for table in report.tables] == [True, False]
     assert report.tables[1].switched == (date(2026, 3, 1),)
 
 
@@ -199,8 +199,9 @@ def test_a_partition_with_a_damaged_object_does_not_keep_others_from_their_reade
     world.drop(some_rows(4, utc("2026-03-02T00:05")))
     world.stream("2026-03-02T00:06")
     (report,) = run_catalog(world.context, now=utc(AFTER)).tables
-    assert report.error is not None
-    assert "is missing" in report.error
+    (problem,) = report.problems
+    assert (problem.date, problem.transient) == (date(2026, 3, 1), False)
+    assert "is missing" in problem.reason
     assert world.query("SELECT count(*) FROM log.events WHERE dt = DATE '2026-03-02'") == [(4,)]
 
 

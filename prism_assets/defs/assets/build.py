@@ -20,13 +20,15 @@ from prism_assets.defs.assets.catalog import make_catalog
 from prism_assets.defs.assets.live import make_live
 from prism_assets.defs.assets.merged import make_merged
 from prism_assets.defs.assets.outcome import Outcome, Task, report
-from prism_assets.defs.checks.evaluate import Selection, blocked_tables, evaluate, evaluate_with, results
+from prism_assets.defs.checks.evaluate import Selection, blocking_problems, evaluate, evaluate_with, results
 from prism_assets.defs.checks.specs import check_specs
 from prism_assets.defs.keys import Stage, daily, step_name
 from prism_assets.defs.lineage import placed
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import PlatformResource
 from prism_assets.defs.specs import stage_specs, staging_spec
+from prism_assets.domain.errors import PrismError
+from prism_assets.domain.problems import Problem
 from prism_assets.stages.checks import CheckOutcome
 from prism_assets.stages.context import StageContext
 
@@ -67,22 +69,30 @@ def _build_step(stage: Stage, zone: str, location: Location) -> AssetsDefinition
         if not context.selected_asset_keys:
             yield from results(stage, _check_alone(context, platform, location, selection))
             return
-        task = Task.of(context, stage)
-        outcome, checked = _carry_out(context, platform, location, task, selection)
-        yield from report(context, task, outcome, results(stage, checked), location.first_day, zone)
+        task, log = Task.of(context, stage), context.log
+        # The platform is open till the last event: the run's lock tells that its process lives.
+        with failures.mapped(), platform.open(location, log.info, log.warning, context.run.run_id) as stages:
+            outcome, checked = _carry_out(stages, location, task, selection, log.warning)
+            yield from report(context, task, outcome, results(stage, checked), location.first_day, zone)
 
     return step
 
 
 def _carry_out(
-    context: AssetExecutionContext, platform: PlatformResource, location: Location, task: Task, selection: Selection
+    stages: StageContext, location: Location, task: Task, selection: Selection, warn: Callable[[str], None]
 ) -> tuple[Outcome, tuple[CheckOutcome, ...]]:
-    """Does the work of a stage, then runs its checks. A table whose rows do not balance is sick."""
-    log = context.log
-    with failures.mapped(), platform.open(location, log.info, log.warning, context.run.run_id) as stages:
-        outcome = _MAKERS[task.stage](stages, task)
-        checked = evaluate_with(stages, selection, task, location.limits(), log.warning)
-    return outcome.with_sick(blocked_tables(task.stage, checked)), checked
+    """Does the work of a stage, then runs its checks. A table whose rows do not balance is sick.
+
+    So is, by hand, one whose checks could not be run: what depends on them must not go on.
+    """
+    outcome = _MAKERS[task.stage](stages, task)
+    try:
+        checked = evaluate_with(stages, selection, task, location.limits())
+    except PrismError as error:
+        warn(f"the checks were not run: {error}")
+        unchecked = () if task.by_sensor else task.tables
+        return outcome.with_problems(Problem.of(error, table) for table in unchecked), ()
+    return outcome.with_problems(blocking_problems(task.stage, checked)), checked
 
 
 def _check_alone(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date, datetime, timezone
 
 from prism_assets.defs.assets.delays import delays_of_publication
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
 from prism_assets.defs.assets.outcome import Facts, Outcome, Task
+from prism_assets.domain.problems import Problem
 from prism_assets.stages.catalog import CatalogReport, TableReport, run_catalog
 from prism_assets.stages.context import StageContext
 
@@ -28,7 +30,7 @@ def make_catalog(context: StageContext, task: Task) -> Outcome:
             name: {**figures[name, task.day], "waits": waits.get((table, task.day), "for nothing")}
             for table, name in ids.items()
         },
-        sick=_sick(done),
+        problems=tuple(_problems(done, task)),
     )
 
 
@@ -52,5 +54,9 @@ def _days(table: TableReport) -> dict[date, Facts]:
     return dict(facts)
 
 
-def _sick(done: CatalogReport) -> dict[str, tuple[str, ...]]:
-    return {table.table: (table.error,) for table in done.tables if table.error}
+def _problems(done: CatalogReport, task: Task) -> Iterator[Problem]:
+    """What went wrong. A table that another run is at was not looked at: who asked for it by hand has to wait."""
+    for table in done.tables:
+        yield from table.problems
+        if table.skipped and not task.by_sensor:
+            yield Problem(table=table.table, reason="another run is publishing this table", transient=True)

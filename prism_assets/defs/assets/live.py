@@ -5,14 +5,20 @@ By hand and by backfill it also repairs the day that was asked for.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from prism_assets.defs.assets.delays import delays_of_batch
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
 from prism_assets.defs.assets.outcome import Facts, Outcome, Task
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.errors import PrismError
+from prism_assets.domain.problems import Problem
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.discover import DiscoverReport, run_discover
 from prism_assets.stages.repair import RepairReport, run_repair
-from prism_assets.stages.stream import PartitionChange, StreamReport, run_stream
+from prism_assets.stages.stream import PartitionChange, StreamReport, stream_batches
+
+_LONGEST_SECONDS = 1800.0
 
 
 def make_live(context: StageContext, task: Task) -> Outcome:
@@ -20,8 +26,8 @@ def make_live(context: StageContext, task: Task) -> Outcome:
     now = task.started
     ids = table_ids(context, task.tables)
     discovered = DiscoverReport(scans=()) if task.by_sensor else run_discover(context, now=now, names=task.tables)
-    streamed = run_stream(context, now=now, names=task.tables)
-    repaired = None if task.by_sensor else run_repair(context, names=task.tables, day=task.day)
+    streamed, problems = _streamed(context, task)
+    repaired, irreparable = (None, ()) if task.by_sensor or problems else _repaired(context, task)
     changes = {(change.table_id, change.date): change for change in streamed.changes}
     figures = read_figures(context, ids, with_own_day(ids, task.day, changes))
     delays = delays_of_batch(context, ids, now) if changes else {}
@@ -35,7 +41,36 @@ def make_live(context: StageContext, task: Task) -> Outcome:
             for (table, day), change in changes.items()
         },
         own_day={name: {**figures[name, task.day], **_repairs(repaired, name)} for name in ids.values()},
-        sick=_joined(_sick(discovered, streamed, ids, context.choose_tables(task.tables)), _irreparable(repaired)),
+        problems=(*_unread(discovered, ids), *streamed.problems, *problems, *irreparable),
+    )
+
+
+def _streamed(context: StageContext, task: Task) -> tuple[StreamReport, tuple[Problem, ...]]:
+    """Converts, and tells what was committed also if an error ends it early.
+
+    A run of hours would be ended from outside before it has told anything: a backlog is left to the runs after it.
+    """
+    report, deadline = StreamReport(), Deadline.after(_LONGEST_SECONDS)
+    try:
+        for part in stream_batches(context, now=task.started, names=task.tables):
+            report += part
+            if deadline.is_over:
+                context.progress("stream: the time of this run is over, the next one goes on")
+                break
+    except PrismError as error:
+        return report, tuple(Problem.of(error, table) for table in task.tables)
+    return report, ()
+
+
+def _repaired(context: StageContext, task: Task) -> tuple[RepairReport | None, tuple[Problem, ...]]:
+    """Repairs the day asked for. Where objects stay damaged, readers of that day miss rows, or fail."""
+    try:
+        report = run_repair(context, names=task.tables, day=task.day)
+    except PrismError as error:
+        return None, tuple(Problem.of(error, table, task.day) for table in task.tables)
+    return report, tuple(
+        Problem(table=item.table, date=item.date, reason=f"{item.key} {item.reason}", transient=item.transient)
+        for item in report.irreparable
     )
 
 
@@ -50,18 +85,6 @@ def _repairs(repaired: RepairReport | None, name: str) -> Facts:
     }
 
 
-def _irreparable(repaired: RepairReport | None) -> dict[str, tuple[str, ...]]:
-    """Tables with objects that could not be repaired: readers of that day miss rows, or fail."""
-    sick: dict[str, tuple[str, ...]] = {}
-    for item in repaired.irreparable if repaired else ():
-        sick[item.table] = (*sick.get(item.table, ()), f"{item.date}: {item.key} {item.reason}")
-    return sick
-
-
-def _joined(left: dict[str, tuple[str, ...]], right: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    return {name: (*left.get(name, ()), *right.get(name, ())) for name in {*left, *right}}
-
-
 def _facts(change: PartitionChange, streamed: StreamReport) -> Facts:
     return {
         "rows added": change.rows,
@@ -72,16 +95,8 @@ def _facts(change: PartitionChange, streamed: StreamReport) -> Facts:
     }
 
 
-def _sick(
-    discovered: DiscoverReport, streamed: StreamReport, ids: dict[int, str], tables: list[TableDefinition]
-) -> dict[str, tuple[str, ...]]:
-    """Tables with a stream that could not be listed, or with objects that were given up, for which rows are missing."""
-    sick: dict[str, tuple[str, ...]] = {}
+def _unread(discovered: DiscoverReport, ids: dict[int, str]) -> Iterator[Problem]:
+    """Streams that could not be listed."""
     for scan in discovered.scans:
         if scan.error:
-            sick[ids[scan.table_id]] = (*sick.get(ids[scan.table_id], ()), scan.error)
-    for line in streamed.failed:
-        owners = [str(table.name) for table in tables if any(line.startswith(stream.url) for stream in table.streams)]
-        for name in owners:
-            sick[name] = (*sick.get(name, ()), f"gave up {line}")
-    return sick
+            yield Problem(table=ids[scan.table_id], reason=scan.error, transient=scan.transient)

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from datetime import datetime, timezone
 
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
 from prism_assets.defs.assets.outcome import Facts, Outcome, Task
 from prism_assets.defs.pictures import sizes_picture
+from prism_assets.domain.errors import PrismError
+from prism_assets.domain.problems import Problem
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.merge import MergedPartition, MergeReport, run_merge
+from prism_assets.stages.merge import MergedPartition, MergeReport, merge_one_by_one
 
 
 def make_merged(context: StageContext, task: Task) -> Outcome:
     """By hand: merges the day asked for now. For a sensor: whatever is due of its tables, as one Spark job."""
     now = datetime.now(timezone.utc)
     ids = table_ids(context, task.tables)
-    if task.by_sensor:
-        merged = run_merge(context, now=now, names=task.tables)
-    else:
-        merged = run_merge(context, now=now, names=task.tables, day=task.day, regardless=True)
+    merged, problems = _merged(context, task, now)
     done = {(entry.table_id, entry.date): entry for entry in merged.merged}
     figures = read_figures(context, ids, with_own_day(ids, task.day, done))
     return Outcome(
@@ -27,8 +28,22 @@ def make_merged(context: StageContext, task: Task) -> Outcome:
             for (table, day), entry in done.items()
         },
         own_day={name: figures[name, task.day] for name in ids.values()},
-        sick={name: reasons for name in ids.values() if (reasons := _reasons(merged, name))},
+        problems=problems,
     )
+
+
+def _merged(context: StageContext, task: Task, now: datetime) -> tuple[MergeReport, tuple[Problem, ...]]:
+    """Merges, and tells what was committed also if an error ends it early."""
+    started, report = time.monotonic(), MergeReport()
+    day = None if task.by_sensor else task.day
+    parts = merge_one_by_one(context, now=now, names=task.tables, day=day, regardless=not task.by_sensor)
+    problems: tuple[Problem, ...] = ()
+    try:
+        for part in parts:
+            report += part
+    except PrismError as error:
+        problems = tuple(Problem.of(error, table) for table in task.tables)
+    return replace(report, seconds=time.monotonic() - started), (*report.problems, *problems)
 
 
 def _facts(entry: MergedPartition, merged: MergeReport) -> Facts:
@@ -44,7 +59,3 @@ def _facts(entry: MergedPartition, merged: MergeReport) -> Facts:
         **({"object sizes": sizes_picture(entry.sizes_in, entry.sizes)} if entry.sizes else {}),
         "seconds of all jobs": round(merged.seconds, 2),
     }
-
-
-def _reasons(merged: MergeReport, name: str) -> tuple[str, ...]:
-    return tuple(line.removeprefix(f"{name} ") for line in merged.failed if line.startswith(f"{name} "))

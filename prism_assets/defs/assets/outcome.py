@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timezone
 from typing import Any
@@ -11,6 +11,7 @@ from dagster import AssetCheckResult, AssetExecutionContext, AssetMaterializatio
 
 from prism_assets.defs import failures
 from prism_assets.defs.keys import SENSOR_TAG, SICK_TAG, Stage, asset_key, daily, has_day, table_of
+from prism_assets.domain.problems import Problem
 
 Facts = Mapping[str, Any]
 _FAILURES_SHOWN = 20
@@ -39,19 +40,18 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of it: facts by table and day touched, and one sentence or more for each sick table.
+    """What became of it: facts by table and day touched, and what is wrong.
 
     `own_day` holds facts of the day asked for also where nothing changed in it.
     """
 
     touched: Mapping[tuple[str, date], Facts]
     own_day: Mapping[str, Facts]
-    sick: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
 
-    def with_sick(self, more: Mapping[str, tuple[str, ...]]) -> Outcome:
-        """The same with sentences about further sick tables."""
-        tables = {*self.sick, *more}
-        return replace(self, sick={table: (*self.sick.get(table, ()), *more.get(table, ())) for table in tables})
+    def with_problems(self, more: Iterable[Problem]) -> Outcome:
+        """The same with further problems."""
+        return replace(self, problems=(*self.problems, *more))
 
 
 def report(
@@ -64,28 +64,35 @@ def report(
 ) -> Iterator[MaterializeResult[Any] | AssetCheckResult]:
     """Yields the healthy tables, notes other days, yields the checks, and only then fails for the sick ones.
 
-    By hand, every healthy table is yielded: who asks for a day gets it, and what depends on it may go on. A sensor's
-    run yields what it changed.
+    By hand, every healthy table is yielded, as who asks for a day gets it, and a table is sick only by what is wrong
+    with that day or with all of it: a sick day of a backfill fails alone. A sensor's run marks what it changed, also of
+    sick tables as those rows are there, and tells all that is wrong.
     """
+    mine = [problem for problem in outcome.problems if task.by_sensor or problem.date in (None, task.day)]
+    sick = {problem.table for problem in mine}
+    for problem in outcome.problems:
+        if problem not in mine:
+            context.log.warning(f"another day has a problem: {problem}")
     days = daily(first_day, zone)
     for (table, day), facts in outcome.touched.items():
-        if day != task.day and has_day(days, day):
+        if (day != task.day or (task.by_sensor and table in sick)) and has_day(days, day):
             key = asset_key(table, task.stage.value)
             context.log_event(AssetMaterialization(key, metadata=dict(facts), partition=day.isoformat()))
     for table in task.tables:
-        if table in outcome.sick:
+        if table in sick:
             continue
         facts = outcome.touched.get((table, task.day), {})
         if facts or not task.by_sensor:
             metadata = {**outcome.own_day.get(table, {}), **facts}
             yield MaterializeResult(asset_key=asset_key(table, task.stage.value), metadata=metadata)
     yield from checked
-    if outcome.sick:
-        context.instance.add_run_tags(context.run.run_id, {SICK_TAG: ",".join(sorted(outcome.sick))})
-        raise failures.failure(_sentence(outcome.sick))
+    if mine:
+        context.instance.add_run_tags(context.run.run_id, {SICK_TAG: ",".join(sorted(sick))})
+        failures.raise_for(_sentence(mine), transient=all(problem.transient for problem in mine))
 
 
-def _sentence(sick: Mapping[str, tuple[str, ...]]) -> str:
-    lines = [f"{table}: {reason}" for table, reasons in sorted(sick.items()) for reason in reasons]
+def _sentence(problems: Sequence[Problem]) -> str:
+    lines = sorted(str(problem) for problem in problems)
     more = [f"… and {len(lines) - _FAILURES_SHOWN} more"] if len(lines) > _FAILURES_SHOWN else []
-    return "\n".join([f"{len(sick)} tables have a problem; all others are done:", *lines[:_FAILURES_SHOWN], *more])
+    tables = len({problem.table for problem in problems})
+    return "\n".join([f"{tables} tables have a problem; all others are done:", *lines[:_FAILURES_SHOWN], *more])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,8 +11,8 @@ from dagster import AssetCheckResult, AssetCheckSeverity, AssetExecutionContext
 from prism_assets.defs.assets.outcome import Task
 from prism_assets.defs.checks.specs import kinds_of
 from prism_assets.defs.keys import Stage, asset_key, table_of
-from prism_assets.domain.errors import PrismError
 from prism_assets.domain.limits import CheckLimits
+from prism_assets.domain.problems import Problem
 from prism_assets.stages.checks import CATALOG_AGREES, CheckOutcome, run_checks
 from prism_assets.stages.context import StageContext
 
@@ -66,22 +66,17 @@ def evaluate_with(
     selection: Selection,
     task: Task,
     limits: Mapping[str, CheckLimits],
-    warn: Callable[[str], None],
 ) -> tuple[CheckOutcome, ...]:
     """Runs the checks that belong to what a run has just done.
 
     For a sensor without asking the catalog what publishing has just read back, and only what fails is reported:
-    recording takes much longer than checking. The work is done by now: a check that cannot be run does not undo it.
+    recording takes much longer than checking.
     """
-    try:
-        if not task.by_sensor:
-            return evaluate(context, selection, limits, task.started)
-        chosen = Selection.all_of(task.stage, task.tables, without={CATALOG_AGREES})
-        found = evaluate(context, chosen, limits, task.started, task.started)
-        return tuple(item for item in found if not item.passed)
-    except PrismError as error:
-        warn(f"the checks were not run: {error}")
-        return ()
+    if not task.by_sensor:
+        return evaluate(context, selection, limits, task.started)
+    chosen = Selection.all_of(task.stage, task.tables, without={CATALOG_AGREES})
+    found = evaluate(context, chosen, limits, task.started, task.started)
+    return tuple(item for item in found if not item.passed)
 
 
 def results(stage: Stage, outcomes: Iterable[CheckOutcome]) -> Iterator[AssetCheckResult]:
@@ -98,9 +93,9 @@ def results(stage: Stage, outcomes: Iterable[CheckOutcome]) -> Iterator[AssetChe
         )
 
 
-def blocked_tables(stage: Stage, outcomes: Iterable[CheckOutcome]) -> dict[str, tuple[str, ...]]:
-    """The sentences of failed blocking checks, by table."""
+def blocking_problems(stage: Stage, outcomes: Iterable[CheckOutcome]) -> list[Problem]:
+    """What failed blocking checks say."""
     kinds = kinds_of(stage)
     failed = [outcome for outcome in outcomes if not outcome.passed and kinds[outcome.check].blocking]
     assert all(kinds[outcome.check].severity is AssetCheckSeverity.ERROR for outcome in failed)
-    return {outcome.table: (outcome.sentence,) for outcome in failed}
+    return [Problem(table=outcome.table, reason=outcome.sentence) for outcome in failed]

@@ -1,9 +1,11 @@
-"""A table file is added while everything runs: one reload, no restart, and its rows are readable."""
+"""What people do while everything runs: they add a table file, and they cancel a backfill."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import datetime, timezone
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -57,3 +59,33 @@ def test_a_new_table_file_is_there_after_a_reload_and_its_rows_become_readable(
     ids_before += before.drop(some_rows(50, now))
     print(f"the old table goes on: readable after {before.seconds_until(ids_before, server, PATIENCE):.1f} s")
     assert server.services() == processes
+
+
+def test_a_cancelled_backfill_leaves_nothing_behind_and_can_be_done_again(
+    environment: Mapping[str, str], server: DagsterServer
+) -> None:
+    now = datetime.now(timezone.utc).replace(microsecond=0)
+    days = [(now - timedelta(days=back)).date().isoformat() for back in range(6)]
+    outside = Outside(environment, OLD)
+    known = outside.ids()
+    dropped = [outside.drop(some_rows(200, now - timedelta(days=back, minutes=5))) for back in range(6)]
+    keys = [["prism", *OLD.split("."), part] for part in ("live", "merged", "catalog")]
+    first = server.backfill(keys, days)
+    _until(lambda: "STARTED" in server.run_states(first).values(), "no run of the backfill starts")
+    server.cancel(first)
+    _until(lambda: server.backfill_status(first) == "CANCELED", "the backfill is not cancelled")
+    states = Counter(server.run_states(first).values())
+    print(f"runs of the cancelled backfill: {dict(states)}")
+    assert states.keys() <= {"CANCELED", "SUCCESS"}
+
+    second = server.backfill(keys, days)
+    _until(lambda: server.backfill_status(second) == "COMPLETED_SUCCESS", "the backfill does not end well")
+    assert Counter(server.run_states(second).values()) == {"SUCCESS": 6}
+    outside.seconds_until(sorted([*known, *(row for rows in dropped for row in rows)]), server, PATIENCE)
+
+
+def _until(is_so: Callable[[], bool], otherwise: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.2)

@@ -1,0 +1,30 @@
+"""What a stage could not do, told in its report while it goes on with everything else."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+
+from prism_assets.domain.errors import TransientError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One thing that is wrong with a table: on one event date, or altogether where `date` is None.
+
+    `transient` if trying again may help by itself.
+    """
+
+    table: str
+    reason: str
+    date: datetime.date | None = None
+    transient: bool = False
+
+    @classmethod
+    def of(cls, error: Exception, table: str, day: datetime.date | None = None) -> Problem:
+        """What an error means for a table."""
+        return cls(table=table, reason=str(error), date=day, transient=isinstance(error, TransientError))
+
+    def __str__(self) -> str:
+        where = self.table if self.date is None else f"{self.table} {self.date}"
+        return f"{where}: {self.reason}"
