@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,12 +26,12 @@ class Outside:
         self._s3: Any = boto3.Session().client("s3", endpoint_url=environment["PRISM_S3_ENDPOINT"])
         self._reader = LakeReader(Settings())
         self._table = table
-        self._count = 0
+        self._name, self._count = uuid.uuid4().hex, 0  # several services write for one table
 
     def drop(self, rows: list[dict[str, Any]]) -> list[int]:
         """Puts one staging object and returns the ids in it."""
         self._count += 1
-        key = f"{self._table.partition('.')[2]}/{self._count:06}.gz"
+        key = f"{self._table.partition('.')[2]}/{self._name}-{self._count:06}.gz"
         self._s3.put_object(Bucket=BUCKET, Key=key, Body=zipped(as_lines(rows)))
         return [row["id"] for row in rows]
 
