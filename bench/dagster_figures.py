@@ -10,7 +10,15 @@ from typing import Any
 
 from prism_assets_tests.defs.server import DagsterServer
 
-SENSORS = ("new_objects", "catalog_work", "merges_due", "dead_workers")
+SENSORS = (
+    "new_objects",
+    "catalog_work",
+    "delayed_data",
+    "merges_due",
+    "dead_workers",
+    "table_checks",
+    "run_failures",
+)
 _PAGE = 100
 _RUNS = """
 query($cursor: String, $limit: Int!) { runsOrError(cursor: $cursor, limit: $limit) { ... on Runs { results {
