@@ -47,6 +47,8 @@ def delayed_days(connection: Connection, table_ids: Collection[int]) -> list[Del
     ]
 
 
+# Each side of the OR has a partial index of prism_partitions, and delayed objects have one of their own: days whose
+# merge was put off cost a look-up each, however many objects they have.
 _DELAYED = """
 SELECT p.prism_table_id, p.partition_date, s.* FROM prism_partitions p CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE o.prism_small_object_id > coalesce(p.published_object_id, 0)) AS unpublished,
@@ -59,6 +61,6 @@ SELECT p.prism_table_id, p.partition_date, s.* FROM prism_partitions p CROSS JOI
     FROM prism_small_objects o WHERE o.prism_partition_id = p.prism_partition_id AND o.delayed
         AND o.prism_small_object_id > least(coalesce(p.published_object_id, 0), p.desired_manifest_version)) s
 WHERE p.prism_table_id = ANY(:tables) AND p.last_live_object_id IS NOT NULL
-    AND (p.last_object_id > coalesce(p.published_object_id, 0) OR p.last_object_id > p.desired_manifest_version)
+    AND (coalesce(p.published_object_id, 0) < p.last_object_id OR p.last_object_id > p.desired_manifest_version)
 ORDER BY p.prism_table_id, p.partition_date
 """

@@ -2,6 +2,6 @@
 
 from alembic import context
 
-context.configure(connection=context.config.attributes["connection"], transaction_per_migration=False)
+context.configure(connection=context.config.attributes["connection"], transaction_per_migration=True)
 with context.begin_transaction():
     context.run_migrations()
