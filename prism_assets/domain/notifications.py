@@ -145,9 +145,7 @@ def _read_bridged(event: Mapping[str, Any]) -> CreatedObject:
     return _created(bucket, item, key, etag=item.get("etag"), at=event.get("time"))
 
 
-def _created(
-    bucket: Mapping[str, Any], item: Mapping[str, Any], key: str, *, etag: Any, at: Any
-) -> CreatedObject:
+def _created(bucket: Mapping[str, Any], item: Mapping[str, Any], key: str, *, etag: Any, at: Any) -> CreatedObject:
     name, length, sequencer = _text(bucket, "name"), item.get("size"), item.get("sequencer")
     if not _BUCKET.fullmatch(name):
         raise _Unreadable("its bucket has no name that a bucket can have")

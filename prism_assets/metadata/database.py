@@ -60,15 +60,19 @@ class Database:
         """Brings the schema up to date; several callers at once wait for each other.
 
         Each migration is a transaction of its own, or a few: dying between them leaves the schema of an older version,
-        and the next call goes on there. The session ends with the call, and gives back its lock and settings.
+        and the next call goes on there. A new database, which nobody uses yet, takes them all in one. The session ends
+        with the call, and gives back its lock and settings.
         """
+        config = alembic.config.Config()
+        config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
         with _translated(self._url), self._engine.connect() as connection:
-            connection.detach()
-            _wait_for_turn(connection)
-            config = alembic.config.Config()
-            config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-            config.attributes["connection"] = connection
-            alembic.command.upgrade(config, "head")
+            try:
+                _wait_for_turn(connection)
+                config.attributes["connection"] = connection
+                config.attributes["one_transaction"] = _is_new(connection)
+                alembic.command.upgrade(config, "head")
+            finally:
+                connection.invalidate()
 
     def has_table(self, name: str) -> bool:
         """Tells whether a table is there; before the first migration none is."""
@@ -119,6 +123,12 @@ def _wait_for_turn(connection: Connection) -> None:
             raise DatabaseUnavailable("another process still brings the schema up to date; repeat when it is done")
         time.sleep(_MIGRATION_PAUSE)
     connection.commit()
+
+
+def _is_new(connection: Connection) -> bool:
+    new = bool(connection.execute(text("SELECT to_regclass('alembic_version') IS NULL")).scalar_one())
+    connection.commit()
+    return new
 
 
 @contextmanager

@@ -1,1 +1,1 @@
-"""S3 through obstore, and boto3 for keys that are no paths: where objects lie (keys, manifests) and how they are read and written."""
+"""S3 through obstore and boto3: where objects lie (keys, manifests) and how they are read and written."""

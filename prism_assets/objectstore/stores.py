@@ -17,7 +17,7 @@ import obstore
 from obstore import exceptions
 from obstore.store import LocalStore, S3Store
 
-from prism_assets.domain.errors import MissingBucket, WrongUse
+from prism_assets.domain.errors import MissingBucket, SettingsError, WrongUse
 from prism_assets.objectstore.refusals import changed_object, denied, missing_bucket, missing_object, unclear
 
 if TYPE_CHECKING:
@@ -170,8 +170,10 @@ class Stores:
 
     def _boto3(self) -> S3Keys:
         """Imported when it is needed: workers hardly ever do, and reading commands start faster without."""
-        from prism_assets.objectstore.s3 import S3Keys
-
+        try:
+            from prism_assets.objectstore.s3 import S3Keys
+        except ImportError as error:
+            raise SettingsError("keys that are no paths are read through boto3: install it where tasks run") from error
         with self._lock:
             if self._s3 is None:
                 self._s3 = S3Keys(self.config)

@@ -163,9 +163,7 @@ def test_any_text_is_read_without_an_error_raised(body: str) -> None:
 
 
 def an_object(key: str, sequencer: str | None, etag: str) -> CreatedObject:
-    return CreatedObject(
-        bucket="b", key=key, etag=etag, content_length=1, event_time=None, sequencer=sequencer
-    )
+    return CreatedObject(bucket="b", key=key, etag=etag, content_length=1, event_time=None, sequencer=sequencer)
 
 
 def test_the_latest_event_of_a_key_counts_in_whatever_order_they_come() -> None:

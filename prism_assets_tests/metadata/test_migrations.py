@@ -48,8 +48,8 @@ def sessions(old: Rows) -> Iterator[Sessions]:
 
 def valid_indexes(rows: Rows) -> list[str]:
     statement = (
-        "SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid "
-        "WHERE i.indisvalid AND c.relname = ANY(:names) ORDER BY array_position(CAST(:names AS text[]), c.relname::text)"
+        "SELECT name FROM unnest(CAST(:names AS text[])) WITH ORDINALITY AS n (name, place) "
+        "JOIN pg_index ON indexrelid = to_regclass(name) WHERE indisvalid ORDER BY place"
     )
     return [row[0] for row in rows.sql(statement, names=list(LATE))]
 
@@ -150,7 +150,7 @@ def test_a_migration_that_is_broken_off_is_finished_by_the_next(old: Rows, sessi
 
 def test_migrations_wait_for_each_other_without_being_in_each_others_way(old: Rows) -> None:
     with ThreadPoolExecutor(4) as threads:
-        migrations = [threads.submit(Database(old.database._url.render_as_string(False)).migrate) for _ in range(4)]
+        migrations = [threads.submit(old.database.migrate) for _ in range(4)]
         wait(migrations, timeout=60)
     assert [migration.exception(timeout=0) for migration in migrations] == [None] * 4
     assert valid_indexes(old) == list(LATE)

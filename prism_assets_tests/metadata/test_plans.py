@@ -31,7 +31,7 @@ INSERT INTO prism_partitions (prism_partition_id, prism_table_id, partition_date
     CASE WHEN d < 300 THEN 1 END, CASE WHEN d < 300 THEN p * 10 - (d = 100)::int END, p * 10 FROM days;
 INSERT INTO prism_small_objects (prism_small_object_id, prism_staging_object_id, prism_partition_id, delayed,
     content_length, upload_start_time, row_count, min_time, max_time, fingerprint) OVERRIDING SYSTEM VALUE
-    SELECT p * 10 - n, p * 10 - n, p, n = 0 AND d % 5 = 0, 20000, now(), 200, now(), now(), 1
+    SELECT p * 10 - n, p * 10 - n, p, n = 0 AND d %% 5 = 0, 20000, now(), 200, now(), now(), 1
     FROM days, generate_series(0, 9) n;
 INSERT INTO prism_merge_jobs (prism_partition_id, schedule_time)
     SELECT p, timestamptz '2026-03-01 13:00Z' FROM days;

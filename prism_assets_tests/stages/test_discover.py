@@ -20,8 +20,8 @@ from prism_assets.objectstore.stores import ObjectInfo, StoreConfig, Stores
 from prism_assets.stages import discover
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
-from prism_assets.stages.registering import UNREADABLE
 from prism_assets.stages.discover import StreamScan, _next_scan, _Overlap, run_discover
+from prism_assets.stages.registering import UNREADABLE
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.world import World
 

@@ -93,9 +93,9 @@ def test_messages_that_come_again_change_nothing(events: World, queue: QueueOfTe
     assert registered(events) == before
 
 
-def at(time: str, **more: Any) -> str:
+def at(when: str, **more: Any) -> str:
     """A message about events/1.gz of a time."""
-    return a_body({**a_record("events/1.gz", **more), "eventTime": time})
+    return a_body({**a_record("events/1.gz", **more), "eventTime": when})
 
 
 def test_an_object_written_again_before_it_was_claimed_is_read_as_it_is_now(events: World, queue: QueueOfTest) -> None:
@@ -117,8 +117,8 @@ def test_an_event_that_is_not_later_changes_nothing(events: World, queue: QueueO
     queue.send(at("2026-03-01T11:00:05.500Z", eTag="b"))
     receive(events)
     before = registered(events)
-    for time in ("2026-03-01T11:00:05.500Z", "2026-03-01T11:00:05.400Z", "2026-03-01T10:00:00.000Z", "unknown"):
-        queue.send(at(time, eTag="a", size=9))
+    for when in ("2026-03-01T11:00:05.500Z", "2026-03-01T11:00:05.400Z", "2026-03-01T10:00:00.000Z", "unknown"):
+        queue.send(at(when, eTag="a", size=9))
         receive(events)
     assert registered(events) == before
 
@@ -153,9 +153,7 @@ def test_messages_that_cannot_be_read_are_noted_and_do_not_come_again(events: Wo
     assert queue.count() == 0
 
 
-@pytest.mark.parametrize(
-    "key", ["events/a\x00b", "events/\ud800", "events/" + "é" * 5_000]
-)
+@pytest.mark.parametrize("key", ["events/a\x00b", "events/\ud800", "events/" + "é" * 5_000])
 def test_a_name_that_cannot_be_stored_is_noted(events: World, queue: QueueOfTest, key: str) -> None:
     queue.send(by_eventbridge(key))
     assert receive(events) == ReceiveReport(messages=1, unknown=1)
