@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import boto3
+import botocore.session
 from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
@@ -19,6 +21,7 @@ from botocore.exceptions import (
     ParamValidationError,
     PartialCredentialsError,
 )
+from botocore.utils import parse_timestamp
 
 from prism_assets.domain.errors import PrismError, SettingsError
 from prism_assets.objectstore.refusals import changed_object, denied, missing_bucket, missing_object, unclear
@@ -45,7 +48,10 @@ class S3Keys:
         )
         try:
             # A session of its own, as the shared one remembers credentials and may not be used by two threads.
-            self._client: S3Client = boto3.Session().client("s3", endpoint_url=config.endpoint, config=settings)
+            session = botocore.session.Session()
+            session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_read_time)
+            own = boto3.Session(botocore_session=session)
+            self._client: S3Client = own.client("s3", endpoint_url=config.endpoint, config=settings)
         except (BotoCoreError, ValueError) as error:
             raise SettingsError(f"S3 cannot be used as the environment and the settings say: {error}") from error
 
@@ -87,6 +93,15 @@ class S3Keys:
     def _open(self, bucket: str, key: str, etag: str | None) -> Any:
         guard: dict[str, Any] = {"IfMatch": etag} if etag else {}
         return self._client.get_object(Bucket=bucket, Key=key, **guard)["Body"]
+
+
+def _read_time(value: Any) -> datetime:
+    """Times as listings have them; botocore looks for any format there is, and spends most of a listing with that."""
+    try:
+        return datetime.fromisoformat(value.replace("Z", "+00:00"))
+    except (AttributeError, ValueError):
+        found: datetime = parse_timestamp(value)
+        return found
 
 
 def _tries_within(seconds: float) -> int:

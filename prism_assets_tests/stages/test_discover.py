@@ -22,7 +22,7 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.discover import StreamScan, _next_scan, _Overlap, run_discover
 from prism_assets.stages.registering import UNREADABLE
-from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.builders import a_table, as_lines, some_rows, utc, zipped
 from prism_assets_tests.world import World
 
 NOON = "2026-03-01T12:00"
@@ -80,6 +80,16 @@ def test_only_objects_under_the_prefix_belong_to_the_stream(events: World) -> No
     staging(events, "mine.gz")
     staging(events, "../eventsmore/other.gz")
     assert scan(events).new == 1
+
+
+def test_an_object_that_is_written_again_before_it_is_claimed_is_read_as_it_is_now(events: World) -> None:
+    path = events.root / "buckets" / "staging" / events.drop(some_rows(2, START))
+    scan(events)
+    path.write_bytes(zipped(as_lines(some_rows(3, START))))
+    os.utime(path, (path.stat().st_mtime + 5,) * 2)
+    found = scan(events)
+    assert (found.listed, found.new) == (1, 0)
+    assert events.stream(NOON).rows_out == 3
 
 
 def test_folder_markers_are_no_objects(events: World) -> None:

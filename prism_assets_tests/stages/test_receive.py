@@ -109,8 +109,8 @@ def test_an_object_written_again_before_it_was_claimed_is_read_as_it_is_now(even
         queue.send(a_body(record))
         report = receive(events)
         assert (report.registered, report.known) == counts
-    report = run_stream(events.context, now=utc(NOON))
-    assert (report.rows_out, report.failed) == (3, ())
+    converted = run_stream(events.context, now=utc(NOON))
+    assert (converted.rows_out, converted.failed) == (3, ())
 
 
 def test_an_event_that_is_not_later_changes_nothing(events: World, queue: QueueOfTest) -> None:
