@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
+from rich import markup
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 out = Console(soft_wrap=True, highlight=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+def escape(message: str) -> str:
+    """Text as it stands: neither markup nor invisible characters, which names of objects may hold, are obeyed."""
+    return markup.escape("".join(char if char.isprintable() or char == "\n" else f"{char!a}"[1:-1] for char in message))
 
 
 def progress(as_json: bool) -> Callable[[str], None]:

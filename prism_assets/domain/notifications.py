@@ -34,7 +34,6 @@ class CreatedObject:
     content_length: int
     event_time: datetime | None
     sequencer: str | None
-    version_id: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +134,7 @@ def _read_record(record: Mapping[str, Any]) -> CreatedObject:
         key = unquote_plus(_text(item, "key"), errors="strict")
     except UnicodeDecodeError:
         raise _Unreadable("its key is not UTF-8") from None
-    return _created(bucket, item, key, etag=item.get("eTag"), version=item.get("versionId"), at=record.get("eventTime"))
+    return _created(bucket, item, key, etag=item.get("eTag"), at=record.get("eventTime"))
 
 
 def _read_bridged(event: Mapping[str, Any]) -> CreatedObject:
@@ -143,12 +142,10 @@ def _read_bridged(event: Mapping[str, Any]) -> CreatedObject:
     detail = _part(event, "detail")
     bucket, item = _part(detail, "bucket"), _part(detail, "object")
     key = _text(item, "key")
-    return _created(bucket, item, key, etag=item.get("etag"), version=item.get("version-id"), at=event.get("time"))
+    return _created(bucket, item, key, etag=item.get("etag"), at=event.get("time"))
 
 
-def _created(
-    bucket: Mapping[str, Any], item: Mapping[str, Any], key: str, *, etag: Any, version: Any, at: Any
-) -> CreatedObject:
+def _created(bucket: Mapping[str, Any], item: Mapping[str, Any], key: str, *, etag: Any, at: Any) -> CreatedObject:
     name, length, sequencer = _text(bucket, "name"), item.get("size"), item.get("sequencer")
     if not _BUCKET.fullmatch(name):
         raise _Unreadable("its bucket has no name that a bucket can have")
@@ -161,7 +158,6 @@ def _created(
         content_length=length,
         event_time=_time(at),
         sequencer=sequencer if isinstance(sequencer, str) and _SEQUENCER.fullmatch(sequencer) else None,
-        version_id=version if isinstance(version, str) else None,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,8 @@ _CONNECT_SECONDS = 5
 _SESSION_OPTIONS = "-c idle_in_transaction_session_timeout=60000 -c lock_timeout=30000"
 _TRANSIENT_STATES = ("40001", "40P01", "57014", "57P01", "57P02", "57P03", "53300", "25P03", "25006", "55P03", "08")
 _MIGRATION_LOCK = 7_170_001
+_MIGRATION_PATIENCE = 3_600.0
+_MIGRATION_PAUSE = 0.1
 
 
 def worker_name() -> str:
@@ -54,13 +57,22 @@ class Database:
             yield connection.execution_options(isolation_level="AUTOCOMMIT")
 
     def migrate(self) -> None:
-        """Brings the schema up to date; several callers at once wait for each other."""
-        with self.begin() as connection:
-            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
-            config = alembic.config.Config()
-            config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-            config.attributes["connection"] = connection
-            alembic.command.upgrade(config, "head")
+        """Brings the schema up to date; several callers at once wait for each other.
+
+        Each migration is a transaction of its own, or a few: dying between them leaves the schema of an older version,
+        and the next call goes on there. A new database, which nobody uses yet, takes them all in one. The session ends
+        with the call, and gives back its lock and settings.
+        """
+        config = alembic.config.Config()
+        config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+        with _translated(self._url), self._engine.connect() as connection:
+            try:
+                _wait_for_turn(connection)
+                config.attributes["connection"] = connection
+                config.attributes["one_transaction"] = _is_new(connection)
+                alembic.command.upgrade(config, "head")
+            finally:
+                connection.invalidate()
 
     def has_table(self, name: str) -> bool:
         """Tells whether a table is there; before the first migration none is."""
@@ -96,6 +108,27 @@ def _create_engine(url: sqlalchemy.URL) -> Engine:
         connection.commit()
 
     return engine
+
+
+def _wait_for_turn(connection: Connection) -> None:
+    """Takes the session lock of migrations, asking again and again.
+
+    A session that waits inside a statement has a snapshot, for the end of which CREATE INDEX CONCURRENTLY would wait.
+    """
+    end = time.monotonic() + _MIGRATION_PATIENCE
+    statement = text("SELECT pg_try_advisory_lock(:lock)")
+    while not connection.execute(statement, {"lock": _MIGRATION_LOCK}).scalar_one():
+        connection.commit()
+        if time.monotonic() > end:
+            raise DatabaseUnavailable("another process still brings the schema up to date; repeat when it is done")
+        time.sleep(_MIGRATION_PAUSE)
+    connection.commit()
+
+
+def _is_new(connection: Connection) -> bool:
+    new = bool(connection.execute(text("SELECT to_regclass('alembic_version') IS NULL")).scalar_one())
+    connection.commit()
+    return new
 
 
 @contextmanager

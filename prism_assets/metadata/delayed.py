@@ -47,18 +47,26 @@ def delayed_days(connection: Connection, table_ids: Collection[int]) -> list[Del
     ]
 
 
+# Each half of the union has a partial index of prism_partitions, which an OR would not be given. Delayed objects have one
+# of their own: a day whose merge was put off costs one look-up, however many objects it has.
 _DELAYED = """
-SELECT p.prism_table_id, p.partition_date, s.* FROM prism_partitions p CROSS JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE o.prism_small_object_id > coalesce(p.published_object_id, 0)) AS unpublished,
-        coalesce(sum(o.row_count) FILTER (WHERE o.prism_small_object_id > coalesce(p.published_object_id, 0)), 0)
-            AS unpublished_rows,
-        min(o.commit_time) FILTER (WHERE o.prism_small_object_id > coalesce(p.published_object_id, 0)) AS oldest,
-        count(*) FILTER (WHERE o.prism_small_object_id > p.desired_manifest_version) AS unmerged,
-        coalesce(sum(o.row_count) FILTER (WHERE o.prism_small_object_id > p.desired_manifest_version), 0)
-            AS unmerged_rows
+SELECT p.prism_table_id, p.partition_date, s.* FROM (
+    SELECT prism_partition_id, prism_table_id, partition_date, coalesce(published_object_id, 0) AS published_id,
+        desired_manifest_version AS merged_id FROM prism_partitions
+    WHERE prism_table_id = ANY(:tables) AND last_live_object_id IS NOT NULL
+        AND last_object_id > desired_manifest_version
+    UNION
+    SELECT prism_partition_id, prism_table_id, partition_date, coalesce(published_object_id, 0),
+        desired_manifest_version FROM prism_partitions
+    WHERE prism_table_id = ANY(:tables) AND last_live_object_id IS NOT NULL
+        AND coalesce(published_object_id, 0) < last_object_id) p
+CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE o.prism_small_object_id > p.published_id) AS unpublished,
+        coalesce(sum(o.row_count) FILTER (WHERE o.prism_small_object_id > p.published_id), 0) AS unpublished_rows,
+        min(o.commit_time) FILTER (WHERE o.prism_small_object_id > p.published_id) AS oldest,
+        count(*) FILTER (WHERE o.prism_small_object_id > p.merged_id) AS unmerged,
+        coalesce(sum(o.row_count) FILTER (WHERE o.prism_small_object_id > p.merged_id), 0) AS unmerged_rows
     FROM prism_small_objects o WHERE o.prism_partition_id = p.prism_partition_id AND o.delayed
-        AND o.prism_small_object_id > least(coalesce(p.published_object_id, 0), p.desired_manifest_version)) s
-WHERE p.prism_table_id = ANY(:tables) AND p.last_live_object_id IS NOT NULL
-    AND (p.last_object_id > coalesce(p.published_object_id, 0) OR p.last_object_id > p.desired_manifest_version)
+        AND o.prism_small_object_id > least(p.published_id, p.merged_id)) s
 ORDER BY p.prism_table_id, p.partition_date
 """

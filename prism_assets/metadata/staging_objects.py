@@ -43,32 +43,50 @@ class ClaimedObject:
 
 
 def register(connection: Connection, stream_id: int, table_id: int, found: Sequence[FoundObject], now: datetime) -> int:
-    """Inserts the objects that are not known yet and returns how many were new.
+    """Inserts the objects that are not known yet and returns how many were new; known ones that waited are refreshed.
 
-    Known keys are left out first, so that repeats burn no ids; ON CONFLICT settles a race between two scans.
+    Known keys are left out first, so that repeats burn no ids; ON CONFLICT settles a race between two scans. What the
+    other scan inserted meanwhile is seen by the refresh, as that is a statement of its own.
     """
-    result = connection.execute(
-        text(
-            "INSERT INTO prism_staging_objects (prism_stream_id, prism_table_id, bucket_name, object_key, etag, "
-            "content_length, send_time, first_receive_time) "
-            "SELECT :stream, :table, f.bucket, f.key, f.etag, f.length, f.sent, :now "
-            "FROM unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]), "
-            "CAST(:lengths AS bigint[]), CAST(:sent AS timestamptz[])) AS f (bucket, key, etag, length, sent) "
-            "WHERE NOT EXISTS (SELECT 1 FROM prism_staging_objects o WHERE o.bucket_name = f.bucket AND o.object_key = f.key) "
-            "ORDER BY f.key ON CONFLICT (bucket_name, object_key) DO NOTHING"
-        ),
-        {
-            "stream": stream_id,
-            "table": table_id,
-            "now": now,
-            "buckets": [item.bucket for item in found],
-            "keys": [item.key for item in found],
-            "etags": [item.etag for item in found],
-            "lengths": [item.content_length for item in found],
-            "sent": [item.send_time for item in found],
-        },
-    )
-    return result.rowcount
+    values = {
+        "buckets": [item.bucket for item in found],
+        "keys": [item.key for item in found],
+        "etags": [item.etag for item in found],
+        "lengths": [item.content_length for item in found],
+        "sent": [item.send_time for item in found],
+    }
+    added = connection.execute(text(_INSERT), {**values, "stream": stream_id, "table": table_id, "now": now}).rowcount
+    if added < len(found):
+        connection.execute(text(_REFRESH), values)
+    return added
+
+
+_FOUND = (
+    "unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]), CAST(:lengths AS bigint[]), "
+    "CAST(:sent AS timestamptz[])) AS f (bucket, key, etag, length, sent)"
+)
+_INSERT = f"""
+INSERT INTO prism_staging_objects (prism_stream_id, prism_table_id, bucket_name, object_key, etag, content_length,
+    send_time, first_receive_time)
+SELECT :stream, :table, f.bucket, f.key, f.etag, f.length, f.sent, :now FROM {_FOUND}
+WHERE NOT EXISTS (SELECT 1 FROM prism_staging_objects o WHERE o.bucket_name = f.bucket AND o.object_key = f.key)
+ORDER BY f.key ON CONFLICT (bucket_name, object_key) DO NOTHING
+"""
+# An object that was written again before any batch claimed it is the newer one: read under the older ETag it would be
+# none. From its first claim on it stays as it is, so that each attempt reads the same bytes. What came later is newer;
+# listings know whole seconds only. Locks the rows it changes, in the order of their keys, as inserting does; a batch
+# that claims one of them passes over it meanwhile, and one that it claimed first no longer fits.
+_REFRESH = f"""
+UPDATE prism_staging_objects o SET etag = n.etag, content_length = n.length, send_time = n.sent FROM (
+    SELECT o.prism_staging_object_id AS id, f.etag, f.length, f.sent FROM {_FOUND}
+    JOIN prism_staging_objects o ON o.bucket_name = f.bucket AND o.object_key = f.key
+    WHERE o.state = 'pending' AND o.first_batch_id IS NULL
+        AND (o.etag IS DISTINCT FROM f.etag OR o.content_length <> f.length)
+        AND (o.send_time IS NULL OR f.sent > o.send_time
+            OR (f.sent = date_trunc('second', f.sent) AND f.sent >= date_trunc('second', o.send_time)))
+    ORDER BY o.object_key FOR UPDATE OF o
+) n WHERE o.prism_staging_object_id = n.id
+"""
 
 
 def register_unknown(connection: Connection, item: FoundObject, message: str, now: datetime) -> None:

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import obstore
 from obstore import exceptions
 from obstore.store import LocalStore, S3Store
 
-from prism_assets.domain.errors import (
-    AccessDenied,
-    MissingBucket,
-    ObjectChanged,
-    ObjectMissing,
-    StoreUnavailable,
-)
+from prism_assets.domain.errors import MissingBucket, SettingsError, WrongUse
+from prism_assets.objectstore.refusals import changed_object, denied, missing_bucket, missing_object, unclear
+
+if TYPE_CHECKING:
+    from prism_assets.objectstore.s3 import S3Keys
 
 _PAGE = 1_000
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +60,14 @@ class ObjectInfo:
     last_modified: datetime
 
 
+def is_path(key: str) -> bool:
+    """Tells whether a key is a path to the Rust client, and the same one to S3: without empty and dotted parts.
+
+    Control characters are none of a path's. Folders on disk have no other keys; what we write has no other keys.
+    """
+    return not any(part in ("", ".", "..") for part in key.split("/")) and not _CONTROL.search(key)
+
+
 class Stores:
     """Objects of any bucket by bucket name and key. Safe to share between threads."""
 
@@ -66,6 +75,7 @@ class Stores:
         self.config = config
         self._lock = threading.Lock()
         self._stores: dict[str, S3Store | LocalStore] = {}
+        self._s3: S3Keys | None = None
 
     @property
     def lists_in_order(self) -> bool:
@@ -74,12 +84,17 @@ class Stores:
 
     def get(self, bucket: str, key: str, *, etag: str | None = None) -> bytes:
         """Reads a whole object. With `etag`, ObjectChanged if the object is another one by now."""
+        if not is_path(key):
+            return self._any_key(bucket, key).get(bucket, key, etag=etag)
         with _translated(bucket, key):
             result = obstore.get(self._store(bucket), key, options={"if_match": etag} if etag else {})
             return result.bytes().to_bytes()
 
     def get_chunks(self, bucket: str, key: str, *, etag: str | None = None, chunk: int = 8 << 20) -> Iterator[bytes]:
         """Reads an object piece by piece, each of at least `chunk` bytes but the last."""
+        if not is_path(key):
+            yield from self._any_key(bucket, key).get_chunks(bucket, key, etag=etag, chunk=chunk)
+            return
         with _translated(bucket, key):
             result = obstore.get(self._store(bucket), key, options={"if_match": etag} if etag else {})
             for piece in result.stream(min_chunk_size=chunk):
@@ -87,12 +102,14 @@ class Stores:
 
     def put(self, bucket: str, key: str, body: bytes | memoryview, *, kind: str | None = None) -> None:
         """Writes an object as a whole. `kind` (live, delayed, merged) becomes the tag PrismObjectType, where on."""
+        _check_path(bucket, key)
         tags = {"PrismObjectType": kind} if kind and self.config.object_tags else None
         with _translated(bucket, key):
             obstore.put(self._store(bucket), key, body, tags=tags)
 
     def put_new(self, bucket: str, key: str, body: bytes | memoryview, *, kind: str | None = None) -> bool:
         """Writes an object only if there is none under its key; False if there is one already."""
+        _check_path(bucket, key)
         tags = {"PrismObjectType": kind} if kind and self.config.object_tags else None
         with _translated(bucket, key):
             try:
@@ -103,20 +120,32 @@ class Stores:
 
     def length(self, bucket: str, key: str) -> int:
         """The length of an object in bytes; ObjectMissing if there is none."""
+        if not is_path(key):
+            return self._any_key(bucket, key).length(bucket, key)
         with _translated(bucket, key):
             return obstore.head(self._store(bucket), key)["size"]
 
     def delete(self, bucket: str, keys: Sequence[str]) -> None:
         """Deletes objects; those that are not there are no error."""
-        for start in range(0, len(keys), _PAGE):
-            with _translated(bucket, keys[start]):
+        paths = [key for key in keys if is_path(key)]
+        for start in range(0, len(paths), _PAGE):
+            with _translated(bucket, paths[start]):
                 try:
-                    obstore.delete(self._store(bucket), list(keys[start : start + _PAGE]))
+                    obstore.delete(self._store(bucket), paths[start : start + _PAGE])
                 except FileNotFoundError:
-                    self._delete_one_by_one(bucket, keys[start : start + _PAGE])
+                    self._delete_one_by_one(bucket, paths[start : start + _PAGE])
+        if self.config.local_root is None:
+            for key in set(keys).difference(paths):
+                self._boto3().delete(bucket, key)
 
     def list(self, bucket: str, prefix: str, *, after: str | None = None) -> Iterator[ObjectInfo]:
-        """Lists the objects below a prefix that ends with `/` (or is empty), those with keys above `after`."""
+        """Lists the objects below a prefix that ends with `/` (or is empty), those with keys above `after`.
+
+        S3 is asked a page at a time, when the page before is used up.
+        """
+        if self.config.local_root is None:
+            yield from self._boto3().list(bucket, prefix, after=after, page=_PAGE)
+            return
         with _translated(bucket, prefix):
             for page in obstore.list(self._store(bucket), prefix or None, offset=after, chunk_size=_PAGE):
                 for meta in page:
@@ -132,6 +161,23 @@ class Stores:
                 obstore.delete(self._store(bucket), key)
             except FileNotFoundError:
                 continue
+
+    def _any_key(self, bucket: str, key: str) -> S3Keys:
+        """What reads keys that are no paths; ObjectMissing where there can be none."""
+        if self.config.local_root is not None:
+            raise missing_object(f"s3://{bucket}/{key}")
+        return self._boto3()
+
+    def _boto3(self) -> S3Keys:
+        """Imported when it is needed: workers hardly ever do, and reading commands start faster without."""
+        try:
+            from prism_assets.objectstore.s3 import S3Keys
+        except ImportError as error:
+            raise SettingsError("keys that are no paths are read through boto3: install it where tasks run") from error
+        with self._lock:
+            if self._s3 is None:
+                self._s3 = S3Keys(self.config)
+            return self._s3
 
     def _store(self, bucket: str) -> S3Store | LocalStore:
         with self._lock:
@@ -158,27 +204,22 @@ class Stores:
         )
 
 
+def _check_path(bucket: str, key: str) -> None:
+    """The Rust client would write some of them under another key."""
+    if not is_path(key):
+        raise WrongUse(f"s3://{bucket}/{key}: objects are written under keys without empty and dotted parts")
+
+
 @contextmanager
 def _translated(bucket: str, key: str) -> Iterator[None]:
     where = f"s3://{bucket}/{key}"
     try:
         yield
     except FileNotFoundError as error:
-        if "NoSuchBucket" in str(error):
-            raise MissingBucket(f"bucket {bucket} does not exist: create it or correct its name") from error
-        raise ObjectMissing(f"{where} does not exist") from error
+        raise (missing_bucket(bucket) if "NoSuchBucket" in str(error) else missing_object(where)) from error
     except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
-        raise AccessDenied(f"{where}: access denied; check the credentials and the policy of their owner") from error
+        raise denied(where) from error
     except exceptions.PreconditionError as error:
-        raise ObjectChanged(f"{where} is no longer the object that was discovered") from error
+        raise changed_object(where) from error
     except (exceptions.BaseError, OSError) as error:
-        raise _unclear(where, bucket, str(error)) from error
-
-
-def _unclear(where: str, bucket: str, message: str) -> Exception:
-    if "NoSuchBucket" in message:
-        return MissingBucket(f"bucket {bucket} does not exist: create it or correct its name")
-    if "AccessDenied" in message or "InvalidAccessKeyId" in message or "SignatureDoesNotMatch" in message:
-        return AccessDenied(f"{where}: access denied; check the credentials and the policy of their owner")
-    first_line = message.strip().splitlines()[0][:300] if message.strip() else "no message"
-    return StoreUnavailable(f"{where}: the object store did not answer as it should ({first_line})")
+        raise unclear(where, bucket, str(error)) from error

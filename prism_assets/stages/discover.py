@@ -118,14 +118,23 @@ def _choose_streams(
     ]
     if only_due:
         pairs = [pair for pair in pairs if _is_due(pair[1], now, context.settings.sqs_listing_seconds)]
-    return sorted(pairs, key=lambda pair: (pair[1].scan_time if pair[1] else _LONG_AGO, pair[0].stream_id))
+    return sorted(pairs, key=lambda pair: (_last_time(pair[1], now), pair[0].stream_id))
+
+
+def _last_time(before: Scan | None, now: datetime) -> datetime:
+    """When a stream was listed last: never, if that is still to come."""
+    return before.scan_time if before and before.scan_time <= now else _LONG_AGO
 
 
 def _is_due(before: Scan | None, now: datetime, seconds: float) -> bool:
-    """A time to come was set by a clock that went wrong, and proves nothing."""
     if before is None or before.resume_key is not None:
         return True
-    return not timedelta(0) <= now - before.scan_time < timedelta(seconds=seconds)
+    return not _is_within(before.scan_time, now, seconds)
+
+
+def _is_within(time: datetime, now: datetime, seconds: float) -> bool:
+    """Whether a time is at most so long ago. One to come was set by a clock that went wrong, and proves nothing."""
+    return timedelta(0) <= now - time < timedelta(seconds=seconds)
 
 
 def _scan_safely(
@@ -157,7 +166,8 @@ def _scan(
 ) -> StreamScan:
     """Lists from the stored position, or from the beginning when it is time for that.
 
-    Dying between pages is harmless: pages registered so far are known, and the position moves only with the last.
+    Dying between pages is harmless: pages registered so far are known, and where the next listing begins is stored
+    last, behind all of them. A listing that ends at the deadline stores that it goes on behind its last key.
     """
     full = _is_full_scan_due(context, before, now)
     after = None if full or before is None else before.resume_key or before.position_key
@@ -170,7 +180,7 @@ def _scan(
         added, strange = _register(context, known, page, now)
         listed, new, unknown = listed + len(page), new + added, unknown + strange
         failpoint("discover.after_page")
-        unfinished = deadline.is_over and context.stores.lists_in_order
+        unfinished = deadline.is_over and context.stores.lists_in_order and overlap.last_key is not None
         if unfinished:
             break
     scan = _next_scan(before, overlap, after, now, listed=listed, full=full, unfinished=unfinished)
@@ -225,7 +235,7 @@ def _is_full_scan_due(context: StageContext, before: Scan | None, now: datetime)
         return False
     if before.object_count < _SMALL_STREAM:
         return True
-    return now - before.full_scan_time >= timedelta(seconds=context.settings.full_scan_seconds)
+    return not _is_within(before.full_scan_time, now, context.settings.full_scan_seconds)
 
 
 class _Overlap:
@@ -240,7 +250,9 @@ class _Overlap:
         self._times: list[tuple[str, datetime]] = []
 
     def see(self, item: ObjectInfo) -> None:
-        self._times.append((item.key, item.last_modified))
+        """Keys that PostgreSQL cannot keep are passed over: they cannot be positions."""
+        if is_readable(item.key):
+            self._times.append((item.key, item.last_modified))
 
     @property
     def last_key(self) -> str | None:

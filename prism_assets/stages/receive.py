@@ -53,8 +53,7 @@ class ReceiveReport:
             f"{self.ignored} ignored"
         )
 
-    def plus(self, other: ReceiveReport) -> ReceiveReport:
-        """The sum of two."""
+    def __add__(self, other: ReceiveReport) -> ReceiveReport:
         return ReceiveReport(
             messages=self.messages + other.messages,
             registered=self.registered + other.registered,
@@ -81,7 +80,7 @@ def run_receive(context: StageContext, *, now: datetime, deadline: Deadline = NE
             return dataclasses.replace(report, rests=True)
         wait = deadline.seconds_left / (len(waiting) + 1)  # or an empty queue would have the time of the next
         taken = _take_round_safely(context, queue, now, deadline, wait)
-        report = report.plus(taken)
+        report += taken
         if taken.messages and not taken.errors:
             waiting.append(queue)
     return report
@@ -103,7 +102,7 @@ def _take_round(
 
     Dying before the commit leaves the messages in the queue; dying after it, they come again and are known.
     """
-    messages = _gather(queue, deadline, wait)
+    messages, trouble = _gather(queue, deadline, wait)
     if not messages:
         return ReceiveReport()
     failpoint("receive.before_commit")
@@ -121,19 +120,27 @@ def _take_round(
         known=sorting.named - registered,
         unknown=len(sorting.unknown),
         ignored=sorting.ignored,
-        errors=problems,
+        errors=(*trouble, *problems),
     )
 
 
-def _gather(queue: SqsQueue, deadline: Deadline, wait: float) -> list[Message]:
-    """Receives till a round is full. Only an answer that was waited for proves that a queue is empty: else two do."""
+def _gather(queue: SqsQueue, deadline: Deadline, wait: float) -> tuple[list[Message], tuple[str, ...]]:
+    """Receives till a round is full. Only an answer that was waited for proves that a queue is empty: else two do.
+
+    An error ends the round and is told beside the messages that came before it: nobody else sees those for a while.
+    """
     messages: list[Message] = []
     tries = 1 if queue.wait_seconds >= 1 else 2
     while tries and len(messages) <= _ROUND - BATCH and not deadline.is_over:
-        found = queue.receive(wait_seconds=0 if messages else wait)
+        try:
+            found = queue.receive(wait_seconds=0 if messages else wait)
+        except PrismError as error:
+            if not messages:
+                raise
+            return messages, (str(error),)
         messages += found
         tries -= not found
-    return messages
+    return messages, ()
 
 
 @dataclass

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from prism_assets.domain.names import original_stream_name
 from prism_assets.metadata.tables import KnownStream
 
-UNREADABLE = "the key cannot be read as a path"
+UNREADABLE = "the key cannot be stored: it has more than 1,024 bytes, or a NUL or half a character in it"
 _LONGEST_KEY = 1_024
 
 
@@ -18,11 +18,8 @@ def is_folder_marker(key: str) -> bool:
 
 
 def is_readable(key: str) -> bool:
-    """Tells whether a key is a path without empty or dotted parts and without invisible characters."""
-    parts = key.split("/")
-    return (
-        key.isprintable() and not any(part in ("", ".", "..") for part in parts) and len(key.encode()) <= _LONGEST_KEY
-    )
+    """Tells whether an object can be registered: whether PostgreSQL can keep its key as it is, to read it by."""
+    return storable(key) == key
 
 
 def storable(key: str) -> str:
@@ -33,7 +30,10 @@ def storable(key: str) -> str:
 
 @dataclass(frozen=True)
 class StreamIndex:
-    """Finds the stream of an object: the one whose bucket is the object's and whose prefix is the longest that fits."""
+    """Finds the stream of an object: the one whose bucket is the object's and whose prefix is the longest that fits.
+
+    A disabled stream is found only where no enabled one fits: a listing of the enabled one takes the object in as well.
+    """
 
     by_place: Mapping[tuple[str, str], KnownStream]
 
@@ -44,12 +44,20 @@ class StreamIndex:
 
     def find(self, bucket: str, key: str) -> KnownStream | None:
         """Prefixes are whole folders, so it is enough to look at those of the key, the deepest first."""
-        end = min(len(key), _LONGEST_KEY)
-        while end >= 0:
-            end = key.rfind("/", 0, end)
-            if known := self.by_place.get((bucket, key[: end + 1])):
+        fitting = filter(None, (self.by_place.get((bucket, folder)) for folder in _folders(key)))
+        disabled = None
+        for known in fitting:
+            if known.stream.enabled:
                 return known
-        return None
+            disabled = disabled or known
+        return disabled
+
+
+def _folders(key: str) -> Iterator[str]:
+    end = min(len(key), _LONGEST_KEY)
+    while end >= 0:
+        end = key.rfind("/", 0, end)
+        yield key[: end + 1]
 
 
 def why_unknown(key: str) -> str:

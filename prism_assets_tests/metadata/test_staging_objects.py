@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 
 import pytest
 
@@ -11,6 +12,7 @@ from prism_assets.domain.work import ConvertResult
 from prism_assets.metadata import batches, staging_objects, work_counts
 from prism_assets.metadata.staging_objects import ClaimedObject, FoundObject, StagingCounts
 from prism_assets_tests.metadata.rows import NOON, Rows
+from prism_assets_tests.metadata.sessions import Sessions
 
 
 def claim(rows: Rows, count: int = 100, size: int = 1 << 30, tables: list[int] | None = None) -> list[ClaimedObject]:
@@ -36,6 +38,94 @@ def test_registering_known_objects_adds_nothing_and_burns_no_ids(rows: Rows) -> 
         assert staging_objects.register(connection, 1, table.table_id, found, NOON) == 0
         assert staging_objects.register(connection, 1, table.table_id, [an_object("events/new")], NOON) == 1
     assert rows.value("SELECT max(prism_staging_object_id) FROM prism_staging_objects") == 4
+
+
+def again(etag: str, seconds: float, *, length: int = 1) -> FoundObject:
+    """The object of `an_object("events/1")` as it is told of so many seconds later."""
+    sent = NOON + timedelta(seconds=seconds)
+    return FoundObject(bucket="staging", key="events/1", etag=etag, content_length=length, send_time=sent)
+
+
+def register(rows: Rows, *found: FoundObject) -> int:
+    with rows.database.begin() as connection:
+        return staging_objects.register(connection, 1, 1, found, NOON)
+
+
+def recorded(rows: Rows) -> list[tuple[str, int]]:
+    return [tuple(row) for row in rows.sql("SELECT etag, content_length FROM prism_staging_objects")]
+
+
+def test_an_object_that_waits_is_taken_as_it_was_written_last(rows: Rows) -> None:
+    rows.table()
+    assert register(rows, an_object("events/1")) == 1
+    assert register(rows, again("f", 1, length=2), an_object("events/2")) == 1
+    assert sorted(recorded(rows)) == [("e", 1), ("f", 2)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "etag"),
+    [
+        (-1, "e"),
+        (0.4, "e"),  # an event of before
+        (0.5, "e"),
+        (0.6, "f"),
+        (0, "f"),  # a listing, which knows whole seconds
+        (1, "f"),
+    ],
+)
+def test_what_was_sent_later_is_newer(rows: Rows, seconds: float, etag: str) -> None:
+    rows.table()
+    register(rows, again("e", 0.5))
+    assert register(rows, again("f", seconds)) == 0
+    assert recorded(rows) == [(etag, 1)]
+
+
+def test_an_object_that_was_claimed_once_stays_as_it_is(rows: Rows) -> None:
+    """Or a second try would write other rows under the keys of the first."""
+    rows.table()
+    register(rows, an_object("events/1"))
+    (item,) = claim(rows)
+    register(rows, again("f", 1))
+    with rows.database.begin() as connection:
+        staging_objects.put_back(connection, item.first_batch_id, item.staging_object_id, "boom", 0)
+    register(rows, again("f", 1))
+    assert recorded(rows) == [("e", 1)]
+
+
+def test_a_claim_that_comes_first_keeps_the_object_as_it_was(rows: Rows, sessions: Sessions) -> None:
+    rows.table()
+    register(rows, an_object("events/1"))
+    batch = rows.batch()
+    claiming, telling = sessions.open(), sessions.open()
+    (item,) = claiming.do(lambda connection: staging_objects.claim_pending(connection, batch, None, 9, 1 << 30))
+    told = telling.start(lambda connection: staging_objects.register(connection, 1, 1, [again("f", 1)], NOON))
+    telling.wait_until_blocked()
+    claiming.commit()
+    assert told.result(timeout=10) == 0
+    telling.commit()
+    assert (item.etag, recorded(rows)) == ("e", [("e", 1)])
+
+
+def test_an_object_that_is_told_anew_is_claimed_afterwards(rows: Rows, sessions: Sessions) -> None:
+    rows.table()
+    register(rows, an_object("events/1"))
+    telling = sessions.open()
+    telling.do(lambda connection: staging_objects.register(connection, 1, 1, [again("f", 1)], NOON))
+    assert claim(rows) == []
+    telling.commit()
+    assert [item.etag for item in claim(rows)] == ["f"]
+
+
+def test_two_that_find_an_object_at_once_leave_it_as_it_was_written_last(rows: Rows, sessions: Sessions) -> None:
+    rows.table()
+    first, second = sessions.open(), sessions.open()
+    first.do(lambda connection: staging_objects.register(connection, 1, 1, [again("e", 0)], NOON))
+    told = second.start(lambda connection: staging_objects.register(connection, 1, 1, [again("f", 1)], NOON))
+    second.wait_until_blocked()
+    first.commit()
+    assert told.result(timeout=10) == 0
+    second.commit()
+    assert recorded(rows) == [("f", 1)]
 
 
 def test_an_object_nobody_knows_is_noted_once(rows: Rows) -> None:

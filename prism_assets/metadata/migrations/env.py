@@ -2,6 +2,7 @@
 
 from alembic import context
 
-context.configure(connection=context.config.attributes["connection"], transaction_per_migration=False)
+given = context.config.attributes
+context.configure(connection=given["connection"], transaction_per_migration=not given.get("one_transaction"))
 with context.begin_transaction():
     context.run_migrations()

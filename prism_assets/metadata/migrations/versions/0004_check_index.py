@@ -2,6 +2,8 @@
 
 from alembic import op
 
+from prism_assets.metadata.migrations.indexes import build_index
+
 revision = "0004"
 down_revision = "0003"
 branch_labels = None
@@ -9,9 +11,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.execute(
-        "CREATE INDEX prism_staging_objects_done ON prism_staging_objects (prism_table_id, finish_time) "
-        "INCLUDE (lines_in, rows_quarantined) WHERE state = 'done'"
+    build_index(
+        "prism_staging_objects_done",
+        "prism_staging_objects",
+        "(prism_table_id, finish_time) INCLUDE (lines_in, rows_quarantined) WHERE state = 'done'",
     )
 
 

@@ -1,0 +1,29 @@
+"""Indexes on tables that are in use: built while others read and write them."""
+
+from __future__ import annotations
+
+from alembic import op
+from sqlalchemy import text
+
+
+def build_index(name: str, table: str, definition: str) -> None:
+    """Builds the index `name ON table definition`, which keeps no reader and no writer of the table waiting.
+
+    That takes more than one transaction, so what the migration did before is committed first. A death in the middle
+    leaves an index that is marked as invalid, and the migration undone: the next one drops the index and builds it anew,
+    or finds it whole. Nobody uses an empty table yet; there the index comes with the transaction, which is quicker.
+    """
+    connection = op.get_bind()
+    valid = connection.execute(
+        text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)"), {"name": name}
+    ).scalar()
+    if valid:
+        return
+    if valid is None and connection.execute(text(f"SELECT NOT EXISTS (SELECT 1 FROM {table})")).scalar_one():
+        op.execute(f"CREATE INDEX {name} ON {table} {definition}")
+        return
+    with op.get_context().autocommit_block():
+        op.execute("SET lock_timeout = 0")  # it waits for transactions that are older, and nobody waits for it
+        op.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+        op.execute(f"CREATE INDEX CONCURRENTLY {name} ON {table} {definition}")
+        op.execute("RESET lock_timeout")

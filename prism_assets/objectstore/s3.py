@@ -1,0 +1,142 @@
+"""S3 through boto3, for what the Rust client cannot do: keys that are no paths, and listings in which they occur.
+
+The Rust client reads keys as paths: it refuses empty, `.` and `..` parts and control characters, in a listing the whole
+page, and drops a slash at either end. To S3 a key is a text like any other. boto3 is slower, so only these come here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import botocore.session
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
+)
+from botocore.utils import parse_timestamp
+
+from prism_assets.domain.errors import PrismError, SettingsError
+from prism_assets.objectstore.refusals import changed_object, denied, missing_bucket, missing_object, unclear
+from prism_assets.objectstore.stores import ObjectInfo, StoreConfig
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+_LONGEST_PAUSE = 20.0
+"""Between two tries, by boto3's standard mode: up to 1, 2, 4 … seconds, and never more than this."""
+_MOST_TRIES = 7
+
+
+class S3Keys:
+    """Objects of any bucket of S3 by bucket name and any key. Opens no connection before it is used."""
+
+    def __init__(self, config: StoreConfig) -> None:
+        settings = Config(
+            region_name=config.region,
+            connect_timeout=5,
+            read_timeout=60,
+            retries={"mode": "standard", "total_max_attempts": _tries_within(config.retry_seconds)},
+            s3={"addressing_style": "virtual" if config.endpoint is None else "path"},
+        )
+        try:
+            # A session of its own, as the shared one remembers credentials and may not be used by two threads.
+            session = botocore.session.Session()
+            session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_read_time)
+            own = boto3.Session(botocore_session=session)
+            self._client: S3Client = own.client("s3", endpoint_url=config.endpoint, config=settings)
+        except (BotoCoreError, ValueError) as error:
+            raise SettingsError(f"S3 cannot be used as the environment and the settings say: {error}") from error
+
+    def list(self, bucket: str, prefix: str, *, after: str | None, page: int) -> Iterator[ObjectInfo]:
+        """Lists the objects below a prefix in the order of their keys, those above `after`, a page at a time.
+
+        boto3 asks for encoded keys and decodes them: XML has no control characters.
+        """
+        place: dict[str, Any] = {"StartAfter": after} if after else {}
+        while True:
+            with _translated(bucket, prefix):
+                answer = self._client.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=page, **place)
+            for item in answer.get("Contents", []):
+                yield ObjectInfo(item["Key"], item["Size"], item.get("ETag"), item["LastModified"])
+            if not answer.get("IsTruncated"):
+                return
+            place = {"ContinuationToken": answer["NextContinuationToken"]}  # servers refuse it beside StartAfter
+
+    def get(self, bucket: str, key: str, *, etag: str | None = None) -> bytes:
+        """Reads a whole object."""
+        with _translated(bucket, key):
+            return bytes(self._open(bucket, key, etag).read())
+
+    def get_chunks(self, bucket: str, key: str, *, etag: str | None, chunk: int) -> Iterator[bytes]:
+        """Reads an object piece by piece, each of `chunk` bytes but the last."""
+        with _translated(bucket, key):
+            yield from self._open(bucket, key, etag).iter_chunks(chunk)
+
+    def length(self, bucket: str, key: str) -> int:
+        """The length of an object in bytes."""
+        with _translated(bucket, key):
+            return self._client.head_object(Bucket=bucket, Key=key)["ContentLength"]
+
+    def delete(self, bucket: str, key: str) -> None:
+        """Deletes an object; one that is not there is no error."""
+        with _translated(bucket, key):
+            self._client.delete_object(Bucket=bucket, Key=key)
+
+    def _open(self, bucket: str, key: str, etag: str | None) -> Any:
+        guard: dict[str, Any] = {"IfMatch": etag} if etag else {}
+        return self._client.get_object(Bucket=bucket, Key=key, **guard)["Body"]
+
+
+def _read_time(value: Any) -> datetime:
+    """Times as listings have them; botocore looks for any format there is, and spends most of a listing with that."""
+    try:
+        return datetime.fromisoformat(value.replace("Z", "+00:00"))
+    except (AttributeError, ValueError):
+        found: datetime = parse_timestamp(value)
+        return found
+
+
+def _tries_within(seconds: float) -> int:
+    """How many tries take no more than so many seconds of pauses, at their longest."""
+    tries, pause = 1, 1.0
+    while tries < _MOST_TRIES and seconds >= pause:
+        seconds -= pause
+        tries, pause = tries + 1, min(_LONGEST_PAUSE, 2 * pause)
+    return tries
+
+
+@contextmanager
+def _translated(bucket: str, key: str) -> Iterator[None]:
+    where = f"s3://{bucket}/{key}"
+    try:
+        yield
+    except ClientError as error:
+        raise _named(error, bucket, where) from error
+    except (NoCredentialsError, PartialCredentialsError) as error:
+        raise denied(where) from error
+    except ParamValidationError as error:  # keys are texts of any kind, so it is the name of the bucket
+        raise missing_bucket(bucket) from error
+    except (BotoCoreError, OSError) as error:
+        raise unclear(where, bucket, str(error)) from error
+
+
+def _named(error: ClientError, bucket: str, where: str) -> PrismError:
+    code = str(error.response.get("Error", {}).get("Code", ""))
+    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    if code == "NoSuchBucket":
+        return missing_bucket(bucket)
+    if status == 404:
+        return missing_object(where)
+    if status == 412:
+        return changed_object(where)
+    if status in (401, 403):
+        return denied(where)
+    return unclear(where, bucket, f"{code}: {error.response.get('Error', {}).get('Message', '')}")

@@ -1,0 +1,59 @@
+"""Objects under keys that are no paths, in a real bucket: found, told of, converted and repaired like all others."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import boto3
+import pytest
+
+from prism_assets.engine.inprocess import InProcessEngine
+from prism_assets.objectstore.lake import Lake
+from prism_assets.objectstore.stores import StoreConfig, Stores
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.discover import run_discover
+from prism_assets.stages.repair import run_repair
+from prism_assets.stages.stream import run_stream
+from prism_assets_tests.builders import a_table, as_lines, some_rows, utc, zipped
+from prism_assets_tests.world import World
+
+NOON = "2026-03-01T12:00"
+MARKERS = ["events/", "events/2026/"]
+KEYS = ["/x", "./x", "../x", "%2F", "a+b c", "é😀", "tab\there", "a//b.json", "2026/x", "zz"]
+
+
+@pytest.fixture
+def remote(world: World, services: Mapping[str, str]) -> tuple[StageContext, Any]:
+    """A platform whose lake and staging objects are in one real bucket, and who puts objects there as services do."""
+    endpoint, bucket = services["PRISM_GLUE_ENDPOINT"], f"bucket-{random.getrandbits(40):x}"
+    s3: Any = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1")
+    s3.create_bucket(Bucket=bucket)
+    world.apply(a_table(bucket=bucket))
+    lake = Lake(bucket, "lake/", StoreConfig(endpoint=endpoint, object_tags=False))
+    return replace(world.context, lake=lake, stores=Stores(lake.store), engine=InProcessEngine(lake)), s3
+
+
+def test_objects_are_found_converted_and_repaired_whatever_their_keys(remote: tuple[StageContext, Any]) -> None:
+    context, s3 = remote
+    bucket = context.lake.bucket
+    for marker in MARKERS:
+        s3.put_object(Bucket=bucket, Key=marker, Body=b"")
+    for key in KEYS:
+        s3.put_object(Bucket=bucket, Key=f"events/{key}", Body=zipped(as_lines(some_rows(3, utc(NOON)))))
+    (scan,) = run_discover(context, now=utc(NOON)).scans
+    assert (scan.error, scan.new, scan.unknown) == (None, len(KEYS), 0)
+    assert run_discover(context, now=utc(NOON)).new == 0
+
+    report = run_stream(context, now=utc(NOON))
+    assert (report.rows_out, report.failed) == (3 * len(KEYS), ())
+
+    small = [item.key for item in context.stores.list(bucket, "lake/")]
+    assert len(small) == len(KEYS)
+    before = {key: context.stores.get(bucket, key) for key in small}
+    context.stores.delete(bucket, small)
+    repaired = run_repair(context)
+    assert (repaired.repaired, repaired.errors) == (len(KEYS), ())
+    assert {key: context.stores.get(bucket, key) for key in small} == before

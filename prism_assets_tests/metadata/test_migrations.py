@@ -1,0 +1,179 @@
+"""Migrations of a database that is in use: they keep nobody waiting, wait for each other, and survive a death."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+
+import alembic.command
+import alembic.config
+import pytest
+from sqlalchemy import text
+
+from prism_assets.metadata import database as database_module
+from prism_assets.metadata.database import Database
+from prism_assets.metadata.migrations import versions
+from prism_assets_tests.metadata.rows import Rows
+from prism_assets_tests.metadata.sessions import Sessions
+from prism_assets_tests.postgres import PostgresServer
+
+LATE = ("prism_staging_objects_done", "prism_small_objects_delayed", "prism_partitions_unmerged")
+"""Indexes of tables that were in use when they were thought of."""
+
+
+@pytest.fixture
+def old(postgres: PostgresServer) -> Iterator[Rows]:
+    """A database of version 0002 with rows."""
+    url = postgres.create_database()
+    made = Database(url)
+    rows = Rows(made)
+    rows.small(rows.table(), 3, delayed=True)
+    with made.begin() as connection:
+        config = alembic.config.Config()
+        config.set_main_option("script_location", str(Path(str(versions.__path__[0])).parent))
+        config.attributes["connection"] = connection
+        alembic.command.downgrade(config, "0002")
+    yield rows
+    made.dispose()
+    postgres.drop_database(url)
+
+
+@pytest.fixture
+def sessions(old: Rows) -> Iterator[Sessions]:
+    made = Sessions(old.database)
+    yield made
+    made.close()
+
+
+def valid_indexes(rows: Rows) -> list[str]:
+    statement = (
+        "SELECT name FROM unnest(CAST(:names AS text[])) WITH ORDINALITY AS n (name, place) "
+        "JOIN pg_index ON indexrelid = to_regclass(name) WHERE indisvalid ORDER BY place"
+    )
+    return [row[0] for row in rows.sql(statement, names=list(LATE))]
+
+
+def version(rows: Rows) -> str:
+    return str(rows.value("SELECT version_num FROM alembic_version"))
+
+
+def forget_indexes(rows: Rows) -> None:
+    rows.sql(f"DROP INDEX {', '.join(LATE)}")
+    rows.sql("UPDATE alembic_version SET version_num = '0003'")
+
+
+def wait_for_migration(sessions: Sessions) -> None:
+    """Returns when a migration waits for transactions that are older."""
+    watching = sessions.open()
+    statement = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'CREATE INDEX%'"
+    for _ in range(2_000):
+        if watching.sql(statement)[0][0]:
+            watching.commit()
+            return
+        watching.sql("SELECT pg_sleep(0.005)")
+        watching.sql("SELECT pg_stat_clear_snapshot()")
+    raise AssertionError("no migration waits")
+
+
+WRITES = {
+    "prism_staging_objects": "UPDATE prism_staging_objects SET last_error = NULL",
+    "prism_small_objects": "UPDATE prism_small_objects SET content_length = 100",
+    "prism_partitions": "UPDATE prism_partitions SET published_time = NULL",
+}
+
+
+@pytest.mark.parametrize("table", WRITES)
+def test_an_index_is_built_while_others_write(old: Rows, sessions: Sessions, table: str) -> None:
+    """A transaction that wrote before holds the index up; what begins after it must not wait for both."""
+    old.database.migrate()
+    forget_indexes(old)
+    slow, quick = sessions.open(), sessions.open()
+    slow.sql(WRITES[table] + " WHERE false")
+    with ThreadPoolExecutor(1) as thread:
+        migration = thread.submit(old.database.migrate)
+        wait_for_migration(sessions)
+        quick.sql("SET LOCAL lock_timeout = '2s'")
+        quick.sql(WRITES[table])
+        quick.commit()
+        assert not migration.done()
+        slow.commit()
+        migration.result(timeout=30)
+    assert valid_indexes(old) == list(LATE)
+
+
+def test_partitions_are_not_locked_while_the_index_of_objects_is_built(old: Rows, sessions: Sessions) -> None:
+    slow, quick = sessions.open(), sessions.open()
+    slow.sql(WRITES["prism_staging_objects"] + " WHERE false")
+    with ThreadPoolExecutor(1) as thread:
+        migration = thread.submit(old.database.migrate)
+        wait_for_migration(sessions)
+        quick.sql("SET LOCAL lock_timeout = '2s'")
+        assert quick.sql("SELECT count(*) FROM prism_partitions") == [(1,)]
+        quick.commit()
+        slow.commit()
+        migration.result(timeout=30)
+
+
+def test_an_index_that_a_death_left_invalid_is_built_anew(old: Rows) -> None:
+    old.database.migrate()
+    old.sql("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'prism_small_objects_delayed'::regclass")
+    old.sql("UPDATE alembic_version SET version_num = '0004'")
+    assert len(valid_indexes(old)) == 2
+    old.database.migrate()
+    assert valid_indexes(old) == list(LATE)
+
+
+def test_a_death_between_two_indexes_is_made_up_for(old: Rows) -> None:
+    old.database.migrate()
+    head = version(old)
+    old.sql("DROP INDEX prism_partitions_unmerged")
+    old.sql("UPDATE alembic_version SET version_num = '0003'")
+    old.database.migrate()
+    assert (version(old), valid_indexes(old)) == (head, list(LATE))
+
+
+def test_a_migration_that_is_broken_off_is_finished_by_the_next(old: Rows, sessions: Sessions) -> None:
+    """The server ends the session while the index waits; what was built so far is invalid."""
+    slow, other = sessions.open(), sessions.open()
+    slow.sql(WRITES["prism_staging_objects"] + " WHERE false")
+    with ThreadPoolExecutor(1) as thread:
+        migration = thread.submit(old.database.migrate)
+        wait_for_migration(sessions)
+        other.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'CREATE INDEX%'")
+        assert migration.exception(timeout=30) is not None
+    slow.commit()
+    assert version(old) == "0003"
+    old.database.migrate()
+    assert valid_indexes(old) == list(LATE)
+
+
+def test_migrations_wait_for_each_other_without_being_in_each_others_way(old: Rows) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        migrations = [threads.submit(old.database.migrate) for _ in range(4)]
+        wait(migrations, timeout=60)
+    assert [migration.exception(timeout=0) for migration in migrations] == [None] * 4
+    assert valid_indexes(old) == list(LATE)
+
+
+def test_a_migration_waits_for_the_one_that_is_running(
+    old: Rows, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_module, "_MIGRATION_PAUSE", 0.01)
+    running = sessions.open()
+    running.sql("SELECT pg_advisory_xact_lock(:lock)", lock=database_module._MIGRATION_LOCK)
+    with ThreadPoolExecutor(1) as thread:
+        migration = thread.submit(old.database.migrate)
+        assert not wait([migration], timeout=0.3).done
+        assert version(old) == "0002"
+        running.commit()
+        migration.result(timeout=30)
+    assert valid_indexes(old) == list(LATE)
+
+
+def test_a_migration_leaves_no_lock_behind(old: Rows) -> None:
+    old.database.migrate()
+    with old.database.begin() as connection:
+        statement = text("SELECT pg_try_advisory_xact_lock(:lock)")
+        assert connection.execute(statement, {"lock": database_module._MIGRATION_LOCK}).scalar_one()
+        assert connection.exec_driver_sql("SHOW lock_timeout").scalar_one() == "30s"

@@ -1,0 +1,104 @@
+"""What sensors ask every few seconds reads indexes, in a lake that has run for long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import date, datetime, timezone
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, event
+
+from prism_assets.metadata import check_facts, delayed, partitions, work_counts
+from prism_assets.metadata.database import Database
+from prism_assets_tests.postgres import PostgresServer
+
+TABLES = list(range(1, 21))
+NOW = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
+
+# 20 tables of 300 days with 10 small objects each. The last day of each is open, the 10 before are closed and not
+# merged; all others are switched and at rest, but for the 100th, for which something came late. One object in fifty
+# was x
+STATE = """
+SET LOCAL session_replication_role = replica;
+CREATE TEMPORARY TABLE days ON COMMIT DROP AS SELECT t, d, (t - 1) * 300 + d AS p FROM generate_series(1, 20) t,
+    generate_series(1, 300) d;
+INSERT INTO prism_partitions (prism_partition_id, prism_table_id, partition_date, current_manifest_version,
+    desired_manifest_version, last_live_object_id, switched, closing_batch_id, published_object_id, last_object_id)
+    OVERRIDING SYSTEM VALUE SELECT p, t, date '2025-01-01' + d,
+    CASE WHEN d < 290 THEN p * 10 - (d = 100)::int ELSE 0 END,
+    CASE WHEN d < 290 THEN p * 10 - (d = 100)::int ELSE 0 END, CASE WHEN d < 300 THEN p * 10 - 2 END, d < 290,
+    CASE WHEN d < 300 THEN 1 END, CASE WHEN d < 300 THEN p * 10 - (d = 100)::int END, p * 10 FROM days;
+INSERT INTO prism_small_objects (prism_small_object_id, prism_staging_object_id, prism_partition_id, delayed,
+    content_length, upload_start_time, row_count, min_time, max_time, fingerprint) OVERRIDING SYSTEM VALUE
+    SELECT p * 10 - n, p * 10 - n, p, n = 0 AND d %% 5 = 0, 20000, now(), 200, now(), now(), 1
+    FROM days, generate_series(0, 9) n;
+INSERT INTO prism_merge_jobs (prism_partition_id, schedule_time)
+    SELECT p, timestamptz '2026-03-01 13:00Z' FROM days;
+UPDATE prism_merge_jobs SET schedule_time = timestamptz '2026-03-01 11:00Z' WHERE prism_partition_id = 100;
+UPDATE prism_merge_jobs SET ongoing_mark = prism_merge_job_id, lease_token = gen_random_uuid(),
+    heartbeat_time = timestamptz '2026-03-01 11:00Z' WHERE prism_partition_id = 400;
+"""
+
+
+@pytest.fixture(scope="module")
+def lake(postgres: PostgresServer) -> Iterator[Database]:
+    url = postgres.create_database()
+    made = Database(url)
+    with made.begin() as connection:
+        connection.exec_driver_sql(STATE)
+    with made.connect() as connection:
+        connection.exec_driver_sql("VACUUM ANALYZE")
+    yield made
+    made.dispose()
+    postgres.drop_database(url)
+
+
+def plan_of(database: Database, ask: Callable[[Connection], object]) -> str:
+    """How PostgreSQL runs the one statement of a question."""
+    asked: list[tuple[str, Any]] = []
+    with database.begin() as connection:
+        event.listen(connection, "before_cursor_execute", lambda *call: asked.append((call[2], call[3])))
+        ask(connection)
+        ((statement, parameters),) = asked
+        rows = connection.exec_driver_sql(f"EXPLAIN (ANALYZE, BUFFERS) {statement}", parameters).scalars().all()
+    return "\n".join(rows)
+
+
+QUESTIONS: dict[str, tuple[Callable[[Connection], object], list[str]]] = {
+    "delayed days": (
+        lambda connection: delayed.delayed_days(connection, TABLES),
+        ["prism_partitions_work", "prism_partitions_unmerged", "prism_small_objects_delayed"],
+    ),
+    "catalog work": (lambda connection: partitions.load_restless(connection, TABLES), ["prism_partitions_work"]),
+    "due merges": (
+        lambda connection: work_counts.due_merges(connection, NOW, 60),
+        ["prism_merge_jobs_due", "prism_merge_jobs_running", "prism_partitions_pkey"],
+    ),
+    "unmerged days": (
+        lambda connection: check_facts.unmerged(connection, TABLES, date(2027, 1, 1)),
+        ["prism_partitions_unmerged", "prism_small_objects_partition"],
+    ),
+    "partitions to merge": (
+        lambda connection: partitions.ids_unmerged(connection, TABLES),
+        ["prism_partitions_unmerged"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_question_of_every_tick_reads_indexes_only(lake: Database, name: str) -> None:
+    ask, indexes = QUESTIONS[name]
+    plan = plan_of(lake, ask)
+    assert [index for index in indexes if index not in plan] == [], plan
+    assert "Seq Scan" not in plan, plan
+
+
+def test_days_with_late_rows_are_found_among_many_without(lake: Database) -> None:
+    with lake.begin() as connection:
+        found = delayed.delayed_days(connection, TABLES)
+    days = {(item.date - date(2025, 1, 1)).days: item for item in found if item.table_id == 7}
+    assert sorted(days) == [100, 290, 295]
+    assert (days[100].unpublished_objects, days[100].unmerged_objects, days[100].unmerged_rows) == (1, 1, 200)
+    assert (days[290].unpublished_objects, days[290].unmerged_objects) == (0, 1)
+    assert len(found) == 60
