@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ _CONNECT_SECONDS = 5
 _SESSION_OPTIONS = "-c idle_in_transaction_session_timeout=60000 -c lock_timeout=30000"
 _TRANSIENT_STATES = ("40001", "40P01", "57014", "57P01", "57P02", "57P03", "53300", "25P03", "25006", "55P03", "08")
 _MIGRATION_LOCK = 7_170_001
+_LEAST_SECONDS = 1.0
+"""What a statement always gets: where little time is left, short questions must still be answered."""
+_LONGEST_SECONDS = 86_400.0
 
 
 def worker_name() -> str:
@@ -32,11 +36,15 @@ def worker_name() -> str:
 
 
 class Database:
-    """PostgreSQL as the stages see it: transactions that commit on success, and typed errors."""
+    """PostgreSQL as the stages see it: transactions that commit on success, and typed errors.
 
-    def __init__(self, url: str) -> None:
+    `seconds_left` tells, where time is short, how long a statement may take; DatabaseUnavailable if it takes longer.
+    """
+
+    def __init__(self, url: str, seconds_left: Callable[[], float] | None = None) -> None:
         self._url = sqlalchemy.make_url(url)
         self._engine = _create_engine(self._url)
+        self._seconds_left = seconds_left
 
     def __repr__(self) -> str:
         return f"Database({self._url.render_as_string(hide_password=True)})"
@@ -45,6 +53,8 @@ class Database:
     def begin(self) -> Iterator[Connection]:
         """One READ COMMITTED transaction: committed when the block ends, rolled back when it raises."""
         with _translated(self._url), self._engine.begin() as connection:
+            if self._seconds_left is not None:
+                _limit_statements(connection, max(_LEAST_SECONDS, self._seconds_left()))
             yield connection
 
     @contextmanager
@@ -54,8 +64,12 @@ class Database:
             yield connection.execution_options(isolation_level="AUTOCOMMIT")
 
     def migrate(self) -> None:
-        """Brings the schema up to date; several callers at once wait for each other."""
+        """Brings the schema up to date; several callers at once wait for each other.
+
+        It takes as long as it takes: cut off, it would begin anew each time and never end.
+        """
         with self.begin() as connection:
+            _limit_statements(connection, 0)
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
             config = alembic.config.Config()
             config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
@@ -96,6 +110,12 @@ def _create_engine(url: sqlalchemy.URL) -> Engine:
         connection.commit()
 
     return engine
+
+
+def _limit_statements(connection: Connection, seconds: float) -> None:
+    """Lets PostgreSQL cancel statements of this transaction that take longer; 0 for none."""
+    limit = math.ceil(min(seconds, _LONGEST_SECONDS) * 1000)
+    connection.execute(text("SELECT set_config('statement_timeout', :limit, true)"), {"limit": f"{limit}ms"})
 
 
 @contextmanager
