@@ -93,7 +93,9 @@ def _line(run: FailedRun) -> str:
 
 def _again(item: Repetition) -> str:
     since = f"since {item.since:%H:%M}Z"
-    return f"- {item.work}, {item.runs} more {'run' if item.runs == 1 else 'runs'} {since}, as told before: {item.error}"
+    return (
+        f"- {item.work}, {item.runs} more {'run' if item.runs == 1 else 'runs'} {since}, as told before: {item.error}"
+    )
 
 
 def _listed(tables: Sequence[str]) -> str:

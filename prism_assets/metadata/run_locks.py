@@ -95,9 +95,7 @@ def _holds(connection: Connection, run_id: str) -> bool:
 
 
 def _give_back(connection: Connection, run_id: str) -> None:
-    connection.execute(
-        text("SELECT pg_advisory_unlock(:class, hashtext(:run))"), {"class": _RUN_CLASS, "run": run_id}
-    )
+    connection.execute(text("SELECT pg_advisory_unlock(:class, hashtext(:run))"), {"class": _RUN_CLASS, "run": run_id})
 
 
 def runs_without_lock(database: Database, run_ids: Collection[str]) -> set[str]:

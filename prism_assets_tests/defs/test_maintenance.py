@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -17,7 +17,6 @@ from dagster import (
     Definitions,
     RunsFilter,
     asset,
-    materialize,
 )
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
@@ -49,15 +48,13 @@ def brittle() -> None:
 def theirs() -> None: ...
 
 
-def make(instance: DagsterInstance, day: str, made: AssetsDefinition = thing, **tags: str) -> str:
+def make(
+    instance: DagsterInstance, day: str, made: AssetsDefinition = thing, tags: Mapping[str, str] | None = None
+) -> str:
     """One run for a day; returns its id."""
-    result = materialize(
-        [thing, brittle, theirs],
-        selection=[made.key],
-        instance=instance,
-        partition_key=day,
-        raise_on_error=False,
-        tags=tags,
+    runner = Definitions(assets=[made]).resolve_implicit_global_asset_job_def()
+    result = runner.execute_in_process(
+        asset_selection=[made.key], instance=instance, partition_key=day, raise_on_error=False, tags=tags
     )
     return result.run_id
 
@@ -108,7 +105,7 @@ def test_a_run_that_also_marked_another_day_stays_until_that_day_has_a_newer_one
     def late_rows(context) -> None:  # type: ignore[no-untyped-def]
         context.log_event(AssetMaterialization(KEY, partition="2026-03-05"))
 
-    first = materialize([late_rows], selection=[KEY], instance=instance, partition_key="2026-03-01").run_id
+    first = make(instance, "2026-03-01", late_rows)
     make(instance, "2026-03-01")
     assert prune(instance).deleted == 0
     make(instance, "2026-03-05")
@@ -163,7 +160,7 @@ def test_runs_that_are_not_over_stay(instance: DagsterInstance) -> None:
 def test_runs_of_a_backfill_stay_until_it_is_over(
     instance: DagsterInstance, status: BulkActionStatus, deleted: int
 ) -> None:
-    make(instance, "2026-03-01", **{"dagster/backfill": "one"})
+    make(instance, "2026-03-01", tags={"dagster/backfill": "one"})
     make(instance, "2026-03-01")
     instance.add_backfill(
         PartitionBackfill(backfill_id="one", status=status, from_failure=False, tags={}, backfill_timestamp=0.0)

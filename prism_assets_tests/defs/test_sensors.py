@@ -316,9 +316,7 @@ def test_what_somebody_must_mend_fails_the_tick_with_one_sentence(
     assert (list(shown.stack), shown.cause, shown.context) == ([], None, None)
 
 
-def test_a_failed_tick_is_recorded_by_dagster_as_that_sentence(
-    settled: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_tick_is_recorded_by_dagster_as_that_sentence(settled: World, monkeypatch: pytest.MonkeyPatch) -> None:
     location = a_location(settled.root, a_table())
     monkeypatch.delenv("PRISM_DATABASE_URL")
     monkeypatch.setenv("PRISM_HOME", str(settled.root / "none"))

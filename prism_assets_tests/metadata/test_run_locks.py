@@ -43,7 +43,9 @@ def holders(database: Database) -> set[int]:
 def end_sessions(database: Database, pids: set[int]) -> None:
     """What a restart or a failover of PostgreSQL does to them."""
     with database.begin() as connection:
-        connection.execute(text("SELECT pg_terminate_backend(p) FROM unnest(CAST(:pids AS int[])) p"), {"pids": [*pids]})
+        connection.execute(
+            text("SELECT pg_terminate_backend(p) FROM unnest(CAST(:pids AS int[])) p"), {"pids": [*pids]}
+        )
 
 
 def test_the_lock_is_held_within_the_block_and_no_longer(database: Database) -> None:

@@ -84,7 +84,9 @@ class Position:
     def telling(self, failed: Mapping[str, Sequence[FailedRun]], now: datetime) -> tuple[Telling, Position]:
         """What a message now has to say of runs by cause, and the position once it has been said."""
         new = {key: runs for key, runs in failed.items() if key not in self.causes}
-        counted = {key: replace(cause, more=cause.more + len(failed.get(key, ()))) for key, cause in self.causes.items()}
+        counted = {
+            key: replace(cause, more=cause.more + len(failed.get(key, ()))) for key, cause in self.causes.items()
+        }
         due = {key: cause for key, cause in counted.items() if cause.is_due(now)}
         again = [
             Repetition(work=cause.work, error=cause.error, runs=cause.more, since=cause.told)

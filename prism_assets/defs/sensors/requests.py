@@ -11,7 +11,7 @@ from datetime import date, datetime, timezone
 
 from dagster import DagsterInstance, RunRequest, SensorEvaluationContext, SensorResult, SkipReason
 from dagster._core.errors import DagsterUserCodeProcessError
-from dagster._utils.error import SerializableErrorInfo
+from dagster_shared.error import SerializableErrorInfo
 
 from prism_assets.defs.keys import DAY_TAG, PRIORITY_TAG, STAGE_TAG, Stage, asset_key, daily, has_day
 from prism_assets.defs.location import Location
@@ -50,7 +50,7 @@ def run_tick(
 def _failed_tick(sentence: str) -> DagsterUserCodeProcessError:
     """A failure that Dagster shows as this sentence alone; of any other it shows where in the code it was raised."""
     shown = SerializableErrorInfo(message=sentence, stack=[], cls_name="FailedTick")
-    return DagsterUserCodeProcessError(sentence, user_code_process_error_infos=[shown])
+    return DagsterUserCodeProcessError(sentence, user_code_process_error_infos=[shown])  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True)

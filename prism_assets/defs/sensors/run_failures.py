@@ -55,7 +55,9 @@ def run_failures(context: SensorEvaluationContext) -> SensorResult:
     except AlertNotSent as error:
         context.log.error(f"{error}\n{alert.text}")
         if position.tries + 1 < _MOST_TRIES:
-            return _result(f"{sentence}; {error}; the next tick tries again", replace(position, tries=position.tries + 1))
+            return _result(
+                f"{sentence}; {error}; the next tick tries again", replace(position, tries=position.tries + 1)
+            )
         return _result(f"{sentence}; {error}; given up, they are in the log of this tick", told)
     return _result(f"{sentence}; told by {sender.name}", told)
 
