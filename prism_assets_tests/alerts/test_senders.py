@@ -111,6 +111,7 @@ def test_a_webhook_that_speaks_something_else_is_told_without_its_address() -> N
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as answering:
 
         def answer() -> None:
+            server.settimeout(5)
             for _ in range(2):
                 connection, _ = server.accept()
                 with connection:
