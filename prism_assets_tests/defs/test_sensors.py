@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta, timezone
+from collections.abc import Iterable
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -28,12 +27,11 @@ from dagster._utils.error import serializable_error_info_from_exc_info
 from sqlalchemy import text
 
 from prism_assets.defs.assets.build import build_assets
-from prism_assets.defs.keys import MAINTENANCE, PRIORITY_TAG, SICK_TAG, STAGE_TAG, Stage, asset_key
+from prism_assets.defs.keys import PRIORITY_TAG, SICK_TAG, STAGE_TAG, Stage, asset_key
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import build_resources
 from prism_assets.defs.sensors.build import build_sensors
 from prism_assets.defs.sensors.in_flight import find_in_flight
-from prism_assets.metadata.run_locks import run_lock
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.notifications import TEST_EVENT, QueueOfTest, a_body, a_record
@@ -435,74 +433,3 @@ def test_a_tick_asks_dagster_once_for_each_kind_of_run(
         ["FAILURE"],
         ["NOT_STARTED", "QUEUED"],
     ]
-
-
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
-    """Runs are looked at from the start; how long one may be without its lock is the test's."""
-    monkeypatch.setattr("prism_assets.defs.sensors.dead_workers._YOUNG", timedelta(seconds=-1))
-    return lambda silence: monkeypatch.setattr("prism_assets.defs.sensors.dead_workers._SILENCE", silence)
-
-
-def test_a_run_is_not_ended_because_several_looks_missed_its_lock_within_seconds(
-    settled: World, instance: DagsterInstance, patient: Callable[[timedelta], None]
-) -> None:
-    location = a_location(settled.root, a_table())
-    run = a_run(instance, DagsterRunStatus.STARTED, "log.events")
-    cursor = None
-    for _ in range(5):
-        cursor = tick(instance, location, "dead_workers", cursor).cursor
-    assert _status(instance, run) is DagsterRunStatus.STARTED
-    first = json.loads(cursor or "")[run.run_id]["since"]
-    patient(datetime.now(timezone.utc) - datetime.fromisoformat(first))
-    tick(instance, location, "dead_workers", cursor)
-    assert _status(instance, run) is DagsterRunStatus.FAILURE
-
-
-def test_a_lock_that_was_taken_again_clears_a_run(
-    settled: World, instance: DagsterInstance, patient: Callable[[timedelta], None]
-) -> None:
-    patient(timedelta(0))
-    location = a_location(settled.root, a_table())
-    run = a_run(instance, DagsterRunStatus.STARTED, "log.events")
-    cursor = None
-    for _ in range(2):
-        cursor = tick(instance, location, "dead_workers", cursor).cursor
-    with run_lock(settled.context.database, run.run_id):
-        cursor = tick(instance, location, "dead_workers", cursor).cursor
-    assert cursor == "{}"
-    cursor = tick(instance, location, "dead_workers", json.dumps({run.run_id: 9})).cursor
-    assert _status(instance, run) is DagsterRunStatus.STARTED, "a cursor of another form proves nothing"
-
-
-def test_the_maintenance_holds_no_lock_and_is_let_alone(
-    settled: World, instance: DagsterInstance, patient: Callable[[timedelta], None]
-) -> None:
-    patient(timedelta(0))
-    run = instance.add_run(DagsterRun(job_name=MAINTENANCE, status=DagsterRunStatus.STARTED))
-    cursor = None
-    for _ in range(4):
-        cursor = tick(instance, a_location(settled.root, a_table()), "dead_workers", cursor).cursor
-    assert _status(instance, run) is DagsterRunStatus.STARTED
-
-
-def test_runs_without_a_living_process_are_ended_after_three_looks(
-    settled: World, instance: DagsterInstance, patient: Callable[[timedelta], None]
-) -> None:
-    patient(timedelta(0))
-    location = a_location(settled.root, a_table())
-    dead = a_run(instance, DagsterRunStatus.STARTED, "log.events")
-    alive = a_run(instance, DagsterRunStatus.STARTED, "log.events")
-    cursor = None
-    with run_lock(settled.context.database, alive.run_id):
-        for _ in range(3):
-            assert _status(instance, dead) is DagsterRunStatus.STARTED
-            cursor = tick(instance, location, "dead_workers", cursor).cursor
-    assert _status(instance, dead) is DagsterRunStatus.FAILURE
-    assert _status(instance, alive) is DagsterRunStatus.STARTED
-
-
-def _status(instance: DagsterInstance, run: DagsterRun) -> DagsterRunStatus:
-    stored = instance.get_run_by_id(run.run_id)
-    assert stored is not None
-    return stored.status
