@@ -38,7 +38,6 @@ from prism_assets.defs.sensors.build import build_sensors
 from prism_assets.platform import build_context
 from prism_assets.settings import load_settings
 from prism_assets.stages.apply import run_apply
-from prism_assets.stages.context import StageContext
 from prism_assets_tests.defs.server import DagsterServer
 
 TICK_SECONDS = 2.0
@@ -90,9 +89,9 @@ def measure(folder: Path, size: LakeSize, chromium: Path | None) -> list[Figure]
         analyze(context)
         with DagsterInstance.from_config(str(home)) as instance:
             _tell("history", lambda: "{:,} runs, {:,} materialisations".format(*fill_history(instance, size, today)))
-            figures = [*_ticks(instance, context, "at rest"), _build()]
+            figures = [*_ticks(instance, "at rest"), _build()]
             make_work(context)
-            figures += _ticks(instance, context, "work for all")
+            figures += _ticks(instance, "work for all")
     finally:
         context.database.dispose()
     return [*figures, *(_lineage(home, size, chromium) if chromium else ())]
@@ -112,21 +111,20 @@ def _tell(what: str, work: Callable[[], str]) -> None:
     print(f"{what}: {work()} made in {time.perf_counter() - begun:.1f} s", flush=True)
 
 
-def _ticks(instance: DagsterInstance, context: StageContext, when: str) -> list[Figure]:
+def _ticks(instance: DagsterInstance, when: str) -> list[Figure]:
     """Ticks of all sensors over the loaded definitions, each of which reads PostgreSQL, Dagster's runs and S3."""
-    cursors = {"catalog_work": json.dumps({str(table.name): table.version for table in context.choose_tables(None)})}
     found = []
     for sensor in build_sensors(load_location()):
         if not isinstance(sensor, RunStatusSensorDefinition):
-            rounds = [_tick(instance, sensor, cursors.get(sensor.name)) for _ in range(_ROUNDS)]
+            rounds = [_tick(instance, sensor) for _ in range(_ROUNDS)]
             name, said = f"tick of {sensor.name}, {when}", rounds[-1][1]
             found.append(Figure(name, tuple(seconds for seconds, _ in rounds), TICK_SECONDS, said))
     return found
 
 
-def _tick(instance: DagsterInstance, sensor: SensorDefinition, cursor: str | None) -> tuple[float, str]:
+def _tick(instance: DagsterInstance, sensor: SensorDefinition) -> tuple[float, str]:
     begun = time.perf_counter()
-    with build_sensor_context(instance=instance, cursor=cursor, resources=build_resources()) as sensor_context:
+    with build_sensor_context(instance=instance, resources=build_resources()) as sensor_context:
         result = sensor(sensor_context)
     seconds = time.perf_counter() - begun
     assert isinstance(result, SensorResult)

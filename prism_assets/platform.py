@@ -13,6 +13,7 @@ from prism_assets.objectstore.stores import Stores
 from prism_assets.queues.sqs import SqsQueue
 from prism_assets.settings import IN_PROCESS, Settings
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.deadlines import Deadline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,12 +24,18 @@ def build_context(
     *,
     session: Callable[[], SparkSession] | None = None,
     progress: Callable[[str], None] = lambda _message: None,
+    deadline: Deadline | None = None,
 ) -> StageContext:
-    """Builds what the stages work with. `session` hands over a Spark session of the caller's, made at first use."""
+    """Builds what the stages work with. `session` hands over a Spark session of the caller's, made at first use.
+
+    With a deadline, PostgreSQL cancels statements that would go on behind it, and a silent catalog is given up sooner.
+    """
     lake = Lake(settings.bucket, settings.prefix, settings.store)
     return StageContext(
         settings=settings,
-        database=Database(settings.database_url.get_secret_value()),
+        database=Database(
+            settings.database_url.get_secret_value(), (lambda: deadline.seconds_left) if deadline else None
+        ),
         lake=lake,
         stores=Stores(settings.store),
         engine=_engine(settings, lake, session),
@@ -37,6 +44,7 @@ def build_context(
             settings.region,
             prefix=settings.glue_database_prefix,
             suffix=settings.glue_database_suffix,
+            hurried=deadline is not None,
         ),
         queues=tuple(
             SqsQueue(url, settings.sqs_endpoint, settings.region, wait_seconds=settings.sqs_wait_seconds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 _RUNS_SHOWN = 10
 _TABLES_SHOWN = 5
@@ -28,8 +29,18 @@ class FailedRun:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Repetition:
+    """Further runs that failed of what was told before; `since` is when it was."""
+
+    work: str
+    error: str
+    runs: int
+    since: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
 class Alert:
-    """One message about all runs that failed since the one before; `runs` are the first of them."""
+    """One message about runs that failed: `failed` of them, out of which `runs` are the first that are news."""
 
     subject: str
     text: str
@@ -42,14 +53,27 @@ def shown_of(failed: int) -> int:
     return min(failed, _RUNS_SHOWN)
 
 
-def write_alert(runs: Sequence[FailedRun], failed: int, secrets: Collection[str] = ()) -> Alert:
-    """Writes the message about `failed` runs, of which `runs` are the ones to name. No secret is left in it."""
+def write_alert(
+    runs: Sequence[FailedRun],
+    failed: int,
+    secrets: Collection[str] = (),
+    repetitions: Sequence[Repetition] = (),
+) -> Alert:
+    """Writes the message about `failed` new runs, of which `runs` are the ones to name, and about repetitions.
+
+    No secret is left in it.
+    """
     shown = tuple(replace(run, error=_short(redact(run.error, secrets))) for run in runs[: shown_of(failed)])
     tables = sorted({table for run in shown for table in run.tables})
-    subject = f"prism: {failed} {'run' if failed == 1 else 'runs'} failed"
-    more = [f"… and {failed - len(shown)} more runs"] if failed > len(shown) else []
-    head = f"{subject}, for {_listed(tables)}" if tables else subject
-    return Alert(subject=subject, text="\n".join([head, *map(_line, shown), *more]), failed=failed, runs=shown)
+    total = failed + sum(item.runs for item in repetitions)
+    subject = f"prism: {total} {'' if failed else 'more '}{'run' if total == 1 else 'runs'} failed"
+    lines = [f"{subject}, for {_listed(tables)}" if tables else subject, *map(_line, shown)]
+    if failed > len(shown):
+        lines.append(f"… and {failed - len(shown)} more runs")
+    lines += [_again(replace(item, error=_short(redact(item.error, secrets)))) for item in repetitions[:_RUNS_SHOWN]]
+    if len(repetitions) > _RUNS_SHOWN:
+        lines.append(f"… and runs that failed again of {len(repetitions) - _RUNS_SHOWN} other errors")
+    return Alert(subject=subject, text="\n".join(lines), failed=total, runs=shown)
 
 
 def redact(text: str, secrets: Collection[str]) -> str:
@@ -63,12 +87,20 @@ def redact(text: str, secrets: Collection[str]) -> str:
 def _line(run: FailedRun) -> str:
     day = f" {run.day}" if run.day else ""
     link = f" {run.link}" if run.link else ""
-    return f"- {run.work}{day}, run {run.run_id[:8]}, {_listed(run.tables)}: {run.error}{link}"
+    tables = f", {_listed(run.tables)}" if run.tables else ""
+    return f"- {run.work}{day}, run {run.run_id[:8]}{tables}: {run.error}{link}"
+
+
+def _again(item: Repetition) -> str:
+    since = f"since {item.since:%H:%M}Z"
+    return (
+        f"- {item.work}, {item.runs} more {'run' if item.runs == 1 else 'runs'} {since}, as told before: {item.error}"
+    )
 
 
 def _listed(tables: Sequence[str]) -> str:
     more = [f"{len(tables) - _TABLES_SHOWN} more tables"] if len(tables) > _TABLES_SHOWN else []
-    return ", ".join([*tables[:_TABLES_SHOWN], *more]) or "no table"
+    return ", ".join([*tables[:_TABLES_SHOWN], *more])
 
 
 def _short(error: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import http.client
 import json
 import time
 import urllib.error
@@ -79,7 +80,7 @@ class WebhookSender:
         except urllib.error.HTTPError as error:
             error.close()
             return f"it answered {error.code}", error.code == 429 or error.code >= 500
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             return f"it cannot be reached ({type(error).__name__})", True
 
 

@@ -47,12 +47,15 @@ _DENIED = {
 _T = TypeVar("_T")
 
 
-def glue_client(endpoint: str | None, region: str) -> GlueClient:
-    """A Glue client that retries throttled calls and gives up on silent servers. Opens no connection yet."""
+def glue_client(endpoint: str | None, region: str, *, hurried: bool = False) -> GlueClient:
+    """A Glue client that retries throttled calls and gives up on silent servers, sooner where time is short.
+
+    Opens no connection yet.
+    """
     config = Config(
-        retries={"mode": "standard", "total_max_attempts": 4},
-        connect_timeout=5,
-        read_timeout=30,
+        retries={"mode": "standard", "total_max_attempts": 2 if hurried else 4},
+        connect_timeout=2 if hurried else 5,
+        read_timeout=5 if hurried else 30,
         region_name=region,
     )
     return boto3.client("glue", endpoint_url=endpoint, config=config)
@@ -61,17 +64,20 @@ def glue_client(endpoint: str | None, region: str) -> GlueClient:
 class GlueCatalog:
     """The catalog in AWS Glue: one database a schema, `dt` as the partition key."""
 
-    def __init__(self, endpoint: str | None, region: str, *, prefix: str = "", suffix: str = "") -> None:
+    def __init__(
+        self, endpoint: str | None, region: str, *, prefix: str = "", suffix: str = "", hurried: bool = False
+    ) -> None:
         self._endpoint = endpoint
         self._region = region
         self._prefix = prefix
         self._suffix = suffix
+        self._hurried = hurried
         self._made: GlueClient | None = None
 
     @property
     def _client(self) -> GlueClient:
         if self._made is None:
-            self._made = glue_client(self._endpoint, self._region)
+            self._made = glue_client(self._endpoint, self._region, hurried=self._hurried)
         return self._made
 
     def database_name(self, table: TableDefinition) -> str:

@@ -1,4 +1,4 @@
-"""Names that Dagster knows things by: asset keys, steps, pools, partitions and run tags."""
+"""Names that Dagster knows things by: asset keys, steps, pools, jobs, partitions and run tags."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import cache
 
 from dagster import AssetKey, DailyPartitionsDefinition
 
+MAINTENANCE = "prism_maintenance"
 STAGE_TAG = "prism/stage"
 DAY_TAG = "prism/day"
 SICK_TAG = "prism/sick"

@@ -3,7 +3,8 @@
 Dagster itself prunes ticks (`retention` in dagster.yaml), not runs. What its UI shows of a partition hangs on rows of
 the event log: a partition is green as long as one materialisation of it is there, and its metadata are those of the
 newest. So a run goes when it is old and each of its materialisations has been followed by a newer one of the same
-asset and partition. Runs that still hold the newest stay, and so do those of backfills that are not over.
+asset and partition. Runs that still hold the newest stay, and so do those of backfills that are not over. Runs of
+other projects on the same instance are never touched, whatever they made.
 """
 
 # Dagster reads the annotations of ops, so they are not postponed here.
@@ -17,6 +18,7 @@ from dagster import (
     AssetKey,
     DagsterEventType,
     DagsterInstance,
+    DagsterRun,
     DagsterRunStatus,
     DefaultScheduleStatus,
     JobDefinition,
@@ -30,12 +32,13 @@ from dagster import (
 from pydantic import Field
 
 from prism_assets.defs import failures
+from prism_assets.defs.keys import MAINTENANCE
 from prism_assets.defs.location import Location, read_settings
 from prism_assets.defs.resources import PlatformResource
+from prism_assets.defs.sensors.in_flight import is_ours
 from prism_assets.metadata.upkeep import refresh_statistics
 from prism_assets.settings import PrismSettings
 
-MAINTENANCE = "prism_maintenance"
 _EVERY_NIGHT = "17 3 * * *"
 _PAGE = 100
 _FINISHED = (DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED)
@@ -56,7 +59,7 @@ class MaintenanceSettings(PrismSettings):
 
 @dataclass(frozen=True)
 class Pruned:
-    """What one maintenance did to old runs. `is_complete` unless its time was over first."""
+    """What one maintenance did to old runs of ours. `is_complete` unless its time was over first."""
 
     deleted: int
     kept: int
@@ -64,17 +67,18 @@ class Pruned:
 
 
 def prune_runs(instance: DagsterInstance, *, before: datetime, seconds: float) -> Pruned:
-    """Deletes finished runs from before an instant that nothing hangs on any more, with their events and logs.
+    """Deletes our finished runs from before an instant that nothing hangs on any more, with their events and logs.
 
     The newest go first: those that were kept by earlier maintenances are only looked at again if there is time.
     """
     deadline = time.monotonic() + seconds
     deleted = kept = 0
     for page in _pages(instance, before):
-        superseded = _superseded(instance, page)
+        ours = [record.dagster_run for record in page if is_ours(record.dagster_run)]
+        superseded = _superseded(instance, ours) if ours else []
         for run_id in superseded:
             _delete(instance, run_id)
-        deleted, kept = deleted + len(superseded), kept + len(page) - len(superseded)
+        deleted, kept = deleted + len(superseded), kept + len(ours) - len(superseded)
         if time.monotonic() > deadline:
             return Pruned(deleted, kept, is_complete=False)
     return Pruned(deleted, kept, is_complete=True)
@@ -93,10 +97,10 @@ def _pages(instance: DagsterInstance, before: datetime) -> Iterator[Sequence[Run
         page = following
 
 
-def _superseded(instance: DagsterInstance, page: Sequence[RunRecord]) -> list[str]:
-    """The runs of a page whose materialisations have all been followed by newer ones."""
+def _superseded(instance: DagsterInstance, runs: Sequence[DagsterRun]) -> list[str]:
+    """Those of the runs whose materialisations have all been followed by newer ones."""
     active = _active_backfills(instance)
-    free = [record.dagster_run for record in page if record.dagster_run.tags.get(_BACKFILL_TAG) not in active]
+    free = [run for run in runs if run.tags.get(_BACKFILL_TAG) not in active]
     made = {run.run_id: _materialised(instance, run.run_id) for run in free}
     newest = _newest(instance, made.values())
     return [run_id for run_id, events in made.items() if _is_superseded(events, newest)]

@@ -21,6 +21,7 @@ from prism_assets.platform import build_context
 from prism_assets.settings import Settings, load_settings
 from prism_assets.stages.apply import apply_tables, plan_apply
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.deadlines import Deadline
 
 Log = Callable[[str], None]
 
@@ -65,12 +66,16 @@ class PlatformResource(ConfigurableResource[StageContext]):
         return load_settings()
 
     @contextmanager
-    def open(self, location: Location, info: Log, warn: Log, run_id: str | None = None) -> Iterator[StageContext]:
+    def open(
+        self, location: Location, info: Log, warn: Log, run_id: str | None = None, deadline: Deadline | None = None
+    ) -> Iterator[StageContext]:
         """A context for one step or one tick, with the table files in force; its connections are closed at the end.
 
-        A run's id is locked meanwhile, so that others can tell whether its process lives.
+        A run's id is locked meanwhile, so that others can tell whether its process lives. A tick has a deadline.
         """
-        context = build_context(self.settings(), session=lambda: self.pyspark.spark_session, progress=info)
+        context = build_context(
+            self.settings(), session=lambda: self.pyspark.spark_session, progress=info, deadline=deadline
+        )
         try:
             with run_lock(context.database, run_id) if run_id else nullcontext():
                 _bring_in_force(context, location, info, warn)

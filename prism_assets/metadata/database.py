@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,9 @@ _TRANSIENT_STATES = ("40001", "40P01", "57014", "57P01", "57P02", "57P03", "5330
 _MIGRATION_LOCK = 7_170_001
 _MIGRATION_PATIENCE = 3_600.0
 _MIGRATION_PAUSE = 0.1
+_LEAST_SECONDS = 1.0
+"""What a statement always gets: where little time is left, short questions must still be answered."""
+_LONGEST_SECONDS = 86_400.0
 
 
 def worker_name() -> str:
@@ -35,11 +39,15 @@ def worker_name() -> str:
 
 
 class Database:
-    """PostgreSQL as the stages see it: transactions that commit on success, and typed errors."""
+    """PostgreSQL as the stages see it: transactions that commit on success, and typed errors.
 
-    def __init__(self, url: str) -> None:
+    `seconds_left` tells, where time is short, how long a statement may take; DatabaseUnavailable if it takes longer.
+    """
+
+    def __init__(self, url: str, seconds_left: Callable[[], float] | None = None) -> None:
         self._url = sqlalchemy.make_url(url)
         self._engine = _create_engine(self._url)
+        self._seconds_left = seconds_left
 
     def __repr__(self) -> str:
         return f"Database({self._url.render_as_string(hide_password=True)})"
@@ -48,6 +56,8 @@ class Database:
     def begin(self) -> Iterator[Connection]:
         """One READ COMMITTED transaction: committed when the block ends, rolled back when it raises."""
         with _translated(self._url), self._engine.begin() as connection:
+            if self._seconds_left is not None:
+                _limit_statements(connection, max(_LEAST_SECONDS, self._seconds_left()))
             yield connection
 
     @contextmanager
@@ -61,7 +71,7 @@ class Database:
 
         Each migration is a transaction of its own, or a few: dying between them leaves the schema of an older version,
         and the next call goes on there. A new database, which nobody uses yet, takes them all in one. The session ends
-        with the call, and gives back its lock and settings.
+        with the call, and gives back its lock and settings. No deadline cuts it off: it would begin anew and never end.
         """
         config = alembic.config.Config()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
@@ -129,6 +139,12 @@ def _is_new(connection: Connection) -> bool:
     new = bool(connection.execute(text("SELECT to_regclass('alembic_version') IS NULL")).scalar_one())
     connection.commit()
     return new
+
+
+def _limit_statements(connection: Connection, seconds: float) -> None:
+    """Lets PostgreSQL cancel statements of this transaction that take longer; 0 for none."""
+    limit = math.ceil(min(seconds, _LONGEST_SECONDS) * 1000)
+    connection.execute(text("SELECT set_config('statement_timeout', :limit, true)"), {"limit": f"{limit}ms"})
 
 
 @contextmanager

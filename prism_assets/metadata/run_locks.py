@@ -2,24 +2,100 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
+from prism_assets.domain.errors import PrismError
 from prism_assets.metadata.database import Database
 
 _RUN_CLASS = 7_170_005
+_LOOK_SECONDS = 15.0
+_RETRY_SECONDS = 2.0
+_LAST_LOOK_SECONDS = 10.0
 
 
 @contextmanager
 def run_lock(database: Database, run_id: str) -> Iterator[None]:
-    """Holds the lock of a run. PostgreSQL gives it back when the process dies, however it dies."""
-    with database.connect() as connection:
-        connection.execute(
-            text("SELECT pg_try_advisory_lock(:class, hashtext(:run))"), {"class": _RUN_CLASS, "run": run_id}
-        )
-        yield  # the connection goes back to its pool afterwards, which belongs to this run alone
+    """Holds the lock of a run. PostgreSQL gives it back when the process dies, however it dies.
+
+    It goes with its session also when PostgreSQL restarts or fails over; it is then taken again over a new one.
+    """
+    keeper = _Keeper(database, run_id)
+    keeper.start()
+    try:
+        yield
+    finally:
+        keeper.stop()
+
+
+class _Keeper:
+    """Takes the lock in a thread that looks after it. The thread ends with the process whatever it does."""
+
+    def __init__(self, database: Database, run_id: str) -> None:
+        self._database = database
+        self._run_id = run_id
+        self._stop = threading.Event()
+        self._tried = threading.Event()
+        self._refusal: PrismError | None = None
+        self._thread = threading.Thread(target=self._run, name="prism-run-lock", daemon=True)
+
+    def start(self) -> None:
+        """Returns when the lock is taken; what the first try meets is raised."""
+        self._thread.start()
+        self._tried.wait()
+        if self._refusal is not None:
+            raise self._refusal
+
+    def stop(self) -> None:
+        """Gives the lock back. A thread that waits for a server that is gone is left to itself."""
+        self._stop.set()
+        self._thread.join(_LAST_LOOK_SECONDS)
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self._hold()
+                if self._refusal is not None:
+                    return
+                self._stop.wait(_RETRY_SECONDS)
+        finally:
+            self._tried.set()
+
+    def _hold(self) -> None:
+        """Holds the lock over one session until the run ends or the lock is lost, with its session or otherwise."""
+        try:
+            with self._database.connect() as connection:
+                _take(connection, self._run_id)
+                self._tried.set()
+                while _holds(connection, self._run_id):
+                    if self._stop.wait(_LOOK_SECONDS):
+                        _give_back(connection, self._run_id)
+                        return
+        except PrismError as error:
+            if not self._tried.is_set():
+                self._refusal = error
+
+
+def _take(connection: Connection, run_id: str) -> None:
+    """Without waiting: the session that was lost may hold it until PostgreSQL notices, and is then tried again."""
+    connection.execute(
+        text("SELECT pg_try_advisory_lock(:class, hashtext(:run))"), {"class": _RUN_CLASS, "run": run_id}
+    )
+
+
+def _holds(connection: Connection, run_id: str) -> bool:
+    statement = text(
+        "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid() "
+        "AND classid = :class AND objid = (hashtext(:run)::bigint & 4294967295)::oid)"
+    )
+    return bool(connection.execute(statement, {"class": _RUN_CLASS, "run": run_id}).scalar_one())
+
+
+def _give_back(connection: Connection, run_id: str) -> None:
+    connection.execute(text("SELECT pg_advisory_unlock(:class, hashtext(:run))"), {"class": _RUN_CLASS, "run": run_id})
 
 
 def runs_without_lock(database: Database, run_ids: Collection[str]) -> set[str]:

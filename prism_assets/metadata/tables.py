@@ -190,13 +190,32 @@ def save_streams(connection: Connection, table_id: int, streams: Iterable[Stream
     )
 
 
-def unsettled_publications(connection: Connection, table_id: int) -> int:
-    """How many publications of a table were begun and not seen to end: after them everything is compared again."""
-    return int(
-        connection.execute(
-            text("SELECT unsettled_publications FROM prism_tables WHERE prism_table_id = :table"), {"table": table_id}
-        ).scalar_one()
+@dataclass(frozen=True)
+class Shown:
+    """What is known of a table in the catalog: the version of its definition, and whether that can be relied on.
+
+    `unsettled` publications were begun and not seen to end: after them everything is compared again.
+    """
+
+    defined_version: int
+    unsettled: int
+
+
+def load_shown(connection: Connection, table_id: int) -> Shown:
+    """What the last catalog runs of a table left. Reads without locks."""
+    row = connection.execute(
+        text("SELECT defined_version, unsettled_publications FROM prism_tables WHERE prism_table_id = :table"),
+        {"table": table_id},
+    ).one()
+    return Shown(row.defined_version, row.unsettled_publications)
+
+
+def undefined_tables(connection: Connection) -> set[int]:
+    """Ids of the tables whose definition in force is not the one that the catalog shows. Reads without locks."""
+    rows = connection.execute(
+        text("SELECT prism_table_id FROM prism_tables WHERE defined_version <> definition_version")
     )
+    return set(rows.scalars())
 
 
 def begin_publication(connection: Connection, table_id: int) -> None:
@@ -209,15 +228,16 @@ def begin_publication(connection: Connection, table_id: int) -> None:
     )
 
 
-def settle_publications(connection: Connection, table_id: int, count: int) -> None:
+def settle_publications(connection: Connection, table_id: int, count: int, version: int) -> None:
     """Takes back `count` notes: those known before a run that compared everything, and the run's own.
 
-    A publication that was begun elsewhere and may still land keeps its note, and the next run compares again.
+    A publication that was begun elsewhere and may still land keeps its note, and the next run compares again. The
+    version is the one that the run defined, also where a newer one came into force meanwhile: that is still to come.
     """
     connection.execute(
         text(
-            "UPDATE prism_tables SET unsettled_publications = greatest(unsettled_publications - :count, 0) "
-            "WHERE prism_table_id = :table"
+            "UPDATE prism_tables SET unsettled_publications = greatest(unsettled_publications - :count, 0), "
+            "defined_version = :version WHERE prism_table_id = :table"
         ),
-        {"table": table_id, "count": count},
+        {"table": table_id, "count": count, "version": version},
     )

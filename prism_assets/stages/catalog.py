@@ -194,14 +194,18 @@ def _show(
     """Defines the table and publishes unswitched partitions first, then switched ones.
 
     That the catalog is about to be touched is noted before, and taken back when all went well. A run that died, or
-    lost its lock while its call was on the way, leaves the note; the next run then compares everything.
+    lost its lock while its call was on the way, leaves the note; the next run then compares everything. Which version
+    was defined is noted in the end: a death before that has the table defined once more, which then changes nothing.
     """
     location = context.lake.url(context.lake.keys(table).root)
     with context.database.begin() as connection:
-        unsettled = tables.unsettled_publications(connection, table.table_id)
+        known = tables.load_shown(connection, table.table_id)
     differs = context.catalog.differs(table, location)
-    plans = _plans(context, table, everything=republish or differs or unsettled > 0)
-    if not differs and not plans and not unsettled:
+    plans = _plans(context, table, everything=republish or differs or known.unsettled > 0)
+    if not differs and not plans and not known.unsettled:
+        if known.defined_version != table.version:
+            with context.database.begin() as connection:
+                tables.settle_publications(connection, table.table_id, 0, table.version)
         return _Shown()
     with context.database.begin() as connection:
         tables.begin_publication(connection, table.table_id)
@@ -217,7 +221,7 @@ def _show(
             tables.begin_publication(connection, table.table_id)
         return _Shown(problems=(Problem.of(error, str(table.name)),))
     with context.database.begin() as connection:
-        tables.settle_publications(connection, table.table_id, unsettled + 1)
+        tables.settle_publications(connection, table.table_id, known.unsettled + 1, table.version)
     return _Shown(defined=defined, published=(*first, *second), problems=(*sick, *more))
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prism_assets.alerts.message import FailedRun, redact, write_alert
+from prism_assets.alerts.message import FailedRun, Repetition, redact, write_alert
 
 
 def a_run(number: int = 1, *, tables: tuple[str, ...] = ("log.events",), error: str = "the store is away") -> FailedRun:
@@ -36,6 +38,24 @@ def test_hundreds_of_failed_runs_are_one_short_message() -> None:
     assert alert.text.splitlines()[0].endswith("log.t000, log.t001, log.t002, log.t003, log.t004, 5 more tables")
     assert alert.text.splitlines()[-1] == "… and 290 more runs"
     assert len(alert.text) < 6_000
+
+
+def test_repetitions_are_told_behind_what_is_news() -> None:
+    again = Repetition(work="live", error="the store is away", runs=7, since=datetime(2026, 3, 1, 14, 5))
+    both = write_alert([a_run()], 1, repetitions=[again])
+    assert (both.subject, both.failed, len(both.runs)) == ("prism: 8 runs failed", 8, 1)
+    assert both.text.splitlines()[2] == "- live, 7 more runs since 14:05Z, as told before: the store is away"
+    alone = write_alert([], 0, {"store"}, [again] * 12)
+    assert alone.subject == "prism: 84 more runs failed"
+    assert len(alone.text.splitlines()) == 12
+    assert "store" not in alone.text
+
+
+def test_a_run_of_no_table_names_none() -> None:
+    assert write_alert([a_run(tables=())], 1).text.splitlines() == [
+        "prism: 1 run failed",
+        "- live 2026-03-01, run 00000001: the store is away https://dagster.example/runs/00000001-1111",
+    ]
 
 
 def test_an_error_of_several_lines_becomes_one() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -102,6 +104,23 @@ def test_a_webhook_that_refuses_is_told_without_its_address(
 def test_a_webhook_that_is_away_is_told_without_its_address() -> None:
     with pytest.raises(AlertNotSent, match="cannot be reached") as caught:
         send("webhook:http://127.0.0.1:1/hush")
+    assert "hush" not in str(caught.value)
+
+
+def test_a_webhook_that_speaks_something_else_is_told_without_its_address() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as answering:
+
+        def answer() -> None:
+            server.settimeout(5)
+            for _ in range(2):
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(65_536)
+                    connection.sendall(b"\x15\x03\x01\x00\x02\x02\x50\r\n")
+
+        answering.submit(answer)
+        with pytest.raises(AlertNotSent, match=r"cannot be reached \(BadStatusLine\)") as caught:
+            send(f"webhook:http://127.0.0.1:{server.getsockname()[1]}/hush")
     assert "hush" not in str(caught.value)
 
 

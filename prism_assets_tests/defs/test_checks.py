@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import threading
+import urllib.request
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, timezone
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 from dagster import (
@@ -24,6 +29,7 @@ from prism_assets.defs.assets.build import build_assets
 from prism_assets.defs.keys import SENSOR_TAG, SICK_TAG, asset_key
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import build_resources
+from prism_assets.defs.sensors.reported import Reported
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.defs.test_sensors import tick
@@ -234,6 +240,122 @@ def test_many_tables_are_told_over_several_ticks(
         told += events(result)
         cursor = result.cursor
     assert len(told) == len(set(told)) == 12
+
+
+def test_a_check_that_still_fails_is_not_told_at_every_tick(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table())
+    settled.drop([*some_rows(3, NOW), "no row"])
+    run(instance, location, ["live"])
+    first = tick(instance, location, "table_checks")
+    assert not events(first)["log.events", "quarantine_rate"].passed
+    second = tick(instance, location, "table_checks", first.cursor)
+    assert events(second) == {}
+    assert said_by(second) == "6 checks of 1 tables were run, 1 of them fail; 0 reported, 0 left for the next tick"
+
+
+def published(world: World, instance: DagsterInstance, *names: str) -> Location:
+    """Tables with a published day each, which the catalog is asked for."""
+    location = a_location(world.root, *map(a_table, names))
+    for name in names:
+        world.drop(some_rows(3, NOW), stream=name.partition(".")[2])
+    run(instance, location, ["live", "catalog"], tables=names)
+    return location
+
+
+def test_a_catalog_that_does_not_answer_keeps_no_other_check_from_being_told(
+    settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prism_assets.defs.sensors.table_checks._CATALOG_GROUP", 1)
+    location = published(settled, instance, "log.a", "log.b")
+    with monkeypatch.context() as patch:
+        patch.setenv("PRISM_GLUE_ENDPOINT", "http://127.0.0.1:1")
+        first = tick(instance, location, "table_checks")
+    assert len(events(first)) == 10
+    assert said_by(first).startswith("10 checks of 2 tables were run, 0 of them fail; 10 reported, ")
+    assert "; the catalog was not asked for all tables of this turn: " in said_by(first)
+    monkeypatch.setattr("prism_assets.defs.sensors.table_checks._CATALOG_TABLES", 1)
+    assert list(events(tick(instance, location, "table_checks", first.cursor))) == [("log.b", "catalog_agrees")]
+
+
+@pytest.fixture
+def refusing(settled: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A Glue that refuses everything about the table `b`, and hands on the rest."""
+    real = str(settled.settings.glue_endpoint)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            status, answer = 400, b'{"__type": "AccessDeniedException", "Message": "no"}'
+            if json.loads(body).get("TableName") != "b":
+                sent = {name: value for name, value in self.headers.items() if name.lower() != "host"}
+                with urllib.request.urlopen(urllib.request.Request(real, body, sent)) as found:
+                    status, answer = found.status, found.read()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: Any) -> None:
+            """Says nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    monkeypatch.setenv("PRISM_GLUE_ENDPOINT", f"http://127.0.0.1:{server.server_address[1]}")
+    yield
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_table_that_the_catalog_refuses_keeps_no_other_from_being_asked_for(
+    settled: World, instance: DagsterInstance, request: pytest.FixtureRequest
+) -> None:
+    location = published(settled, instance, "log.a", "log.b", "log.c")
+    request.getfixturevalue("refusing")
+    first = tick(instance, location, "table_checks")
+    found = [table for table, check in events(first) if check == "catalog_agrees"]
+    assert sorted(found) == ["log.a", "log.c"]
+    assert len(events(first)) == 17
+    assert "; the catalog was not asked for log.b: " in said_by(first)
+
+
+def test_what_there_was_no_time_for_comes_first_at_the_next_tick(
+    settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = a_location(settled.root, a_table())
+    run(instance, location, ["live"])
+    with monkeypatch.context() as patch:
+        patch.setattr("prism_assets.defs.sensors.requests.BUDGET_SECONDS", 1.0)
+        with settled.context.database.begin() as connection:
+            connection.execute(text("LOCK TABLE prism_quarantine IN ACCESS EXCLUSIVE MODE"))
+            cut = tick(instance, location, "table_checks", Reported(first="unmerged_age").write())
+    assert {check for _, check in events(cut)} == {"unmerged_age", "closing_blocked", "catalog_agrees"}
+    assert "; the time was over, the next tick goes on; rows_balance was not run: PostgreSQL at " in said_by(cut)
+    assert Reported.read(cut.cursor).first == "rows_balance"
+    rest = tick(instance, location, "table_checks", cut.cursor)
+    assert {check for _, check in events(rest)} == {"rows_balance", "quarantine_rate", "object_sizes"}
+
+
+def test_a_check_that_takes_all_the_time_there_is_does_not_keep_the_others_waiting(
+    settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = a_location(settled.root, a_table())
+    run(instance, location, ["live"])
+    monkeypatch.setattr("prism_assets.defs.sensors.requests.BUDGET_SECONDS", 1.0)
+    with settled.context.database.begin() as connection:
+        connection.execute(text("LOCK TABLE prism_quarantine IN ACCESS EXCLUSIVE MODE"))
+        cut = tick(instance, location, "table_checks", Reported(first="rows_balance").write())
+        assert events(cut) == {}
+        assert Reported.read(cut.cursor).first == "quarantine_rate"
+        rest = tick(instance, location, "table_checks", cut.cursor)
+    assert {check for _, check in events(rest)} == {
+        "quarantine_rate",
+        "object_sizes",
+        "unmerged_age",
+        "closing_blocked",
+        "catalog_agrees",
+    }
 
 
 def test_a_catalog_that_lost_a_table_is_told_apart_from_postgresql(settled: World, instance: DagsterInstance) -> None:

@@ -10,6 +10,7 @@ import pytest
 from dagster import (
     AssetsDefinition,
     DagsterInstance,
+    DagsterRun,
     DagsterRunStatus,
     ExecuteInProcessResult,
     RunRequest,
@@ -19,7 +20,7 @@ from dagster import (
 from sqlalchemy import text
 
 from prism_assets.defs.assets.build import build_assets
-from prism_assets.defs.keys import PRIORITY_TAG, SENSOR_TAG, asset_key
+from prism_assets.defs.keys import PRIORITY_TAG, SENSOR_TAG, STAGE_TAG, asset_key
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import build_resources
 from prism_assets_tests.builders import a_table, some_rows
@@ -130,12 +131,33 @@ def test_nobody_else_asks_for_delayed_days_unless_they_are_left_lying(
     settled: World, instance: DagsterInstance
 ) -> None:
     location, _ = a_switched_day(settled, instance)
-    first = tick(instance, location, "catalog_work")  # the definition that is new to the sensor
     a_delayed_object(settled, instance, location)
-    assert said(tick(instance, location, "catalog_work", first.cursor)) == QUIET
+    assert said(tick(instance, location, "catalog_work")) == QUIET
     with settled.context.database.begin() as connection:
         connection.execute(text("UPDATE prism_small_objects SET commit_time = commit_time - interval '6 minutes'"))
-    assert asked(tick(instance, location, "catalog_work", first.cursor)) == [asset_key("log.events", "catalog")]
+    assert asked(tick(instance, location, "catalog_work")) == [asset_key("log.events", "catalog")]
+
+
+@pytest.mark.parametrize("waiting", ["log.events", "log.other"])
+def test_delayed_days_are_asked_for_before_less_urgent_runs_that_wait(
+    settled: World, instance: DagsterInstance, waiting: str
+) -> None:
+    location, _ = a_switched_day(settled, instance)
+    a_delayed_object(settled, instance, location)
+    location = a_location(settled.root, a_table(), a_table("log.other"))
+    tags = {STAGE_TAG: "catalog", PRIORITY_TAG: "1"}
+    instance.add_run(
+        DagsterRun(
+            job_name="a_job",
+            status=DagsterRunStatus.NOT_STARTED,
+            tags=tags,
+            asset_selection=frozenset({asset_key(waiting, "catalog")}),
+        )
+    )
+    urgent = tick(instance, location, "delayed_data")
+    assert asked(urgent) == [asset_key("log.events", "catalog")]
+    launch(instance, (urgent.run_requests or [])[0], DagsterRunStatus.NOT_STARTED)
+    assert "1 tables in a run that is queued or running" in said(tick(instance, location, "delayed_data"))
 
 
 def test_delayed_days_in_a_run_are_not_asked_for_again(settled: World, instance: DagsterInstance) -> None:

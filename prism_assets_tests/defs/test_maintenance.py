@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 
 import pytest
 from dagster import (
     AssetKey,
     AssetMaterialization,
-    AssetSelection,
+    AssetsDefinition,
     DagsterInstance,
+    DagsterRun,
     DagsterRunStatus,
     DailyPartitionsDefinition,
     Definitions,
     RunsFilter,
     asset,
-    define_asset_job,
-    job,
-    op,
 )
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
 
-from prism_assets.defs.maintenance import MAINTENANCE, Pruned, build_maintenance, prune_runs
+from prism_assets.defs.keys import MAINTENANCE
+from prism_assets.defs.maintenance import Pruned, build_maintenance, prune_runs
 from prism_assets.defs.resources import build_resources
 from prism_assets_tests.builders import a_table
 from prism_assets_tests.defs.tables import a_location
@@ -32,25 +31,37 @@ from prism_assets_tests.world import World
 pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning")
 
 DAYS = DailyPartitionsDefinition("2026-03-01")
-KEY = AssetKey("thing")
+KEY = AssetKey(["prism", "log", "thing", "live"])
 LATER = datetime.now(timezone.utc) + timedelta(hours=1)
 
 
-@asset(partitions_def=DAYS)
+@asset(partitions_def=DAYS, key=KEY)
 def thing() -> None: ...
 
 
-@asset(partitions_def=DAYS)
+@asset(partitions_def=DAYS, key=AssetKey(["prism", "log", "brittle", "live"]))
 def brittle() -> None:
     raise RuntimeError("broken")
 
 
-def make(instance: DagsterInstance, day: str, name: str = "thing", **tags: str) -> str:
+@asset(partitions_def=DAYS)
+def theirs() -> None: ...
+
+
+def make(
+    instance: DagsterInstance, day: str, made: AssetsDefinition = thing, tags: Mapping[str, str] | None = None
+) -> str:
     """One run for a day; returns its id."""
-    chosen = define_asset_job("chosen", AssetSelection.assets(name))
-    runner = Definitions(assets=[thing, brittle], jobs=[chosen]).resolve_job_def("chosen")
-    result = runner.execute_in_process(instance=instance, partition_key=day, raise_on_error=False, tags=tags)
+    runner = Definitions(assets=[made]).resolve_implicit_global_asset_job_def()
+    result = runner.execute_in_process(
+        asset_selection=[made.key], instance=instance, partition_key=day, raise_on_error=False, tags=tags
+    )
     return result.run_id
+
+
+def a_finished_run(instance: DagsterInstance, job_name: str, **tags: str) -> str:
+    """One of a job without assets."""
+    return instance.add_run(DagsterRun(job_name=job_name, status=DagsterRunStatus.SUCCESS, tags=tags)).run_id
 
 
 def left(instance: DagsterInstance) -> set[str]:
@@ -90,16 +101,11 @@ def test_partitions_stay_green_also_when_their_status_is_computed_anew(instance:
 
 
 def test_a_run_that_also_marked_another_day_stays_until_that_day_has_a_newer_one(instance: DagsterInstance) -> None:
-    @op
+    @asset(partitions_def=DAYS, key=KEY)
     def late_rows(context) -> None:  # type: ignore[no-untyped-def]
-        for day in ("2026-03-01", "2026-03-05"):
-            context.log_event(AssetMaterialization(KEY, partition=day))
+        context.log_event(AssetMaterialization(KEY, partition="2026-03-05"))
 
-    @job
-    def sensors_run() -> None:
-        late_rows()
-
-    first = sensors_run.execute_in_process(instance=instance).run_id
+    first = make(instance, "2026-03-01", late_rows)
     make(instance, "2026-03-01")
     assert prune(instance).deleted == 0
     make(instance, "2026-03-05")
@@ -108,10 +114,30 @@ def test_a_run_that_also_marked_another_day_stays_until_that_day_has_a_newer_one
 
 
 def test_failed_runs_and_runs_without_materialisations_go(instance: DagsterInstance) -> None:
-    make(instance, "2026-03-01", "brittle")
+    make(instance, "2026-03-01", brittle)
     kept = make(instance, "2026-03-01")
     assert prune(instance).deleted == 1
     assert left(instance) == {kept}
+
+
+def test_runs_of_others_stay_whatever_they_made(instance: DagsterInstance) -> None:
+    others = [make(instance, "2026-03-01", theirs) for _ in range(2)]
+    others.append(a_finished_run(instance, "their_job"))
+    gone = a_finished_run(instance, MAINTENANCE)
+    assert prune(instance) == Pruned(deleted=1, kept=0, is_complete=True)
+    assert left(instance) == set(others)
+    assert gone not in left(instance)
+
+
+def test_ours_are_found_among_many_pages_of_others(instance: DagsterInstance) -> None:
+    ours = []
+    for number in range(330):
+        if number % 110 == 0:
+            ours.append(a_finished_run(instance, MAINTENANCE))
+        a_finished_run(instance, "their_job")
+    assert prune(instance) == Pruned(deleted=3, kept=0, is_complete=True)
+    assert len(left(instance)) == 330
+    assert not left(instance) & set(ours)
 
 
 def test_young_runs_stay(instance: DagsterInstance) -> None:
@@ -122,10 +148,7 @@ def test_young_runs_stay(instance: DagsterInstance) -> None:
 
 
 def test_runs_that_are_not_over_stay(instance: DagsterInstance) -> None:
-    run = instance.create_run_for_job(
-        Definitions(assets=[thing], jobs=[define_asset_job("all")]).resolve_job_def("all"),
-        status=DagsterRunStatus.STARTED,
-    )
+    run = instance.add_run(DagsterRun(job_name=MAINTENANCE, status=DagsterRunStatus.STARTED))
     assert prune(instance) == Pruned(deleted=0, kept=0, is_complete=True)
     assert left(instance) == {run.run_id}
 
@@ -137,7 +160,7 @@ def test_runs_that_are_not_over_stay(instance: DagsterInstance) -> None:
 def test_runs_of_a_backfill_stay_until_it_is_over(
     instance: DagsterInstance, status: BulkActionStatus, deleted: int
 ) -> None:
-    make(instance, "2026-03-01", **{"dagster/backfill": "one"})
+    make(instance, "2026-03-01", tags={"dagster/backfill": "one"})
     make(instance, "2026-03-01")
     instance.add_backfill(
         PartitionBackfill(backfill_id="one", status=status, from_failure=False, tags={}, backfill_timestamp=0.0)
@@ -146,15 +169,8 @@ def test_runs_of_a_backfill_stay_until_it_is_over(
 
 
 def test_many_pages_are_pruned_and_time_is_kept(instance: DagsterInstance) -> None:
-    @op
-    def nothing() -> None: ...
-
-    @job
-    def idle() -> None:
-        nothing()
-
     for number in range(250):
-        instance.create_run_for_job(idle, status=DagsterRunStatus.SUCCESS, tags={"number": str(number)})
+        a_finished_run(instance, MAINTENANCE, number=str(number))
     assert prune(instance, seconds=0) == Pruned(deleted=100, kept=0, is_complete=False)
     numbers = {int(run.tags["number"]) for run in instance.get_runs()}
     assert max(numbers) == 149, "the newest go first"

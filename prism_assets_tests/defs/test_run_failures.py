@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+import json
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from dagster import (
@@ -16,7 +17,7 @@ from dagster import (
 )
 
 from prism_assets.defs.assets.build import build_assets
-from prism_assets.defs.keys import PARTITION_TAG, SICK_TAG, asset_key
+from prism_assets.defs.keys import MAINTENANCE, PARTITION_TAG, SICK_TAG, asset_key
 from prism_assets.defs.resources import build_resources
 from prism_assets.defs.sensors.build import build_sensors
 from prism_assets.domain.errors import SettingsError
@@ -63,13 +64,17 @@ class Ticker:
 
 
 def a_failed_run(
-    instance: DagsterInstance, *tables: str, sick: str = "", keys: tuple[AssetKey, ...] = ()
+    instance: DagsterInstance,
+    *tables: str,
+    sick: str = "",
+    keys: tuple[AssetKey, ...] = (),
+    why: str = "the process of this run is gone",
 ) -> DagsterRun:
     tags = {PARTITION_TAG: "2026-03-01", **({SICK_TAG: sick} if sick else {})}
     selection = frozenset(keys or (asset_key(table, "catalog") for table in tables))
     started = DagsterRun(job_name="a_job", status=DagsterRunStatus.STARTED, tags=tags, asset_selection=selection)
     instance.add_run(started)
-    instance.report_run_failed(started, "the process of this run is gone")
+    instance.report_run_failed(started, why)
     return started
 
 
@@ -86,7 +91,7 @@ def test_every_failed_run_is_told_once(
         f"https://dagster.example/runs/{failed.run_id}"
     )
     assert tick() == "no run failed since the last tick"
-    a_failed_run(instance, "log.events")
+    a_failed_run(instance, "log.events", why="its launch took too long")
     assert tick() == "1 runs failed; told by webhook"
     assert len(receiver.bodies) == 2
 
@@ -97,7 +102,7 @@ def test_many_failed_runs_are_one_message(
     monkeypatch.setenv("PRISM_ALERT", receiver.target)
     monkeypatch.setattr("prism_assets.defs.sensors.run_failures._LIMIT", 20)
     for number in range(30):
-        a_failed_run(instance, f"log.t{number:03}")
+        a_failed_run(instance, f"log.t{number:03}", why=f"broken {'by this' if number < 20 else 'by that'}")
     assert tick() == "20 runs failed; told by webhook"
     assert tick() == "10 runs failed; told by webhook"
     assert tick() == "no run failed since the last tick"
@@ -114,6 +119,82 @@ def test_a_message_that_does_not_go_out_is_tried_three_times_and_then_left(
     assert reasons[2].endswith("given up, they are in the log of this tick")
     assert reasons[3] == "no run failed since the last tick"
     assert "hush" not in " ".join(reasons)
+
+
+def test_a_cause_is_told_once_and_then_once_an_hour_with_the_number_of_runs(
+    instance: DagsterInstance, tick: Ticker, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRISM_ALERT", receiver.target)
+    a_failed_run(instance, "log.events", why="3 tables: the server of log.events is away")
+    assert tick() == "1 runs failed; told by webhook"
+    for table in ("log.events", "log.other", "log.third"):
+        a_failed_run(instance, table, why=f"12 tables: the server of {table} is away")
+        assert tick() == "1 runs failed; their causes were told within the last hour"
+    a_failed_run(instance, "log.events", why="another thing")
+    assert tick() == "1 runs failed; told by webhook"
+    assert len(receiver.bodies) == 2
+
+    monkeypatch.setattr("prism_assets.defs.sensors.failure_position.PAUSE", timedelta(0))
+    assert tick() == "no run failed since the last tick; told by webhook"
+    subject, reminder = receiver.bodies[2]["text"].splitlines()
+    assert subject == "prism: 3 more runs failed"
+    assert reminder.startswith("- catalog, 3 more runs since ")
+    assert reminder.endswith("Z, as told before: 3 tables: the server of log.events is away")
+    assert (receiver.bodies[2]["failed"], receiver.bodies[2]["runs"]) == (3, [])
+    assert tick() == "no run failed since the last tick"
+    a_failed_run(instance, "log.events", why="3 tables: the server of log.events is away")
+    assert tick() == "1 runs failed; told by webhook", "after an hour of silence it is news again"
+
+
+def test_the_cursor_stays_small_however_many_runs_fail_of_however_many_causes(
+    instance: DagsterInstance, tick: Ticker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prism_assets.defs.sensors.failure_position._MOST_SEEN", 40)
+    for number in range(120):
+        a_failed_run(instance, "log.events", why=f"{'x' * number} broken {'y' * 300}")
+    assert tick() == "120 runs failed; told by log"
+    document = json.loads(tick.cursor or "")
+    assert len(document["causes"]) == 50
+    assert len(document["seen"]) == 40
+    assert len(tick.cursor or "") < 30_000
+    assert tick() == "no run failed since the last tick"
+
+
+def test_secrets_do_not_stay_in_the_cursor(
+    instance: DagsterInstance, tick: Ticker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush-hush")
+    a_failed_run(instance, "log.events", why="refused hush-hush")
+    assert tick() == "1 runs failed; told by log"
+    assert "refused" in (tick.cursor or "")
+    assert "hush" not in (tick.cursor or "")
+
+
+def test_many_failures_of_others_do_not_hide_ours(
+    instance: DagsterInstance, tick: Ticker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prism_assets.defs.sensors.run_failures._LIMIT", 10)
+    for _ in range(25):
+        a_failed_run(instance, keys=(AssetKey(["theirs"]),))
+    a_failed_run(instance, "log.events")
+    assert [tick() for _ in range(4)] == [
+        "no run failed since the last tick",
+        "no run failed since the last tick",
+        "1 runs failed; told by log",
+        "no run failed since the last tick",
+    ]
+
+
+def test_a_maintenance_that_failed_is_told(
+    instance: DagsterInstance, tick: Ticker, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRISM_ALERT", receiver.target)
+    run = instance.add_run(DagsterRun(job_name=MAINTENANCE, status=DagsterRunStatus.STARTED))
+    instance.report_run_failed(run, "no time is left")
+    assert tick() == "1 runs failed; told by webhook"
+    assert receiver.bodies[0]["text"] == (
+        f"prism: 1 run failed\n- daily maintenance, run {run.run_id[:8]}: no time is left"
+    )
 
 
 def test_runs_of_others_are_not_told(instance: DagsterInstance, tick: Ticker) -> None:

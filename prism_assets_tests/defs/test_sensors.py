@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
+from typing import Any
 
 import pytest
 from dagster import (
     AssetKey,
+    DagsterError,
     DagsterInstance,
     DagsterRun,
     DagsterRunStatus,
+    Definitions,
     RunRequest,
     SensorResult,
     build_sensor_context,
+    instance_for_test,
 )
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin
+from dagster._core.remote_representation.external_data import SensorExecutionErrorSnap
+from dagster._grpc.impl import get_external_sensor_execution
+from dagster._utils.error import serializable_error_info_from_exc_info
+from sqlalchemy import text
 
-from prism_assets.defs.keys import SICK_TAG, STAGE_TAG, Stage, asset_key
+from prism_assets.defs.assets.build import build_assets
+from prism_assets.defs.keys import PRIORITY_TAG, SICK_TAG, STAGE_TAG, Stage, asset_key
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import build_resources
 from prism_assets.defs.sensors.build import build_sensors
-from prism_assets.defs.sensors.in_flight import busy_tables, resting_tables
-from prism_assets.metadata.run_locks import run_lock
+from prism_assets.defs.sensors.in_flight import find_in_flight
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.notifications import TEST_EVENT, QueueOfTest, a_body, a_record
@@ -162,7 +171,7 @@ def test_new_objects_stops_when_its_time_is_over_and_goes_on_at_the_next_tick(
     location = a_location(settled.root, a_table(), a_table("log.other"))
     settled.drop(some_rows(1, NOW))
     with monkeypatch.context() as patch:
-        patch.setattr("prism_assets.defs.sensors.new_objects._BUDGET_SECONDS", 0.0)
+        patch.setattr("prism_assets.defs.sensors.requests.BUDGET_SECONDS", 0.0)
         reason = said(tick(instance, location, "new_objects"))
     assert reason == "0 new of 0 objects in 0 streams listed; 2 streams to go on with; 0 pending"
     assert asked(tick(instance, location, "new_objects")) == [asset_key("log.events", "live")]
@@ -235,24 +244,100 @@ def test_merges_due_asks_once_a_job_is_due(settled: World, instance: DagsterInst
     assert asked(tick(instance, location, "merges_due")) == [asset_key("log.events", "merged")]
 
 
+def now() -> str:
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M")
+
+
 def test_catalog_work_asks_for_new_tables_and_then_for_what_changes(settled: World, instance: DagsterInstance) -> None:
     location = a_location(settled.root, a_table(), a_table("log.other"))
     first = tick(instance, location, "catalog_work")
     assert asked(first) == [asset_key("log.events", "catalog"), asset_key("log.other", "catalog")]
-    quiet = tick(instance, location, "catalog_work", first.cursor)
+    settled.catalog(now())
+    quiet = tick(instance, location, "catalog_work")
     assert said(quiet) == "partitions of 2 tables: 0 to publish, 0 to close, 0 to switch"
     settled.drop(some_rows(1, NOW))
-    settled.stream(datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M"))
-    assert asked(tick(instance, location, "catalog_work", quiet.cursor)) == [asset_key("log.events", "catalog")]
+    settled.stream(now())
+    assert asked(tick(instance, location, "catalog_work")) == [asset_key("log.events", "catalog")]
 
 
-def test_without_settings_a_tick_says_which(
+def test_a_new_definition_is_asked_for_until_the_catalog_shows_it(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table())
+    request = (tick(instance, location, "catalog_work").run_requests or [])[0]
+    launch(instance, request, DagsterRunStatus.CANCELED)
+    cursor = tick(instance, location, "catalog_work").cursor
+    assert cursor is None
+    queued = launch(instance, request, DagsterRunStatus.NOT_STARTED)
+    waiting = "1 tables to define; 1 tables in a run that is queued or running"
+    assert said(tick(instance, location, "catalog_work")).endswith(waiting)
+    instance.delete_run(queued.run_id)
+    launch(instance, request, DagsterRunStatus.FAILURE)
+    assert said(tick(instance, location, "catalog_work")).endswith("1 tables paused after a failure")
+
+
+def test_a_definition_whose_run_failed_is_asked_for_again_after_a_pause(
     settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     location = a_location(settled.root, a_table())
+    first = tick(instance, location, "catalog_work")
+    launch(instance, (first.run_requests or [])[0], DagsterRunStatus.FAILURE)
+    monkeypatch.setattr("prism_assets.defs.sensors.in_flight._FIRST_PAUSE", 0.0)
+    assert asked(tick(instance, location, "catalog_work", first.cursor)) == [asset_key("log.events", "catalog")]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("PRISM_DATABASE_URL", None, "PRISM_DATABASE_URL: is not set"),
+        ("PRISM_BUCKET", "x", "PRISM_BUCKET: "),
+        ("PRISM_DATABASE_URL", "none", "has no database none: create it or correct the URL"),
+    ],
+)
+def test_what_somebody_must_mend_fails_the_tick_with_one_sentence(
+    settled: World,
+    instance: DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    value: str | None,
+    sentence: str,
+) -> None:
+    location = a_location(settled.root, a_table())
+    if value is None:
+        monkeypatch.delenv(name)
+    else:
+        url = settled.settings.database_url.get_secret_value()
+        monkeypatch.setenv(name, f"{url.rpartition('/')[0]}/none" if value == "none" else value)
+    monkeypatch.setenv("PRISM_HOME", str(settled.root / "none"))
+    with pytest.raises(DagsterError) as caught:
+        tick(instance, location, "new_objects", "kept")
+    shown = serializable_error_info_from_exc_info((caught.type, caught.value, caught.tb))
+    assert sentence in shown.message
+    assert (list(shown.stack), shown.cause, shown.context) == ([], None, None)
+
+
+def test_a_failed_tick_is_recorded_by_dagster_as_that_sentence(settled: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    location = a_location(settled.root, a_table())
     monkeypatch.delenv("PRISM_DATABASE_URL")
     monkeypatch.setenv("PRISM_HOME", str(settled.root / "none"))
-    assert "PRISM_DATABASE_URL: is not set" in said(tick(instance, location, "new_objects", "kept"))
+    definitions = Definitions(
+        assets=build_assets(location), sensors=build_sensors(location), resources=build_resources()
+    )
+    with instance_for_test() as stored:
+        found = get_external_sensor_execution(
+            definitions.get_repository_def(),
+            RegisteredCodeLocationOrigin("here"),
+            stored.get_ref(),
+            "new_objects",
+            None,
+            None,
+            None,
+            None,
+            None,
+        )
+    assert isinstance(found, SensorExecutionErrorSnap)
+    assert found.error is not None
+    assert found.error.message.startswith("some settings are missing or wrong:")
+    assert found.error.stack == []
+    assert found.error.cause is None
 
 
 def test_without_a_database_a_tick_says_so(
@@ -265,46 +350,86 @@ def test_without_a_database_a_tick_says_so(
     assert "hush" not in reason
 
 
-def a_run(instance: DagsterInstance, status: DagsterRunStatus, *tables: str, sick: str = "") -> DagsterRun:
-    tags = {STAGE_TAG: Stage.CATALOG.value, **({SICK_TAG: sick} if sick else {})}
+def test_a_tick_ends_when_its_time_is_over_though_postgresql_stands_still(
+    settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = a_location(settled.root, a_table())
+    tick(instance, location, "merges_due")
+    monkeypatch.setattr("prism_assets.defs.sensors.requests.BUDGET_SECONDS", 1.0)
+    begun = time.monotonic()
+    with settled.context.database.begin() as connection:
+        connection.execute(text("LOCK TABLE prism_merge_jobs IN ACCESS EXCLUSIVE MODE"))
+        reason = said(tick(instance, location, "merges_due", "kept"))
+    assert time.monotonic() - begun < 10
+    assert reason.startswith("the 1 s of a tick were over: PostgreSQL at ")
+    assert "statement timeout" in reason
+
+
+def test_table_files_come_into_force_within_the_time_of_a_tick(
+    settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = a_location(settled.root, a_table())
+    tick(instance, location, "new_objects")
+    later = a_location(settled.root, a_table(), a_table("log.other"))
+    monkeypatch.setattr("prism_assets.defs.sensors.requests.BUDGET_SECONDS", 1.0)
+    begun = time.monotonic()
+    with settled.context.database.begin() as connection:
+        connection.execute(text("LOCK TABLE prism_tables IN SHARE MODE"))
+        assert said(tick(instance, later, "new_objects")).startswith("the 1 s of a tick were over: ")
+    assert time.monotonic() - begun < 10
+
+
+def a_run(
+    instance: DagsterInstance, status: DagsterRunStatus, *tables: str, sick: str = "", priority: str = "1"
+) -> DagsterRun:
+    tags = {STAGE_TAG: Stage.CATALOG.value, PRIORITY_TAG: priority, **({SICK_TAG: sick} if sick else {})}
     return _store(instance, status, tags, [asset_key(table, "catalog") for table in tables])
 
 
 def test_only_the_sick_tables_of_a_failed_run_rest(instance: DagsterInstance) -> None:
     a_run(instance, DagsterRunStatus.FAILURE, "log.good", "log.bad", sick="log.bad")
-    assert resting_tables(instance, Stage.CATALOG) == {"log.bad"}
-    assert resting_tables(instance, Stage.LIVE) == set()
+    assert find_in_flight(instance, Stage.CATALOG).resting == {"log.bad"}
+    assert find_in_flight(instance, Stage.LIVE).resting == set()
 
 
 def test_a_run_that_died_before_it_could_tell_lets_all_its_tables_rest(instance: DagsterInstance) -> None:
     a_run(instance, DagsterRunStatus.FAILURE, "log.one", "log.two")
-    assert resting_tables(instance, Stage.CATALOG) == {"log.one", "log.two"}
+    assert find_in_flight(instance, Stage.CATALOG).resting == {"log.one", "log.two"}
 
 
 def test_running_and_queued_runs_make_their_tables_busy(instance: DagsterInstance) -> None:
     a_run(instance, DagsterRunStatus.NOT_STARTED, "log.queued")
     a_run(instance, DagsterRunStatus.STARTED, "log.running")
     a_run(instance, DagsterRunStatus.SUCCESS, "log.done")
-    assert busy_tables(instance, Stage.CATALOG) == {"log.queued", "log.running"}
+    assert find_in_flight(instance, Stage.CATALOG).busy(1) == {"log.queued", "log.running"}
 
 
-def test_runs_without_a_living_process_are_ended_after_three_looks(
+def test_a_queued_run_counts_for_nothing_more_urgent_than_itself(instance: DagsterInstance) -> None:
+    a_run(instance, DagsterRunStatus.NOT_STARTED, "log.both", "log.slow")
+    a_run(instance, DagsterRunStatus.NOT_STARTED, "log.both", priority="3")
+    a_run(instance, DagsterRunStatus.NOT_STARTED, "log.changed", priority="by hand")
+    a_run(instance, DagsterRunStatus.STARTED, "log.running")
+    runs = find_in_flight(instance, Stage.CATALOG)
+    assert runs.busy(1) == {"log.both", "log.slow", "log.changed", "log.running"}
+    assert runs.busy(3) == {"log.both", "log.running"}
+
+
+def test_a_tick_asks_dagster_once_for_each_kind_of_run(
     settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("prism_assets.defs.sensors.dead_workers._YOUNG", timedelta(seconds=-1))
     location = a_location(settled.root, a_table())
-    dead = a_run(instance, DagsterRunStatus.STARTED, "log.events")
-    alive = a_run(instance, DagsterRunStatus.STARTED, "log.events")
-    cursor = None
-    with run_lock(settled.context.database, alive.run_id):
-        for _ in range(3):
-            assert _status(instance, dead) is DagsterRunStatus.STARTED
-            cursor = tick(instance, location, "dead_workers", cursor).cursor
-    assert _status(instance, dead) is DagsterRunStatus.FAILURE
-    assert _status(instance, alive) is DagsterRunStatus.STARTED
+    settled.drop(some_rows(1, NOW))
+    asked_for: list[set[str]] = []
+    really = instance.get_run_records
 
+    def counted(*args: Any, **options: Any) -> Any:
+        asked_for.append({status.value for status in options["filters"].statuses})
+        return really(*args, **options)
 
-def _status(instance: DagsterInstance, run: DagsterRun) -> DagsterRunStatus:
-    stored = instance.get_run_by_id(run.run_id)
-    assert stored is not None
-    return stored.status
+    monkeypatch.setattr(instance, "get_run_records", counted)
+    assert asked(tick(instance, location, "new_objects"))
+    assert sorted(map(sorted, asked_for)) == [
+        ["CANCELING", "STARTED", "STARTING"],
+        ["FAILURE"],
+        ["NOT_STARTED", "QUEUED"],
+    ]

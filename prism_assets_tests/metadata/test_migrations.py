@@ -29,14 +29,18 @@ def old(postgres: PostgresServer) -> Iterator[Rows]:
     made = Database(url)
     rows = Rows(made)
     rows.small(rows.table(), 3, delayed=True)
-    with made.begin() as connection:
-        config = alembic.config.Config()
-        config.set_main_option("script_location", str(Path(str(versions.__path__[0])).parent))
-        config.attributes["connection"] = connection
-        alembic.command.downgrade(config, "0002")
+    downgrade(rows, "0002")
     yield rows
     made.dispose()
     postgres.drop_database(url)
+
+
+def downgrade(rows: Rows, revision: str) -> None:
+    with rows.database.begin() as connection:
+        config = alembic.config.Config()
+        config.set_main_option("script_location", str(Path(str(versions.__path__[0])).parent))
+        config.attributes["connection"] = connection
+        alembic.command.downgrade(config, revision)
 
 
 @pytest.fixture
@@ -59,8 +63,7 @@ def version(rows: Rows) -> str:
 
 
 def forget_indexes(rows: Rows) -> None:
-    rows.sql(f"DROP INDEX {', '.join(LATE)}")
-    rows.sql("UPDATE alembic_version SET version_num = '0003'")
+    downgrade(rows, "0003")
 
 
 def wait_for_migration(sessions: Sessions) -> None:
@@ -117,6 +120,7 @@ def test_partitions_are_not_locked_while_the_index_of_objects_is_built(old: Rows
 
 def test_an_index_that_a_death_left_invalid_is_built_anew(old: Rows) -> None:
     old.database.migrate()
+    downgrade(old, "0005")
     old.sql("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'prism_small_objects_delayed'::regclass")
     old.sql("UPDATE alembic_version SET version_num = '0004'")
     assert len(valid_indexes(old)) == 2
@@ -127,6 +131,7 @@ def test_an_index_that_a_death_left_invalid_is_built_anew(old: Rows) -> None:
 def test_a_death_between_two_indexes_is_made_up_for(old: Rows) -> None:
     old.database.migrate()
     head = version(old)
+    downgrade(old, "0005")
     old.sql("DROP INDEX prism_partitions_unmerged")
     old.sql("UPDATE alembic_version SET version_num = '0003'")
     old.database.migrate()

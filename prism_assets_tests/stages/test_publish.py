@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from prism_assets.catalogs.base import Catalog
+from prism_assets.catalogs.glue import GlueCatalog
 from prism_assets.domain.errors import CatalogUnavailable
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata import tables
 from prism_assets.stages.catalog import run_catalog
 from prism_assets.stages.catalog_preview import preview
 from prism_assets.stages.catalog_work import find_catalog_work
@@ -265,3 +268,65 @@ def test_catalog_work_is_found_when_and_only_when_a_run_would_change_something(w
             world.merge(now)
     assert due(AFTER) == []
     assert not world.catalog(AFTER).changed
+
+
+def defined_version(world: World) -> int:
+    """The version that PostgreSQL has as shown by the catalog."""
+    with world.context.database.begin() as connection:
+        return int(connection.execute(text("SELECT defined_version FROM prism_tables")).scalar_one())
+
+
+def undefined(world: World) -> bool:
+    with world.context.database.begin() as connection:
+        return bool(tables.undefined_tables(connection))
+
+
+def test_a_definition_counts_as_shown_once_the_catalog_has_it(world: World) -> None:
+    world.apply(a_table())
+    assert undefined(world)
+    away = GlueCatalog("http://127.0.0.1:1", "us-east-1", hurried=True)
+    assert run_catalog(replace(world.context, catalog=away), now=utc(NOON)).errors
+    assert undefined(world)
+    world.catalog(NOON)
+    assert not undefined(world)
+    assert defined_version(world) == 1
+    world.apply(a_table(columns=["{name: added, type: string}"]))
+    assert undefined(world)
+    world.catalog(NOON)
+    assert not undefined(world)
+    assert defined_version(world) == 2
+
+
+def test_a_definition_that_the_catalog_has_already_counts_as_shown(world: World) -> None:
+    world.apply(a_table())
+    world.catalog(NOON)
+    with world.context.database.begin() as connection:
+        connection.execute(text("UPDATE prism_tables SET defined_version = 0"))
+    assert undefined(world)
+    assert not world.catalog(NOON).changed
+    assert not undefined(world)
+
+
+@dataclass
+class Overtaken:
+    """A catalog during whose definition a newer one comes into force."""
+
+    world: World
+    inner: Catalog
+
+    def define(self, table: TableDefinition, location: str) -> str | None:
+        self.world.apply(a_table(columns=["{name: added, type: string}"]))
+        return self.inner.define(table, location)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def test_a_definition_that_came_into_force_meanwhile_is_still_to_come(world: World) -> None:
+    world.apply(a_table())
+    overtaken: Any = Overtaken(world, world.context.catalog)
+    assert run_catalog(replace(world.context, catalog=overtaken), now=utc(NOON)).errors == ()
+    assert defined_version(world) == 1
+    assert undefined(world)
+    world.catalog(NOON)
+    assert not undefined(world)

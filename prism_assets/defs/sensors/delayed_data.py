@@ -11,20 +11,23 @@ from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.requests import Demand, answer
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.delayed import DelayedRows, find_delayed
 
 _SHOWN = 5
 _PRIORITY = 3
 
 
-def delayed_data(stages: StageContext, context: SensorEvaluationContext, location: Location) -> SensorResult:
+def delayed_data(
+    stages: StageContext, context: SensorEvaluationContext, location: Location, deadline: Deadline
+) -> SensorResult:
     """Requests catalog for days that were closed or switched and received rows since; says what is still to merge."""
     found = find_delayed(stages)
     days: dict[str, set[date]] = {}
     for item in found:
         if item.unpublished_objects:
             days.setdefault(item.table, set()).add(item.date)
-    reply = answer(Demand(Stage.CATALOG, days, priority=_PRIORITY), location, context.instance)
+    reply = answer(Demand(Stage.CATALOG, days, other_priority=_PRIORITY), location, context.instance)
     reason = "; ".join(filter(None, [_sentence(found), reply.rest]))
     if reply.requests:
         context.log.info(reason)

@@ -1,14 +1,18 @@
-"""Which tables need no new run: one is queued or running for them, or their last ones failed a moment ago."""
+"""Which tables need no new run: one is queued or running for them, or their last ones failed a moment ago.
+
+A run that waits in the queue counts for work of its own priority or a lower one: what is more urgent overtakes it.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord, RunsFilter
 
-from prism_assets.defs.keys import SICK_TAG, STAGE_TAG, Stage, table_of
+from prism_assets.defs.keys import MAINTENANCE, PRIORITY_TAG, SICK_TAG, STAGE_TAG, Stage, table_of
 
 _QUEUED = (DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED)
 _RUNNING = (DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING)
@@ -21,21 +25,40 @@ _LONGEST_PAUSE = 600.0
 _LIMIT = 200
 
 
-def queued_tables(instance: DagsterInstance, stage: Stage) -> set[str]:
-    """Tables for which a sensor's run of this stage waits for its turn."""
-    return _tables(_records(instance, stage, _QUEUED, None))
+@dataclass(frozen=True)
+class InFlight:
+    """Sensors' runs of one stage, by the tables they work for.
+
+    `waiting` has the highest priority of the queued runs of each table. `resting` are tables whose runs failed within
+    the last hour, for a pause that doubles with every failure.
+    """
+
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    running: frozenset[str] = frozenset()
+    resting: frozenset[str] = frozenset()
+
+    def queued(self, priority: int) -> set[str]:
+        """Tables for which a run of this priority or a higher one waits for its turn."""
+        return {table for table, highest in self.waiting.items() if highest >= priority}
+
+    def busy(self, priority: int) -> set[str]:
+        """Tables that need no other run of this priority: one is running, or waits that is as urgent."""
+        return self.queued(priority) | self.running
 
 
-def busy_tables(instance: DagsterInstance, stage: Stage) -> set[str]:
-    """Tables for which a sensor's run of this stage is queued or running."""
-    running = _tables(_records(instance, stage, _RUNNING, datetime.now(timezone.utc) - _BELIEVED))
-    return running | queued_tables(instance, stage)
-
-
-def resting_tables(instance: DagsterInstance, stage: Stage) -> set[str]:
-    """Tables whose runs failed within the last hour, for a pause that doubles with every failure."""
+def find_in_flight(instance: DagsterInstance, stage: Stage) -> InFlight:
+    """Asks Dagster once for queued, once for running and once for failed runs."""
     now = datetime.now(timezone.utc)
+    waiting: dict[str, int] = {}
+    for record in _records(instance, stage, _QUEUED, None):
+        for table in _selected(record.dagster_run):
+            waiting[table] = max(waiting.get(table, -1), _priority(record.dagster_run, stage))
+    running = _records(instance, stage, _RUNNING, now - _BELIEVED)
     failed = _records(instance, stage, (DagsterRunStatus.FAILURE,), now - _MEMORY)
+    return InFlight(waiting, frozenset(_tables(running)), frozenset(_resting(failed, now)))
+
+
+def _resting(failed: Iterable[RunRecord], now: datetime) -> set[str]:
     counts: Counter[str] = Counter()
     last: dict[str, datetime] = {}
     for record in failed:
@@ -52,9 +75,22 @@ def tables_of(run: DagsterRun) -> set[str]:
 
 
 def is_ours(run: DagsterRun) -> bool:
-    """Whether a run belongs to these definitions: all that it makes or checks is under prism/."""
+    """Whether a run belongs to these definitions: it works for tables, or it is the daily maintenance."""
+    return run.job_name == MAINTENANCE or works_for_tables(run)
+
+
+def works_for_tables(run: DagsterRun) -> bool:
+    """Whether all that a run makes or checks is under prism/, and something is."""
     keys = [*(run.asset_selection or ()), *(key.asset_key for key in run.asset_check_selection or ())]
     return bool(keys) and all(key.path[0] == "prism" for key in keys)
+
+
+def _priority(run: DagsterRun, stage: Stage) -> int:
+    """What the run was requested with; somebody may have changed it in the UI to what is no number."""
+    try:
+        return int(run.tags.get(PRIORITY_TAG, stage.priority))
+    except ValueError:
+        return stage.priority
 
 
 def _pause(failed: int) -> timedelta:

@@ -11,9 +11,12 @@ from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.requests import Demand, answer
 from prism_assets.metadata.work_counts import MergeQueue, due_merges, merge_queue
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.deadlines import Deadline
 
 
-def merges_due(stages: StageContext, context: SensorEvaluationContext, location: Location) -> SensorResult:
+def merges_due(
+    stages: StageContext, context: SensorEvaluationContext, location: Location, deadline: Deadline
+) -> SensorResult:
     """Requests merged for the tables with merge jobs that are due, or were left behind by a dead worker."""
     now = datetime.now(timezone.utc)
     with stages.database.begin() as connection:

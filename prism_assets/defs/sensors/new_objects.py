@@ -15,16 +15,16 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.discover import DiscoverReport, run_discover
 
-_BUDGET_SECONDS = 20.0
 
-
-def new_objects(stages: StageContext, context: SensorEvaluationContext, location: Location) -> SensorResult:
+def new_objects(
+    stages: StageContext, context: SensorEvaluationContext, location: Location, deadline: Deadline
+) -> SensorResult:
     """Receives messages, lists streams, registers new objects, and requests live for the tables with pending ones.
 
     Which streams come next stands in PostgreSQL, so that a tick needs no cursor.
     """
     now = datetime.now(timezone.utc)
-    found = run_discover(stages, now=now, deadline=Deadline.after(_BUDGET_SECONDS), seldom=True)
+    found = run_discover(stages, now=now, deadline=deadline, seldom=True)
     for error in found.errors:
         context.log.warning(error)
     with stages.database.begin() as connection:

@@ -10,61 +10,85 @@ from dataclasses import dataclass
 from datetime import date, datetime, timezone
 
 from dagster import DagsterInstance, RunRequest, SensorEvaluationContext, SensorResult, SkipReason
+from dagster._core.errors import DagsterUserCodeProcessError
+from dagster_shared.error import SerializableErrorInfo
 
-from prism_assets.defs.keys import DAY_TAG, PRIORITY_TAG, STAGE_TAG, Stage, asset_key, daily, has_day, table_of
+from prism_assets.defs.keys import DAY_TAG, PRIORITY_TAG, STAGE_TAG, Stage, asset_key, daily, has_day
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import PlatformResource
-from prism_assets.defs.sensors.in_flight import busy_tables, queued_tables, resting_tables
-from prism_assets.domain.errors import PrismError
+from prism_assets.defs.sensors.in_flight import InFlight, find_in_flight
+from prism_assets.domain.errors import PrismError, TransientError
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.deadlines import Deadline
 
-Tick = Callable[[StageContext, SensorEvaluationContext, Location], SensorResult]
+Tick = Callable[[StageContext, SensorEvaluationContext, Location, Deadline], SensorResult]
+
+BUDGET_SECONDS = 20.0
+"""What a tick may take, reading the settings and bringing table files into force included."""
 
 
 def run_tick(
     context: SensorEvaluationContext, platform: PlatformResource, location: Location, tick: Tick
 ) -> SensorResult:
-    """Runs a tick; whatever is not there, settings or servers, becomes the reason why nothing was requested."""
+    """Runs a tick within its budget.
+
+    A server that does not answer becomes the reason why nothing was requested: the next tick asks it again. What
+    somebody must mend first, such as settings, fails the tick, so that it is seen.
+    """
+    deadline = Deadline.after(BUDGET_SECONDS)
     try:
-        with platform.open(location, context.log.info, context.log.warning) as stages:
-            return tick(stages, context, location)
+        with platform.open(location, context.log.info, context.log.warning, deadline=deadline) as stages:
+            return tick(stages, context, location, deadline)
+    except TransientError as error:
+        over = f"the {BUDGET_SECONDS:.0f} s of a tick were over: " if deadline.is_over else ""
+        return SensorResult(skip_reason=SkipReason(f"{over}{error}"), cursor=context.cursor)
     except PrismError as error:
-        return SensorResult(skip_reason=SkipReason(str(error)), cursor=context.cursor)
+        failure = _failed_tick(str(error))
+    raise failure
+
+
+def _failed_tick(sentence: str) -> DagsterUserCodeProcessError:
+    """A failure that Dagster shows as this sentence alone; of any other it shows where in the code it was raised."""
+    shown = SerializableErrorInfo(message=sentence, stack=[], cls_name="FailedTick")
+    return DagsterUserCodeProcessError(sentence, user_code_process_error_infos=[shown])  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True)
 class Demand:
-    """Work of one stage: the days that wait, by table. The priority is that of the stage unless one is given."""
+    """Work of one stage: the days that wait, by table. The priority is that of the stage unless another is given."""
 
     stage: Stage
     days: Mapping[str, Collection[date]]
-    priority: int | None = None
+    other_priority: int | None = None
+
+    @property
+    def priority(self) -> int:
+        """Which place in the queue its runs get; higher goes first."""
+        return self.stage.priority if self.other_priority is None else self.other_priority
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What is requested, and the sentence about the rest. `asked` are the tables that are in a request."""
+    """What is requested, and the sentence about the rest."""
 
     requests: tuple[RunRequest, ...]
-    asked: frozenset[str]
     rest: str
 
 
 def answer(demand: Demand, location: Location, instance: DagsterInstance) -> Answer:
     """Requests runs for what waits and is in no run yet.
 
-    While a run of a zone waits for its turn, no other is requested there: a run costs a process, whatever the number
-    of its tables, so when runs cannot keep up they must grow and not multiply.
+    While a run of a zone waits for its turn, no other is requested there, unless it is more urgent: a run costs a
+    process, whatever the number of its tables, so when runs cannot keep up they must grow and not multiply.
     """
-    busy = busy_tables(instance, demand.stage) if demand.days else set()
-    queued = queued_tables(instance, demand.stage) if demand.days else set()
-    resting = resting_tables(instance, demand.stage) - busy if demand.days else set()
+    runs = find_in_flight(instance, demand.stage) if demand.days else InFlight()
+    busy = runs.busy(demand.priority)
+    resting = runs.resting - busy
     known = set(location.names())
     free = {table for table in demand.days if table in known - busy - resting}
-    behind = free & _behind(queued, location)
+    behind = free & _behind(runs.queued(demand.priority), location)
     requests = tuple(_requests(demand, free - behind, location))
-    asked = frozenset(table_of(key) for request in requests for key in request.asset_selection or ())
-    return Answer(requests, asked, _rest(demand, busy, resting, known, behind))
+    return Answer(requests, _rest(demand, busy, resting, known, behind))
 
 
 def _behind(queued: Collection[str], location: Location) -> set[str]:
@@ -93,7 +117,7 @@ def _requests(demand: Demand, free: Collection[str], location: Location) -> Iter
             tags={
                 STAGE_TAG: demand.stage.value,
                 DAY_TAG: day.isoformat(),
-                PRIORITY_TAG: str(demand.stage.priority if demand.priority is None else demand.priority),
+                PRIORITY_TAG: str(demand.priority),
             },
         )
 

@@ -1,14 +1,14 @@
-"""run_failures: tells people about failed runs, all of one tick in one message.
+"""run_failures: tells people about failed runs, all of one tick in one message, and each cause once an hour at most.
 
 It needs neither the platform's PostgreSQL nor its settings: it has to speak when those are what is wrong.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
 
 from dagster import (
     DagsterEventType,
@@ -22,77 +22,65 @@ from dagster import (
     SkipReason,
 )
 
-from prism_assets.alerts.message import FailedRun, shown_of, write_alert
+from prism_assets.alerts.message import FailedRun, redact, write_alert
 from prism_assets.alerts.senders import LogSender, Sender, make_sender
-from prism_assets.defs.keys import DAY_TAG, PARTITION_TAG, SICK_TAG
+from prism_assets.defs.keys import DAY_TAG, MAINTENANCE, PARTITION_TAG, SICK_TAG
+from prism_assets.defs.sensors.failure_position import Position, cause_of
 from prism_assets.defs.sensors.in_flight import is_ours, tables_of
 from prism_assets.domain.errors import AlertNotSent, SettingsError
 from prism_assets.settings import AlertSettings, load_alert_settings, secret_values
 
 _LIMIT = 500
-_OVERLAP = timedelta(seconds=60)
-"""How far back is looked again: a run's record may become visible later than its time says."""
 _MOST_TRIES = 3
-
-
-@dataclass(frozen=True)
-class Position:
-    """How far failed runs were told: up to a time, and by id within the overlap; `tries` of the message due."""
-
-    until: datetime
-    told: Mapping[str, datetime] = field(default_factory=dict)
-    tries: int = 0
-
-    @classmethod
-    def read(cls, cursor: str | None, now: datetime) -> Position:
-        """From a cursor; without one, from now on: what failed before the sensor was there is not told."""
-        if not cursor:
-            return cls(now)
-        document = json.loads(cursor)
-        told = {run_id: datetime.fromisoformat(time) for run_id, time in document["told"].items()}
-        return cls(datetime.fromisoformat(document["until"]), told, document["tries"])
-
-    def write(self) -> str:
-        """As a cursor."""
-        told = {run_id: time.isoformat() for run_id, time in self.told.items()}
-        return json.dumps({"until": self.until.isoformat(), "told": told, "tries": self.tries}, sort_keys=True)
 
 
 def run_failures(context: SensorEvaluationContext) -> SensorResult:
     """Sends one alert about the runs that failed since the last one, by PRISM_ALERT: log, webhook or SNS."""
     now = datetime.now(timezone.utc)
     position = Position.read(context.cursor, now)
-    failed = _failed(context.instance, position)
-    if not failed:
-        return _result("no run failed since the last tick", replace(position, tries=0))
+    records = _records(context.instance, position)
+    count = sum(is_ours(record.dagster_run) for record in records)
+    if not count and not any(cause.is_due(now) for cause in position.causes.values()):
+        return _result("no run failed since the last tick", position.behind(records))
     settings, sender = _sender(context)
-    alert = write_alert(_named(context.instance, failed, settings), len(failed), secret_values())
+    failed = _by_cause(context.instance, records, settings)
+    telling, told = position.behind(records).telling(failed, now)
+    sentence = f"{count} runs failed" if count else "no run failed since the last tick"
+    if not telling.new and not telling.again:
+        quiet = "; their causes were told within the last hour" if count else ""
+        return _result(f"{sentence}{quiet}", told)
+    alert = write_alert(telling.runs, len(telling.runs), repetitions=telling.again)
     try:
         sender.send(alert)
     except AlertNotSent as error:
         context.log.error(f"{error}\n{alert.text}")
         if position.tries + 1 < _MOST_TRIES:
-            reason = f"{len(failed)} runs failed; {error}; the next tick tries again"
-            return _result(reason, replace(position, tries=position.tries + 1))
-        reason = f"{len(failed)} runs failed; {error}; given up, they are in the log of this tick"
-        return _result(reason, _behind(position, failed))
-    return _result(f"{len(failed)} runs failed; told by {sender.name}", _behind(position, failed))
+            return _result(
+                f"{sentence}; {error}; the next tick tries again", replace(position, tries=position.tries + 1)
+            )
+        return _result(f"{sentence}; {error}; given up, they are in the log of this tick", told)
+    return _result(f"{sentence}; told by {sender.name}", told)
 
 
-def _failed(instance: DagsterInstance, position: Position) -> list[RunRecord]:
-    filters = RunsFilter(statuses=[DagsterRunStatus.FAILURE], updated_after=position.until - _OVERLAP)
-    most = _LIMIT + len(position.told)
-    records = instance.get_run_records(filters=filters, limit=most, order_by="update_timestamp", ascending=True)
-    return [
-        record for record in records if is_ours(record.dagster_run) and record.dagster_run.run_id not in position.told
-    ]
+def _records(instance: DagsterInstance, position: Position) -> list[RunRecord]:
+    """Failed runs of anybody behind the position: the instance may be shared, and the position passes all of them."""
+    filters = RunsFilter(statuses=[DagsterRunStatus.FAILURE], updated_after=position.since)
+    most = _LIMIT + len(position.seen)
+    found = instance.get_run_records(filters=filters, limit=most, order_by="update_timestamp", ascending=True)
+    return [record for record in found if record.dagster_run.run_id not in position.seen]
 
 
-def _behind(position: Position, failed: Sequence[RunRecord]) -> Position:
-    """The position behind these runs; ids that the next look cannot meet again are forgotten."""
-    until = max(position.until, *(record.update_timestamp for record in failed))
-    told = {**position.told, **{record.dagster_run.run_id: record.update_timestamp for record in failed}}
-    return Position(until, {run_id: time for run_id, time in told.items() if time >= until - _OVERLAP})
+def _by_cause(
+    instance: DagsterInstance, records: Sequence[RunRecord], settings: AlertSettings
+) -> Mapping[str, Sequence[FailedRun]]:
+    """Our runs by cause, the newest first, as the first of many mostly fail of the same. No secret is left in them."""
+    secrets = secret_values()
+    found: dict[str, list[FailedRun]] = defaultdict(list)
+    for record in reversed(records):
+        if is_ours(record.dagster_run):
+            run = _describe(instance, record.dagster_run, settings, secrets)
+            found[cause_of(run)].append(run)
+    return found
 
 
 def _sender(context: SensorEvaluationContext) -> tuple[AlertSettings, Sender]:
@@ -105,25 +93,23 @@ def _sender(context: SensorEvaluationContext) -> tuple[AlertSettings, Sender]:
     return settings, make_sender(settings.alert.get_secret_value(), context.log.error, settings.sns_endpoint)
 
 
-def _named(instance: DagsterInstance, failed: Sequence[RunRecord], settings: AlertSettings) -> list[FailedRun]:
-    """The runs that the message names; the newest, as the first of many mostly fail of the same."""
-    newest = list(reversed(failed))[: shown_of(len(failed))]
-    return [_describe(instance, record.dagster_run, settings) for record in newest]
-
-
-def _describe(instance: DagsterInstance, run: DagsterRun, settings: AlertSettings) -> FailedRun:
+def _describe(
+    instance: DagsterInstance, run: DagsterRun, settings: AlertSettings, secrets: Collection[str]
+) -> FailedRun:
     sick = tuple(run.tags[SICK_TAG].split(",")) if SICK_TAG in run.tags else tuple(sorted(tables_of(run)))
     return FailedRun(
         run_id=run.run_id,
         work=_work(run),
         tables=sick,
         day=run.tags.get(PARTITION_TAG) or run.tags.get(DAY_TAG),
-        error=_first_error(instance, run.run_id),
+        error=redact(_first_error(instance, run.run_id), secrets),
         link=f"{settings.dagster_url}/runs/{run.run_id}" if settings.dagster_url else None,
     )
 
 
 def _work(run: DagsterRun) -> str:
+    if run.job_name == MAINTENANCE:
+        return "daily maintenance"
     parts = sorted({key.path[-1] for key in run.asset_selection or ()})
     return " and ".join(parts) or "checks"
 

@@ -5,9 +5,8 @@ It reports without a run: Dagster notes each check of a run before and after, wh
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 from dagster import AssetCheckEvaluation, SensorEvaluationContext, SensorResult, SkipReason
@@ -16,93 +15,131 @@ from prism_assets.defs.checks.evaluate import Selection, evaluate
 from prism_assets.defs.checks.specs import kinds_of
 from prism_assets.defs.keys import Stage, asset_key
 from prism_assets.defs.location import Location
+from prism_assets.defs.sensors.reported import Reported, in_turn
+from prism_assets.domain.errors import TerminalError, TransientError
+from prism_assets.domain.limits import CheckLimits
 from prism_assets.stages.checks import CATALOG_AGREES, CheckOutcome
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.deadlines import Deadline
 
 _CATALOG_TABLES = 50
+_CATALOG_GROUP = 10
 _REPORTS = 100
+_STAGES: Mapping[str, Stage] = {check: stage for stage in Stage for check in kinds_of(stage)}
 
 
-@dataclass(frozen=True)
-class Reported:
-    """What Dagster was told: all checks that were ever reported, and those that failed; names are `table check`.
-
-    `after` is the table behind which the catalog is asked next.
-    """
-
-    known: frozenset[str] = frozenset()
-    failed: frozenset[str] = frozenset()
-    after: str = ""
-
-    @classmethod
-    def read(cls, cursor: str | None) -> Reported:
-        """From a cursor."""
-        if not cursor:
-            return cls()
-        document = json.loads(cursor)
-        return cls(frozenset(document["known"]), frozenset(document["failed"]), document["after"])
-
-    def write(self) -> str:
-        """As a cursor."""
-        return json.dumps({"known": sorted(self.known), "failed": sorted(self.failed), "after": self.after})
-
-
-def table_checks(stages: StageContext, context: SensorEvaluationContext, location: Location) -> SensorResult:
-    """Runs the checks of all tables, and reports those that fail, that pass again, and that nobody reported yet."""
+def table_checks(
+    stages: StageContext, context: SensorEvaluationContext, location: Location, deadline: Deadline
+) -> SensorResult:
+    """Runs the checks of all tables, and reports what fails, what passes again, and what nobody reported yet."""
+    now = datetime.now(timezone.utc)
     reported = Reported.read(context.cursor)
     names = sorted({str(table.name) for table in stages.choose_tables(None)} & set(location.names()))
-    asked = _next_tables(names, reported.after)
-    outcomes = _evaluate(stages, location, names, asked)
-    due = [item for item in outcomes if _is_due(item[1], reported)]
+    look = _Look(stages, location.limits(), now, deadline, after=reported.after)
+    look.run_all(names, in_turn(list(_STAGES), reported.first))
+    for problem in look.problems:
+        context.log.warning(problem)
+    due = reported.due(look.outcomes, now)
     told = due[:_REPORTS]
-    failing = sum(not outcome.passed for _, outcome in outcomes)
-    reason = (
-        f"{len(outcomes)} checks of {len(names)} tables were run, {failing} of them fail; "
-        f"{len(told)} reported, {len(due) - len(told)} left for the next tick"
-    )
+    position = replace(reported.told(told, now, names), after=look.after, first=look.first)
     return SensorResult(
-        asset_events=[_evaluation(stage, outcome) for stage, outcome in told],
-        skip_reason=SkipReason(reason),
-        cursor=_advance(reported, [outcome for _, outcome in told], asked).write(),
+        asset_events=[_evaluation(outcome) for outcome in told],
+        skip_reason=SkipReason(_sentence(look, len(names), len(told), len(due) - len(told))),
+        cursor=position.write(),
     )
 
 
-def _next_tables(names: Sequence[str], after: str) -> list[str]:
-    """The tables that the catalog is asked for in this tick: that is a call each, so they take turns."""
+@dataclass
+class _Look:
+    """One look at the checks: what they say, and what kept some of them from being run.
+
+    `after` is the table that the catalog was asked for last; `first` is the check to begin with the next time.
+    """
+
+    stages: StageContext
+    limits: Mapping[str, CheckLimits]
+    now: datetime
+    deadline: Deadline
+    after: str
+    first: str = ""
+    outcomes: list[CheckOutcome] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def run_all(self, names: Sequence[str], checks: Sequence[str]) -> None:
+        """Runs the checks one after the other until the time is over.
+
+        One that is cut off comes first the next time, or last if it was the first and had all the time there is.
+        """
+        for check in checks:
+            if self.deadline.is_over:
+                self.first = self.first or check
+                return
+            if check == CATALOG_AGREES:
+                self._ask_catalog(names)
+                continue
+            try:
+                self.outcomes += self._run(check, names)
+            except TransientError as error:
+                self.problems.append(f"{check} was not run: {error}")
+                self.first = self.first or (check if check != checks[0] else checks[1])
+
+    def _run(self, check: str, names: Collection[str]) -> tuple[CheckOutcome, ...]:
+        selection = Selection(_STAGES[check], frozenset((name, check) for name in names))
+        return evaluate(self.stages, selection, self.limits, self.now)
+
+    def _ask_catalog(self, names: Sequence[str]) -> None:
+        """Asks the catalog for some tables: that is a call each, so they take turns.
+
+        The turn moves on whatever the catalog answers: a table that it refuses must not keep the others from theirs.
+        """
+        for group in _groups(names, self.after):
+            if self.deadline.is_over:
+                return
+            self.after = group[-1]
+            try:
+                found = self._agree(group)
+            except TransientError as error:
+                self.problems.append(f"the catalog was not asked for all tables of this turn: {error}")
+                return
+            self.outcomes += found
+            if not found:
+                return  # it refuses all of them, and most likely the others too
+
+    def _agree(self, group: Sequence[str]) -> list[CheckOutcome]:
+        """Some tables at once; one by one where the catalog refuses one of them."""
+        try:
+            return list(self._run(CATALOG_AGREES, group))
+        except TerminalError as error:
+            if len(group) > 1:
+                return [item for name in group for item in self._agree([name])]
+            self.problems.append(f"the catalog was not asked for {group[0]}: {error}")
+            return []
+
+
+def _groups(names: Sequence[str], after: str) -> Iterator[Sequence[str]]:
+    """The tables that the catalog is asked for in this tick, a few at a time."""
     turn = [*(name for name in names if name > after), *(name for name in names if name <= after)]
-    return turn[:_CATALOG_TABLES]
+    chosen = turn[:_CATALOG_TABLES]
+    for start in range(0, len(chosen), _CATALOG_GROUP):
+        yield chosen[start : start + _CATALOG_GROUP]
 
 
-def _evaluate(
-    stages: StageContext, location: Location, names: Collection[str], asked: Collection[str]
-) -> list[tuple[Stage, CheckOutcome]]:
-    """Failed checks first: they must be told though there is more to tell than a tick may take."""
-    now, limits = datetime.now(timezone.utc), location.limits()
-    found: list[tuple[Stage, CheckOutcome]] = []
-    for stage in Stage:
-        chosen = Selection.all_of(stage, names, without={CATALOG_AGREES})
-        found += [(stage, outcome) for outcome in evaluate(stages, chosen, limits, now)]
-    catalog = Selection(Stage.CATALOG, frozenset((name, CATALOG_AGREES) for name in asked))
-    found += [(Stage.CATALOG, outcome) for outcome in evaluate(stages, catalog, limits, now)]
-    return sorted(found, key=lambda item: item[1].passed)
+def _sentence(look: _Look, tables: int, told: int, left: int) -> str:
+    failing = sum(not outcome.passed for outcome in look.outcomes)
+    parts = [
+        f"{len(look.outcomes)} checks of {tables} tables were run, {failing} of them fail",
+        f"{told} reported, {left} left for the next tick",
+    ]
+    if look.deadline.is_over:
+        parts.append("the time was over, the next tick goes on")
+    if look.problems:
+        more = f" (and {len(look.problems) - 1} more problems, in the log of this tick)" if look.problems[1:] else ""
+        parts.append(f"{look.problems[0]}{more}")
+    return "; ".join(parts)
 
 
-def _name(outcome: CheckOutcome) -> str:
-    return f"{outcome.table} {outcome.check}"
-
-
-def _is_due(outcome: CheckOutcome, reported: Reported) -> bool:
-    return not outcome.passed or _name(outcome) in reported.failed or _name(outcome) not in reported.known
-
-
-def _advance(reported: Reported, told: Collection[CheckOutcome], asked: Sequence[str]) -> Reported:
-    failed = {_name(outcome) for outcome in told if not outcome.passed}
-    passed = {_name(outcome) for outcome in told if outcome.passed}
-    after = asked[-1] if asked else ""
-    return Reported(reported.known | failed | passed, (reported.failed | failed) - passed, after)
-
-
-def _evaluation(stage: Stage, outcome: CheckOutcome) -> AssetCheckEvaluation:
+def _evaluation(outcome: CheckOutcome) -> AssetCheckEvaluation:
+    stage = _STAGES[outcome.check]
     kind = kinds_of(stage)[outcome.check]
     return AssetCheckEvaluation(
         asset_key=asset_key(outcome.table, stage.value),

@@ -1,0 +1,97 @@
+"""What Dagster was told about checks, and what is told next: changes first, then what still fails, once a day.
+
+Every report is an event that no run takes along when it is pruned, so the same thing is not told every few minutes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+
+from prism_assets.stages.checks import CheckOutcome
+
+Name = tuple[str, str]
+"""A table and one of its checks."""
+_AGAIN = timedelta(days=1)
+_NEWLY_FAILING, _RECOVERED, _NEW, _STILL_FAILING = range(4)
+
+
+@dataclass(frozen=True)
+class Reported:
+    """All checks that were ever reported, and those that were failing then, with when that was told last.
+
+    `after` is the table behind which the catalog is asked next; `first` is the check that the next tick begins with.
+    """
+
+    known: frozenset[Name] = frozenset()
+    failed: Mapping[Name, datetime] = field(default_factory=dict)
+    after: str = ""
+    first: str = ""
+
+    @classmethod
+    def read(cls, cursor: str | None) -> Reported:
+        """From a cursor; one of another form is as good as none."""
+        document = json.loads(cursor) if cursor else {}
+        if not isinstance(document.get("failed"), dict):
+            return cls()
+        known = {(table, check) for item in document["known"] for table in item["tables"] for check in item["checks"]}
+        failed = {
+            (table, check): datetime.fromtimestamp(seconds, timezone.utc)
+            for check, tables in document["failed"].items()
+            for table, seconds in tables.items()
+        }
+        return cls(frozenset(known), failed, document["after"], document["first"])
+
+    def write(self) -> str:
+        """As a cursor: tables with the same checks are listed together, which is nearly all of them."""
+        checks: dict[str, list[str]] = defaultdict(list)
+        for table, check in sorted(self.known):
+            checks[table].append(check)
+        tables: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        for table, names in checks.items():
+            tables[tuple(names)].append(table)
+        failed: dict[str, dict[str, int]] = defaultdict(dict)
+        for (table, check), time in sorted(self.failed.items()):
+            failed[check][table] = int(time.timestamp())
+        known = [{"checks": list(names), "tables": members} for names, members in tables.items()]
+        return json.dumps({"known": known, "failed": failed, "after": self.after, "first": self.first})
+
+    def due(self, outcomes: Collection[CheckOutcome], now: datetime) -> list[CheckOutcome]:
+        """What is to be told, the most urgent first: newly failing, recovered, never reported, failing for a day."""
+        ranked = [(rank, item) for item in outcomes if (rank := self._rank(item, now)) is not None]
+        return [item for _, item in sorted(ranked, key=lambda pair: (pair[0], self._told(pair[1]), _name(pair[1])))]
+
+    def told(self, outcomes: Collection[CheckOutcome], now: datetime, tables: Collection[str]) -> Reported:
+        """What is known after these were told; tables that are gone are forgotten."""
+        names = set(map(_name, outcomes))
+        kept = {name: time for name, time in self.failed.items() if name not in names and name[0] in tables}
+        failed = {_name(item): now for item in outcomes if not item.passed}
+        known = frozenset(name for name in self.known | names if name[0] in tables)
+        return Reported(known, {**kept, **failed}, self.after, self.first)
+
+    def _rank(self, outcome: CheckOutcome, now: datetime) -> int | None:
+        name = _name(outcome)
+        if not outcome.passed:
+            if name not in self.failed:
+                return _NEWLY_FAILING
+            return None if timedelta(0) <= now - self.failed[name] < _AGAIN else _STILL_FAILING
+        if name in self.failed:
+            return _RECOVERED
+        return None if name in self.known else _NEW
+
+    def _told(self, outcome: CheckOutcome) -> float:
+        time = self.failed.get(_name(outcome))
+        return time.timestamp() if time else 0.0
+
+
+def in_turn(names: Sequence[str], first: str) -> list[str]:
+    """The names from one of them on, all the way round; as they are if it is not among them."""
+    start = names.index(first) if first in names else 0
+    return [*names[start:], *names[:start]]
+
+
+def _name(outcome: CheckOutcome) -> Name:
+    return outcome.table, outcome.check

@@ -1,0 +1,53 @@
+"""Sessions for which time is short: PostgreSQL ends their statements, but never a migration."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from sqlalchemy import text
+
+from prism_assets.domain.errors import DatabaseUnavailable
+from prism_assets.metadata.database import Database
+from prism_assets_tests.metadata.sessions import Sessions
+
+
+@pytest.mark.parametrize("left", [0.0, 0.5])
+def test_a_statement_that_takes_longer_than_there_is_time_is_ended(database_url: str, left: float) -> None:
+    hurried = Database(database_url, lambda: left)
+    begun = time.monotonic()
+    with (
+        pytest.raises(DatabaseUnavailable, match="statement timeout"),
+        hurried.begin() as connection,
+    ):
+        connection.execute(text("SELECT pg_sleep(8)"))
+    assert 0.9 < time.monotonic() - begun < 6, "a second is left to everybody"
+    hurried.dispose()
+
+
+def test_a_statement_has_the_time_that_is_left(database_url: str) -> None:
+    left = [float("inf"), 12.3451]
+    hurried = Database(database_url, lambda: left.pop())
+    limits = []
+    for _ in range(2):
+        with hurried.begin() as connection:
+            limits.append(connection.execute(text("SHOW statement_timeout")).scalar_one())
+    assert limits == ["12346ms", "1d"]
+    hurried.dispose()
+
+
+def test_without_a_limit_statements_take_as_long_as_they_take(database: Database) -> None:
+    with database.begin() as connection:
+        assert connection.execute(text("SHOW statement_timeout")).scalar_one() == "0"
+
+
+def test_a_migration_is_never_cut_off(database: Database, database_url: str, sessions: Sessions) -> None:
+    hurried = Database(database_url, lambda: 0.0)
+    other = sessions.open()
+    other.sql("SELECT pg_advisory_xact_lock(7170001)")
+    threading.Timer(1.5, other.commit).start()
+    begun = time.monotonic()
+    hurried.migrate()
+    assert time.monotonic() - begun > 1.3
+    hurried.dispose()
