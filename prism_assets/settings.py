@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import (
@@ -179,18 +179,48 @@ def load_alert_settings(**overrides: Any) -> AlertSettings:
         raise SettingsError(f"prism.toml cannot be read: {error}") from None
 
 
+_SECRET_VARIABLES = (
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN",
+    "SPARK_CONNECT_AUTHENTICATE_TOKEN",
+    "PRISM_DAGSTER_PG_PASSWORD",
+    "PGPASSWORD",
+)
+"""Secrets that others read from the environment: the object store's and AWS's clients, Spark, Dagster, PostgreSQL's."""
+
+
 def secret_values() -> frozenset[str]:
-    """What must not appear in a message: secrets of all settings, as far as they can be read."""
+    """What must not appear in a message: secrets of all settings, as far as they can be read.
+
+    Those in the environment are found also where other settings are missing or wrong: errors come of that, too.
+    """
     found: set[str] = set()
     with suppress(SettingsError):
         found.add(load_alert_settings().alert.get_secret_value().partition(":")[2])
     with suppress(SettingsError):
         settings = load_settings()
-        url = settings.database_url.get_secret_value()
-        password = urlsplit(url).password or ""
-        found |= {url, password, unquote(password), urlsplit(settings.spark_remote).path.partition("token=")[2]}
-    found.add(os.environ.get("AWS_SECRET_ACCESS_KEY", ""))
+        found |= _secrets_of_database(settings.database_url.get_secret_value()) | _token_of(settings.spark_remote)
+    found |= _secrets_of_database(os.environ.get("PRISM_DATABASE_URL", ""))
+    found |= _token_of(os.environ.get("PRISM_SPARK_REMOTE", ""))
+    found |= {os.environ.get(name, "") for name in _SECRET_VARIABLES}
     return frozenset(found - {""})
+
+
+def _secrets_of_database(url: str) -> set[str]:
+    """The address, and its password as it stands there and as it is meant."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return {url}
+    passwords = {parts.password or "", *parse_qs(parts.query).get("password", ())}
+    return {url, *passwords, *map(unquote, passwords)}
+
+
+def _token_of(remote: str) -> set[str]:
+    """The token of an address such as `sc://host:15002/;token=…;use_ssl=true`."""
+    token = remote.partition(";token=")[2].partition(";")[0]
+    return {token, unquote(token)}
 
 
 def _has_host(url: str) -> bool:

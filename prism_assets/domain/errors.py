@@ -105,3 +105,6 @@ class InvariantBroken(TerminalError):
 
 NOT_ITS_FAULT = (TransientError, AccessDenied, MissingBucket)
 """Errors of the surroundings: an object that meets one is tried again, and for long, as it is not to blame."""
+
+WORTH_REPEATING = (TransientError, LeaseLost)
+"""Errors after which the same call may succeed by itself: the surroundings were away, or another worker was first."""

@@ -94,23 +94,10 @@ def plan_merge(
     """
     end = chain[-1].upper_bound if chain else 0
     if not unmerged:
-        return MergePlan(
-            chain_end=end,
-            ranges=(),
-            left_behind=0,
-            left_behind_bytes=0,
-            reason="nothing is unmerged",
-            backlog=False,
-        )
+        return _nothing(end)
     tail = chain[-1] if chain and chain[-1].content_length < policy.floor_bytes else None
-    start = float(tail.content_length) if tail else 0.0
     sizes = [item.content_length * shrinkage for item in unmerged]
-    if is_open or more:
-        cuts = _full_cuts(sizes, start, policy, keep=0.0 if more else float(policy.floor_bytes))
-    else:
-        cuts = _even_cuts(sizes, start, policy)
-    if not cuts and (more or len(unmerged) >= policy.max_objects):
-        cuts = [len(unmerged)]
+    cuts = _cuts(sizes, float(tail.content_length) if tail else 0.0, policy, is_open=is_open, more=more)
     ranges = _ranges(cuts, unmerged, tail, end)
     left = unmerged[cuts[-1] :] if cuts else unmerged
     return MergePlan(
@@ -121,6 +108,23 @@ def plan_merge(
         reason=_reason(len(left), is_open),
         backlog=more and bool(ranges),
     )
+
+
+def _nothing(end: int) -> MergePlan:
+    return MergePlan(
+        chain_end=end, ranges=(), left_behind=0, left_behind_bytes=0, reason="nothing is unmerged", backlog=False
+    )
+
+
+def _cuts(sizes: Sequence[float], start: float, policy: MergePolicy, *, is_open: bool, more: bool) -> list[int]:
+    """Indexes behind which to cut. A job that has as much as it may take always cuts, so that the next goes on."""
+    if is_open or more:
+        cuts = _full_cuts(sizes, start, policy, keep=0.0 if more else float(policy.floor_bytes))
+    else:
+        cuts = _even_cuts(sizes, start, policy)
+    if not cuts and (more or len(sizes) >= policy.max_objects):
+        return [len(sizes)]
+    return cuts
 
 
 def _full_cuts(sizes: Sequence[float], start: float, policy: MergePolicy, keep: float) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from dataclasses import dataclass
 
-from prism_assets.domain.errors import TransientError
+from prism_assets.domain.errors import WORTH_REPEATING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class Problem:
     @classmethod
     def of(cls, error: Exception, table: str, day: datetime.date | None = None) -> Problem:
         """What an error means for a table."""
-        return cls(table=table, reason=str(error), date=day, transient=isinstance(error, TransientError))
+        return cls(table=table, reason=str(error), date=day, transient=isinstance(error, WORTH_REPEATING))
 
     def __str__(self) -> str:
         where = self.table if self.date is None else f"{self.table} {self.date}"

@@ -3,17 +3,31 @@
 The order is what makes it safe: what lies under a key is read; the staging object is converted in memory; its rows are
 compared with the recorded ones; and only then is the key written. Readers list these keys, so a row that was not
 there before must not come, and none may go.
+
+The write has a condition: that there still is no object, or still the damaged one that was read. A task may outlive its
+driver and come when another repair has long recorded, and a manifest published, the length of what that one wrote;
+bytes of another length would then fail every reader. What remains: if that other object is lost in its turn, the late
+task may put one of another length in its place, and on stores without conditional writes (see `Stores.replace`) there
+is an instant between look and write. The next repair finds either by its length.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import date
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from prism_assets.domain.errors import NOT_ITS_FAULT, InvariantBroken, ObjectChanged, ObjectMissing, PrismError
+from prism_assets.domain.errors import (
+    WORTH_REPEATING,
+    InvariantBroken,
+    LeaseLost,
+    ObjectChanged,
+    ObjectMissing,
+    PrismError,
+)
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import Failure, RecordedObject, RepairedObject, RepairResult, RepairTask, SmallObject
 from prism_assets.failpoints import failpoint
@@ -35,7 +49,7 @@ def repair_object(
     try:
         repair.run()
     except PrismError as error:
-        failure = Failure(message=str(error), transient=isinstance(error, NOT_ITS_FAULT))
+        failure = Failure(message=str(error), transient=isinstance(error, WORTH_REPEATING))
         return repair.result(failure)
     except MemoryError:
         raise
@@ -53,6 +67,7 @@ class _Repair:
         self._bucket = bucket
         self._keys = keys
         self._objects: list[RepairedObject] = []
+        self._etags: dict[date, str | None] = {}
 
     def result(self, failure: Failure | None) -> RepairResult:
         return RepairResult(
@@ -76,7 +91,7 @@ class _Repair:
     def _look(self, recorded: RecordedObject) -> RepairedObject:
         key = self._keys.small_object(recorded.date, self._task.staging_object_id, delayed=recorded.delayed)
         try:
-            body = self._stores.get(self._bucket, key)
+            body, self._etags[recorded.date] = self._stores.read_version(self._bucket, key)
         except ObjectMissing:
             return RepairedObject(date=recorded.date, key=key, fault="is missing", content_length=None)
         fault = _fault(body, recorded)
@@ -101,9 +116,8 @@ class _Repair:
         return f"s3://{self._task.source.bucket}/{self._task.source.key}"
 
     def _replace(self, small: SmallObject, body: pa.Buffer, recorded: RecordedObject) -> None:
-        """Writes one object, after its rows were found to be the recorded ones.
+        """Writes one object, after its rows were found to be the recorded ones, if nobody else has written it.
 
-        What is there is looked at once more: a worker that was slow must not write over what another one repaired.
         A death before the write leaves all as it was; after it, the next repair finds the object sound.
         """
         if (small.row_count, small.fingerprint) != (recorded.row_count, recorded.fingerprint):
@@ -112,14 +126,26 @@ class _Repair:
                 f"{recorded.row_count} that were committed; nothing was written"
             )
         index = next(number for number, item in enumerate(self._objects) if item.date == recorded.date)
-        now = self._look(recorded)
-        if now.fault:
-            failpoint("repair.before_put")
-            kind = "delayed" if recorded.delayed else "live"
-            self._stores.put(self._bucket, small.key, memoryview(body).cast("B"), kind=kind)
-            failpoint("repair.after_put")
-        length = body.size if now.content_length is None else now.content_length
+        failpoint("repair.before_put")
+        written = self._put(small, body, recorded)
+        failpoint("repair.after_put")
+        length = body.size if written else self._length_of_another(recorded)
         self._objects[index] = replace(self._objects[index], content_length=length)
+
+    def _put(self, small: SmallObject, body: pa.Buffer, recorded: RecordedObject) -> bool:
+        """Whether the object was written: not if there is another by now than the first look found."""
+        content, kind = memoryview(body).cast("B"), "delayed" if recorded.delayed else "live"
+        if recorded.date not in self._etags:
+            return self._stores.put_new(self._bucket, small.key, content, kind=kind)
+        etag = self._etags[recorded.date]
+        return self._stores.replace(self._bucket, small.key, content, etag=etag, kind=kind)
+
+    def _length_of_another(self, recorded: RecordedObject) -> int:
+        """The length of the object that another worker has put there meanwhile, which must hold the rows."""
+        there = self._look(recorded)
+        if there.content_length is None:
+            raise LeaseLost(f"another worker was at it meanwhile, and now it {there.fault}; repeat")
+        return there.content_length
 
 
 def _fault(body: bytes, recorded: RecordedObject) -> str | None:

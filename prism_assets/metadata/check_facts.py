@@ -213,3 +213,16 @@ def published_since(connection: Connection, table_ids: Collection[int], since: d
         {"tables": list(table_ids), "since": since},
     )
     return [partition_of(row) for row in rows]
+
+
+def first_commits(connection: Connection, partition_ids: Collection[int]) -> dict[int, datetime]:
+    """When the first small object of each partition was committed, by partition id: one look at an index for each."""
+    rows = connection.execute(
+        text(
+            "SELECT w.id, s.commit_time FROM unnest(CAST(:ids AS bigint[])) AS w (id) CROSS JOIN LATERAL ("
+            "SELECT commit_time FROM prism_small_objects WHERE prism_partition_id = w.id "
+            "ORDER BY prism_small_object_id LIMIT 1) s"
+        ),
+        {"ids": list(partition_ids)},
+    )
+    return {row.id: row.commit_time for row in rows}

@@ -118,6 +118,40 @@ class Stores:
                 return False
         return True
 
+    def read_version(self, bucket: str, key: str) -> tuple[bytes, str | None]:
+        """Reads a whole object, and the etag by which `replace` knows it again."""
+        with _translated(bucket, key):
+            result = obstore.get(self._store(bucket), key)
+            return result.bytes().to_bytes(), result.meta["e_tag"]
+
+    def replace(
+        self, bucket: str, key: str, body: bytes | memoryview, *, etag: str | None, kind: str | None = None
+    ) -> bool:
+        """Writes an object over the one with this etag; False if there is another one by now, or none.
+
+        Folders on disk, and S3 servers without conditional writes, are asked for the etag just before an ordinary
+        write: there, and only there, what another writer puts between the two is still written over.
+        """
+        tags = {"PrismObjectType": kind} if kind and self.config.object_tags else None
+        store = self._store(bucket)
+        with _translated(bucket, key):
+            try:
+                if self.config.local_root is None and etag:
+                    obstore.put(store, key, body, tags=tags, mode={"e_tag": etag}, use_multipart=False)
+                    return True
+            except (exceptions.PreconditionError, exceptions.AlreadyExistsError, FileNotFoundError):
+                return False
+            except exceptions.BaseError as error:
+                if not _is_unknown_there(error):
+                    raise
+            try:
+                if obstore.head(store, key)["e_tag"] != etag:
+                    return False
+            except FileNotFoundError:
+                return False
+            obstore.put(store, key, body, tags=tags)
+        return True
+
     def length(self, bucket: str, key: str) -> int:
         """The length of an object in bytes; ObjectMissing if there is none."""
         if not is_path(key):
@@ -223,3 +257,8 @@ def _translated(bucket: str, key: str) -> Iterator[None]:
         raise changed_object(where) from error
     except (exceptions.BaseError, OSError) as error:
         raise unclear(where, bucket, str(error)) from error
+
+
+def _is_unknown_there(error: Exception) -> bool:
+    """Whether a server says that it knows no conditional writes; it has written nothing then."""
+    return "NotImplemented" in str(error) or "501 Not Implemented" in str(error)

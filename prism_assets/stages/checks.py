@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
+from sqlalchemy import Connection
+
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.limits import CheckLimits
 from prism_assets.domain.partitions import Partition, current_publication
@@ -227,30 +229,62 @@ def _judge_unmerged(
     )
 
 
+@dataclass(frozen=True)
+class _Waiting:
+    """A partition that is not switched. It waits from the end of its day, or from its first object if that is later."""
+
+    partition: Partition
+    since: datetime
+    came_late: bool
+
+    def hours(self, now: datetime) -> float:
+        return _hours(now - self.since)
+
+    def sentence(self, now: datetime) -> str:
+        start = "its first object came" if self.came_late else "its end"
+        return f"{self.partition.date} is {self.partition.state.value} {self.hours(now):.1f} h after {start}"
+
+
 def _closing_blocked(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    """One statement for what is not switched; the reason is looked up for the oldest late days of a table."""
+    """One statement for what is not switched, one for since when; reasons only for the oldest late days of a table."""
     outcomes = []
     with context.database.begin() as connection:
-        waiting: dict[int, list[Partition]] = {}
-        for item in partitions.load_restless(connection, request.ids):
-            if not item.switched:
-                waiting.setdefault(item.table_id, []).append(item)
+        late = _late(connection, request)
         for table in request.tables:
-            limit = timedelta(hours=request.limits_of(table).closing_hours)
-            late = [p for p in waiting.get(table.table_id, []) if table.day_ends(p.date) + limit < request.now]
+            waiting = late.get(table.table_id, [])
             reasons = [
-                f"{p.date} is {p.state.value} {_hours(request.now - table.day_ends(p.date)):.1f} h after its end and "
-                f"waits for {'; '.join(waits_in_life(connection, table, p, request.now))}"
-                for p in late[:_SHOWN]
+                f"{item.sentence(request.now)} and waits for "
+                f"{'; '.join(waits_in_life(connection, table, item.partition, request.now))}"
+                for item in waiting[:_SHOWN]
             ]
-            outcomes.append(_judge_closing(table, late, reasons, limit, request.now))
+            limit = timedelta(hours=request.limits_of(table).closing_hours)
+            outcomes.append(_judge_closing(table, waiting, reasons, limit, request.now))
     return outcomes
 
 
+def _late(connection: Connection, request: CheckRequest) -> dict[int, list[_Waiting]]:
+    """What waits longer than the limit of its table, by table. Rows of a day long past need their time, too."""
+    tables = {table.table_id: table for table in request.tables}
+    limits = {number: timedelta(hours=request.limits_of(table).closing_hours) for number, table in tables.items()}
+    over = [
+        item
+        for item in partitions.load_restless(connection, request.ids)
+        if not item.switched and tables[item.table_id].day_ends(item.date) + limits[item.table_id] < request.now
+    ]
+    commits = check_facts.first_commits(connection, [item.partition_id for item in over])
+    late: dict[int, list[_Waiting]] = {}
+    for item in over:
+        ends = tables[item.table_id].day_ends(item.date)
+        since = max(ends, commits.get(item.partition_id, ends))
+        if since + limits[item.table_id] < request.now:
+            late.setdefault(item.table_id, []).append(_Waiting(item, since, since > ends))
+    return late
+
+
 def _judge_closing(
-    table: TableDefinition, late: Sequence[Partition], reasons: Sequence[str], limit: timedelta, now: datetime
+    table: TableDefinition, late: Sequence[_Waiting], reasons: Sequence[str], limit: timedelta, now: datetime
 ) -> CheckOutcome:
-    oldest = max((_hours(now - table.day_ends(item.date)) for item in late), default=0.0)
+    oldest = max((item.hours(now) for item in late), default=0.0)
     figures: Figures = {"days that wait": len(late), "longest in hours": round(oldest, 2)}
     if not late:
         sentence = f"no day waits longer than {_hours(limit):g} h to be closed and switched"

@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta, timezone
 
+from sqlalchemy import Connection
+
 from prism_assets.domain.errors import LeaseLost, PrismError, TerminalError
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
@@ -274,46 +276,58 @@ def _finish(context: StageContext, running: _Running, now: datetime) -> MergedPa
     Dying before it leaves merged objects that nothing names; the retry writes the same keys again. LeaseLost if the
     job was given to another worker meanwhile: then nothing is changed.
     """
-    plan, job, settings = running.entry.plan, running.job, context.settings
+    job, failure, done = running.job, running.failure, _summary(running)
     failpoint("merge.before_commit")
     with context.database.begin() as connection:
         partitions.lock_partition(connection, job.partition_id)
         merge_jobs.lock_claimed(connection, job)
-        failure = running.failure
-        if failure is not None and failure.transient:
-            merge_jobs.give_back(connection, job, failure.message, now + timedelta(seconds=_TRANSIENT_WAIT))
-        elif failure is not None:
-            wait = timedelta(seconds=2.0 ** min(job.attempts, 9))
-            merge_jobs.put_back(connection, job, failure.message, settings.merge_max_attempts, now + wait)
+        if failure is not None:
+            _return_job(connection, context, job, failure, now)
         else:
-            merge_ranges.check_chain_end(connection, job.partition_id, plan)
-            for planned in plan.ranges:
-                merge_ranges.save_range(
-                    connection, job.partition_id, planned, running.results[planned.upper_bound], now
-                )
-            failpoint("merge.in_commit")
-            if plan.ranges:
-                merge_ranges.raise_desired(connection, job.partition_id, plan.ranges[-1].upper_bound)
-            merge_jobs.delete(connection, job)
-            if plan.backlog:
-                merge_jobs.hasten(connection, job.partition_id, now)
-        done = _summary(running)
-        if plan.ranges:
-            merge_jobs.add_log(
-                connection,
-                job,
-                started=running.started,
-                input_objects=done.objects_in,
-                input_bytes=done.bytes_in,
-                output_objects=len(done.sizes),
-                output_bytes=sum(done.sizes),
-                row_count=done.rows,
-                left_behind=done.left_behind,
-                worker=context.worker,
-                error=failure.message if failure else None,
-            )
+            _save(connection, running, now)
+        if running.entry.plan.ranges:
+            _log(connection, running, done, context.worker)
     failpoint("merge.after_commit")
     return failure or done
+
+
+def _return_job(connection: Connection, context: StageContext, job: MergeJob, failure: Failure, now: datetime) -> None:
+    """Gives a locked job back: charged with its failure, unless that is one of the surroundings."""
+    if failure.transient:
+        merge_jobs.give_back(connection, job, failure.message, now + timedelta(seconds=_TRANSIENT_WAIT))
+        return
+    wait = timedelta(seconds=2.0 ** min(job.attempts, 9))
+    merge_jobs.put_back(connection, job, failure.message, context.settings.merge_max_attempts, now + wait)
+
+
+def _save(connection: Connection, running: _Running, now: datetime) -> None:
+    """Records the ranges of a locked job, ends it, and has what is left of its partition merged next."""
+    plan, job = running.entry.plan, running.job
+    merge_ranges.check_chain_end(connection, job.partition_id, plan)
+    for planned in plan.ranges:
+        merge_ranges.save_range(connection, job.partition_id, planned, running.results[planned.upper_bound], now)
+    failpoint("merge.in_commit")
+    if plan.ranges:
+        merge_ranges.raise_desired(connection, job.partition_id, plan.ranges[-1].upper_bound)
+    merge_jobs.delete(connection, job)
+    if plan.backlog:
+        merge_jobs.hasten(connection, job.partition_id, now)
+
+
+def _log(connection: Connection, running: _Running, done: MergedPartition, worker: str) -> None:
+    merge_jobs.add_log(
+        connection,
+        running.job,
+        started=running.started,
+        input_objects=done.objects_in,
+        input_bytes=done.bytes_in,
+        output_objects=len(done.sizes),
+        output_bytes=sum(done.sizes),
+        row_count=done.rows,
+        left_behind=done.left_behind,
+        worker=worker,
+        error=running.failure.message if running.failure else None,
+    )
 
 
 def _refuse(context: StageContext, job: MergeJob, message: str, now: datetime) -> Failure:
@@ -321,9 +335,9 @@ def _refuse(context: StageContext, job: MergeJob, message: str, now: datetime) -
     with context.database.begin() as connection:
         partitions.lock_partition(connection, job.partition_id)
         merge_jobs.lock_claimed(connection, job)
-        wait = timedelta(seconds=2.0 ** min(job.attempts, 9))
-        merge_jobs.put_back(connection, job, message, context.settings.merge_max_attempts, now + wait)
-    return Failure(message=message, transient=False)
+        failure = Failure(message=message, transient=False)
+        _return_job(connection, context, job, failure, now)
+    return failure
 
 
 def _summary(running: _Running) -> MergedPartition:

@@ -2,57 +2,44 @@
 
 What is recorded in PostgreSQL is compared with a listing; a deep repair also reads every object. Rows are never
 changed: an object is written again only if its staging object still gives exactly the rows that were committed.
+
+The work goes in parts as big as a batch of Stream, each committed before the next begins. What goes wrong with one
+partition is an entry of the report, and the others go on.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import date
 
-from prism_assets.domain.errors import LeaseLost
-from prism_assets.domain.partitions import Partition, needed_above
+from prism_assets.domain.errors import WORTH_REPEATING, LeaseLost, PrismError, TransientError
+from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import ConvertTask, Failure, RecordedObject, RepairedObject, RepairResult, RepairTask
+from prism_assets.domain.work import Failure, RepairedObject, RepairResult, RepairTask
+from prism_assets.engine.base import Definitions
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import locks, partitions, small_objects, staging_objects, tables
-from prism_assets.metadata.small_objects import KnownSmallObject
+from prism_assets.metadata import locks, partitions, small_objects, tables
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.halving import Halving
+from prism_assets.stages.repair_planning import MISSING, RepairPlan, Suspect, plan_repair, repair_chunks
 
 _PARTITIONS_AT_ONCE = 100
 _LISTINGS = 8
-_MISSING = "is missing"
 
 Results = Mapping[int, RepairResult]
 """Results by staging object id."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Suspect:
-    """A small object to be looked at. `fault` is what the listing says against it; None where only reading can tell."""
-
-    known: KnownSmallObject
-    key: str
-    fault: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class RepairPlan:
-    """What is to be looked at in one partition, out of `checked` objects that readers or merges need."""
-
-    table: TableDefinition
-    partition: Partition
-    checked: int
-    suspects: tuple[Suspect, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class IrreparableObject:
-    """A small object that is still not sound, and why. `transient` if the same call may succeed later."""
+    """A small object that is still not sound, and why; with a `key` that ends with `/`, a folder of them.
+
+    `transient` if the same call may succeed later by itself: it tells an outage from what somebody must mend.
+    """
 
     table: str
     date: date
@@ -89,7 +76,7 @@ class RepairReport:
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """What is still wrong, one sentence an object."""
+        """What is still wrong, one sentence an object or a folder."""
         return tuple(f"{item.table} {item.date}: {item.key} {item.reason}" for item in self.irreparable)
 
 
@@ -104,21 +91,17 @@ def run_repair(
     """Repairs the small objects of the tables named, of one event date or of all.
 
     With `deep` every object is read, not only listed. A dry run writes nothing. Repeating it does nothing more.
+    Raises only before it has looked at anything: for a wrong name, a bucket that is missing or may not be listed, a
+    store or a database that does not answer. From then on every error is in the report.
     """
     started = time.monotonic()
     chosen = {table.table_id: table for table in context.choose_tables(names)}
     context.stores.check_bucket(context.lake.bucket)
     with context.database.begin() as connection:
         found = partitions.load_needed(connection, list(chosen), day)
-    done: list[PartitionRepair] = []
-    left: list[IrreparableObject] = []
-    for start in range(0, len(found), _PARTITIONS_AT_ONCE):
-        part = found[start : start + _PARTITIONS_AT_ONCE]
-        for repaired, irreparable in _repair_part(context, chosen, part, deep=deep, dry_run=dry_run):
-            done.append(repaired)
-            left += irreparable
-        context.progress(f"repair: {sum(item.checked for item in done)} objects checked")
-    return _report(done, left, time.monotonic() - started)
+    repair = _Repair(context, chosen, deep=deep, dry_run=dry_run)
+    repair.run(found)
+    return _report(repair.done, repair.left, time.monotonic() - started)
 
 
 def _report(done: Sequence[PartitionRepair], left: Sequence[IrreparableObject], seconds: float) -> RepairReport:
@@ -133,84 +116,147 @@ def _report(done: Sequence[PartitionRepair], left: Sequence[IrreparableObject], 
     )
 
 
-def _repair_part(
-    context: StageContext,
-    chosen: Mapping[int, TableDefinition],
-    part: Sequence[Partition],
-    *,
-    deep: bool,
-    dry_run: bool,
-) -> Iterator[tuple[PartitionRepair, list[IrreparableObject]]]:
-    """Plans, looks and converts as one job, and commits partition by partition, all under the locks of repair."""
-    ids = [partition.partition_id for partition in part]
-    locked = nullcontext(frozenset(ids)) if dry_run else locks.repair_locks(context.database, ids)
-    with locked as taken:
-        plans = _plans(context, chosen, [item for item in part if item.partition_id in taken], deep=deep)
-        failpoint("repair.after_plan")
-        results = _results(context, plans, look_only=dry_run) if deep or not dry_run else {}
+class _Repair:
+    """What one call has found so far, and what is still wrong."""
+
+    def __init__(
+        self, context: StageContext, chosen: Mapping[int, TableDefinition], *, deep: bool, dry_run: bool
+    ) -> None:
+        self._context = context
+        self._chosen = chosen
+        self._deep = deep
+        self._dry_run = dry_run
+        self.done: list[PartitionRepair] = []
+        self.left: list[IrreparableObject] = []
+        self._told: set[int] = set()
+
+    def run(self, found: Sequence[Partition]) -> None:
+        """Repairs partition after partition; ends early when the engine, the store or PostgreSQL is gone."""
+        for start in range(0, len(found), _PARTITIONS_AT_ONCE):
+            try:
+                self._part(found[start : start + _PARTITIONS_AT_ONCE])
+            except PrismError as error:
+                self._give_up([item for item in found[start:] if item.partition_id not in self._told], error)
+                return
+            self._context.progress(f"repair: {sum(item.checked for item in self.done)} objects checked")
+
+    def _give_up(self, rest: Sequence[Partition], error: PrismError) -> None:
+        """One entry a table for what was not looked at: there may be thousands of days."""
+        by_table: dict[int, list[Partition]] = {}
+        for item in rest:
+            by_table.setdefault(item.table_id, []).append(item)
+        for days in by_table.values():
+            first = min(days, key=lambda item: item.date)
+            more = f", nor were {len(days) - 1} other days of the table" if len(days) > 1 else ""
+            self._leave(first, f"was not looked at{more}: {error}", error)
+
+    def _leave(self, partition: Partition, reason: str, error: PrismError) -> None:
+        table = self._chosen[partition.table_id]
+        self.left.append(
+            IrreparableObject(
+                table=str(table.name),
+                date=partition.date,
+                key=self._context.lake.keys(table).live_prefix(partition.date),
+                reason=reason,
+                transient=isinstance(error, WORTH_REPEATING),
+            )
+        )
+
+    def _part(self, part: Sequence[Partition]) -> None:
+        """Plans, looks, converts and commits under the locks of repair."""
+        with self._locked(part) as taken:
+            for item in part:
+                if item.partition_id not in taken:
+                    name = str(self._chosen[item.table_id].name)
+                    self._tell(item, PartitionRepair(table=name, table_id=item.table_id, date=item.date, skipped=True))
+            for plans in self._planned([item for item in part if item.partition_id in taken]):
+                failpoint("repair.after_plan")
+                self._repair(plans)
+
+    def _locked(self, part: Sequence[Partition]) -> AbstractContextManager[Set[int]]:
+        ids = frozenset(item.partition_id for item in part)
+        return nullcontext(ids) if self._dry_run else locks.repair_locks(self._context.database, ids)
+
+    def _tell(self, partition: Partition, entry: PartitionRepair) -> None:
+        self._told.add(partition.partition_id)
+        self.done.append(entry)
+
+    def _planned(self, part: Sequence[Partition]) -> Iterator[list[RepairPlan]]:
+        """The plans of partitions, a few listed at once; yielded when there are suspects enough for a job.
+
+        A day of hundreds of tables is hundreds of listings, and mostly one job.
+        """
+        waiting: list[RepairPlan] = []
+        with ThreadPoolExecutor(_LISTINGS) as pool:
+            for start in range(0, len(part), _LISTINGS):
+                few = part[start : start + _LISTINGS]
+                waiting += self._sound_plans(few, list(pool.map(self._plan, few)))
+                if sum(len(plan.suspects) for plan in waiting) >= self._context.settings.stream_max_objects:
+                    yield waiting
+                    waiting = []
+        if waiting:
+            yield waiting
+
+    def _plan(self, partition: Partition) -> RepairPlan | PrismError:
+        try:
+            return plan_repair(self._context, self._chosen[partition.table_id], partition, deep=self._deep)
+        except PrismError as error:
+            return error
+
+    def _sound_plans(self, few: Sequence[Partition], made: Sequence[RepairPlan | PrismError]) -> list[RepairPlan]:
+        """The plans among them; errors are entries, unless the store is gone for all: then its error is raised."""
+        if any(isinstance(item, TransientError) for item in made):
+            self._context.stores.check_bucket(self._context.lake.bucket)
+        for partition, item in zip(few, made, strict=True):
+            if isinstance(item, PrismError):
+                self._told.add(partition.partition_id)
+                self._leave(partition, f"cannot be looked at: {item}", item)
+        return [item for item in made if isinstance(item, RepairPlan)]
+
+    def _repair(self, plans: Sequence[RepairPlan]) -> None:
+        """Looks at the suspects of some partitions, and tells what became of each also where the engine went away."""
+        results: dict[int, RepairResult] = {}
+        gone: PrismError | None = None
+        try:
+            if self._deep or not self._dry_run:
+                self._look(plans, results)
+        except PrismError as error:
+            gone = error
         for plan in plans:
-            if not dry_run:
-                _commit(context, plan, results)
-            yield _outcome(plan, results, dry_run=dry_run)
-    for item in part:
-        if item.partition_id not in taken:
-            name = str(chosen[item.table_id].name)
-            yield PartitionRepair(table=name, table_id=item.table_id, date=item.date, skipped=True), []
+            entry, left = _outcome(plan, results, dry_run=self._dry_run)
+            self._tell(plan.partition, entry)
+            self.left += left
+            if gone and (missed := sum(item.known.staging_object_id not in results for item in plan.suspects)):
+                self._leave(plan.partition, f"has {missed} objects that were not looked at: {gone}", gone)
+        if gone:
+            raise gone
+
+    def _look(self, plans: Sequence[RepairPlan], results: dict[int, RepairResult]) -> None:
+        """Fills in the results, part by part. What was written before the engine went away is recorded all the same."""
+        for chunk in repair_chunks(self._context, plans, look_only=self._dry_run):
+            found: dict[int, RepairResult] = {}
+            try:
+                for result in _results(self._context, chunk):
+                    found[result.staging_object_id] = result
+            finally:
+                results |= found
+                if not self._dry_run:
+                    self._commit(plans, found)
+
+    def _commit(self, plans: Sequence[RepairPlan], found: Results) -> None:
+        for plan in plans:
+            try:
+                _commit(self._context, plan, found)
+            except PrismError as error:
+                self._leave(plan.partition, f"has repaired objects whose lengths are not recorded: {error}", error)
 
 
-def _plans(
-    context: StageContext, chosen: Mapping[int, TableDefinition], part: Sequence[Partition], *, deep: bool
-) -> list[RepairPlan]:
-    """The plans of partitions, a few listed at once: a day of hundreds of tables is hundreds of listings."""
-    with ThreadPoolExecutor(_LISTINGS) as pool:
-        return list(pool.map(lambda item: _plan(context, chosen[item.table_id], item, deep=deep), part))
-
-
-def _plan(context: StageContext, table: TableDefinition, found: Partition, *, deep: bool) -> RepairPlan:
-    """Reads what is recorded first and lists afterwards: what is committed meanwhile is not taken for missing."""
-    with context.database.begin() as connection:
-        partition = partitions.load_partitions(connection, [found.partition_id])[found.partition_id]
-        known = small_objects.load_above(connection, partition.partition_id, needed_above(partition), None)
-    keys = context.lake.keys(table)
-    folder = {True: keys.delayed_prefix(partition.date), False: keys.live_prefix(partition.date)}
-    listed = {
-        item.key: item.content_length
-        for delayed in {item.delayed for item in known}
-        for item in context.stores.list(context.lake.bucket, folder[delayed])
-    }
-    named = [(item, keys.small_object(partition.date, item.staging_object_id, delayed=item.delayed)) for item in known]
-    suspects = find_suspects(named, listed, deep=deep)
-    return RepairPlan(table=table, partition=partition, checked=len(known), suspects=suspects)
-
-
-def find_suspects(
-    named: Sequence[tuple[KnownSmallObject, str]], listed: Mapping[str, int], *, deep: bool
-) -> tuple[Suspect, ...]:
-    """The recorded objects, given with their keys, that a listing {key: length} contradicts; with `deep`, all."""
-    suspects = []
-    for known, key in named:
-        length = listed.get(key)
-        fault = None
-        if length is None:
-            fault = _MISSING
-        elif length != known.content_length:
-            fault = f"has {length} bytes, not {known.content_length}"
-        if fault or deep:
-            suspects.append(Suspect(known=known, key=key, fault=fault))
-    return tuple(suspects)
-
-
-def _results(context: StageContext, plans: Sequence[RepairPlan], *, look_only: bool) -> Results:
-    """Looks at the suspects of all partitions as one job; a staging object that kills it ends up alone.
+def _results(context: StageContext, tasks: Sequence[RepairTask]) -> Iterator[RepairResult]:
+    """Looks at the suspects of one part as one job; a staging object that kills it ends up alone.
 
     The engine writes a key only after it found the rows equal: a death in the job leaves some objects repaired.
     """
-    tasks = _tasks(context, plans, look_only=look_only)
-    if not tasks:
-        return {}
-    with context.database.begin() as connection:
-        wanted = {(task.table_id, task.definition_version) for task in tasks}
-        definitions = tables.load_versions(connection, wanted)
+    definitions = _definitions(context, tasks)
     halving = Halving[RepairTask, RepairResult](
         run=lambda part: context.engine.repair(part, definitions),
         task_id=lambda task: task.staging_object_id,
@@ -220,46 +266,12 @@ def _results(context: StageContext, plans: Sequence[RepairPlan], *, look_only: b
             staging_object_id=task.staging_object_id, failure=Failure(message=str(error), transient=False)
         ),
     )
-    return {result.staging_object_id: result for result in halving.results(tasks)}
+    return halving.results(tasks)
 
 
-def _tasks(context: StageContext, plans: Sequence[RepairPlan], *, look_only: bool) -> list[RepairTask]:
-    """One task a staging object, for all of its days."""
-    recorded: dict[int, list[RecordedObject]] = {}
-    for plan in plans:
-        for suspect in plan.suspects:
-            known = suspect.known
-            recorded.setdefault(known.staging_object_id, []).append(
-                RecordedObject(
-                    date=plan.partition.date,
-                    delayed=known.delayed,
-                    content_length=known.content_length,
-                    row_count=known.row_count,
-                    fingerprint=known.fingerprint,
-                )
-            )
+def _definitions(context: StageContext, tasks: Sequence[RepairTask]) -> Definitions:
     with context.database.begin() as connection:
-        sources = staging_objects.load_claimed(connection, recorded)
-    return [
-        RepairTask(source=_source(sources[number], items), recorded=tuple(items), look_only=look_only)
-        for number, items in sorted(recorded.items())
-    ]
-
-
-def _source(item: staging_objects.ClaimedObject, recorded: Sequence[RecordedObject]) -> ConvertTask:
-    """The staging object as it was converted. Its tiers are those on record, whatever is marked by now."""
-    return ConvertTask(
-        staging_object_id=item.staging_object_id,
-        bucket=item.bucket,
-        key=item.key,
-        etag=item.etag,
-        content_length=item.content_length,
-        received=item.first_receive_time,
-        stream_name=item.stream_name,
-        delayed_dates=frozenset(entry.date for entry in recorded if entry.delayed),
-        table_id=item.table_id,
-        definition_version=item.definition_version,
-    )
+        return tables.load_versions(connection, {(task.table_id, task.definition_version) for task in tasks})
 
 
 def _found(plan: RepairPlan, suspect: Suspect, results: Results) -> RepairedObject | None:
@@ -304,8 +316,8 @@ def _outcome(plan: RepairPlan, results: Results, *, dry_run: bool) -> tuple[Part
         result = results.get(suspect.known.staging_object_id)
         if fault is None and found:
             continue
-        missing += fault == _MISSING
-        damaged += fault not in (None, _MISSING)
+        missing += fault == MISSING
+        damaged += fault not in (None, MISSING)
         if found and found.content_length is not None:
             repaired += not dry_run
         elif result and result.failure:

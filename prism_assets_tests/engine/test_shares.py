@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import date
 
 from hypothesis import given
@@ -52,6 +53,28 @@ def test_shares_differ_by_one_task_at_most(tasks: list[int], least: int) -> None
     """In weight, as each task goes to the lightest share."""
     weights = [sum(part) + len(part) for part in divided(tasks, 10_000_000, least)]
     assert max(weights) - min(weights) <= max(tasks) + 1
+
+
+def dealt_one_by_one(tasks: list[int], count: int) -> list[list[int]]:
+    """The rule, by a look at every share for every task."""
+    shares: list[list[int]] = [[] for _ in range(count)]
+    for task in sorted(tasks, reverse=True):
+        lightest = min(range(count), key=lambda index: (sum(shares[index]) + len(shares[index]), len(shares[index])))
+        shares[lightest].append(task)
+    return shares
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=50), st.integers(1, 100), st.integers(1, 8))
+def test_each_task_goes_to_the_lightest_share_the_first_of_equals(tasks: list[int], share: int, least: int) -> None:
+    shares = divided(tasks, share, least)
+    assert shares == dealt_one_by_one(tasks, len(shares))
+
+
+def test_tens_of_thousands_of_tasks_are_divided_at_once() -> None:
+    begun = time.process_time()
+    shares = divided(list(range(1, 20_001)), 20_000, 4)
+    assert len(shares) > 10_000
+    assert time.process_time() - begun < 5
 
 
 def test_a_share_carries_the_definitions_it_needs_and_no_others() -> None:

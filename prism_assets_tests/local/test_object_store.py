@@ -8,6 +8,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from prism_assets.local.stack import LocalStack
+from prism_assets.objectstore.stores import StoreConfig, Stores
 from prism_assets_tests.local.test_stack import kill, pid_of, status_of
 
 SERVICES = ("s3", "aws")
@@ -59,3 +60,21 @@ def test_objects_survive_and_the_catalog_does_not(stack: LocalStack) -> None:
     with pytest.raises(ClientError, match="SignatureDoesNotMatch"):
         put(stack, "log/b.json", b"{}\n", secret_key="wrong")
     assert all((status_of(stack, service).memory or 0) > 1e6 for service in SERVICES)
+
+
+def test_objects_are_written_under_conditions(stack: LocalStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    stack.up(services=SERVICES)
+    settings = stack.environment()
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, settings[name])
+    stores = Stores(StoreConfig(endpoint=settings["PRISM_S3_ENDPOINT"], object_tags=False))
+    assert stores.put_new("prism-lake", "a", b"torn")
+    assert not stores.put_new("prism-lake", "a", b"late")
+    _, version = stores.read_version("prism-lake", "a")
+    assert stores.replace("prism-lake", "a", b"sound", etag=version)
+    assert not stores.replace("prism-lake", "a", b"late", etag=version)
+    assert stores.get("prism-lake", "a") == b"sound"
+    _, version = stores.read_version("prism-lake", "a")
+    stores.delete("prism-lake", ["a"])
+    assert not stores.replace("prism-lake", "a", b"late", etag=version)
+    assert list(stores.list("prism-lake", "")) == []

@@ -107,6 +107,20 @@ def test_a_listing_says_length_and_time(stores: Stores) -> None:
     assert item.last_modified.tzinfo is not None
 
 
+def test_an_object_is_written_over_only_if_it_is_the_one_that_was_read(stores: Stores) -> None:
+    stores.put("lake", "a", b"torn")
+    body, version = stores.read_version("lake", "a")
+    assert body == b"torn"
+    assert stores.replace("lake", "a", b"sound", etag=version)
+    assert not stores.replace("lake", "a", b"late", etag=version)
+    assert stores.get("lake", "a") == b"sound"
+    stores.delete("lake", ["a"])
+    assert not stores.replace("lake", "a", b"late", etag=version)
+    assert list(stores.list("lake", "")) == []
+    with pytest.raises(ObjectMissing):
+        stores.read_version("lake", "a")
+
+
 def test_the_same_bytes_put_again_leave_one_object(stores: Stores) -> None:
     stores.put("lake", "a", b"hello")
     stores.put("lake", "a", b"hello")

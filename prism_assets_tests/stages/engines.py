@@ -6,8 +6,9 @@ import dataclasses
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from prism_assets.domain.errors import EngineFailed
+from prism_assets.domain.errors import EngineFailed, EngineUnavailable
 from prism_assets.domain.work import (
     ConvertResult,
     ConvertTask,
@@ -19,6 +20,8 @@ from prism_assets.domain.work import (
 )
 from prism_assets.engine.base import Definitions, Engine
 from prism_assets_tests.world import World
+
+_Result = TypeVar("_Result")
 
 
 @dataclass
@@ -120,6 +123,67 @@ class PausingEngine:
     def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
         self._once()
         return self.inner.merge(tasks, definitions)
+
+
+@dataclass
+class VanishingEngine:
+    """Goes away for good after so many results."""
+
+    inner: Engine
+    results: int
+    jobs: list[int] = field(default_factory=list)
+
+    def probe(self) -> None:
+        """Not even that works when it is gone."""
+        if self.results <= 0:
+            raise EngineUnavailable("the engine is gone")
+
+    def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
+        self.jobs.append(len(tasks))
+        yield from self._until_gone(self.inner.convert(tasks, definitions))
+
+    def repair(self, tasks: Sequence[RepairTask], definitions: Definitions) -> Iterator[RepairResult]:
+        self.jobs.append(len(tasks))
+        yield from self._until_gone(self.inner.repair(tasks, definitions))
+
+    def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
+        self.jobs.append(len(tasks))
+        yield from self._until_gone(self.inner.merge(tasks, definitions))
+
+    def _until_gone(self, results: Iterator[_Result]) -> Iterator[_Result]:
+        while self.results > 0:
+            self.results -= 1
+            try:
+                yield next(results)
+            except StopIteration:
+                self.results += 1
+                return
+        raise EngineUnavailable("the engine is gone")
+
+
+@dataclass
+class ForgottenEngine:
+    """Its driver dies as the repair begins; the tasks of the repair go on when `go_on` is called."""
+
+    inner: Engine
+    _work: tuple[Sequence[RepairTask], Definitions] | None = None
+
+    def probe(self) -> None:
+        """Harmless work harms it not."""
+
+    def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
+        return self.inner.convert(tasks, definitions)
+
+    def repair(self, tasks: Sequence[RepairTask], definitions: Definitions) -> Iterator[RepairResult]:
+        self._work = (tasks, definitions)
+        raise EngineUnavailable("the driver died")
+
+    def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
+        return self.inner.merge(tasks, definitions)
+
+    def go_on(self) -> list[RepairResult]:
+        assert self._work is not None
+        return list(self.inner.repair(*self._work))
 
 
 def another_worker(world: World, engine: Engine) -> World:

@@ -203,6 +203,7 @@ def test_a_parked_merge_is_told_with_its_error(world: World) -> None:
 
 def test_a_day_that_is_not_switched_in_time_is_told_with_its_reason(world: World) -> None:
     a_closed_day(world)
+    commit_at(world, NOON)
     assert check(world, CLOSING_BLOCKED, "2026-03-02T06:00").passed
     outcome = check(world, CLOSING_BLOCKED, "2026-03-02T07:00")
     assert not outcome.passed
@@ -211,10 +212,26 @@ def test_a_day_that_is_not_switched_in_time_is_told_with_its_reason(world: World
     assert not check(world, CLOSING_BLOCKED, "2026-03-02T02:00", CheckLimits(closing_hours=1)).passed
 
 
+def test_rows_of_a_day_long_past_have_their_time_to_be_closed_and_switched(world: World) -> None:
+    world.apply(a_table())
+    world.drop(some_rows(1, utc(NOON)))
+    world.drop(some_rows(1, utc(NOON)))
+    world.stream("2026-03-08T00:00")
+    commit_at(world, "2026-03-08T00:00")
+    change(world, "UPDATE prism_small_objects SET commit_time = '2026-03-08T05:00Z' WHERE prism_small_object_id = 2")
+    assert check(world, CLOSING_BLOCKED, "2026-03-08T00:01").passed
+    assert check(world, CLOSING_BLOCKED, "2026-03-08T06:00").passed
+    outcome = check(world, CLOSING_BLOCKED, "2026-03-08T07:00")
+    assert not outcome.passed
+    assert f"{DAY} is new 7.0 h after its first object came and waits for" in outcome.sentence
+    assert outcome.figures == {"days that wait": 1, "longest in hours": 7.0}
+
+
 def test_of_many_days_that_wait_the_oldest_are_named(world: World) -> None:
     world.apply(a_table())
     world.drop([row for offset in range(7) for row in some_rows(1, utc(NOON) + timedelta(days=offset))])
     world.stream("2026-03-07T12:00")
+    commit_at(world, "2026-03-01T12:00")
     outcome = check(world, CLOSING_BLOCKED, "2026-03-10T00:00")
     assert outcome.figures["days that wait"] == 7
     assert outcome.sentence.startswith(f"7 days wait longer than 6 h: {DAY} is new")

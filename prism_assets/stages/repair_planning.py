@@ -1,0 +1,134 @@
+"""What a repair has to look at: the small objects of a partition that a listing contradicts, and the tasks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from prism_assets.domain.partitions import Partition, needed_above
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import ConvertTask, RecordedObject, RepairTask
+from prism_assets.metadata import partitions, small_objects, staging_objects
+from prism_assets.metadata.small_objects import KnownSmallObject
+from prism_assets.stages.context import StageContext
+
+MISSING = "is missing"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suspect:
+    """A small object to be looked at. `fault` is what the listing says against it; None where only reading can tell."""
+
+    known: KnownSmallObject
+    key: str
+    fault: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepairPlan:
+    """What is to be looked at in one partition, out of `checked` objects that readers or merges need."""
+
+    table: TableDefinition
+    partition: Partition
+    checked: int
+    suspects: tuple[Suspect, ...]
+
+
+def plan_repair(context: StageContext, table: TableDefinition, found: Partition, *, deep: bool) -> RepairPlan:
+    """Reads what is recorded first and lists afterwards: what is committed meanwhile is not taken for missing."""
+    with context.database.begin() as connection:
+        partition = partitions.load_partitions(connection, [found.partition_id])[found.partition_id]
+        known = small_objects.load_above(connection, partition.partition_id, needed_above(partition), None)
+    keys = context.lake.keys(table)
+    folder = {True: keys.delayed_prefix(partition.date), False: keys.live_prefix(partition.date)}
+    listed = {
+        item.key: item.content_length
+        for delayed in {item.delayed for item in known}
+        for item in context.stores.list(context.lake.bucket, folder[delayed])
+    }
+    named = [(item, keys.small_object(partition.date, item.staging_object_id, delayed=item.delayed)) for item in known]
+    suspects = find_suspects(named, listed, deep=deep)
+    return RepairPlan(table=table, partition=partition, checked=len(known), suspects=suspects)
+
+
+def find_suspects(
+    named: Sequence[tuple[KnownSmallObject, str]], listed: Mapping[str, int], *, deep: bool
+) -> tuple[Suspect, ...]:
+    """The recorded objects, given with their keys, that a listing {key: length} contradicts; with `deep`, all."""
+    suspects = []
+    for known, key in named:
+        length = listed.get(key)
+        fault = None
+        if length is None:
+            fault = MISSING
+        elif length != known.content_length:
+            fault = f"has {length} bytes, not {known.content_length}"
+        if fault or deep:
+            suspects.append(Suspect(known=known, key=key, fault=fault))
+    return tuple(suspects)
+
+
+def repair_chunks(
+    context: StageContext, plans: Sequence[RepairPlan], *, look_only: bool
+) -> Iterator[tuple[RepairTask, ...]]:
+    """The suspects as tasks, one a staging object for all of its days, in parts as big as a batch of Stream.
+
+    A part has at most `stream_max_objects` staging objects and `stream_max_bytes` bytes of them, and always one.
+    """
+    recorded = _recorded(plans)
+    numbers, most = sorted(recorded), context.settings.stream_max_objects
+    for start in range(0, len(numbers), most):
+        part = {number: recorded[number] for number in numbers[start : start + most]}
+        with context.database.begin() as connection:
+            sources = staging_objects.load_claimed(connection, part)
+        tasks = [
+            RepairTask(source=_source(sources[number], items), recorded=tuple(items), look_only=look_only)
+            for number, items in part.items()
+        ]
+        yield from _within(tasks, context.settings.stream_max_bytes)
+
+
+def _recorded(plans: Sequence[RepairPlan]) -> dict[int, list[RecordedObject]]:
+    """The suspects by staging object."""
+    recorded: dict[int, list[RecordedObject]] = {}
+    for plan in plans:
+        for suspect in plan.suspects:
+            known = suspect.known
+            recorded.setdefault(known.staging_object_id, []).append(
+                RecordedObject(
+                    date=plan.partition.date,
+                    delayed=known.delayed,
+                    content_length=known.content_length,
+                    row_count=known.row_count,
+                    fingerprint=known.fingerprint,
+                )
+            )
+    return recorded
+
+
+def _within(tasks: Sequence[RepairTask], most_bytes: int) -> Iterator[tuple[RepairTask, ...]]:
+    part, size = list[RepairTask](), 0
+    for task in tasks:
+        if part and size + task.source.content_length > most_bytes:
+            yield tuple(part)
+            part, size = [], 0
+        part.append(task)
+        size += task.source.content_length
+    if part:
+        yield tuple(part)
+
+
+def _source(item: staging_objects.ClaimedObject, recorded: Sequence[RecordedObject]) -> ConvertTask:
+    """The staging object as it was converted. Its tiers are those on record, whatever is marked by now."""
+    return ConvertTask(
+        staging_object_id=item.staging_object_id,
+        bucket=item.bucket,
+        key=item.key,
+        etag=item.etag,
+        content_length=item.content_length,
+        received=item.first_receive_time,
+        stream_name=item.stream_name,
+        delayed_dates=frozenset(entry.date for entry in recorded if entry.delayed),
+        table_id=item.table_id,
+        definition_version=item.definition_version,
+    )

@@ -1,0 +1,158 @@
+"""Secrets reach neither what Dagster stores nor what is logged, whatever goes wrong."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from dagster import DagsterRunStatus
+
+from prism_assets.defs import failures
+from prism_assets.settings import secret_values
+from prism_assets_tests.builders import a_table, some_rows
+from prism_assets_tests.defs.stored import StoredDagster, stored_dagster
+from prism_assets_tests.defs.tables import a_folder
+from prism_assets_tests.world import World
+
+# Dagster calls what it has itself deprecated: when a resource holds another one, and when it loads a schedule.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:Property .ScheduleDefinition.environment_vars. is:DeprecationWarning"),
+]
+
+PLANTED = {
+    "AWS_SECRET_ACCESS_KEY": "canary-aws-secret",
+    "AWS_SESSION_TOKEN": "canary-aws-session",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN": "canary-aws-container",
+    "SPARK_CONNECT_AUTHENTICATE_TOKEN": "canary-spark-token",
+    "PRISM_DAGSTER_PG_PASSWORD": "canary-dagster-database",
+    "PRISM_ALERT": "webhook:http://127.0.0.1:1/canary-webhook",
+}
+
+
+@pytest.fixture
+def planted(settled: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A world with an object to convert, and a distinctive value for every secret that it does not use itself."""
+    folder = a_folder(settled.root, a_table())
+    for name, value in {**PLANTED, "PRISM_TABLES_DIR": str(folder)}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(failures, "MAX_RETRIES", 0)  # what is to fail is not waited for
+    settled.drop(some_rows(5, datetime.now(timezone.utc)))
+    return settled
+
+
+@pytest.fixture
+def dagster(planted: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoredDagster]:
+    with stored_dagster(tmp_path_factory.mktemp("dagster")) as made:
+        yield made
+
+
+class Watch:
+    """All that must not be seen, and all that was said."""
+
+    def __init__(self, world: World, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.INFO)  # below it, botocore shows the headers of its requests
+        url = world.settings.database_url.get_secret_value()
+        self._secrets = {value.rpartition("/")[2] for value in PLANTED.values()} | {url, urlsplit(url).password or ""}
+        self._capfd = capfd
+        self._caplog = caplog
+        self._said = ""
+
+    def plant(self, secret: str) -> str:
+        """One more secret."""
+        self._secrets.add(secret)
+        return secret
+
+    def said(self) -> str:
+        """Everything on both outputs of this process and in all its logs."""
+        self._said += "\n".join(self._capfd.readouterr())
+        return f"{self._said}\n{self._caplog.text}"
+
+    def found_in(self, text: str) -> set[str]:
+        assert all(len(secret) > 10 for secret in self._secrets)
+        return {secret for secret in self._secrets | {"canary"} if secret in text}
+
+
+@pytest.fixture
+def watch(planted: World, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Watch:
+    return Watch(planted, capfd, caplog)
+
+
+def statuses(dagster: StoredDagster) -> set[DagsterRunStatus]:
+    return {run.status for run in dagster.instance.get_runs()}
+
+
+def test_a_good_run_stores_no_secret(planted: World, dagster: StoredDagster, watch: Watch) -> None:
+    dagster.tick()
+    assert statuses(dagster) == {DagsterRunStatus.SUCCESS}
+    stored = dagster.text()
+    assert "rows added" in stored, "events are there"
+    assert watch.found_in(stored) == set()
+    assert watch.found_in(watch.said()) == set()
+
+
+FAILURES: Mapping[str, tuple[str, str, str]] = {
+    "a wrong bucket": ("PRISM_BUCKET", "nowhere", "bucket nowhere does not exist"),
+    "a wrong password": ("PRISM_DATABASE_URL", "{wrong_password}", "refused user"),
+    "a server that is away": ("PRISM_DATABASE_URL", "{away}", "does not answer"),
+    "a wrong address": ("PRISM_DATABASE_URL", "mysql://me:canary-of-address@db.example/prism", "PRISM_DATABASE_URL"),
+    "an engine that is away": ("PRISM_SPARK_REMOTE", "sc://localhost:1/;token=canary-of-address", "Spark does not"),
+    "a wrong engine": ("PRISM_SPARK_REMOTE", "sc://localhost:no/;token=canary-of-address", "Spark"),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_a_failure_stores_no_secret(
+    case: str,
+    planted: World,
+    dagster: StoredDagster,
+    watch: Watch,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whether the ticks fail, or the run that they ask for, and then the tick that sends an alert about it."""
+    name, value, sentence = FAILURES[case]
+    url = planted.settings.database_url.get_secret_value()
+    password = urlsplit(url).password or ""
+    wrong = {
+        "{wrong_password}": url.replace(password, watch.plant("canary-wrong-password")),
+        "{away}": "postgresql://me:canary-of-address@127.0.0.1:1/prism",
+    }
+    monkeypatch.setenv(name, wrong.get(value, value))
+    dagster.tick()
+    if case in ("a wrong bucket", "an engine that is away"):
+        assert DagsterRunStatus.FAILURE in statuses(dagster)
+        dagster.forget_ticks()
+        dagster.tick()
+        assert "1 runs failed" in dagster.text()
+    stored = dagster.text()
+    assert sentence in stored
+    assert watch.found_in(stored) == set()
+    assert watch.found_in(watch.said()) == set()
+
+
+def test_a_tick_that_fails_stores_no_secret(dagster: StoredDagster, watch: Watch) -> None:
+    dagster.tick()
+    dagster.break_cursor("run_failures")
+    dagster.tick()
+    (error,) = dagster.failed_ticks()
+    assert "JSONDecodeError" in error
+    assert watch.found_in(dagster.text()) == set()
+    assert watch.found_in(watch.said()) == set()
+
+
+def test_every_planted_secret_is_one_that_messages_are_cleared_of(planted: World) -> None:
+    known = " ".join(secret_values())
+    assert [name for name, value in PLANTED.items() if value.partition(":")[2] not in known] == []
+    assert [value for value in PLANTED.values() if value.rpartition("/")[2] not in known] == []
+
+
+def test_a_secret_would_be_found(dagster: StoredDagster, watch: Watch, tmp_path: Path) -> None:
+    """In an event, in a tag, in what a run prints: the search of these tests looks there."""
+    dagster.instance.add_dynamic_partitions("canary-definition", ["a"])
+    assert watch.found_in(dagster.text()) == {"canary"}
+    print("canary-aws-secret")
+    assert watch.found_in(watch.said()) == {"canary", "canary-aws-secret"}

@@ -1,0 +1,69 @@
+"""What counts as a secret: every way in which one comes in, whatever else is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from prism_assets.settings import secret_values
+
+DATABASE = "postgresql://prism:c%40nary-database@db.example/prism"
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No local stack and no prism.toml near."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PRISM_HOME", str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_CONTAINER_AUTHORIZATION_TOKEN",
+        "SPARK_CONNECT_AUTHENTICATE_TOKEN",
+        "PRISM_DAGSTER_PG_PASSWORD",
+        "PGPASSWORD",
+    ],
+)
+def test_secrets_that_only_others_read_are_known(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "canary")
+    assert "canary" in secret_values()
+
+
+def test_the_passwords_of_the_database_are_known_as_written_and_as_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRISM_BUCKET", "lake")
+    monkeypatch.setenv("PRISM_DATABASE_URL", f"{DATABASE}?password=canary-query")
+    assert {"c%40nary-database", "c@nary-database", "canary-query"} <= secret_values()
+
+
+def test_secrets_are_known_where_other_settings_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRISM_DATABASE_URL", DATABASE.replace("postgresql", "mysql"))
+    monkeypatch.setenv("PRISM_SPARK_REMOTE", "spark.example/;token=canary-token")
+    assert {"c%40nary-database", "canary-token"} <= secret_values()
+
+
+def test_a_token_ends_where_the_next_word_of_its_address_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRISM_SPARK_REMOTE", "sc://spark.example:15002/;user_id=me;token=canary-token;use_ssl=true")
+    assert "canary-token" in secret_values()
+
+
+def test_the_address_of_a_webhook_is_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRISM_ALERT", "webhook:https://hooks.example/canary-hook")
+    assert "https://hooks.example/canary-hook" in secret_values()
+
+
+def test_settings_of_prism_toml_are_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("PRISM_DATABASE_URL", raising=False)
+    (tmp_path / "prism.toml").write_text(
+        f'bucket = "lake"\ndatabase_url = "{DATABASE}"\nspark_remote = "sc://spark.example/;token=canary-token"\n'
+    )
+    assert {"c@nary-database", "canary-token"} <= secret_values()
+
+
+def test_nothing_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY", raising=False)
+    assert secret_values() == frozenset()
