@@ -89,6 +89,8 @@ def _bring_in_force(context: StageContext, location: Location, info: Log, warn: 
 
     A change that stored rows do not allow is told, and the definitions in force go on: it must not stop the others.
     """
+    for problem in location.problems:
+        warn(f"a table file is left out: {problem}")
     try:
         if _is_in_force(context, location):
             return

@@ -5,7 +5,7 @@ A run key per table and day would drop repeats silently; what keeps requests apa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 
@@ -38,13 +38,22 @@ def run_tick(
     deadline = Deadline.after(BUDGET_SECONDS)
     try:
         with platform.open(location, context.log.info, context.log.warning, deadline=deadline) as stages:
-            return tick(stages, context, location, deadline)
+            return _with_problems(tick(stages, context, location, deadline), location.problems)
     except TransientError as error:
         over = f"the {BUDGET_SECONDS:.0f} s of a tick were over: " if deadline.is_over else ""
         return SensorResult(skip_reason=SkipReason(f"{over}{error}"), cursor=context.cursor)
     except PrismError as error:
         failure = _failed_tick(str(error))
     raise failure
+
+
+def _with_problems(result: SensorResult, problems: Sequence[str]) -> SensorResult:
+    """Says in the reason of a skipped tick which table files are left out; the log of each tick says it too."""
+    if not problems or result.skip_reason is None:
+        return result
+    rest = f" and {len(problems) - 1} more problems" if len(problems) > 1 else ""
+    told = f"{result.skip_reason.skip_message}; table files are left out: {problems[0]}{rest}"
+    return result._replace(skip_reason=SkipReason(told))
 
 
 def _failed_tick(sentence: str) -> DagsterUserCodeProcessError:
