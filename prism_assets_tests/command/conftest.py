@@ -34,8 +34,8 @@ def prism(
     """The command line, in this process, with the settings of the world in its environment."""
     opened: list[Database] = []
 
-    def open_database(url: str) -> Database:
-        opened.append(Database(url))
+    def open_database(*given: Any) -> Database:
+        opened.append(Database(*given))
         return opened[-1]
 
     monkeypatch.setattr(platform, "Database", open_database)
