@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from prism_assets.catalogs.glue import GlueCatalog
@@ -18,6 +19,8 @@ from prism_assets.stages.deadlines import Deadline
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_HURRIED_SECONDS = 2.0
+
 
 def build_context(
     settings: Settings,
@@ -28,7 +31,8 @@ def build_context(
 ) -> StageContext:
     """Builds what the stages work with. `session` hands over a Spark session of the caller's, made at first use.
 
-    With a deadline, PostgreSQL cancels statements that would go on behind it, and a silent catalog is given up sooner.
+    With a deadline, PostgreSQL cancels statements that would go on behind it, and a silent store or catalog is given up
+    sooner.
     """
     lake = Lake(settings.bucket, settings.prefix, settings.store)
     return StageContext(
@@ -37,7 +41,7 @@ def build_context(
             settings.database_url.get_secret_value(), (lambda: deadline.seconds_left) if deadline else None
         ),
         lake=lake,
-        stores=Stores(settings.store),
+        stores=Stores(replace(settings.store, retry_seconds=_HURRIED_SECONDS) if deadline else settings.store),
         engine=_engine(settings, lake, session),
         catalog=GlueCatalog(
             settings.glue_endpoint,

@@ -48,29 +48,19 @@ class Alert:
     runs: tuple[FailedRun, ...]
 
 
-def shown_of(failed: int) -> int:
-    """How many of the failed runs a message names."""
-    return min(failed, _RUNS_SHOWN)
+def write_alert(runs: Sequence[FailedRun], repetitions: Sequence[Repetition] = ()) -> Alert:
+    """Writes the message about new runs, of which the first are named, and about repetitions.
 
-
-def write_alert(
-    runs: Sequence[FailedRun],
-    failed: int,
-    secrets: Collection[str] = (),
-    repetitions: Sequence[Repetition] = (),
-) -> Alert:
-    """Writes the message about `failed` new runs, of which `runs` are the ones to name, and about repetitions.
-
-    No secret is left in it.
+    Errors are taken as they are: whoever hands them over has redacted them.
     """
-    shown = tuple(replace(run, error=_short(redact(run.error, secrets))) for run in runs[: shown_of(failed)])
+    shown = tuple(replace(run, error=_short(run.error)) for run in runs[:_RUNS_SHOWN])
     tables = sorted({table for run in shown for table in run.tables})
-    total = failed + sum(item.runs for item in repetitions)
-    subject = f"prism: {total} {'' if failed else 'more '}{'run' if total == 1 else 'runs'} failed"
+    total = len(runs) + sum(item.runs for item in repetitions)
+    subject = f"prism: {total} {'' if runs else 'more '}{'run' if total == 1 else 'runs'} failed"
     lines = [f"{subject}, for {_listed(tables)}" if tables else subject, *map(_line, shown)]
-    if failed > len(shown):
-        lines.append(f"… and {failed - len(shown)} more runs")
-    lines += [_again(replace(item, error=_short(redact(item.error, secrets)))) for item in repetitions[:_RUNS_SHOWN]]
+    if len(runs) > len(shown):
+        lines.append(f"… and {len(runs) - len(shown)} more runs")
+    lines += [_again(replace(item, error=_short(item.error))) for item in repetitions[:_RUNS_SHOWN]]
     if len(repetitions) > _RUNS_SHOWN:
         lines.append(f"… and runs that failed again of {len(repetitions) - _RUNS_SHOWN} other errors")
     return Alert(subject=subject, text="\n".join(lines), failed=total, runs=shown)

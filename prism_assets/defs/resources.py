@@ -13,13 +13,13 @@ from dagster_pyspark import LazyPySparkResource
 from pydantic import Field
 
 from prism_assets.defs.location import Location
-from prism_assets.domain.errors import DefinitionError, TerminalError
+from prism_assets.domain.errors import TerminalError
 from prism_assets.engine.sessions import open_session
 from prism_assets.metadata import tables
 from prism_assets.metadata.run_locks import run_lock
 from prism_assets.platform import build_context
 from prism_assets.settings import Settings, load_settings
-from prism_assets.stages.apply import apply_tables, plan_apply
+from prism_assets.stages.apply import apply_sound, plan_apply
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 
@@ -40,7 +40,7 @@ class SparkResource(LazyPySparkResource):
             config = {"spark.app.name": "prism_assets", **self.spark_config, **where}
             return LazyPySparkResource(spark_config=config).spark_session
 
-        return open_session(load_settings().spark_remote, make)
+        return open_session(load_settings().spark_remote, make, self.spark_config)
 
 
 class LakeS3Resource(S3Resource):
@@ -87,17 +87,18 @@ class PlatformResource(ConfigurableResource[StageContext]):
 def _bring_in_force(context: StageContext, location: Location, info: Log, warn: Log) -> None:
     """Does what `prism table apply` does, where the database differs from the files this process has loaded.
 
-    A change that stored rows do not allow is told, and the definitions in force go on: it must not stop the others.
+    The files are read anew then: another process may have loaded and applied later ones, which must not be undone. What
+    is wrong is told, and the definitions in force go on: one table must not stop the others.
     """
-    for problem in location.problems:
-        warn(f"a table file is left out: {problem}")
-    try:
-        if _is_in_force(context, location):
-            return
-        for line in apply_tables(context.database, location.tables, datetime.now(timezone.utc)).lines:
+    if _is_in_force(context, location):
+        problems = location.problems
+    else:
+        plan = apply_sound(context.database, location.folder, datetime.now(timezone.utc))
+        problems = plan.problems
+        for line in plan.lines:
             info(f"tables: {line}")
-    except DefinitionError as error:
-        warn(f"the table files are not applied; what is in force stays: {error}")
+    for problem in problems:
+        warn(f"a table file is not applied: {problem}")
 
 
 def _is_in_force(context: StageContext, location: Location) -> bool:
@@ -106,7 +107,8 @@ def _is_in_force(context: StageContext, location: Location) -> bool:
             known, streams = tables.load_definitions(connection), tables.load_streams(connection)
     except TerminalError:
         return False  # no tables yet; if it is something else, applying tells
-    return not plan_apply(location.tables, known, streams).lines
+    plan = plan_apply(location.tables, known, streams)
+    return not plan.lines and not plan.problems
 
 
 def build_resources() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Sessions on Spark. Over Spark Connect, all processes of one version of this package share one session.
+"""Sessions on Spark. Over Spark Connect, processes of one version and with the same settings of Spark share a session.
 
 Spark keeps Python workers for each session by itself and lets none go before the server ends: with a session for each
 run, a run's first job took 1.5 s instead of 0.1 s, and a server lost 50 MB to each run.
@@ -7,9 +7,11 @@ run, a run's first job took 1.5 s instead of 0.1 s, and a server lost 50 MB to e
 from __future__ import annotations
 
 import hashlib
+import json
 import socket
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 _SCHEME = "sc://"
 _CONNECT_PORT = 15_002
 _RETRIES = 6
-_GENERATIONS = 100
+_GENERATIONS = 40
+"""Of one day: a server closes a session no sooner than after an hour without work."""
 _OVER = ("SESSION_CLOSED", "SESSION_CHANGED", "SESSION_NOT_FOUND")
 
 
@@ -39,37 +42,40 @@ def connect(remote: str) -> SparkSession:
     return open_session(remote, make)
 
 
-def open_session(remote: str, make: Callable[[str], SparkSession]) -> SparkSession:
+def open_session(
+    remote: str, make: Callable[[str], SparkSession], settings: Mapping[str, object] | None = None
+) -> SparkSession:
     """Calls `make`, which gets or creates a session, with an address that leads to the shared session.
 
-    A server closes a session that nobody used for an hour, and its id is lost for good; then the next id is taken. An
+    A server closes a session that nobody used for an hour, and its id is lost for good; then the next id is taken.
+    `settings` are those that `make` gives to Spark: they hold for the whole session, so others have another one. An
     address with a session id is taken as it is, and so is that of a classic master. OSError: nobody listens.
     """
     if not remote.startswith(_SCHEME):
         return make(remote)
     _check_listening(remote)
-    for address in _addresses(remote):
+    for address in _addresses(remote, settings or {}):
         try:
             return _impatient(make(address))
         except Exception as error:
             if not any(word in str(error) for word in _OVER):
                 raise
             _forget()
-    raise EngineUnavailable("Spark has closed every session of this package: restart the Spark Connect server")
+    raise EngineUnavailable("Spark closes every session at once: look at the log of the Spark Connect server")
 
 
-def _addresses(remote: str) -> Iterator[str]:
+def _addresses(remote: str, settings: Mapping[str, object]) -> Iterator[str]:
     if ";session_id=" in remote:
         yield remote
         return
     separator = ";" if "/;" in remote else "/;"
     # The first id is tried twice: what is over may be only what this process knew of a server that was restarted.
+    today = datetime.now(timezone.utc).date()
+    name = f"prism_assets/{_code()}/{json.dumps(settings, sort_keys=True, default=str)}/{today}"
     for generation in (0, *range(_GENERATIONS)):
-        yield f"{remote.rstrip('/;')}{separator}session_id={_session_id(generation)}"
-
-
-def _session_id(generation: int) -> uuid.UUID:
-    return uuid.uuid5(uuid.NAMESPACE_URL, f"prism_assets/{_code()}/{generation}")
+        session_id = uuid.uuid5(uuid.NAMESPACE_URL, f"{name}/{generation}")
+        yield f"{remote.rstrip('/;')}{separator}session_id={session_id}"
+    yield remote  # a session of its own, with workers of its own: slower, and it works
 
 
 @cache
@@ -85,8 +91,9 @@ def _forget() -> None:
     """Drops what this process holds of a session that is over, and leaves the server's alone: others may use it."""
     from pyspark.sql.connect.session import SparkSession
 
-    session: Any = SparkSession.getActiveSession()
-    if session is not None:
+    known: Any = SparkSession
+    # Not by getActiveSession: that hides a session whose client has closed itself, which then stays where it is.
+    for session in {known._default_session, getattr(known._active_session, "session", None)} - {None}:
         session.release_session_on_close = False
         session.stop()
 

@@ -77,7 +77,7 @@ class Database:
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
         with _translated(self._url), self._engine.connect() as connection:
             try:
-                _wait_for_turn(connection)
+                _wait_for_turn(connection, _MIGRATION_PATIENCE if self._seconds_left is None else self._seconds_left())
                 config.attributes["connection"] = connection
                 config.attributes["one_transaction"] = _is_new(connection)
                 alembic.command.upgrade(config, "head")
@@ -120,12 +120,12 @@ def _create_engine(url: sqlalchemy.URL) -> Engine:
     return engine
 
 
-def _wait_for_turn(connection: Connection) -> None:
+def _wait_for_turn(connection: Connection, seconds: float) -> None:
     """Takes the session lock of migrations, asking again and again.
 
     A session that waits inside a statement has a snapshot, for the end of which CREATE INDEX CONCURRENTLY would wait.
     """
-    end = time.monotonic() + _MIGRATION_PATIENCE
+    end = time.monotonic() + seconds
     statement = text("SELECT pg_try_advisory_lock(:lock)")
     while not connection.execute(statement, {"lock": _MIGRATION_LOCK}).scalar_one():
         connection.commit()

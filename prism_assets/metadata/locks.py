@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
@@ -10,6 +11,7 @@ from sqlalchemy import Connection, text
 from prism_assets.domain.errors import LeaseLost
 from prism_assets.metadata.database import Database
 
+_PAUSE = 0.2
 _EPOCH = 7_170_002
 _CATALOG_CLASS = 7_170_003
 _REPAIR_CLASS = 7_170_006
@@ -46,15 +48,16 @@ class CatalogLock:
 
 
 @contextmanager
-def catalog_lock(database: Database, table_id: int) -> Iterator[CatalogLock | None]:
-    """Holds the session lock of one table's catalog run; yields None at once if another run holds it.
+def catalog_lock(database: Database, table_id: int, patience: float = 0.0) -> Iterator[CatalogLock | None]:
+    """Holds the session lock of one table's catalog run; yields None if another run holds it for so many seconds.
 
     Two runs at once could move a partition back to an older manifest.
     """
+    end = time.monotonic() + patience
+    statement, values = text("SELECT pg_try_advisory_lock(:class, :id)"), {"class": _CATALOG_CLASS, "id": table_id}
     with database.connect() as connection:
-        taken = connection.execute(
-            text("SELECT pg_try_advisory_lock(:class, :id)"), {"class": _CATALOG_CLASS, "id": table_id}
-        ).scalar_one()
+        while not (taken := connection.execute(statement, values).scalar_one()) and time.monotonic() < end:
+            time.sleep(_PAUSE)
         try:
             yield CatalogLock(connection, table_id) if taken else None
         finally:

@@ -276,6 +276,18 @@ class JobStatus:
     last_error: str | None
 
 
+def tables_merging(connection: Connection, table_ids: Collection[int], day: date) -> set[int]:
+    """The tables of whose partition of a day a worker has a job."""
+    rows = connection.execute(
+        text(
+            "SELECT DISTINCT p.prism_table_id FROM prism_merge_jobs JOIN prism_partitions p USING (prism_partition_id) "
+            "WHERE ongoing_mark > 0 AND p.prism_table_id = ANY(:tables) AND p.partition_date = :day"
+        ),
+        {"tables": list(table_ids), "day": day},
+    )
+    return set(rows.scalars())
+
+
 def load_status(connection: Connection) -> list[JobStatus]:
     """All jobs, waiting and running."""
     rows = connection.execute(text("SELECT * FROM prism_merge_jobs ORDER BY prism_partition_id, ongoing_mark DESC"))

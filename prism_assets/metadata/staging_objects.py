@@ -348,6 +348,18 @@ def count_unfinished(connection: Connection) -> list[StagingCounts]:
     ]
 
 
+def count_waiting(connection: Connection, table_ids: Collection[int], before: datetime) -> dict[int, int]:
+    """How many objects first seen up to a time wait to be converted, or are just being: by table, where there are."""
+    rows = connection.execute(
+        text(
+            "SELECT prism_table_id, count(*) AS objects FROM prism_staging_objects WHERE state IN ('pending', 'claimed') "
+            "AND prism_table_id = ANY(:tables) AND first_receive_time <= :before GROUP BY prism_table_id"
+        ),
+        {"tables": list(table_ids), "before": before},
+    )
+    return {row.prism_table_id: row.objects for row in rows}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ledger:
     """Lines in, rows out and lines quarantined over all done objects of a table."""

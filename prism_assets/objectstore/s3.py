@@ -30,6 +30,7 @@ from prism_assets.objectstore.stores import ObjectInfo, StoreConfig
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
+_SHORTEST_READ, _LONGEST_READ = 5.0, 60.0
 _LONGEST_PAUSE = 20.0
 """Between two tries, by boto3's standard mode: up to 1, 2, 4 … seconds, and never more than this."""
 _MOST_TRIES = 7
@@ -42,7 +43,7 @@ class S3Keys:
         settings = Config(
             region_name=config.region,
             connect_timeout=5,
-            read_timeout=60,
+            read_timeout=min(_LONGEST_READ, max(_SHORTEST_READ, 2 * config.retry_seconds)),
             retries={"mode": "standard", "total_max_attempts": _tries_within(config.retry_seconds)},
             s3={"addressing_style": "virtual" if config.endpoint is None else "path"},
         )

@@ -29,9 +29,10 @@ class TableChange:
 
 @dataclass(frozen=True)
 class ApplyPlan:
-    """All changes, in the order of the table names."""
+    """All changes, in the order of the table names, and what was left out as stored rows do not allow it."""
 
     changes: tuple[TableChange, ...]
+    problems: tuple[str, ...] = ()
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -50,13 +51,13 @@ def read_table_files(folder: Path) -> list[TableDefinition]:
 def parse_table_files(folder: Path) -> tuple[list[TableDefinition], list[str]]:
     """The tables of all sound `*.yaml` below a folder, and every problem of the others.
 
-    Of two files that contradict each other the later one, by its path, is left out.
+    Of two files that contradict each other the one that was written later is left out.
     """
     if not folder.is_dir():
         raise DefinitionError(f"{folder} is not a folder: give the folder of the table files, such as tables/")
     found: list[TableDefinition] = []
     problems: list[str] = []
-    for path in sorted(path for path in [*folder.rglob("*.yaml"), *folder.rglob("*.yml")] if path.is_file()):
+    for path in sorted(_table_files(folder), key=_age):
         try:
             table = parse_table_file(path.read_text(encoding="utf-8"), str(path))
         except DefinitionError as error:
@@ -69,7 +70,19 @@ def parse_table_files(folder: Path) -> tuple[list[TableDefinition], list[str]]:
             clashes = _clashes(table, found)
             problems += clashes
             found += [] if clashes else [table]
-    return found, problems
+    return sorted(found, key=lambda table: table.path or ""), sorted(problems)
+
+
+def _table_files(folder: Path) -> list[Path]:
+    return [path for path in [*folder.rglob("*.yaml"), *folder.rglob("*.yml")] if path.is_file()]
+
+
+def _age(path: Path) -> tuple[float, str]:
+    """Orders files by the time they were written, the oldest first, and those of one time by their path."""
+    try:
+        return path.stat().st_mtime, str(path)
+    except OSError:  # gone meanwhile; reading it tells
+        return 0.0, str(path)
 
 
 def _clashes(table: TableDefinition, others: Sequence[TableDefinition]) -> list[str]:
@@ -89,18 +102,18 @@ def _clashes(table: TableDefinition, others: Sequence[TableDefinition]) -> list[
 def plan_apply(
     files: Sequence[TableDefinition], known: Sequence[TableDefinition], streams: Sequence[KnownStream]
 ) -> ApplyPlan:
-    """Compares files with what is in force; DefinitionError for changes that stored rows do not allow."""
+    """Compares files with what is in force. Changes that stored rows do not allow become problems."""
     by_name = {str(table.name): table for table in known}
     problems: list[str] = []
     changes = []
     for table in sorted(files, key=lambda item: item.name):
         old = by_name.get(str(table.name))
         others = [entry.stream for entry in streams if old is None or entry.table_id != old.table_id]
-        problems += _taken_streams(table, others)
-        changes.append(_new_table(table) if old is None else _changed_table(table, old, problems))
-    if problems:
-        raise DefinitionError("\n".join(problems))
-    return ApplyPlan(tuple(changes))
+        refused = _taken_streams(table, others)
+        change = _new_table(table) if old is None else _changed_table(table, old, refused)
+        problems += refused
+        changes += [] if refused else [change]
+    return ApplyPlan(tuple(changes), tuple(problems))
 
 
 def _taken_streams(table: TableDefinition, others: Sequence[Stream]) -> list[str]:
@@ -193,22 +206,12 @@ def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> Non
 def run_apply(
     database: Database, folder: Path, now: datetime, *, dry_run: bool = False, lake_url: str | None = None
 ) -> ApplyPlan:
-    """Applies all table files of a folder, if all are sound; see `apply_tables`."""
-    return apply_tables(database, read_table_files(folder), now, dry_run=dry_run, lake_url=lake_url)
+    """Migrates the schema and applies the table files of a folder, all or none; returns the plan that was carried out.
 
-
-def apply_tables(
-    database: Database,
-    files: Sequence[TableDefinition],
-    now: datetime,
-    *,
-    dry_run: bool = False,
-    lake_url: str | None = None,
-) -> ApplyPlan:
-    """Migrates the schema and applies definitions as their files say; returns the plan that was carried out.
-
-    `lake_url` is where the lake's own objects lie; a stream that would take them in is refused.
+    `lake_url` is where the lake's own objects lie; a stream that would take them in is refused. DefinitionError with
+    every problem of every file.
     """
+    files = read_table_files(folder)
     if lake_url is not None and (problems := _lake_streams(files, lake_url)):
         raise DefinitionError("\n".join(problems))
     if dry_run and not database.has_table("prism_tables"):
@@ -218,6 +221,22 @@ def apply_tables(
     with database.begin() as connection:
         tables.lock_for_apply(connection)
         plan = plan_apply(files, tables.load_definitions(connection), tables.load_streams(connection))
+        if plan.problems:
+            raise DefinitionError("\n".join(plan.problems))
         if not dry_run:
             execute_apply(connection, plan, now)
     return plan
+
+
+def apply_sound(database: Database, folder: Path, now: datetime) -> ApplyPlan:
+    """Migrates the schema and applies what is sound in a folder: one wrong file keeps no other table from its change.
+
+    Tables with a problem stay as they are in force; the plan has the problems.
+    """
+    files, problems = parse_table_files(folder)
+    database.migrate()
+    with database.begin() as connection:
+        tables.lock_for_apply(connection)
+        plan = plan_apply(files, tables.load_definitions(connection), tables.load_streams(connection))
+        execute_apply(connection, plan, now)
+    return dataclasses.replace(plan, problems=(*problems, *plan.problems))

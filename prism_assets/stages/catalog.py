@@ -70,15 +70,23 @@ class CatalogReport:
 
 
 def run_catalog(
-    context: StageContext, *, now: datetime, names: Collection[str] | None = None, republish: bool = False
+    context: StageContext,
+    *,
+    now: datetime,
+    names: Collection[str] | None = None,
+    republish: bool = False,
+    patience: float = 0.0,
 ) -> CatalogReport:
-    """Runs all five steps for each table. One sick table does not stop the others; its error is in the report."""
+    """Runs all five steps for each table. One sick table does not stop the others; its error is in the report.
+
+    A table that another run is at is waited for, for so many seconds of `patience` each, and then skipped.
+    """
     started = time.monotonic()
     chosen = context.choose_tables(names)
     reports = []
     for table in chosen:
         try:
-            reports.append(_run_table(context, table, now, republish))
+            reports.append(_run_table(context, table, now, republish, patience))
         except PrismError as error:
             problem = Problem.of(error, str(table.name))
             reports.append(TableReport(table=str(table.name), table_id=table.table_id, problems=(problem,)))
@@ -87,8 +95,10 @@ def run_catalog(
     return CatalogReport(tables=tuple(reports), seconds=time.monotonic() - started)
 
 
-def _run_table(context: StageContext, table: TableDefinition, now: datetime, republish: bool) -> TableReport:
-    with locks.catalog_lock(context.database, table.table_id) as lock:
+def _run_table(
+    context: StageContext, table: TableDefinition, now: datetime, republish: bool, patience: float
+) -> TableReport:
+    with locks.catalog_lock(context.database, table.table_id, patience) as lock:
         if lock is None:
             return TableReport(table=str(table.name), table_id=table.table_id, skipped=True)
         waiting: list[Waiting] = []

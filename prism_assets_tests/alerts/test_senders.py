@@ -19,7 +19,7 @@ from prism_assets.alerts.senders import make_sender
 from prism_assets.domain.errors import AlertNotSent
 from prism_assets_tests.alerts.test_message import a_run
 
-ALERT = write_alert([a_run()], 1)
+ALERT = write_alert([a_run()])
 
 
 @dataclass

@@ -10,10 +10,13 @@ from dagster import DagsterEventType, DagsterInstance, ExecuteInProcessResult
 
 from prism_assets import failpoints
 from prism_assets.defs import failures
-from prism_assets.defs.assets import build
+from prism_assets.defs.assets import build, catalog
 from prism_assets.defs.keys import asset_key
-from prism_assets.domain.errors import DatabaseUnavailable
-from prism_assets.metadata.locks import catalog_lock
+from prism_assets.domain.errors import DatabaseUnavailable, StoreUnavailable
+from prism_assets.metadata import merge_jobs, partitions
+from prism_assets.metadata.locks import catalog_lock, repair_locks
+from prism_assets.objectstore.stores import Stores
+from prism_assets.stages.stream import start_batch
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.defs.test_runs import NOW, TODAY, YESTERDAY, made, run
@@ -101,8 +104,9 @@ def test_a_sick_day_of_a_table_fails_alone(settled: World, instance: DagsterInst
 
 
 def test_a_table_that_another_run_is_publishing_is_waited_for_by_hand_only(
-    settled: World, instance: DagsterInstance
+    settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(catalog, "_PATIENCE_SECONDS", 0.3)
     location = a_location(settled.root, a_table())
     run(instance, location, ["live"])
     [table] = settled.context.choose_tables(["log.events"])
@@ -131,6 +135,64 @@ def test_checks_that_cannot_be_run_undo_nothing_and_by_hand_let_nothing_pass(
     assert result.success == by_sensor
     assert len(made(result)) == by_sensor
     assert settled.stream(NOW.strftime("%Y-%m-%dT%H:%M")).objects == 0
+
+
+def test_by_hand_objects_that_another_worker_has_are_waited_for(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table())
+    run(instance, location, ["live"])
+    settled.drop(some_rows(3, NOW))
+    settled.discover(NOW.strftime("%Y-%m-%dT%H:%M"))
+    assert start_batch(settled.context, None) is not None
+    assert run(instance, location, ["live"], by_sensor=True).success
+    result = run(instance, location, ["live"])
+    assert not result.success
+    assert retries(result) == failures.MAX_RETRIES
+    assert "log.events: 1 objects are not converted yet" in told(result, "live_utc")
+
+
+def test_by_hand_a_day_that_another_worker_merges_is_waited_for(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table())
+    settled.drop(some_rows(3, NOW))
+    run(instance, location, ["live"])
+    with settled.context.database.begin() as connection:
+        assert merge_jobs.claim_due(connection, now=NOW, limit=9, worker="another", regardless=True)
+    assert run(instance, location, ["merged"], by_sensor=True).success
+    result = run(instance, location, ["merged"])
+    assert not result.success
+    assert retries(result) == failures.MAX_RETRIES
+    assert f"log.events {TODAY}: another worker merges this day" in told(result, "merged_utc")
+    assert run(instance, location, ["merged"], day=YESTERDAY).success
+
+
+def test_by_hand_a_day_that_another_worker_repairs_is_waited_for(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table())
+    settled.drop(some_rows(3, NOW))
+    run(instance, location, ["live"])
+    with settled.context.database.begin() as connection:
+        [partition] = partitions.load_needed(connection, [1], NOW.date())
+    with repair_locks(settled.context.database, [partition.partition_id]):
+        result = run(instance, location, ["live"])
+    assert not result.success
+    assert f"log.events {TODAY}: another worker repairs this day" in told(result, "live_utc")
+
+
+def test_a_failed_merge_fails_a_sensors_run_at_once(
+    settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its job waits for its next time, so another try would find nothing to do and be green."""
+    location = a_location(settled.root, a_table(merge="{interval: 0}"))
+    settled.drop(some_rows(3, NOW - timedelta(days=3)))
+    run(instance, location, ["live", "catalog"])
+
+    def away(self: Stores, bucket: str, key: str, **_more: object) -> bytes:
+        raise StoreUnavailable(f"s3://{bucket}/{key}: the object store did not answer")
+
+    for name in ("get", "get_chunks"):
+        monkeypatch.setattr(Stores, name, away)
+    result = run(instance, location, ["merged"], by_sensor=True)
+    assert not result.success
+    assert retries(result) == 0
+    assert "did not answer" in told(result, "merged_utc")
 
 
 def _keys(world: World) -> list[str]:

@@ -118,6 +118,9 @@ def test_a_message_that_does_not_go_out_is_tried_three_times_and_then_left(
     assert [reason.endswith("the next tick tries again") for reason in reasons] == [True, True, False, False]
     assert reasons[2].endswith("given up, they are in the log of this tick")
     assert reasons[3] == "no run failed since the last tick"
+    a_failed_run(instance, "log.events")
+    reasons.append(tick())
+    assert reasons[4].endswith("the next tick tries again"), "its cause was told to nobody yet"
     assert "hush" not in " ".join(reasons)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -366,37 +365,11 @@ def test_a_tick_ends_when_its_time_is_over_though_postgresql_stands_still(
     assert "statement timeout" in reason
 
 
-def test_table_files_come_into_force_within_the_time_of_a_tick(
-    settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    location = a_location(settled.root, a_table())
-    tick(instance, location, "new_objects")
-    later = a_location(settled.root, a_table(), a_table("log.other"))
-    monkeypatch.setattr("prism_assets.defs.sensors.requests.BUDGET_SECONDS", 1.0)
-    begun = time.monotonic()
-    with settled.context.database.begin() as connection:
-        connection.execute(text("LOCK TABLE prism_tables IN SHARE MODE"))
-        assert said(tick(instance, later, "new_objects")).startswith("the 1 s of a tick were over: ")
-    assert time.monotonic() - begun < 10
-
-
 def a_run(
     instance: DagsterInstance, status: DagsterRunStatus, *tables: str, sick: str = "", priority: str = "1"
 ) -> DagsterRun:
     tags = {STAGE_TAG: Stage.CATALOG.value, PRIORITY_TAG: priority, **({SICK_TAG: sick} if sick else {})}
     return _store(instance, status, tags, [asset_key(table, "catalog") for table in tables])
-
-
-def test_a_wrong_table_file_is_told_in_every_tick_and_the_other_tables_go_on(
-    settled: World, instance: DagsterInstance
-) -> None:
-    good = a_location(settled.root, a_table())
-    location = replace(good, problems=("tables/bad.yaml:3: schema: is missing", "tables/bad.yaml:4: table: is missing"))
-    told = said(tick(instance, location, "new_objects"))
-    assert told.startswith("0 new of 0 objects")
-    assert told.endswith("; table files are left out: tables/bad.yaml:3: schema: is missing and 1 more problems")
-    settled.drop(some_rows(1, NOW))
-    assert asked(tick(instance, location, "new_objects")) == [asset_key("log.events", "live")]
 
 
 def test_only_the_sick_tables_of_a_failed_run_rest(instance: DagsterInstance) -> None:

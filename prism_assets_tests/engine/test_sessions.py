@@ -32,7 +32,9 @@ print(session.session_id, *sorted({row["daemon"] for row in rows}))
 """
 
 
-def _addresses_tried(remote: str, monkeypatch: pytest.MonkeyPatch, error: str) -> list[str]:
+def _addresses_tried(
+    remote: str, monkeypatch: pytest.MonkeyPatch, error: str, settings: Mapping[str, object] | None = None
+) -> list[str]:
     tried: list[str] = []
 
     def make(address: str) -> object:
@@ -41,7 +43,7 @@ def _addresses_tried(remote: str, monkeypatch: pytest.MonkeyPatch, error: str) -
 
     monkeypatch.setattr(sessions, "_check_listening", lambda remote: None)
     with pytest.raises((RuntimeError, EngineUnavailable)):
-        open_session(remote, make)  # type: ignore[arg-type]  # it never returns
+        open_session(remote, make, settings)  # type: ignore[arg-type]  # it never returns
     return tried
 
 
@@ -62,7 +64,8 @@ def test_what_names_its_session_is_taken_as_it_is(remote: str, monkeypatch: pyte
 def test_after_a_closed_session_come_others_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = _addresses_tried("sc://localhost:1", monkeypatch, "[INVALID_HANDLE.SESSION_CLOSED] closed")
     assert tried[0] == tried[1]
-    assert len(set(tried)) == len(tried) - 1 > 50
+    assert len(set(tried)) == len(tried) - 1 > 24
+    assert tried[-1] == "sc://localhost:1", "a session of its own"
 
 
 def test_other_code_has_another_session(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,6 +73,16 @@ def test_other_code_has_another_session(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(sessions, "_code", lambda: "other")
     [after] = _addresses_tried("sc://localhost:1", monkeypatch, "something else")
     assert before != after
+
+
+def test_other_settings_of_spark_have_another_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: tuple[dict[str, object], ...] = (
+        {},
+        {"spark.sql.shuffle.partitions": 7},
+        {"spark.sql.shuffle.partitions": 8},
+    )
+    tried = [_addresses_tried("sc://localhost:1", monkeypatch, "something else", given) for given in settings]
+    assert len({address for [address] in tried}) == 3
 
 
 @pytest.fixture

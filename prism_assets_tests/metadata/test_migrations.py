@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
@@ -23,16 +25,21 @@ LATE = ("prism_staging_objects_done", "prism_small_objects_delayed", "prism_part
 
 
 @pytest.fixture
-def old(postgres: PostgresServer) -> Iterator[Rows]:
-    """A database of version 0002 with rows."""
+def old_url(postgres: PostgresServer) -> Iterator[str]:
     url = postgres.create_database()
-    made = Database(url)
+    yield url
+    postgres.drop_database(url)
+
+
+@pytest.fixture
+def old(old_url: str) -> Iterator[Rows]:
+    """A database of version 0002 with rows."""
+    made = Database(old_url)
     rows = Rows(made)
     rows.small(rows.table(), 3, delayed=True)
     downgrade(rows, "0002")
     yield rows
     made.dispose()
-    postgres.drop_database(url)
 
 
 def downgrade(rows: Rows, revision: str) -> None:
@@ -182,3 +189,17 @@ def test_a_migration_leaves_no_lock_behind(old: Rows) -> None:
         statement = text("SELECT pg_try_advisory_xact_lock(:lock)")
         assert connection.execute(statement, {"lock": database_module._MIGRATION_LOCK}).scalar_one()
         assert connection.exec_driver_sql("SHOW lock_timeout").scalar_one() == "30s"
+
+
+def test_a_migration_that_has_begun_is_not_cut_off(old: Rows, old_url: str, sessions: Sessions) -> None:
+    """It would begin anew each time, and never end."""
+    other = sessions.open()
+    other.sql("LOCK TABLE prism_tables IN SHARE MODE")
+    hurried = Database(old_url, lambda: 0.5)
+    timer = threading.Timer(1.5, other.commit)
+    timer.start()
+    begun = time.monotonic()
+    hurried.migrate()
+    assert time.monotonic() - begun > 1.3
+    timer.join()
+    hurried.dispose()

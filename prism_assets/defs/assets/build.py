@@ -2,6 +2,7 @@
 
 # Dagster reads the annotations of steps and sensors, so they are not postponed here.
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -33,6 +34,8 @@ from prism_assets.stages.checks import CheckOutcome
 from prism_assets.stages.context import StageContext
 
 Make = Callable[[StageContext, Task], Outcome]
+
+_REFUSED = "the table is not there: its file is not applied, and the log of this run says why"
 
 _MAKERS: dict[Stage, Make] = {Stage.LIVE: make_live, Stage.MERGED: make_merged, Stage.CATALOG: make_catalog}
 
@@ -83,11 +86,15 @@ def _carry_out(
 ) -> tuple[Outcome, tuple[CheckOutcome, ...]]:
     """Does the work of a stage, then runs its checks. A table whose rows do not balance is sick.
 
-    So is, by hand, one whose checks could not be run: what depends on them must not go on.
+    So is, by hand, one whose checks could not be run, as what depends on them must not go on, and one whose table file
+    was refused: it has assets, and nothing in PostgreSQL.
     """
-    outcome = _MAKERS[task.stage](stages, task)
+    known = {str(table.name) for table in stages.choose_tables(None)}
+    refused = [Problem(table=name, reason=_REFUSED) for name in task.tables if name not in known]
+    task = replace(task, tables=tuple(name for name in task.tables if name in known))
+    outcome = _MAKERS[task.stage](stages, task).with_problems(refused)
     try:
-        checked = evaluate_with(stages, selection, task, location.limits())
+        checked = evaluate_with(stages, selection.of_tables(known), task, location.limits())
     except PrismError as error:
         warn(f"the checks were not run: {error}")
         unchecked = () if task.by_sensor else task.tables

@@ -12,11 +12,14 @@ from prism_assets.domain.problems import Problem
 from prism_assets.stages.catalog import CatalogReport, TableReport, run_catalog
 from prism_assets.stages.context import StageContext
 
+_PATIENCE_SECONDS = 60.0
+
 
 def make_catalog(context: StageContext, task: Task) -> Outcome:
     """Switches, closes, defines and publishes; the facts of a day tell which of these happened to it."""
     ids = table_ids(context, task.tables)
-    done = run_catalog(context, now=datetime.now(timezone.utc), names=task.tables)
+    patience = 0.0 if task.by_sensor else _PATIENCE_SECONDS
+    done = run_catalog(context, now=datetime.now(timezone.utc), names=task.tables, patience=patience)
     changed = {(table.table_id, day): facts for table in done.tables for day, facts in _days(table).items()}
     figures = read_figures(context, ids, with_own_day(ids, task.day, changed))
     waits = {(table.table_id, wait.date): wait.reason for table in done.tables for wait in table.waiting}

@@ -6,12 +6,14 @@ By hand and by backfill it also repairs the day that was asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 
 from prism_assets.defs.assets.delays import delays_of_batch
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
 from prism_assets.defs.assets.outcome import Facts, Outcome, Task
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.problems import Problem
+from prism_assets.metadata import staging_objects
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.discover import DiscoverReport, run_discover
@@ -27,6 +29,8 @@ def make_live(context: StageContext, task: Task) -> Outcome:
     ids = table_ids(context, task.tables)
     discovered = DiscoverReport(scans=()) if task.by_sensor else run_discover(context, now=now, names=task.tables)
     streamed, problems = _streamed(context, task)
+    if not task.by_sensor and not problems:
+        problems = _unconverted(context, ids, now)
     repaired, irreparable = (None, ()) if task.by_sensor or problems else _repaired(context, task)
     changes = {(change.table_id, change.date): change for change in streamed.changes}
     figures = read_figures(context, ids, with_own_day(ids, task.day, changes))
@@ -62,16 +66,36 @@ def _streamed(context: StageContext, task: Task) -> tuple[StreamReport, tuple[Pr
     return report, ()
 
 
+def _unconverted(context: StageContext, ids: dict[int, str], before: datetime) -> tuple[Problem, ...]:
+    """What somebody waits for who brings tables up to date by hand: objects of before that are not converted yet."""
+    with context.database.begin() as connection:
+        waiting = staging_objects.count_waiting(connection, list(ids), before)
+    return tuple(
+        Problem(
+            table=ids[table],
+            reason=f"{count} objects are not converted yet: they wait for another try, or another worker has them",
+            transient=True,
+        )
+        for table, count in sorted(waiting.items())
+    )
+
+
 def _repaired(context: StageContext, task: Task) -> tuple[RepairReport | None, tuple[Problem, ...]]:
     """Repairs the day asked for. Where objects stay damaged, readers of that day miss rows, or fail."""
     try:
         report = run_repair(context, names=task.tables, day=task.day)
     except PrismError as error:
         return None, tuple(Problem.of(error, table, task.day) for table in task.tables)
-    return report, tuple(
+    sick = [
         Problem(table=item.table, date=item.date, reason=f"{item.key} {item.reason}", transient=item.transient)
         for item in report.irreparable
-    )
+    ]
+    skipped = [
+        Problem(table=item.table, date=item.date, reason="another worker repairs this day", transient=True)
+        for item in report.partitions
+        if item.skipped
+    ]
+    return report, (*sick, *skipped)
 
 
 def _repairs(repaired: RepairReport | None, name: str) -> Facts:

@@ -11,6 +11,7 @@ from prism_assets.defs.assets.outcome import Facts, Outcome, Task
 from prism_assets.defs.pictures import sizes_picture
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.problems import Problem
+from prism_assets.metadata import merge_jobs
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.merge import MergedPartition, MergeReport, merge_one_by_one
 
@@ -33,7 +34,11 @@ def make_merged(context: StageContext, task: Task) -> Outcome:
 
 
 def _merged(context: StageContext, task: Task, now: datetime) -> tuple[MergeReport, tuple[Problem, ...]]:
-    """Merges, and tells what was committed also if an error ends it early."""
+    """Merges, and tells what was committed also if an error ends it early.
+
+    A job that failed waits for its next time, so another try of a sensor's run would find nothing to do and be green.
+    By hand jobs run whatever their time, and one that another worker is at is waited for.
+    """
     started, report = time.monotonic(), MergeReport()
     day = None if task.by_sensor else task.day
     parts = merge_one_by_one(context, now=now, names=task.tables, day=day, regardless=not task.by_sensor)
@@ -43,7 +48,17 @@ def _merged(context: StageContext, task: Task, now: datetime) -> tuple[MergeRepo
             report += part
     except PrismError as error:
         problems = tuple(Problem.of(error, table) for table in task.tables)
-    return replace(report, seconds=time.monotonic() - started), (*report.problems, *problems)
+    failed = [replace(problem, transient=False) if task.by_sensor else problem for problem in report.problems]
+    elsewhere = () if task.by_sensor or problems else _merged_elsewhere(context, task)
+    return replace(report, seconds=time.monotonic() - started), (*failed, *problems, *elsewhere)
+
+
+def _merged_elsewhere(context: StageContext, task: Task) -> tuple[Problem, ...]:
+    ids = table_ids(context, task.tables)
+    with context.database.begin() as connection:
+        running = merge_jobs.tables_merging(connection, list(ids), task.day)
+    reason = "another worker merges this day"
+    return tuple(Problem(table=ids[table], date=task.day, reason=reason, transient=True) for table in sorted(running))
 
 
 def _facts(entry: MergedPartition, merged: MergeReport) -> Facts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dagster import AssetCheckResult, AssetCheckSeverity, AssetExecutionContext
@@ -29,6 +29,10 @@ class Selection:
         """Reads it from a run."""
         keys = context.selected_asset_check_keys
         return cls(stage, frozenset((table_of(key.asset_key), key.name) for key in keys))
+
+    def of_tables(self, tables: Collection[str]) -> Selection:
+        """Those for some tables."""
+        return replace(self, wanted=frozenset(item for item in self.wanted if item[0] in tables))
 
     @classmethod
     def all_of(cls, stage: Stage, tables: Collection[str], without: Collection[str] = ()) -> Selection:

@@ -35,10 +35,15 @@ def run_tick(
     A server that does not answer becomes the reason why nothing was requested: the next tick asks it again. What
     somebody must mend first, such as settings, fails the tick, so that it is seen.
     """
-    deadline = Deadline.after(BUDGET_SECONDS)
+    deadline, problems = Deadline.after(BUDGET_SECONDS), list[str]()
+
+    def warn(message: str) -> None:
+        context.log.warning(message)
+        problems.append(message)
+
     try:
-        with platform.open(location, context.log.info, context.log.warning, deadline=deadline) as stages:
-            return _with_problems(tick(stages, context, location, deadline), location.problems)
+        with platform.open(location, context.log.info, warn, deadline=deadline) as stages:
+            return _with_problems(tick(stages, context, location, deadline), problems)
     except TransientError as error:
         over = f"the {BUDGET_SECONDS:.0f} s of a tick were over: " if deadline.is_over else ""
         return SensorResult(skip_reason=SkipReason(f"{over}{error}"), cursor=context.cursor)
@@ -48,11 +53,11 @@ def run_tick(
 
 
 def _with_problems(result: SensorResult, problems: Sequence[str]) -> SensorResult:
-    """Says in the reason of a skipped tick which table files are left out; the log of each tick says it too."""
+    """Says in the reason of a skipped tick what is wrong with table files; the log of each tick says it too."""
     if not problems or result.skip_reason is None:
         return result
-    rest = f" and {len(problems) - 1} more problems" if len(problems) > 1 else ""
-    told = f"{result.skip_reason.skip_message}; table files are left out: {problems[0]}{rest}"
+    more = f" (and {len(problems) - 1} more problems, in the log of this tick)" if len(problems) > 1 else ""
+    told = f"{result.skip_reason.skip_message}; {problems[0]}{more}"
     return result._replace(skip_reason=SkipReason(told))
 
 

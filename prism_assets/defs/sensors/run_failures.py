@@ -49,7 +49,7 @@ def run_failures(context: SensorEvaluationContext) -> SensorResult:
     if not telling.new and not telling.again:
         quiet = "; their causes were told within the last hour" if count else ""
         return _result(f"{sentence}{quiet}", told)
-    alert = write_alert(telling.runs, len(telling.runs), repetitions=telling.again)
+    alert = write_alert(telling.runs, telling.again)
     try:
         sender.send(alert)
     except AlertNotSent as error:
@@ -58,7 +58,7 @@ def run_failures(context: SensorEvaluationContext) -> SensorResult:
             return _result(
                 f"{sentence}; {error}; the next tick tries again", replace(position, tries=position.tries + 1)
             )
-        return _result(f"{sentence}; {error}; given up, they are in the log of this tick", told)
+        return _result(f"{sentence}; {error}; given up, they are in the log of this tick", position.behind(records))
     return _result(f"{sentence}; told by {sender.name}", told)
 
 
