@@ -6,6 +6,7 @@ Repeating it registers nothing twice.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
@@ -22,6 +23,8 @@ from prism_assets.stages.receive import ReceiveReport, run_receive
 from prism_assets.stages.registering import UNREADABLE, is_folder_marker, is_readable, storable
 
 _PAGE = 1_000
+_LISTINGS = 4
+"""Streams that are listed at once: most of a listing is waiting for the store, and a connection each."""
 _SMALL_STREAM = 10_000
 """Streams with fewer objects are always listed as a whole: ten requests."""
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -96,12 +99,10 @@ def run_discover(
         received = run_receive(context, now=now, deadline=deadline.half())
     queues_answer = received is not None and not received.errors
     waiting = _choose_streams(context, now, names, only_due=seldom and queues_answer)
-    scans: list[StreamScan] = []
-    for known, before in waiting:
-        if deadline.is_over:
-            break
-        scans.append(_scan_safely(context, known, before, now, deadline.half()))
-    return DiscoverReport(scans=tuple(scans), received=received, left=len(waiting) - len(scans))
+    with ThreadPoolExecutor(_LISTINGS) as pool:
+        started = pool.map(lambda pair: _scan_in_time(context, pair[0], pair[1], now, deadline), waiting)
+        scans = tuple(scan for scan in started if scan is not None)
+    return DiscoverReport(scans=scans, received=received, left=len(waiting) - len(scans))
 
 
 def _choose_streams(
@@ -135,6 +136,13 @@ def _is_due(before: Scan | None, now: datetime, seconds: float) -> bool:
 def _is_within(time: datetime, now: datetime, seconds: float) -> bool:
     """Whether a time is at most so long ago. One to come was set by a clock that went wrong, and proves nothing."""
     return timedelta(0) <= now - time < timedelta(seconds=seconds)
+
+
+def _scan_in_time(
+    context: StageContext, known: KnownStream, before: Scan | None, now: datetime, deadline: Deadline
+) -> StreamScan | None:
+    """Lists one stream, unless the time is over before it begins."""
+    return None if deadline.is_over else _scan_safely(context, known, before, now, deadline.half())
 
 
 def _scan_safely(

@@ -214,6 +214,27 @@ def test_all_checks_are_run_by_themselves_and_told_once(settled: World, instance
     assert events(tick(instance, location, "table_checks", fourth.cursor)) == {}
 
 
+@pytest.fixture(autouse=True)
+def _time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All checks in one tick, however slow the machine is."""
+    monkeypatch.setattr("prism_assets.defs.sensors.table_checks._ENOUGH_SECONDS", 3_600.0)
+
+
+def test_checks_that_take_long_take_turns(
+    settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prism_assets.defs.sensors.table_checks._ENOUGH_SECONDS", 0.0)
+    location = a_location(settled.root, a_table())
+    told: list[str] = []
+    cursor = None
+    for _ in range(6):
+        result = tick(instance, location, "table_checks", cursor)
+        assert "1 checks of 1 tables were run" in said_by(result)
+        told += [check for _, check in events(result)]
+        cursor = result.cursor
+    assert len(told) == len(set(told)) == 6
+
+
 def test_what_a_tick_finds_is_kept_by_dagster_without_a_run(settled: World, instance: DagsterInstance) -> None:
     location = a_location(settled.root, a_table())
     settled.drop([*some_rows(3, NOW), "no row"])

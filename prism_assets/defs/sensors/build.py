@@ -24,7 +24,7 @@ from prism_assets.defs.sensors.run_failures import run_failures
 from prism_assets.defs.sensors.table_checks import table_checks
 
 _SELDOM = 30
-_CHECKS = 600
+_CHECKS = 300
 
 
 def build_sensors(location: Location) -> list[SensorDefinition]:
