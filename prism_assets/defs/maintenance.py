@@ -72,10 +72,11 @@ def prune_runs(instance: DagsterInstance, *, before: datetime, seconds: float) -
     The newest go first: those that were kept by earlier maintenances are only looked at again if there is time.
     """
     deadline = time.monotonic() + seconds
+    active = _active_backfills(instance)
     deleted = kept = 0
     for page in _pages(instance, before):
         ours = [record.dagster_run for record in page if is_ours(record.dagster_run)]
-        superseded = _superseded(instance, ours) if ours else []
+        superseded = _superseded(instance, ours, active) if ours else []
         for run_id in superseded:
             _delete(instance, run_id)
         deleted, kept = deleted + len(superseded), kept + len(ours) - len(superseded)
@@ -97,9 +98,8 @@ def _pages(instance: DagsterInstance, before: datetime) -> Iterator[Sequence[Run
         page = following
 
 
-def _superseded(instance: DagsterInstance, runs: Sequence[DagsterRun]) -> list[str]:
-    """Those of the runs whose materialisations have all been followed by newer ones."""
-    active = _active_backfills(instance)
+def _superseded(instance: DagsterInstance, runs: Sequence[DagsterRun], active: Collection[str]) -> list[str]:
+    """Those of the runs whose materialisations have all been followed by newer ones, unless of an active backfill."""
     free = [run for run in runs if run.tags.get(_BACKFILL_TAG) not in active]
     made = {run.run_id: _materialised(instance, run.run_id) for run in free}
     newest = _newest(instance, made.values())

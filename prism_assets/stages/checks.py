@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from typing import TypeVar
 
 from sqlalchemy import Connection
 
@@ -30,6 +31,7 @@ _RECENT = timedelta(days=14)
 _SHOWN = 5
 
 Figures = Mapping[str, int | float]
+_Fact = TypeVar("_Fact", RangeSizes, Unmerged, ParkedJob, Partition)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,10 +149,8 @@ def _judge_share(
 def _object_sizes(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
     since = (request.now - _RECENT).date()
     with context.database.begin() as connection:
-        found = check_facts.range_sizes(connection, request.ids, since)
-    return [
-        _judge_sizes(table, [item for item in found if item.table_id == table.table_id]) for table in request.tables
-    ]
+        found = _by_table(check_facts.range_sizes(connection, request.ids, since))
+    return [_judge_sizes(table, found.get(table.table_id, ())) for table in request.tables]
 
 
 def _judge_sizes(table: TableDefinition, days: Sequence[RangeSizes]) -> CheckOutcome:
@@ -188,13 +188,13 @@ def _judge_sizes(table: TableDefinition, days: Sequence[RangeSizes]) -> CheckOut
 def _unmerged_age(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
     before = max((table.today(request.now) for table in request.tables), default=request.now.date())
     with context.database.begin() as connection:
-        found = check_facts.unmerged(connection, request.ids, before)
-        parked = check_facts.parked_jobs(connection, request.ids)
+        found = _by_table(check_facts.unmerged(connection, request.ids, before))
+        parked = _by_table(check_facts.parked_jobs(connection, request.ids))
     return [
         _judge_unmerged(
             table,
-            [item for item in found if item.table_id == table.table_id and table.day_ends(item.date) <= request.now],
-            [job for job in parked if job.table_id == table.table_id],
+            [item for item in found.get(table.table_id, ()) if table.day_ends(item.date) <= request.now],
+            parked.get(table.table_id, ()),
             request,
         )
         for table in request.tables
@@ -326,13 +326,13 @@ def _differences(
 ) -> dict[int, list[_Difference]]:
     since = (request.now - _RECENT).date()
     with context.database.begin() as connection:
-        published = check_facts.published_since(connection, [table.table_id for table in tables], since)
+        published = _by_table(check_facts.published_since(connection, [table.table_id for table in tables], since))
     found: dict[int, list[_Difference]] = {}
     for table in tables:
         recorded = {
             item.date: location_of(context.lake, table, item.date, publication)
-            for item in published
-            if item.table_id == table.table_id and (publication := current_publication(item))
+            for item in published.get(table.table_id, ())
+            if (publication := current_publication(item))
         }
         counts[table.table_id] = len(recorded)
         shown = _shown(context, table, recorded)
@@ -370,6 +370,13 @@ def _judge_catalog(table: TableDefinition, days: int, differences: Sequence[_Dif
         f"Readers may see too little; `prism catalog --republish --table {table.name}` mends it",
         figures,
     )
+
+
+def _by_table(found: Iterable[_Fact]) -> Mapping[int, Sequence[_Fact]]:
+    groups: dict[int, list[_Fact]] = {}
+    for item in found:
+        groups.setdefault(item.table_id, []).append(item)
+    return groups
 
 
 def _few(parts: Sequence[str]) -> str:

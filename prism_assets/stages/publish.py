@@ -75,6 +75,7 @@ def publish(
     """
     done: list[PublishedPartition] = []
     problems: list[Problem] = []
+    before = {plan.partition.partition_id: plan.before for plan in plans}
     for start in range(0, len(plans), _AT_ONCE):
         contents = dict(_written(context, table, plans[start : start + _AT_ONCE], problems))
         failpoint("catalog.after_manifest")
@@ -85,7 +86,6 @@ def publish(
         failpoint("catalog.after_publish")
         _record(context, table, contents, now)
         failpoint("catalog.after_advance")
-        before = {plan.partition.partition_id: plan.before for plan in plans}
         done += [
             _published(context, table, item.date, before[item.partition_id], content)
             for item, content in contents.items()

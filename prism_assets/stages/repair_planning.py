@@ -10,7 +10,9 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import ConvertTask, RecordedObject, RepairTask
 from prism_assets.metadata import partitions, small_objects, staging_objects
 from prism_assets.metadata.small_objects import KnownSmallObject
+from prism_assets.metadata.staging_objects import ClaimedObject
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.stream import convert_task
 
 MISSING = "is missing"
 
@@ -118,17 +120,6 @@ def _within(tasks: Sequence[RepairTask], most_bytes: int) -> Iterator[tuple[Repa
         yield tuple(part)
 
 
-def _source(item: staging_objects.ClaimedObject, recorded: Sequence[RecordedObject]) -> ConvertTask:
+def _source(item: ClaimedObject, recorded: Sequence[RecordedObject]) -> ConvertTask:
     """The staging object as it was converted. Its tiers are those on record, whatever is marked by now."""
-    return ConvertTask(
-        staging_object_id=item.staging_object_id,
-        bucket=item.bucket,
-        key=item.key,
-        etag=item.etag,
-        content_length=item.content_length,
-        received=item.first_receive_time,
-        stream_name=item.stream_name,
-        delayed_dates=frozenset(entry.date for entry in recorded if entry.delayed),
-        table_id=item.table_id,
-        definition_version=item.definition_version,
-    )
+    return convert_task(item, frozenset(entry.date for entry in recorded if entry.delayed))

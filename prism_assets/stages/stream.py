@@ -181,6 +181,11 @@ def start_batch(context: StageContext, table_ids: Collection[int] | None) -> Str
 
 def _task(item: ClaimedObject, marks: Mapping[date, int]) -> ConvertTask:
     """The tier is a function of the snapshot alone: delayed if the day was marked before the object was first seen."""
+    return convert_task(item, frozenset(day for day, mark in marks.items() if item.first_batch_id > mark))
+
+
+def convert_task(item: ClaimedObject, delayed_dates: frozenset[date]) -> ConvertTask:
+    """A staging object as a task for the engine, with the rows of these dates in the delayed tier."""
     return ConvertTask(
         staging_object_id=item.staging_object_id,
         bucket=item.bucket,
@@ -189,7 +194,7 @@ def _task(item: ClaimedObject, marks: Mapping[date, int]) -> ConvertTask:
         content_length=item.content_length,
         received=item.first_receive_time,
         stream_name=item.stream_name,
-        delayed_dates=frozenset(day for day, mark in marks.items() if item.first_batch_id > mark),
+        delayed_dates=delayed_dates,
         table_id=item.table_id,
         definition_version=item.definition_version,
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
 from prism_assets.defs.assets.outcome import Facts, Outcome, Task
@@ -20,7 +21,7 @@ def make_merged(context: StageContext, task: Task) -> Outcome:
     """By hand: merges the day asked for now. For a sensor: whatever is due of its tables, as one Spark job."""
     now = datetime.now(timezone.utc)
     ids = table_ids(context, task.tables)
-    merged, problems = _merged(context, task, now)
+    merged, problems = _merged(context, task, ids, now)
     done = {(entry.table_id, entry.date): entry for entry in merged.merged}
     figures = read_figures(context, ids, with_own_day(ids, task.day, done))
     return Outcome(
@@ -33,7 +34,9 @@ def make_merged(context: StageContext, task: Task) -> Outcome:
     )
 
 
-def _merged(context: StageContext, task: Task, now: datetime) -> tuple[MergeReport, tuple[Problem, ...]]:
+def _merged(
+    context: StageContext, task: Task, ids: Mapping[int, str], now: datetime
+) -> tuple[MergeReport, tuple[Problem, ...]]:
     """Merges, and tells what was committed also if an error ends it early.
 
     A job that failed waits for its next time, so another try of a sensor's run would find nothing to do and be green.
@@ -49,16 +52,15 @@ def _merged(context: StageContext, task: Task, now: datetime) -> tuple[MergeRepo
     except PrismError as error:
         problems = tuple(Problem.of(error, table) for table in task.tables)
     failed = [replace(problem, transient=False) if task.by_sensor else problem for problem in report.problems]
-    elsewhere = () if task.by_sensor or problems else _merged_elsewhere(context, task)
+    elsewhere = () if task.by_sensor or problems else _merged_elsewhere(context, task.day, ids)
     return replace(report, seconds=time.monotonic() - started), (*failed, *problems, *elsewhere)
 
 
-def _merged_elsewhere(context: StageContext, task: Task) -> tuple[Problem, ...]:
-    ids = table_ids(context, task.tables)
+def _merged_elsewhere(context: StageContext, day: date, ids: Mapping[int, str]) -> tuple[Problem, ...]:
     with context.database.begin() as connection:
-        running = merge_jobs.tables_merging(connection, list(ids), task.day)
+        running = merge_jobs.tables_merging(connection, list(ids), day)
     reason = "another worker merges this day"
-    return tuple(Problem(table=ids[table], date=task.day, reason=reason, transient=True) for table in sorted(running))
+    return tuple(Problem(table=ids[table], date=day, reason=reason, transient=True) for table in sorted(running))
 
 
 def _facts(entry: MergedPartition, merged: MergeReport) -> Facts:
