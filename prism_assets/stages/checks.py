@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import TypeVar
 
@@ -15,6 +15,7 @@ from prism_assets.domain.partitions import Partition, current_publication
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import check_facts, partitions
 from prism_assets.metadata.check_facts import Balance, ParkedJob, QuarantineShare, RangeSizes, Unmerged
+from prism_assets.stages.check_outcomes import SHOWN, CheckOutcome, Figures, failed, few, hours, mb, passed
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.publish import location_of
 from prism_assets.stages.status import waits_in_life
@@ -28,21 +29,7 @@ CATALOG_AGREES = "catalog_agrees"
 
 _DAY = timedelta(days=1)
 _RECENT = timedelta(days=14)
-_SHOWN = 5
-
-Figures = Mapping[str, int | float]
 _Fact = TypeVar("_Fact", RangeSizes, Unmerged, ParkedJob, Partition)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckOutcome:
-    """What one check says about one table: a sentence with numbers, and what to do where it failed."""
-
-    table: str
-    check: str
-    passed: bool
-    sentence: str
-    figures: Figures = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +77,7 @@ def _rows_balance(context: StageContext, request: CheckRequest) -> list[CheckOut
 
 def _judge_balance(table: TableDefinition, ledger: Balance | None) -> CheckOutcome:
     if ledger is None:
-        return _passed(table, ROWS_BALANCE, "no object was converted since then")
+        return passed(table, ROWS_BALANCE, "no object was converted since then")
     figures: Figures = {
         "objects": ledger.objects,
         "lines in": ledger.lines_in,
@@ -100,8 +87,8 @@ def _judge_balance(table: TableDefinition, ledger: Balance | None) -> CheckOutco
     }
     if not ledger.unbalanced_objects:
         sentence = f"{ledger.lines_in} lines in = {ledger.rows_out} rows out + {ledger.quarantined} quarantined"
-        return _passed(table, ROWS_BALANCE, f"{sentence}, for each of {ledger.objects} objects", figures)
-    return _failed(
+        return passed(table, ROWS_BALANCE, f"{sentence}, for each of {ledger.objects} objects", figures)
+    return failed(
         table,
         ROWS_BALANCE,
         f"{ledger.unbalanced_objects} of {ledger.objects} staging objects do not balance: "
@@ -136,14 +123,14 @@ def _judge_share(
     reasons: Mapping[int, Sequence[tuple[str, int]]],
 ) -> CheckOutcome:
     if item is None:
-        return _passed(table, QUARANTINE_RATE, "no line came in the last day", {"share": 0.0})
+        return passed(table, QUARANTINE_RATE, "no line came in the last day", {"share": 0.0})
     figures: Figures = {"lines in": item.lines_in, "lines quarantined": item.quarantined, "share": _share(item)}
     sentence = f"{item.quarantined} of {item.lines_in} lines of the last day are quarantined ({_share(item):.2%})"
     if _share(item) <= limits.quarantine_rate:
-        return _passed(table, QUARANTINE_RATE, sentence, figures)
-    why = ", ".join(f"{lines} {reason}" for reason, lines in reasons.get(table.table_id, ())[:_SHOWN])
+        return passed(table, QUARANTINE_RATE, sentence, figures)
+    why = ", ".join(f"{lines} {reason}" for reason, lines in reasons.get(table.table_id, ())[:SHOWN])
     more = f"above the limit of {limits.quarantine_rate:.2%}: {why}. Look at them with `prism quarantine list`"
-    return _failed(table, QUARANTINE_RATE, f"{sentence}, {more}", figures)
+    return failed(table, QUARANTINE_RATE, f"{sentence}, {more}", figures)
 
 
 def _object_sizes(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
@@ -174,12 +161,12 @@ def _judge_sizes(table: TableDefinition, days: Sequence[RangeSizes]) -> CheckOut
     }
     if not small:
         sentence = f"{len(sizes)} merged objects of {len(days)} closed days in the last {_RECENT.days}"
-        return _passed(table, OBJECT_SIZES, f"{sentence}; none is smaller than {_mb(floor)} beside others", figures)
-    shown = ", ".join(f"{day} ({_mb(size)})" for day, size in small[-_SHOWN:])
-    return _failed(
+        return passed(table, OBJECT_SIZES, f"{sentence}; none is smaller than {mb(floor)} beside others", figures)
+    shown = ", ".join(f"{day} ({mb(size)})" for day, size in small[-SHOWN:])
+    return failed(
         table,
         OBJECT_SIZES,
-        f"{len(small)} closed days have several objects and one below {_mb(floor)}: {shown}. Queries read more objects "
+        f"{len(small)} closed days have several objects and one below {mb(floor)}: {shown}. Queries read more objects "
         "than needed; raise merge.interval, or lower merge.target_bytes, so that objects fill up",
         figures,
     )
@@ -206,7 +193,7 @@ def _judge_unmerged(
 ) -> CheckOutcome:
     """Objects wait from when they came, but not before the end of their day: till then they may be held back."""
     limit = request.limits_of(table).unmerged_hours
-    ages = {item.date: _hours(request.now - max(item.oldest, table.day_ends(item.date))) for item in waiting}
+    ages = {item.date: hours(request.now - max(item.oldest, table.day_ends(item.date))) for item in waiting}
     objects = {item.date: item.objects for item in waiting}
     figures: Figures = {
         "unmerged objects": sum(objects.values()),
@@ -217,13 +204,13 @@ def _judge_unmerged(
     late = sorted((day for day, age in ages.items() if age > limit), key=lambda day: (-ages[day], day))
     if not late and not parked:
         sentence = f"{sum(objects.values())} objects of days that are over are not merged, none for over {limit:g} h"
-        return _passed(table, UNMERGED_AGE, sentence, figures)
+        return passed(table, UNMERGED_AGE, sentence, figures)
     parts = [f"the merge of {job.date} is parked after {job.attempts} tries: {job.last_error}" for job in parked]
     parts += [f"{objects[day]} objects of {day} are not merged for {ages[day]:.1f} h" for day in late]
-    return _failed(
+    return failed(
         table,
         UNMERGED_AGE,
-        f"{_few(parts)} (limit {limit:g} h). When the cause is mended, materialize merged for these days, "
+        f"{few(parts)} (limit {limit:g} h). When the cause is mended, materialize merged for these days, "
         f"or run `prism merge --all --table {table.name}`",
         figures,
     )
@@ -238,7 +225,7 @@ class _Waiting:
     came_late: bool
 
     def hours(self, now: datetime) -> float:
-        return _hours(now - self.since)
+        return hours(now - self.since)
 
     def sentence(self, now: datetime) -> str:
         start = "its first object came" if self.came_late else "its end"
@@ -255,7 +242,7 @@ def _closing_blocked(context: StageContext, request: CheckRequest) -> list[Check
             reasons = [
                 f"{item.sentence(request.now)} and waits for "
                 f"{'; '.join(waits_in_life(connection, table, item.partition, request.now))}"
-                for item in waiting[:_SHOWN]
+                for item in waiting[:SHOWN]
             ]
             limit = timedelta(hours=request.limits_of(table).closing_hours)
             outcomes.append(_judge_closing(table, waiting, reasons, limit, request.now))
@@ -287,13 +274,13 @@ def _judge_closing(
     oldest = max((item.hours(now) for item in late), default=0.0)
     figures: Figures = {"days that wait": len(late), "longest in hours": round(oldest, 2)}
     if not late:
-        sentence = f"no day waits longer than {_hours(limit):g} h to be closed and switched"
-        return _passed(table, CLOSING_BLOCKED, sentence, figures)
+        sentence = f"no day waits longer than {hours(limit):g} h to be closed and switched"
+        return passed(table, CLOSING_BLOCKED, sentence, figures)
     more = f"; and {len(late) - len(reasons)} more" if len(late) > len(reasons) else ""
-    return _failed(
+    return failed(
         table,
         CLOSING_BLOCKED,
-        f"{len(late)} days wait longer than {_hours(limit):g} h: {'. '.join(reasons)}{more}. "
+        f"{len(late)} days wait longer than {hours(limit):g} h: {'. '.join(reasons)}{more}. "
         f"`prism status --table {table.name}` shows all",
         figures,
     )
@@ -358,15 +345,15 @@ def _judge_catalog(table: TableDefinition, days: int, differences: Sequence[_Dif
     figures: Figures = {"days": days, "days that differ": len(differences)}
     if not differences:
         sentence = f"{days} published days of the last {_RECENT.days} are in the catalog as recorded"
-        return _passed(table, CATALOG_AGREES, sentence, figures)
+        return passed(table, CATALOG_AGREES, sentence, figures)
     parts = [
         f"{item.date} is at {item.shown}, not at {item.recorded}" if item.shown else f"{item.date} is missing"
         for item in differences
     ]
-    return _failed(
+    return failed(
         table,
         CATALOG_AGREES,
-        f"the catalog differs from what was published for {len(differences)} of {days} days: {_few(parts)}. "
+        f"the catalog differs from what was published for {len(differences)} of {days} days: {few(parts)}. "
         f"Readers may see too little; `prism catalog --republish --table {table.name}` mends it",
         figures,
     )
@@ -377,27 +364,6 @@ def _by_table(found: Iterable[_Fact]) -> Mapping[int, Sequence[_Fact]]:
     for item in found:
         groups.setdefault(item.table_id, []).append(item)
     return groups
-
-
-def _few(parts: Sequence[str]) -> str:
-    more = [f"and {len(parts) - _SHOWN} more"] if len(parts) > _SHOWN else []
-    return "; ".join([*parts[:_SHOWN], *more])
-
-
-def _hours(span: timedelta) -> float:
-    return span.total_seconds() / 3_600
-
-
-def _mb(size: int) -> str:
-    return f"{size / 1_000_000:.1f} MB"
-
-
-def _passed(table: TableDefinition, check: str, sentence: str, figures: Figures | None = None) -> CheckOutcome:
-    return CheckOutcome(table=str(table.name), check=check, passed=True, sentence=sentence, figures=figures or {})
-
-
-def _failed(table: TableDefinition, check: str, sentence: str, figures: Figures) -> CheckOutcome:
-    return CheckOutcome(table=str(table.name), check=check, passed=False, sentence=sentence, figures=figures)
 
 
 _CHECKS: Mapping[str, Callable[[StageContext, CheckRequest], list[CheckOutcome]]] = {

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from prism_assets.domain.limits import CheckLimits
+from prism_assets.stages.check_outcomes import CheckOutcome
 from prism_assets.stages.checks import (
     CATALOG_AGREES,
     CLOSING_BLOCKED,
@@ -15,7 +16,6 @@ from prism_assets.stages.checks import (
     QUARANTINE_RATE,
     ROWS_BALANCE,
     UNMERGED_AGE,
-    CheckOutcome,
     run_checks,
 )
 from prism_assets_tests.builders import a_table, some_rows, utc
