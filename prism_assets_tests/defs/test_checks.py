@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -15,7 +15,6 @@ from dagster import (
     AssetCheckEvaluation,
     AssetCheckKey,
     AssetCheckSeverity,
-    AssetsDefinition,
     AssetSelection,
     DagsterInstance,
     ExecuteInProcessResult,
@@ -25,42 +24,18 @@ from dagster import (
 from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
 from sqlalchemy import text
 
-from prism_assets.defs.assets.build import build_assets
-from prism_assets.defs.keys import SENSOR_TAG, SICK_TAG, asset_key
+from prism_assets.defs.keys import SICK_TAG, asset_key
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import build_resources
 from prism_assets.defs.sensors.reported import Reported
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
+from prism_assets_tests.defs.test_runs import NOW, TODAY, assets_of, run
 from prism_assets_tests.defs.test_sensors import tick
 from prism_assets_tests.world import World
 
 # Dagster calls what it has itself deprecated when a resource holds another one.
 pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning")
-
-NOW = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0)
-TODAY = NOW.date().isoformat()
-
-
-def run(
-    instance: DagsterInstance,
-    location: Location,
-    parts: Sequence[str],
-    *,
-    tables: Sequence[str] = ("log.events",),
-    by_sensor: bool = False,
-) -> ExecuteInProcessResult:
-    """Materialises parts of tables for today; by a sensor without selecting their checks, as it requests it."""
-    chosen = AssetSelection.assets(*(asset_key(table, part) for table in tables for part in parts))
-    return materialize(
-        assets_of(location),
-        selection=chosen.without_checks() if by_sensor else chosen,
-        partition_key=TODAY,
-        resources=build_resources(),
-        instance=instance,
-        raise_on_error=False,
-        tags={SENSOR_TAG: "a_sensor"} if by_sensor else {},
-    )
 
 
 def run_alone(
@@ -74,10 +49,6 @@ def run_alone(
         instance=instance,
         raise_on_error=False,
     )
-
-
-def assets_of(location: Location) -> list[AssetsDefinition]:
-    return [asset for asset in build_assets(location) if isinstance(asset, AssetsDefinition)]
 
 
 def said(result: ExecuteInProcessResult) -> dict[tuple[str, str], AssetCheckEvaluation]:

@@ -13,8 +13,7 @@ from dagster import DagsterInstance, MarkdownMetadataValue
 from prism_assets.defs.pictures import size_class, sizes_picture
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
-from prism_assets_tests.defs.test_checks import run
-from prism_assets_tests.defs.test_runs import made
+from prism_assets_tests.defs.test_runs import made, run
 from prism_assets_tests.world import World
 
 # Dagster calls what it has itself deprecated when a resource holds another one.

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from dagster import AssetMaterialization, AssetsDefinition, DagsterInstance, ExecuteInProcessResult, materialize
+from dagster import (
+    AssetMaterialization,
+    AssetsDefinition,
+    AssetSelection,
+    DagsterInstance,
+    ExecuteInProcessResult,
+    materialize,
+)
 
 from prism_assets.defs.assets.build import build_assets
 from prism_assets.defs.keys import SENSOR_TAG, SICK_TAG, asset_key
@@ -23,6 +30,10 @@ NOW = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond
 TODAY, YESTERDAY = NOW.date().isoformat(), (NOW - timedelta(days=1)).date().isoformat()
 
 
+def assets_of(location: Location) -> list[AssetsDefinition]:
+    return [asset for asset in build_assets(location) if isinstance(asset, AssetsDefinition)]
+
+
 def run(
     instance: DagsterInstance,
     location: Location,
@@ -32,10 +43,11 @@ def run(
     by_sensor: bool = False,
     day: str = TODAY,
 ) -> ExecuteInProcessResult:
-    """Materialises parts of tables for a day."""
+    """Materialises parts of tables for a day; by a sensor without selecting their checks, as it requests it."""
+    chosen = AssetSelection.assets(*(asset_key(table, part) for table in tables for part in parts))
     return materialize(
-        [asset for asset in build_assets(location) if isinstance(asset, AssetsDefinition)],
-        selection=[asset_key(table, part) for table in tables for part in parts],
+        assets_of(location),
+        selection=chosen.without_checks() if by_sensor else chosen,
         partition_key=day,
         resources=build_resources(),
         instance=instance,
