@@ -110,15 +110,26 @@ def discover(table: Tables = None, now: Now = None, as_json: Json = False) -> No
 def stream(
     table: Tables = None,
     again: Annotated[bool, typer.Option("--retry-failed", help="Also objects that were given up.")] = False,
+    retry: Annotated[
+        list[str] | None, typer.Option("--retry", help="Try this object at once, s3://bucket/key.")
+    ] = None,
+    give_up: Annotated[
+        list[str] | None, typer.Option("--give-up", help="Give this object up for good, s3://bucket/key.")
+    ] = None,
     now: Now = None,
     as_json: Json = False,
 ) -> None:
     """Converts pending staging objects to small objects, readable at once."""
-    from prism_assets.stages.stream import retry_failed, run_stream
+    from prism_assets.stages.stream import run_stream
+    from prism_assets.stages.unread import give_up_object, retry_failed, retry_object
 
     context, clock = _context(as_json), _clock(now)
     if again:
         retry_failed(context, table)
+    for key in retry or ():
+        retry_object(context, key)
+    for key in give_up or ():
+        give_up_object(context, key)
     report = run_stream(context, now=clock, names=table)
     console.show_report(
         report,

@@ -159,10 +159,11 @@ def show_repair(report: RepairReport, *, as_json: bool) -> None:
         else:
             out.print(
                 f"{item.table} {item.date}: {item.missing} missing, {item.damaged} damaged, {item.repaired} repaired"
+                + (f", {item.strays} left over by attempts that are over" if item.strays else "")
             )
     out.print(
         f"{report.checked} small objects checked: {report.missing} missing, {report.damaged} damaged, "
-        f"{report.repaired} repaired"
+        f"{report.repaired} repaired" + (f"; {report.strays} left over" if report.strays else "")
     )
 
 

@@ -75,6 +75,9 @@ class Settings(PrismSettings):
     object_tags: bool = Field(default=True, description="tag data objects with PrismObjectType")
     lease_seconds: float = Field(default=60, ge=1, description="a silent worker loses its work after this long")
     max_attempts: int = Field(default=5, ge=1, description="tries of one staging object before it is failed")
+    max_refusals: int = Field(
+        default=10, ge=1, description="tries of a staging object that the store refuses while it serves others"
+    )
     merge_max_attempts: int = Field(default=10, ge=1, description="tries of one merge job before it is parked")
     stream_max_objects: int = Field(default=1_000, ge=1, description="staging objects of one batch")
     stream_max_bytes: int = Field(default=1 << 30, ge=1, description="bytes of staging objects of one batch")

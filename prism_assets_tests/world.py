@@ -20,7 +20,8 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover import DiscoverReport, run_discover
 from prism_assets.stages.merge import MergeReport, run_merge
 from prism_assets.stages.status import PartitionStatus, read_status
-from prism_assets.stages.stream import StreamReport, run_stream
+from prism_assets.stages.stream import run_stream
+from prism_assets.stages.stream_report import StreamReport
 from prism_assets_tests.builders import as_lines, utc, zipped
 
 _NUMBERS = itertools.count(1)

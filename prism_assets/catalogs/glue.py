@@ -20,6 +20,7 @@ from botocore.exceptions import (
 
 from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, InvariantBroken, TerminalError
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.transactions import refuse_inside_transaction
 
 if TYPE_CHECKING:
     from mypy_boto3_glue import GlueClient
@@ -289,6 +290,7 @@ def _code(error: ClientError) -> str:
 
 @contextmanager
 def _translated() -> Iterator[None]:
+    refuse_inside_transaction("Glue")
     try:
         yield
     except ClientError as error:

@@ -14,10 +14,15 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Why a task failed. Transient failures are worth another attempt."""
+    """Why a task failed. Transient failures are worth another attempt, whoever is to blame.
+
+    `at_source` says that the staging object could not be read, `killed` that a worker died over the task.
+    """
 
     message: str
     transient: bool
+    at_source: bool = False
+    killed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +31,8 @@ class ConvertTask:
 
     `received` is when the object was first seen: the accepted window of event dates hangs on it, so that every
     attempt decides alike. Rows of `delayed_dates` go to the delayed tier, all others to the live tier.
-    `table_id` and `definition_version` name the definition to convert under.
+    `table_id` and `definition_version` name the definition to convert under. `generation` is part of the keys that are
+    written: it counts how often the object was begun anew.
     """
 
     staging_object_id: int
@@ -39,6 +45,7 @@ class ConvertTask:
     delayed_dates: frozenset[date]
     table_id: int
     definition_version: int
+    generation: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +81,20 @@ class ValueErrors:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SourceVersion:
+    """What the store says of the object that lies under a staging object's key now; the length is in bytes."""
+
+    etag: str | None
+    content_length: int
+    last_modified: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
 class ConvertResult:
-    """What became of one staging object. `lines_in == rows_out + quarantined lines` unless it failed."""
+    """What became of one staging object. `lines_in == rows_out + quarantined lines` unless it failed.
+
+    `changed` is the version that was met instead of the one that was registered; nothing of it was read.
+    """
 
     staging_object_id: int
     lines_in: int = 0
@@ -85,7 +104,13 @@ class ConvertResult:
     quarantine_key: str | None = None
     value_errors: tuple[ValueErrors, ...] = ()
     fast_lines: int = 0
+    changed: SourceVersion | None = None
     failure: Failure | None = None
+
+    @property
+    def lines_quarantined(self) -> int:
+        """Lines set aside, counted by themselves."""
+        return sum(count.line_count for count in self.quarantined)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,6 +246,9 @@ def convert_result_from_json(text: str) -> ConvertResult:
     document["objects"] = tuple(SmallObject(**small) for small in document["objects"])
     document["quarantined"] = tuple(QuarantineCount(**count) for count in document["quarantined"])
     document["value_errors"] = tuple(ValueErrors(**count) for count in document["value_errors"])
+    if changed := document["changed"]:
+        changed["last_modified"] = datetime.fromisoformat(changed["last_modified"])
+        document["changed"] = SourceVersion(**changed)
     document["failure"] = document["failure"] and Failure(**document["failure"])
     return ConvertResult(**document)
 

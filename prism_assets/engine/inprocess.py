@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
+from prism_assets.domain.errors import EngineFailed
 from prism_assets.domain.work import ConvertResult, ConvertTask, MergeResult, MergeTask, RepairResult, RepairTask
 from prism_assets.engine.base import Definitions
 from prism_assets.kernels.convert import convert_object
@@ -24,13 +26,17 @@ class InProcessEngine:
         """Converts staging objects in the order given."""
         for task in tasks:
             table = definitions[task.table_id, task.definition_version]
-            yield convert_object(task, table, self._stores, bucket=self._lake.bucket, prefix=self._lake.prefix)
+            with _out_of_memory_is_death():
+                result = convert_object(task, table, self._stores, bucket=self._lake.bucket, prefix=self._lake.prefix)
+            yield result
 
     def repair(self, tasks: Sequence[RepairTask], definitions: Definitions) -> Iterator[RepairResult]:
         """Looks at small objects in the order given, and repairs them."""
         for task in tasks:
             table = definitions[task.table_id, task.definition_version]
-            yield repair_object(task, table, self._stores, bucket=self._lake.bucket, prefix=self._lake.prefix)
+            with _out_of_memory_is_death():
+                result = repair_object(task, table, self._stores, bucket=self._lake.bucket, prefix=self._lake.prefix)
+            yield result
 
     def probe(self) -> None:
         """Does nothing: where this runs, kernels run."""
@@ -39,4 +45,15 @@ class InProcessEngine:
         """Writes merged objects in the order given."""
         for task in tasks:
             table = definitions[task.table_id, task.definition_version]
-            yield merge_range(task, table, self._stores, bucket=self._lake.bucket)
+            with _out_of_memory_is_death():
+                result = merge_range(task, table, self._stores, bucket=self._lake.bucket)
+            yield result
+
+
+@contextmanager
+def _out_of_memory_is_death() -> Iterator[None]:
+    """What kills a worker of Spark ends the job here, too, so that the work is divided and the process goes on."""
+    try:
+        yield
+    except MemoryError as error:
+        raise EngineFailed("there was not enough memory for it") from error

@@ -23,6 +23,7 @@ from prism_assets.engine.base import Definitions
 from prism_assets.engine.shares import divide
 from prism_assets.engine.worker import RESULT_SCHEMA, encode_share, run_batches
 from prism_assets.objectstore.lake import Lake
+from prism_assets.transactions import refuse_inside_transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,6 +65,7 @@ class SparkEngine:
     def _run(self, shares: Sequence[str]) -> Iterator[str]:
         if not shares:
             return
+        refuse_inside_transaction("Spark")
         try:
             for row in self._frame(shares).toLocalIterator():
                 yield row["result"]

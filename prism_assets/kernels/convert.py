@@ -11,7 +11,15 @@ import pyarrow as pa
 
 from prism_assets.domain.errors import NOT_ITS_FAULT, ObjectChanged, PrismError
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import ConvertResult, ConvertTask, Failure, QuarantineCount, SmallObject, ValueErrors
+from prism_assets.domain.work import (
+    ConvertResult,
+    ConvertTask,
+    Failure,
+    QuarantineCount,
+    SmallObject,
+    SourceVersion,
+    ValueErrors,
+)
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.blocks import Block, LongLine, find_lines, split
 from prism_assets.kernels.fast import Hints, read_block
@@ -45,16 +53,28 @@ def convert_object(
     try:
         return conversion.run()
     except ObjectChanged:
-        counts = (QuarantineCount(reason="changed_after_discovery", line_count=0),)
-        return ConvertResult(staging_object_id=task.staging_object_id, quarantined=counts)
+        return _changed(task, stores)
     except PrismError as error:
-        failure = Failure(message=str(error), transient=isinstance(error, NOT_ITS_FAULT))
+        failure = Failure(
+            message=str(error), transient=isinstance(error, NOT_ITS_FAULT), at_source=conversion.is_reading
+        )
     except MemoryError:
         raise
     except Exception as error:
         where = f"s3://{task.bucket}/{task.key}"
         failure = Failure(message=f"{type(error).__name__} while {where} was converted", transient=False)
     return ConvertResult(staging_object_id=task.staging_object_id, failure=failure)
+
+
+def _changed(task: ConvertTask, stores: Stores) -> ConvertResult:
+    """Another object lies under the key than was registered: says which, so that it is taken up instead."""
+    try:
+        found = stores.head(task.bucket, task.key)
+    except PrismError as error:
+        failure = Failure(message=str(error), transient=isinstance(error, NOT_ITS_FAULT), at_source=True)
+        return ConvertResult(staging_object_id=task.staging_object_id, failure=failure)
+    version = SourceVersion(etag=found.etag, content_length=found.content_length, last_modified=found.last_modified)
+    return ConvertResult(staging_object_id=task.staging_object_id, changed=version)
 
 
 @dataclass
@@ -88,10 +108,13 @@ class Conversion:
         self._by_columns = by_columns
         self._quarantine = Quarantine()
         self._tally = _Tally()
+        self.is_reading = True
+        """Whether the staging object is still being read, and nothing written yet."""
 
     def run(self) -> ConvertResult:
         """Reads everything, then writes: nothing is visible before the whole object is known to be sound."""
         self._read_all()
+        self.is_reading = False
         objects = self._small_objects().write(self._tally.rows)
         return ConvertResult(
             staging_object_id=self._task.staging_object_id,

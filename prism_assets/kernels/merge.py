@@ -28,10 +28,13 @@ def merge_range(task: MergeTask, table: TableDefinition, stores: Stores, *, buck
     Nothing is raised for inputs that are not what the task says: nothing is written, and the result's failure names
     them. The same inputs give the same bytes under the same key.
     """
+    inputs: list[Input] | None = None
     try:
-        return _merged(task, table, stores, bucket)
+        inputs = _open(task, stores, bucket)
+        return _merged(task, table, inputs, stores, bucket)
     except PrismError as error:
-        failure = Failure(message=str(error), transient=isinstance(error, NOT_ITS_FAULT))
+        transient = isinstance(error, NOT_ITS_FAULT)
+        failure = Failure(message=str(error), transient=transient, at_source=inputs is None)
     except MemoryError:
         raise
     except Exception as error:
@@ -39,8 +42,7 @@ def merge_range(task: MergeTask, table: TableDefinition, stores: Stores, *, buck
     return _result(task, failure=failure)
 
 
-def _merged(task: MergeTask, table: TableDefinition, stores: Stores, bucket: str) -> MergeResult:
-    inputs = _open(task, stores, bucket)
+def _merged(task: MergeTask, table: TableDefinition, inputs: list[Input], stores: Stores, bucket: str) -> MergeResult:
     schema = union_schema([entry.schema for entry in inputs], table)
     body, rows, prints = _encoded(inputs, schema, table)
     _check_sums(task, inputs, rows, prints)

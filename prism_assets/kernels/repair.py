@@ -89,7 +89,10 @@ class _Repair:
             raise InvariantBroken(f"{self._source()} has no rows of {days} any more; nothing was written for it")
 
     def _look(self, recorded: RecordedObject) -> RepairedObject:
-        key = self._keys.small_object(recorded.date, self._task.staging_object_id, delayed=recorded.delayed)
+        source = self._task.source
+        key = self._keys.small_object(
+            recorded.date, source.staging_object_id, delayed=recorded.delayed, generation=source.generation
+        )
         try:
             body, self._etags[recorded.date] = self._stores.read_version(self._bucket, key)
         except ObjectMissing:

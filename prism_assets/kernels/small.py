@@ -84,7 +84,9 @@ class SmallObjects:
         delayed = date in self._task.delayed_dates
         first, last = (self._instant(table, row) for row in (rows[0], rows[-1]))
         small = SmallObject(
-            key=self._keys.small_object(date, self._task.staging_object_id, delayed=delayed),
+            key=self._keys.small_object(
+                date, self._task.staging_object_id, delayed=delayed, generation=self._task.generation
+            ),
             date=date,
             delayed=delayed,
             content_length=body.size,

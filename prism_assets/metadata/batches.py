@@ -1,85 +1,121 @@
-"""Statements on prism_stream_batches. Leases run on the database's own clock, never on a `--now`."""
+"""Statements on prism_stream_batches. Leases run on the database's own clock, never on a `--now`.
+
+A batch is told by its id and its token: after a failover to a replica that lagged, ids come again, tokens do not.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
 
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.errors import LeaseLost
 
 
-def insert_batch(connection: Connection, worker: str) -> int:
+@dataclass(frozen=True)
+class Batch:
+    """A batch that was started: the right to convert what it claimed, until its lease runs out."""
+
+    batch_id: int
+    token: UUID
+
+
+@dataclass(frozen=True)
+class DeadBatch:
+    """A batch that lost its lease; `probed` if its engine was seen to work before it got the objects."""
+
+    batch_id: int
+    probed: bool
+
+
+def insert_batch(connection: Connection, worker: str) -> Batch:
     """Starts a batch; the caller shares the epoch lock, so no partition is being marked."""
-    return int(
-        connection.execute(
-            text(
-                "INSERT INTO prism_stream_batches (start_time, heartbeat_time, state, worker) "
-                "VALUES (clock_timestamp(), clock_timestamp(), 'running', :worker) RETURNING prism_stream_batch_id"
-            ),
-            {"worker": worker},
-        ).scalar_one()
-    )
-
-
-def heartbeat(connection: Connection, batch_id: int) -> bool:
-    """Renews the lease; False if the batch is no longer running."""
-    return bool(
-        connection.execute(
-            text(
-                "UPDATE prism_stream_batches SET heartbeat_time = clock_timestamp() "
-                "WHERE prism_stream_batch_id = :batch AND state = 'running'"
-            ),
-            {"batch": batch_id},
-        ).rowcount
-    )
-
-
-def lock_running(connection: Connection, batch_id: int) -> None:
-    """Locks the batch row for its commit; LeaseLost if the batch was declared dead meanwhile."""
-    state = connection.execute(
-        text("SELECT state FROM prism_stream_batches WHERE prism_stream_batch_id = :batch FOR UPDATE"),
-        {"batch": batch_id},
-    ).scalar_one()
-    if state != "running":
-        raise LeaseLost(f"batch {batch_id} lost its lease and was given to others; it changed nothing")
-
-
-def finish_batch(connection: Connection, batch_id: int) -> None:
-    """Marks the locked batch as done."""
-    connection.execute(
+    row = connection.execute(
         text(
-            "UPDATE prism_stream_batches SET state = 'done', finish_time = clock_timestamp() "
-            "WHERE prism_stream_batch_id = :batch"
+            "INSERT INTO prism_stream_batches (start_time, heartbeat_time, state, worker) VALUES "
+            "(clock_timestamp(), clock_timestamp(), 'running', :worker) RETURNING prism_stream_batch_id, token"
         ),
-        {"batch": batch_id},
-    )
+        {"worker": worker},
+    ).one()
+    return Batch(row.prism_stream_batch_id, row.token)
 
 
-def abandon(connection: Connection, batch_id: int) -> bool:
+def heartbeat(connection: Connection, batch: Batch) -> bool:
+    """Renews the lease; False if the batch is no longer running."""
+    return _update(connection, batch, "heartbeat_time = clock_timestamp()")
+
+
+def note_probe(connection: Connection, batch: Batch) -> None:
+    """Notes that the engine works, before the batch gives it what may kill it; LeaseLost if it is no longer running."""
+    if not _update(connection, batch, "probed = true, heartbeat_time = clock_timestamp()"):
+        raise _lost(batch)
+
+
+def lock_running(connection: Connection, batch: Batch) -> None:
+    """Locks the batch row for its commit; LeaseLost if the batch was declared dead meanwhile, or is not known."""
+    state = connection.execute(
+        text(
+            "SELECT state FROM prism_stream_batches WHERE prism_stream_batch_id = :batch AND token = :token FOR UPDATE"
+        ),
+        {"batch": batch.batch_id, "token": batch.token},
+    ).scalar()
+    if state != "running":
+        raise _lost(batch)
+
+
+def finish_batch(connection: Connection, batch: Batch) -> None:
+    """Marks the locked batch as done; LeaseLost if it is not running."""
+    if not _update(connection, batch, "state = 'done', finish_time = clock_timestamp()"):
+        raise _lost(batch)
+
+
+def abandon(connection: Connection, batch: Batch) -> bool:
     """Declares a running batch of the caller's own dead; False if it is not running any more."""
+    return _update(connection, batch, "state = 'dead', finish_time = clock_timestamp()")
+
+
+def _update(connection: Connection, batch: Batch, change: str) -> bool:
     return bool(
         connection.execute(
             text(
-                "UPDATE prism_stream_batches SET state = 'dead', finish_time = clock_timestamp() "
-                "WHERE prism_stream_batch_id = :batch AND state = 'running'"
+                f"UPDATE prism_stream_batches SET {change} "
+                "WHERE prism_stream_batch_id = :batch AND token = :token AND state = 'running'"
             ),
-            {"batch": batch_id},
+            {"batch": batch.batch_id, "token": batch.token},
         ).rowcount
     )
 
 
-def declare_dead(connection: Connection, lease_seconds: float) -> list[int]:
-    """Declares batches dead whose heartbeat is older than the lease, and returns their ids.
+def _lost(batch: Batch) -> LeaseLost:
+    return LeaseLost(f"batch {batch.batch_id} lost its lease and was given to others; it changed nothing")
+
+
+def declare_dead(connection: Connection, lease_seconds: float) -> list[DeadBatch]:
+    """Declares batches dead whose heartbeat is older than the lease, and returns them.
 
     SKIP LOCKED leaves out a batch that is committing right now.
     """
-    return list(
+    rows = connection.execute(
+        text(
+            "UPDATE prism_stream_batches SET state = 'dead', finish_time = clock_timestamp() "
+            "WHERE prism_stream_batch_id IN (SELECT prism_stream_batch_id FROM prism_stream_batches "
+            "WHERE state = 'running' AND heartbeat_time < clock_timestamp() - make_interval(secs => :lease) "
+            "FOR UPDATE SKIP LOCKED) RETURNING prism_stream_batch_id, probed"
+        ),
+        {"lease": lease_seconds},
+    )
+    return [DeadBatch(row.prism_stream_batch_id, row.probed) for row in rows]
+
+
+def has_finished_after(connection: Connection, batch_id: int) -> bool:
+    """Whether a batch that began later was committed: batches work, as far as they depend on nothing else."""
+    return bool(
         connection.execute(
             text(
-                "UPDATE prism_stream_batches SET state = 'dead', finish_time = clock_timestamp() "
-                "WHERE prism_stream_batch_id IN (SELECT prism_stream_batch_id FROM prism_stream_batches "
-                "WHERE state = 'running' AND heartbeat_time < clock_timestamp() - make_interval(secs => :lease) "
-                "FOR UPDATE SKIP LOCKED) RETURNING prism_stream_batch_id"
+                "SELECT EXISTS (SELECT 1 FROM prism_stream_batches "
+                "WHERE prism_stream_batch_id > :batch AND state = 'done')"
             ),
-            {"lease": lease_seconds},
-        ).scalars()
+            {"batch": batch_id},
+        ).scalar_one()
     )

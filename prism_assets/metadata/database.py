@@ -20,6 +20,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from prism_assets.domain.errors import DatabaseUnavailable, InvariantBroken, TerminalError
+from prism_assets.transactions import inside_transaction
 
 _CONNECT_SECONDS = 5
 # A worker that stands still inside a transaction holds locks that all others wait for, and no lease ends that.
@@ -55,7 +56,7 @@ class Database:
     @contextmanager
     def begin(self) -> Iterator[Connection]:
         """One READ COMMITTED transaction: committed when the block ends, rolled back when it raises."""
-        with _translated(self._url), self._engine.begin() as connection:
+        with _translated(self._url), self._engine.begin() as connection, inside_transaction():
             if self._seconds_left is not None:
                 _limit_statements(connection, max(_LEAST_SECONDS, self._seconds_left()))
             yield connection
@@ -171,7 +172,7 @@ def _named(error: DBAPIError, url: sqlalchemy.URL) -> Exception:
         return TerminalError("the database has no prism tables yet: run `prism table apply` first")
     if state == "42703":
         return TerminalError("the database has the tables of an older version: run `prism table apply` first")
-    if state.startswith("23"):
+    if state.startswith(("22", "23")):
         return InvariantBroken(f"PostgreSQL refused an inconsistent change: {message}")
     if state.startswith(_TRANSIENT_STATES):
         return DatabaseUnavailable(f"PostgreSQL at {where} interrupted the work ({message}); it is safe to repeat")

@@ -66,20 +66,19 @@ def claim_due(
 
     The rows are locked with SKIP LOCKED before they are marked: without it two workers claim one job. A partition
     that another job is merging is left out, so a partition is merged by one worker at a time. `seen` leaves out
-    jobs that this run had already.
+    jobs that this run had already. Jobs that a worker died with come when there are no others, one by one: the one that
+    killed it is then alone.
     """
-    rows = connection.execute(
-        text(_CLAIM),
-        {
-            "now": now,
-            "limit": limit,
-            "worker": worker,
-            "tables": None if table_ids is None else list(table_ids),
-            "day": day,
-            "regardless": regardless,
-            "seen": list(seen),
-        },
-    )
+    values = {
+        "now": now,
+        "worker": worker,
+        "tables": None if table_ids is None else list(table_ids),
+        "day": day,
+        "regardless": regardless,
+        "seen": list(seen),
+    }
+    rows = connection.execute(text(_CLAIM), {**values, "died": False, "limit": limit}).all()
+    rows = rows or connection.execute(text(_CLAIM), {**values, "died": True, "limit": 1}).all()
     jobs = [
         MergeJob(
             job_id=row.prism_merge_job_id,
@@ -98,7 +97,7 @@ def claim_due(
 _CLAIM = """
 WITH due AS MATERIALIZED (
     SELECT j.prism_merge_job_id FROM prism_merge_jobs j JOIN prism_partitions p USING (prism_partition_id)
-    WHERE j.ongoing_mark = 0
+    WHERE j.ongoing_mark = 0 AND j.died = :died
         AND (CAST(:regardless AS boolean) OR (j.schedule_time <= :now AND NOT j.parked))
         AND (CAST(:tables AS bigint[]) IS NULL OR p.prism_table_id = ANY(CAST(:tables AS bigint[])))
         AND (CAST(:day AS date) IS NULL OR p.partition_date = :day)
@@ -146,10 +145,15 @@ def delete(connection: Connection, job: MergeJob) -> None:
     connection.execute(text("DELETE FROM prism_merge_jobs WHERE prism_merge_job_id = :id"), {"id": job.job_id})
 
 
-def put_back(connection: Connection, job: MergeJob, error: str, max_attempts: int, at: datetime) -> bool:
-    """Returns a locked job that failed to the waiting ones, due at `at`; True if it is parked after too many tries."""
+def put_back(
+    connection: Connection, job: MergeJob, error: str, max_attempts: int, at: datetime, *, died: bool = False
+) -> bool:
+    """Returns a locked job that failed to the waiting ones, due at `at`; True if it is parked after too many tries.
+
+    With `died` it is claimed by itself from now on.
+    """
     attempts = job.attempts + 1
-    _return(connection, job, attempts=attempts, error=error, parked=attempts >= max_attempts, at=at)
+    _return(connection, job, attempts=attempts, error=error, parked=attempts >= max_attempts, at=at, died=died)
     return attempts >= max_attempts
 
 
@@ -159,7 +163,14 @@ def give_back(connection: Connection, job: MergeJob, error: str | None, at: date
 
 
 def _return(
-    connection: Connection, job: MergeJob, *, attempts: int, error: str | None, parked: bool, at: datetime
+    connection: Connection,
+    job: MergeJob,
+    *,
+    attempts: int,
+    error: str | None,
+    parked: bool,
+    at: datetime,
+    died: bool = False,
 ) -> None:
     """Makes a running job a waiting one; if another waits already, that one takes over the count and this one goes."""
     values = {
@@ -169,11 +180,13 @@ def _return(
         "attempts": attempts,
         "error": error,
         "parked": parked,
+        "died": died,
     }
     taken_over = connection.execute(
         text(
             "UPDATE prism_merge_jobs SET schedule_time = least(schedule_time, :at), "
-            "attempts = greatest(attempts, :attempts), last_error = coalesce(:error, last_error), parked = :parked "
+            "attempts = greatest(attempts, :attempts), last_error = coalesce(:error, last_error), parked = :parked, "
+            "died = died OR :died "
             "WHERE prism_partition_id = :partition AND ongoing_mark = 0"
         ),
         values,
@@ -184,7 +197,8 @@ def _return(
     connection.execute(
         text(
             "UPDATE prism_merge_jobs SET ongoing_mark = 0, lease_token = NULL, heartbeat_time = NULL, worker = NULL, "
-            "schedule_time = :at, attempts = :attempts, last_error = coalesce(:error, last_error), parked = :parked "
+            "schedule_time = :at, attempts = :attempts, last_error = coalesce(:error, last_error), parked = :parked, "
+            "died = died OR :died "
             "WHERE prism_merge_job_id = :id"
         ),
         values,

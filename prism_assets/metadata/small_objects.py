@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
 from sqlalchemy import Connection, text
 
-from prism_assets.domain.work import ConvertResult, SmallObject
+from prism_assets.domain.work import ConvertResult, ConvertTask, SmallObject
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +17,7 @@ class KnownSmallObject:
 
     object_id: int
     staging_object_id: int
+    generation: int
     delayed: bool
     content_length: int
     row_count: int
@@ -24,10 +25,11 @@ class KnownSmallObject:
 
 
 def insert_small_objects(
-    connection: Connection, objects: Sequence[tuple[int, SmallObject]], partition_ids: Mapping[tuple[int, date], int],
-    table_ids: Mapping[int, int],
-) -> dict[int, int]:  # fmt: skip
-    """Inserts small objects given as (staging object id, object); returns the highest id by partition.
+    connection: Connection,
+    objects: Sequence[tuple[ConvertTask, SmallObject]],
+    partition_ids: Mapping[tuple[int, date], int],
+) -> dict[int, int]:
+    """Inserts small objects given with the task that wrote them; returns the highest id by partition.
 
     The caller holds the locks of all touched partition rows, so inside a partition ids become visible in ascending
     order; a merge that reads `id > upper bound` never passes over one (ids taken before the lock would).
@@ -36,16 +38,18 @@ def insert_small_objects(
         return {}
     rows = connection.execute(
         text(
-            "INSERT INTO prism_small_objects (prism_staging_object_id, prism_partition_id, delayed, content_length, "
-            "upload_start_time, row_count, min_time, max_time, fingerprint) "
-            "SELECT * FROM unnest(CAST(:staging AS bigint[]), CAST(:partitions AS bigint[]), CAST(:delayed AS boolean[]), "
+            "INSERT INTO prism_small_objects (prism_staging_object_id, generation, prism_partition_id, delayed, "
+            "content_length, upload_start_time, row_count, min_time, max_time, fingerprint) "
+            "SELECT * FROM unnest(CAST(:staging AS bigint[]), CAST(:generations AS integer[]), "
+            "CAST(:partitions AS bigint[]), CAST(:delayed AS boolean[]), "
             "CAST(:lengths AS bigint[]), CAST(:started AS timestamptz[]), CAST(:rows AS bigint[]), "
             "CAST(:mins AS timestamptz[]), CAST(:maxs AS timestamptz[]), CAST(:prints AS bigint[])) "
             "RETURNING prism_partition_id, prism_small_object_id"
         ),
         {
-            "staging": [staging for staging, _ in objects],
-            "partitions": [partition_ids[table_ids[staging], small.date] for staging, small in objects],
+            "staging": [task.staging_object_id for task, _ in objects],
+            "generations": [task.generation for task, _ in objects],
+            "partitions": [partition_ids[task.table_id, small.date] for task, small in objects],
             "delayed": [small.delayed for _, small in objects],
             "lengths": [small.content_length for _, small in objects],
             "started": [small.upload_start_time for _, small in objects],
@@ -99,6 +103,7 @@ def load_above(
         KnownSmallObject(
             object_id=row.prism_small_object_id,
             staging_object_id=row.prism_staging_object_id,
+            generation=row.generation,
             delayed=row.delayed,
             content_length=row.content_length,
             row_count=row.row_count,
@@ -106,6 +111,34 @@ def load_above(
         )
         for row in rows
     ]
+
+
+def find_strays(
+    connection: Connection, partition_id: int, uploads: Collection[tuple[int, int]]
+) -> set[tuple[int, int]]:
+    """Those of the uploads, each (staging object id, generation), that are not committed and never will be.
+
+    Their object was begun anew since, or it is done or given up without them. Reads without locks: that lasts for ever.
+    """
+    ordered = sorted(uploads)
+    rows = connection.execute(
+        text(_STRAYS),
+        {
+            "partition": partition_id,
+            "ids": [staging for staging, _ in ordered],
+            "generations": [generation for _, generation in ordered],
+        },
+    )
+    return {(row.id, row.generation) for row in rows}
+
+
+_STRAYS = """
+SELECT f.id, f.generation FROM unnest(CAST(:ids AS bigint[]), CAST(:generations AS integer[])) AS f (id, generation)
+JOIN prism_staging_objects o ON o.prism_staging_object_id = f.id
+WHERE (o.generation > f.generation OR (o.generation = f.generation AND o.state IN ('done', 'failed')))
+    AND NOT EXISTS (SELECT 1 FROM prism_small_objects s WHERE s.prism_staging_object_id = f.id
+        AND s.prism_partition_id = :partition AND s.generation = f.generation)
+"""
 
 
 def set_length(connection: Connection, object_id: int, before: int, after: int) -> bool:

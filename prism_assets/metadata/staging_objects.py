@@ -11,7 +11,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
+from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.work import ConvertResult
+
+_LATEST_OBJECTS = 10_000
+"""Enough to find one that was converted, and few enough to be looked through."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +44,9 @@ class ClaimedObject:
     first_receive_time: datetime
     first_batch_id: int
     attempts: int
+    outages: int
+    generation: int
+    batch_limit: int | None
 
 
 def register(connection: Connection, stream_id: int, table_id: int, found: Sequence[FoundObject], now: datetime) -> int:
@@ -58,6 +65,7 @@ def register(connection: Connection, stream_id: int, table_id: int, found: Seque
     added = connection.execute(text(_INSERT), {**values, "stream": stream_id, "table": table_id, "now": now}).rowcount
     if added < len(found):
         connection.execute(text(_REFRESH), values)
+        connection.execute(text(_NOTE_OVERWRITTEN), {**values, "now": now})
     return added
 
 
@@ -76,14 +84,25 @@ ORDER BY f.key ON CONFLICT (bucket_name, object_key) DO NOTHING
 # none. From its first claim on it stays as it is, so that each attempt reads the same bytes. What came later is newer;
 # listings know whole seconds only. Locks the rows it changes, in the order of their keys, as inserting does; a batch
 # that claims one of them passes over it meanwhile, and one that it claimed first no longer fits.
+_IS_NEWER = """
+    (o.etag IS DISTINCT FROM f.etag OR o.content_length <> f.length)
+    AND (o.send_time IS NULL OR f.sent > o.send_time
+        OR (f.sent = date_trunc('second', f.sent) AND f.sent >= date_trunc('second', o.send_time)))"""
 _REFRESH = f"""
 UPDATE prism_staging_objects o SET etag = n.etag, content_length = n.length, send_time = n.sent FROM (
     SELECT o.prism_staging_object_id AS id, f.etag, f.length, f.sent FROM {_FOUND}
     JOIN prism_staging_objects o ON o.bucket_name = f.bucket AND o.object_key = f.key
-    WHERE o.state = 'pending' AND o.first_batch_id IS NULL
-        AND (o.etag IS DISTINCT FROM f.etag OR o.content_length <> f.length)
-        AND (o.send_time IS NULL OR f.sent > o.send_time
-            OR (f.sent = date_trunc('second', f.sent) AND f.sent >= date_trunc('second', o.send_time)))
+    WHERE o.state = 'pending' AND o.first_batch_id IS NULL AND {_IS_NEWER}
+    ORDER BY o.object_key FOR UPDATE OF o
+) n WHERE o.prism_staging_object_id = n.id
+"""
+# One that was written again behind its conversion stays what was converted; that there is more is noted once, to be
+# told. An event without an ETag proves nothing.
+_NOTE_OVERWRITTEN = f"""
+UPDATE prism_staging_objects o SET overwritten_time = :now, dismissed = false FROM (
+    SELECT o.prism_staging_object_id AS id FROM {_FOUND}
+    JOIN prism_staging_objects o ON o.bucket_name = f.bucket AND o.object_key = f.key
+    WHERE o.state = 'done' AND o.overwritten_time IS NULL AND o.etag IS NOT NULL AND f.etag IS NOT NULL AND {_IS_NEWER}
     ORDER BY o.object_key FOR UPDATE OF o
 ) n WHERE o.prism_staging_object_id = n.id
 """
@@ -115,7 +134,8 @@ def claim_pending(
     """Claims pending objects for a batch, fairly over the streams, up to a count and a number of bytes.
 
     Locks the rows it picks with SKIP LOCKED, so that two batches never claim one object (an unlocked read lets
-    two workers run the same work). Streams that still have objects share what the first round left over.
+    two workers run the same work). Streams that still have objects share what the first round left over. Objects that
+    a batch died with come when there are no others, in smaller batches and among themselves.
     """
     claimed: list[ClaimedObject] = []
     streams = _streams_with_pending(connection, table_ids)
@@ -129,7 +149,7 @@ def claim_pending(
             break
         taken = Counter(row.prism_stream_id for row in rows)
         streams = [stream for stream in streams if taken[stream] == share]
-    return claimed
+    return claimed or _claim_suspects(connection, batch_id, table_ids, max_objects, max_bytes)
 
 
 _PICK = """
@@ -137,11 +157,38 @@ SELECT o.prism_staging_object_id, o.prism_stream_id, o.content_length
 FROM unnest(CAST(:streams AS bigint[])) AS s (id)
 CROSS JOIN LATERAL (
     SELECT * FROM prism_staging_objects o
-    WHERE o.prism_stream_id = s.id AND o.state = 'pending'
+    WHERE o.prism_stream_id = s.id AND o.state = 'pending' AND o.batch_limit IS NULL
         AND (o.retry_time IS NULL OR o.retry_time <= clock_timestamp())
     ORDER BY o.prism_staging_object_id LIMIT :share FOR UPDATE SKIP LOCKED
 ) AS o
 """
+
+
+def _claim_suspects(
+    connection: Connection, batch_id: int, table_ids: Collection[int] | None, max_objects: int, max_bytes: int
+) -> list[ClaimedObject]:
+    """Claims objects that a batch died with: as many as the least of their limits allows.
+
+    Those with the fewest attempts come first: one that ends each run must not keep the others from their turn.
+    """
+    rows = connection.execute(
+        text(
+            "SELECT prism_staging_object_id, content_length, batch_limit FROM prism_staging_objects "
+            "WHERE state = 'pending' AND batch_limit IS NOT NULL "
+            "AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[]))) "
+            "AND (retry_time IS NULL OR retry_time <= clock_timestamp()) "
+            "ORDER BY attempts, prism_staging_object_id LIMIT :limit FOR UPDATE SKIP LOCKED"
+        ),
+        {"tables": None if table_ids is None else list(table_ids), "limit": max_objects},
+    ).all()
+    count, limit = 0, max_objects
+    for row in rows:
+        limit = min(limit, row.batch_limit)
+        if count >= limit:
+            break
+        count += 1
+    picked, _ = _within(rows[:count], count, max_bytes, started=False)
+    return _mark_claimed(connection, batch_id, picked)
 
 
 def _streams_with_pending(connection: Connection, table_ids: Collection[int] | None) -> list[int]:
@@ -207,6 +254,9 @@ def _claimed(row: Row[Any]) -> ClaimedObject:
         first_receive_time=row.first_receive_time,
         first_batch_id=row.first_batch_id,
         attempts=row.attempts,
+        outages=row.outages,
+        generation=row.generation,
+        batch_limit=row.batch_limit,
     )
 
 
@@ -222,78 +272,90 @@ def load_claimed(connection: Connection, staging_object_ids: Collection[int]) ->
     return {row.prism_staging_object_id: _claimed(row) for row in rows}
 
 
-def finish(connection: Connection, batch_id: int, results: Sequence[ConvertResult], now: datetime) -> None:
-    """Moves objects of a batch from claimed to done with their ledger. The batch row is locked by the caller."""
-    if not results:
-        return
-    connection.execute(
+def load_of_batches(connection: Connection, batch_ids: Collection[int]) -> list[tuple[int, ClaimedObject]]:
+    """The objects that batches still hold, each with its batch. The caller has locked the rows of the batches."""
+    rows = connection.execute(
         text(
-            "UPDATE prism_staging_objects SET state = 'done', finish_time = :now, lines_in = :lines, rows_out = :rows, "
-            "rows_quarantined = :quarantined, value_errors = CAST(:errors AS jsonb), last_error = NULL, retry_time = NULL "
-            "WHERE prism_staging_object_id = :id AND prism_stream_batch_id = :batch AND state = 'claimed'"
-        ),
-        [
-            {
-                "id": result.staging_object_id,
-                "batch": batch_id,
-                "now": now,
-                "lines": result.lines_in,
-                "rows": result.rows_out,
-                "quarantined": result.lines_in - result.rows_out,
-                "errors": json.dumps([asdict(error) for error in result.value_errors]) if result.value_errors else None,
-            }
-            for result in results
-        ],
-    )
-
-
-def put_back(connection: Connection, batch_id: int, staging_object_id: int, error: str, wait_seconds: float) -> None:
-    """Returns an object whose conversion failed to the pending ones, after a pause. The caller holds the batch row."""
-    connection.execute(
-        text(
-            "UPDATE prism_staging_objects SET state = 'pending', attempts = attempts + 1, last_error = :error, "
-            "retry_time = clock_timestamp() + make_interval(secs => :wait) "
-            "WHERE prism_staging_object_id = :id AND prism_stream_batch_id = :batch AND state = 'claimed'"
-        ),
-        {"id": staging_object_id, "batch": batch_id, "error": error, "wait": wait_seconds},
-    )
-
-
-def give_up(connection: Connection, batch_id: int, staging_object_id: int, error: str) -> None:
-    """Marks an object as failed for good; its uploaded keys were removed before. The caller holds the batch row."""
-    connection.execute(
-        text(
-            "UPDATE prism_staging_objects SET state = 'failed', attempts = attempts + 1, last_error = :error "
-            "WHERE prism_staging_object_id = :id AND prism_stream_batch_id = :batch AND state = 'claimed'"
-        ),
-        {"id": staging_object_id, "batch": batch_id, "error": error},
-    )
-
-
-def release(connection: Connection, batch_ids: Sequence[int]) -> int:
-    """Returns the objects of dead batches to the pending ones; their first batch stays. Returns how many."""
-    return connection.execute(
-        text(
-            "UPDATE prism_staging_objects SET state = 'pending' "
-            "WHERE prism_stream_batch_id = ANY(:batches) AND state = 'claimed'"
+            "SELECT o.*, s.stream_name FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id) "
+            "WHERE o.prism_stream_batch_id = ANY(:batches) AND o.state = 'claimed' ORDER BY o.prism_staging_object_id"
         ),
         {"batches": list(batch_ids)},
-    ).rowcount
+    )
+    return [(row.prism_stream_batch_id, _claimed(row)) for row in rows]
 
 
-def retry_failed(connection: Connection, table_ids: Collection[int] | None) -> int:
-    """Returns objects that were given up to the pending ones, as if they had just come; returns how many.
+def find_ids(connection: Connection, name: tuple[str | None, str]) -> list[int]:
+    """Ids of the objects with this (bucket or None for any, key), at most two. Reads without locks."""
+    bucket, key = name
+    return list(
+        connection.execute(
+            text(
+                "SELECT prism_staging_object_id FROM prism_staging_objects WHERE object_key = :key AND bucket_name = ANY("
+                "SELECT DISTINCT bucket_name FROM prism_streams WHERE CAST(:bucket AS text) IS NULL OR bucket_name = :bucket"
+                ") LIMIT 2"
+            ),
+            {"bucket": bucket, "key": key},
+        ).scalars()
+    )
 
-    Their first batch is forgotten, for a partition may have closed without them: what it reads now is delayed then.
-    """
-    return connection.execute(
+
+def lock_waiting(connection: Connection, staging_object_id: int) -> ClaimedObject | None:
+    """Locks a pending object that a batch had claimed before, and returns it; None if it is none."""
+    row = connection.execute(
         text(
-            "UPDATE prism_staging_objects SET state = 'pending', attempts = 0, retry_time = NULL, "
-            "first_batch_id = NULL, definition_version = NULL WHERE state = 'failed' "
-            "AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[])))"
+            "SELECT o.*, s.stream_name FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id) "
+            "WHERE o.prism_staging_object_id = :id AND o.state = 'pending' AND o.first_batch_id IS NOT NULL FOR UPDATE OF o"
         ),
-        {"tables": None if table_ids is None else list(table_ids)},
+        {"id": staging_object_id},
+    ).one_or_none()
+    return None if row is None else _claimed(row)
+
+
+def key_of_converted(connection: Connection, bucket: str) -> str | None:
+    """The key of an object of a bucket that was read lately, if there is one among the last that were registered."""
+    key: str | None = connection.execute(
+        text(
+            "SELECT object_key FROM prism_staging_objects WHERE state = 'done' AND bucket_name = :bucket "
+            "AND prism_staging_object_id > (SELECT max(prism_staging_object_id) FROM prism_staging_objects) - :many "
+            "ORDER BY prism_staging_object_id DESC LIMIT 1"
+        ),
+        {"bucket": bucket, "many": _LATEST_OBJECTS},
+    ).scalar()
+    return key
+
+
+def finish(connection: Connection, batch_id: int, results: Sequence[ConvertResult], now: datetime) -> None:
+    """Moves objects of a batch from claimed to done with their ledger, or raises LeaseLost if it does not hold them all.
+
+    The batch row is locked by the caller. Lines in, rows out and lines quarantined are three counts, none derived.
+    """
+    changed = connection.execute(
+        text(_FINISH),
+        {
+            "batch": batch_id,
+            "now": now,
+            "ids": [result.staging_object_id for result in results],
+            "lines": [result.lines_in for result in results],
+            "rows": [result.rows_out for result in results],
+            "quarantined": [result.lines_quarantined for result in results],
+            "errors": [
+                json.dumps([asdict(error) for error in result.value_errors]) if result.value_errors else None
+                for result in results
+            ],
+        },
     ).rowcount
+    if changed != len(results):
+        raise LeaseLost(f"batch {batch_id} holds only {changed} of {len(results)} objects; it changed nothing")
+
+
+_FINISH = """
+UPDATE prism_staging_objects o SET state = 'done', finish_time = :now, lines_in = f.lines, rows_out = f.rows,
+    rows_quarantined = f.quarantined, value_errors = CAST(f.errors AS jsonb), last_error = NULL, retry_time = NULL,
+    batch_limit = NULL
+FROM unnest(CAST(:ids AS bigint[]), CAST(:lines AS bigint[]), CAST(:rows AS bigint[]), CAST(:quarantined AS bigint[]),
+    CAST(:errors AS text[])) AS f (id, lines, rows, quarantined, errors)
+WHERE o.prism_staging_object_id = f.id AND o.prism_stream_batch_id = :batch AND o.state = 'claimed'
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

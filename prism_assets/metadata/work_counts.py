@@ -11,7 +11,10 @@ from sqlalchemy import Connection, text
 
 @dataclass(frozen=True, kw_only=True)
 class PendingCount:
-    """Staging objects of a table that a batch could claim now, and those that a dead batch still holds."""
+    """Staging objects of a table that a batch could claim now, and those that an attempt has left to be looked after.
+
+    Those are the ones that a dead batch still holds, and those whose uploads are to be removed.
+    """
 
     table_id: int
     pending: int
@@ -39,6 +42,12 @@ SELECT prism_table_id, sum(pending) AS pending, sum(abandoned) AS abandoned FROM
     JOIN prism_staging_objects o ON o.prism_stream_batch_id = b.prism_stream_batch_id AND o.state = 'claimed'
     WHERE b.state = 'running' AND b.heartbeat_time < clock_timestamp() - make_interval(secs => :lease)
     GROUP BY o.prism_table_id
+    UNION ALL
+    SELECT prism_table_id, count(*), 0 FROM prism_staging_objects
+    WHERE state = 'failed' AND retry_time <= clock_timestamp() GROUP BY prism_table_id
+    UNION ALL
+    SELECT prism_table_id, 0, count(*) FROM prism_abandoned_uploads
+    WHERE remove_time <= clock_timestamp() GROUP BY prism_table_id
 ) u GROUP BY prism_table_id ORDER BY prism_table_id
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from datetime import date, datetime
 
@@ -38,10 +39,15 @@ class TableKeys:
         """The folder of merged objects and manifests."""
         return f"{self.root}merged/dt={day.isoformat()}/"
 
-    def small_object(self, day: date, staging_object_id: int, *, delayed: bool) -> str:
-        """The Parquet object that holds the rows of one staging object for one event date."""
+    def small_object(self, day: date, staging_object_id: int, *, delayed: bool, generation: int = 0) -> str:
+        """The Parquet object that holds the rows of one staging object for one event date.
+
+        An object that was begun anew writes under keys of its own, told by its generation: what may still come of the
+        start before, a late upload or its removal, touches other keys.
+        """
         folder = self.delayed_prefix(day) if delayed else self.live_prefix(day)
-        return f"{folder}prism-{staging_object_id:019d}.parquet"
+        again = f"-g{generation}" if generation else ""
+        return f"{folder}prism-{staging_object_id:019d}{again}.parquet"
 
     def merged_object(self, day: date, lower_bound: int, upper_bound: int) -> str:
         """The merged object of the small objects with lower_bound < id <= upper_bound."""
@@ -59,3 +65,12 @@ class TableKeys:
     def quarantine(self, arrival: datetime, staging_object_id: int) -> str:
         """The lines of one staging object that were set aside, by day of arrival (UTC)."""
         return f"{self.root}quarantine/dt={arrival:%Y-%m-%d}/prism-{staging_object_id:019d}.jsonl.gz"
+
+
+_SMALL_OBJECT = re.compile(r".*/prism-(\d{19})(?:-g(\d+))?\.parquet")
+
+
+def parse_small_object(key: str) -> tuple[int, int] | None:
+    """The staging object id and the generation that a key of a small object names; None for any other key."""
+    match = _SMALL_OBJECT.fullmatch(key)
+    return (int(match[1]), int(match[2] or 0)) if match else None

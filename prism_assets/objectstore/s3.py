@@ -26,6 +26,7 @@ from botocore.utils import parse_timestamp
 from prism_assets.domain.errors import PrismError, SettingsError
 from prism_assets.objectstore.refusals import changed_object, denied, missing_bucket, missing_object, unclear
 from prism_assets.objectstore.stores import ObjectInfo, StoreConfig
+from prism_assets.transactions import refuse_inside_transaction
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -81,10 +82,11 @@ class S3Keys:
         with _translated(bucket, key):
             yield from self._open(bucket, key, etag).iter_chunks(chunk)
 
-    def length(self, bucket: str, key: str) -> int:
-        """The length of an object in bytes."""
+    def head(self, bucket: str, key: str) -> ObjectInfo:
+        """What a listing would say about one object."""
         with _translated(bucket, key):
-            return self._client.head_object(Bucket=bucket, Key=key)["ContentLength"]
+            answer = self._client.head_object(Bucket=bucket, Key=key)
+            return ObjectInfo(key, answer["ContentLength"], answer.get("ETag"), answer["LastModified"])
 
     def delete(self, bucket: str, key: str) -> None:
         """Deletes an object; one that is not there is no error."""
@@ -117,6 +119,7 @@ def _tries_within(seconds: float) -> int:
 @contextmanager
 def _translated(bucket: str, key: str) -> Iterator[None]:
     where = f"s3://{bucket}/{key}"
+    refuse_inside_transaction(where)
     try:
         yield
     except ClientError as error:

@@ -19,6 +19,7 @@ from obstore.store import LocalStore, S3Store
 
 from prism_assets.domain.errors import MissingBucket, SettingsError, WrongUse
 from prism_assets.objectstore.refusals import changed_object, denied, missing_bucket, missing_object, unclear
+from prism_assets.transactions import refuse_inside_transaction
 
 if TYPE_CHECKING:
     from prism_assets.objectstore.s3 import S3Keys
@@ -152,12 +153,26 @@ class Stores:
             obstore.put(store, key, body, tags=tags)
         return True
 
+    def head(self, bucket: str, key: str) -> ObjectInfo:
+        """What a listing would say about one object; ObjectMissing if there is none."""
+        if not is_path(key):
+            return self._any_key(bucket, key).head(bucket, key)
+        with _translated(bucket, key):
+            meta = obstore.head(self._store(bucket), key)
+            return ObjectInfo(key, meta["size"], meta["e_tag"], meta["last_modified"])
+
     def length(self, bucket: str, key: str) -> int:
         """The length of an object in bytes; ObjectMissing if there is none."""
+        return self.head(bucket, key).content_length
+
+    def get_head(self, bucket: str, key: str) -> bytes:
+        """Reads the first byte of an object: whether it can be read at all. An empty object has none."""
         if not is_path(key):
-            return self._any_key(bucket, key).length(bucket, key)
+            return next(iter(self._any_key(bucket, key).get_chunks(bucket, key, etag=None, chunk=1)), b"")
+        if not self.length(bucket, key):
+            return b""
         with _translated(bucket, key):
-            return obstore.head(self._store(bucket), key)["size"]
+            return obstore.get_range(self._store(bucket), key, start=0, length=1).to_bytes()
 
     def delete(self, bucket: str, keys: Sequence[str]) -> None:
         """Deletes objects; those that are not there are no error."""
@@ -247,6 +262,7 @@ def _check_path(bucket: str, key: str) -> None:
 @contextmanager
 def _translated(bucket: str, key: str) -> Iterator[None]:
     where = f"s3://{bucket}/{key}"
+    refuse_inside_transaction(where)
     try:
         yield
     except FileNotFoundError as error:

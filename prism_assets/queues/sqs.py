@@ -21,6 +21,7 @@ from botocore.exceptions import (
 )
 
 from prism_assets.domain.errors import AccessDenied, MissingQueue, PrismError, QueueUnavailable, TerminalError
+from prism_assets.transactions import refuse_inside_transaction
 
 BATCH = 10
 """The most messages of one call, by the limits of SQS."""
@@ -120,6 +121,7 @@ class SqsQueue:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
+        refuse_inside_transaction("SQS")
         try:
             yield
         except ClientError as error:

@@ -13,7 +13,8 @@ from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.limits import CheckLimits
 from prism_assets.domain.partitions import Partition, current_publication
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import check_facts, partitions
+from prism_assets.metadata import attempts, check_facts, partitions
+from prism_assets.metadata.attempts import UnreadObjects
 from prism_assets.metadata.check_facts import Balance, ParkedJob, QuarantineShare, RangeSizes, Unmerged
 from prism_assets.stages.check_outcomes import SHOWN, CheckOutcome, Figures, failed, few, hours, mb, passed
 from prism_assets.stages.context import StageContext
@@ -21,6 +22,7 @@ from prism_assets.stages.publish import location_of
 from prism_assets.stages.status import waits_in_life
 
 ROWS_BALANCE = "rows_balance"
+UNREAD_OBJECTS = "unread_objects"
 QUARANTINE_RATE = "quarantine_rate"
 OBJECT_SIZES = "object_sizes"
 UNMERGED_AGE = "unmerged_age"
@@ -94,6 +96,28 @@ def _judge_balance(table: TableDefinition, ledger: Balance | None) -> CheckOutco
         f"{ledger.unbalanced_objects} of {ledger.objects} staging objects do not balance: "
         f"{'; '.join(ledger.unbalanced)}. Rows may be lost or doubled: keep all objects, and report it",
         figures,
+    )
+
+
+def _unread_objects(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
+    with context.database.begin() as connection:
+        found = {item.table_id: item for item in attempts.unread_objects(connection, request.ids)}
+    return [_judge_unread(table, found.get(table.table_id)) for table in request.tables]
+
+
+def _judge_unread(table: TableDefinition, unread: UnreadObjects | None) -> CheckOutcome:
+    if unread is None:
+        return passed(
+            table, UNREAD_OBJECTS, "every object was read, or waits for its turn", {"objects": 0, "parked": 0}
+        )
+    more = f"; and {unread.objects - len(unread.examples)} more" if unread.objects > len(unread.examples) else ""
+    again = f"{unread.parked} of them are tried again by themselves. " if unread.parked else ""
+    return failed(
+        table,
+        UNREAD_OBJECTS,
+        f"{unread.objects} staging objects are not read: {'; '.join(unread.examples)}{more}. {again}When the cause is "
+        "mended, `prism stream --retry KEY` or `--retry-failed` tries at once; `--give-up KEY` accepts it as it is",
+        {"objects": unread.objects, "parked": unread.parked},
     )
 
 
@@ -368,6 +392,7 @@ def _by_table(found: Iterable[_Fact]) -> Mapping[int, Sequence[_Fact]]:
 
 _CHECKS: Mapping[str, Callable[[StageContext, CheckRequest], list[CheckOutcome]]] = {
     ROWS_BALANCE: _rows_balance,
+    UNREAD_OBJECTS: _unread_objects,
     QUARANTINE_RATE: _quarantine_rate,
     OBJECT_SIZES: _object_sizes,
     UNMERGED_AGE: _unmerged_age,

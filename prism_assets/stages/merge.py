@@ -17,8 +17,9 @@ from prism_assets.domain.work import Failure, MergeResult, MergeTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import merge_jobs, merge_ranges, partitions
 from prism_assets.metadata.merge_jobs import MergeJob
+from prism_assets.objectstore.lake import Lake
+from prism_assets.stages.bisect import Bisect
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.halving import Halving
 from prism_assets.stages.heartbeats import Heartbeat
 from prism_assets.stages.merge_planning import PartitionPlan, plan_partition, range_tasks
 
@@ -87,6 +88,13 @@ class _Running:
     @property
     def failure(self) -> Failure | None:
         return next((result.failure for result in self.results.values() if result.failure), None)
+
+    def input_keys(self, lake: Lake) -> list[str]:
+        """The first and the last object of each range that was not written: enough to see whether any can be read."""
+        failed = {upper for upper, result in self.results.items() if result.failure}
+        tasks = range_tasks(self.entry, self.job.job_id, lake)
+        inputs = [task.inputs for task in tasks if task.upper_bound in failed]
+        return [item.key for entries in inputs for item in {entries[0], entries[-1]}]
 
 
 def run_merge(
@@ -168,6 +176,7 @@ def revive(context: StageContext) -> int:
                     "the worker died or stood still",
                     settings.merge_max_attempts,
                     job.schedule_time,
+                    died=True,
                 )
                 revived += 1
     return revived
@@ -193,18 +202,51 @@ def _run_jobs(
     )
     with beat, _given_back_on_error(context, jobs):
         running = [_plan_job(context, job, tables) for job in jobs]
+        refused: list[_Running] = []
         for entry in _completed(context, running):
-            try:
-                outcome = _finish(context, entry, now)
-            except LeaseLost as error:
-                context.progress(f"merge: {error}")
-                yield MergeReport(jobs=1)
+            if entry.failure is not None and entry.failure.transient:
+                refused.append(entry)  # whose fault that is, the others tell
                 continue
-            except TerminalError as error:
-                outcome = _refuse(context, entry.job, str(error), now)
-            finally:
-                tokens.discard(entry.job.lease_token)
-            yield _report(entry.entry, outcome)
+            yield _end_job(context, entry, entry.failure, now)
+            tokens.discard(entry.job.lease_token)
+        for entry in refused:
+            yield _end_job(context, entry, _blamed(context, entry), now)
+            tokens.discard(entry.job.lease_token)
+
+
+def _end_job(context: StageContext, entry: _Running, failure: Failure | None, now: datetime) -> MergeReport:
+    """Commits one job or charges it; one that was given to another worker meanwhile keeps no other from its end."""
+    try:
+        try:
+            outcome = _finish(context, entry, failure, now)
+        except LeaseLost:
+            raise
+        except TerminalError as error:
+            outcome = _refuse(context, entry.job, str(error), now)
+    except LeaseLost as error:
+        context.progress(f"merge: {error}")
+        return MergeReport(jobs=1)
+    return _report(entry.entry, outcome)
+
+
+def _blamed(context: StageContext, entry: _Running) -> Failure | None:
+    """The failure of a job whose inputs the store did not deliver: its own if the store delivers some of them."""
+    failure = entry.failure
+    if (
+        failure is not None
+        and failure.at_source
+        and any(_serves(context, key) for key in entry.input_keys(context.lake))
+    ):
+        return replace(failure, transient=False)
+    return failure
+
+
+def _serves(context: StageContext, key: str) -> bool:
+    try:
+        context.stores.get_head(context.lake.bucket, key)
+    except PrismError:
+        return False
+    return True
 
 
 def _report(entry: PartitionPlan, outcome: MergedPartition | Failure) -> MergeReport:
@@ -241,7 +283,7 @@ def _merged(
     context: StageContext, tasks: Sequence[MergeTask], definitions: Mapping[tuple[int, int], TableDefinition]
 ) -> Iterator[MergeResult]:
     """Writes the ranges; one that kills its job ends up alone and fails alone."""
-    return Halving[MergeTask, MergeResult](
+    return Bisect[MergeTask, MergeResult](
         run=lambda part: context.engine.merge(part, definitions),
         task_id=lambda task: (task.job_id, task.upper_bound),
         result_id=lambda result: (result.job_id, result.upper_bound),
@@ -270,13 +312,15 @@ def _given_back_on_error(context: StageContext, jobs: Sequence[MergeJob]) -> Ite
         raise
 
 
-def _finish(context: StageContext, running: _Running, now: datetime) -> MergedPartition | Failure:
+def _finish(
+    context: StageContext, running: _Running, failure: Failure | None, now: datetime
+) -> MergedPartition | Failure:
     """Commits one job: partition row, job row, then ranges, desired version, log and backlog in one transaction.
 
     Dying before it leaves merged objects that nothing names; the retry writes the same keys again. LeaseLost if the
     job was given to another worker meanwhile: then nothing is changed.
     """
-    job, failure, done = running.job, running.failure, _summary(running)
+    job, done = running.job, _summary(running)
     failpoint("merge.before_commit")
     with context.database.begin() as connection:
         partitions.lock_partition(connection, job.partition_id)

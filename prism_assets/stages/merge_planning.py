@@ -51,7 +51,9 @@ def plan_partition(
     unmerged = [
         Mergeable(
             object_id=item.object_id,
-            key=keys.small_object(partition.date, item.staging_object_id, delayed=item.delayed),
+            key=keys.small_object(
+                partition.date, item.staging_object_id, delayed=item.delayed, generation=item.generation
+            ),
             content_length=item.content_length,
             row_count=item.row_count,
             fingerprint=item.fingerprint,

@@ -165,7 +165,11 @@ def _content(context: StageContext, table: TableDefinition, plan: PublicationPla
         for r in chain
     ] + [
         ManifestEntry(
-            context.lake.url(keys.small_object(partition.date, item.staging_object_id, delayed=item.delayed)),
+            context.lake.url(
+                keys.small_object(
+                    partition.date, item.staging_object_id, delayed=item.delayed, generation=item.generation
+                )
+            ),
             item.content_length,
         )
         for item in small

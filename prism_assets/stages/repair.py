@@ -23,8 +23,8 @@ from prism_assets.domain.work import Failure, RepairedObject, RepairResult, Repa
 from prism_assets.engine.base import Definitions
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import locks, partitions, small_objects, tables
+from prism_assets.stages.bisect import Bisect
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.halving import Halving
 from prism_assets.stages.repair_planning import MISSING, RepairPlan, Suspect, plan_repair, repair_chunks
 
 _PARTITIONS_AT_ONCE = 100
@@ -50,7 +50,10 @@ class IrreparableObject:
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionRepair:
-    """What was found in one partition. `skipped` if another repair is at it."""
+    """What was found in one partition. `skipped` if another repair is at it.
+
+    `strays` are objects that no batch has committed nor ever will, and that readers see until they are removed.
+    """
 
     table: str
     table_id: int
@@ -59,6 +62,7 @@ class PartitionRepair:
     missing: int = 0
     damaged: int = 0
     repaired: int = 0
+    strays: int = 0
     skipped: bool = False
 
 
@@ -70,6 +74,7 @@ class RepairReport:
     missing: int
     damaged: int
     repaired: int
+    strays: int
     partitions: tuple[PartitionRepair, ...]
     irreparable: tuple[IrreparableObject, ...]
     seconds: float
@@ -110,7 +115,10 @@ def _report(done: Sequence[PartitionRepair], left: Sequence[IrreparableObject], 
         missing=sum(item.missing for item in done),
         damaged=sum(item.damaged for item in done),
         repaired=sum(item.repaired for item in done),
-        partitions=tuple(item for item in done if item.missing or item.damaged or item.repaired or item.skipped),
+        strays=sum(item.strays for item in done),
+        partitions=tuple(
+            item for item in done if item.missing or item.damaged or item.repaired or item.strays or item.skipped
+        ),
         irreparable=tuple(left),
         seconds=seconds,
     )
@@ -218,6 +226,8 @@ class _Repair:
         results: dict[int, RepairResult] = {}
         gone: PrismError | None = None
         try:
+            if not self._dry_run:
+                self._remove_strays(plans)
             if self._deep or not self._dry_run:
                 self._look(plans, results)
         except PrismError as error:
@@ -230,6 +240,12 @@ class _Repair:
                 self._leave(plan.partition, f"has {missed} objects that were not looked at: {gone}", gone)
         if gone:
             raise gone
+
+    def _remove_strays(self, plans: Sequence[RepairPlan]) -> None:
+        """Removes what nobody will commit. A death in between leaves the rest to the next repair."""
+        if strays := [key for plan in plans for key in plan.strays]:
+            self._context.stores.delete(self._context.lake.bucket, strays)
+            failpoint("repair.after_removal")
 
     def _look(self, plans: Sequence[RepairPlan], results: dict[int, RepairResult]) -> None:
         """Fills in the results, part by part. What was written before the engine went away is recorded all the same."""
@@ -257,7 +273,7 @@ def _results(context: StageContext, tasks: Sequence[RepairTask]) -> Iterator[Rep
     The engine writes a key only after it found the rows equal: a death in the job leaves some objects repaired.
     """
     definitions = _definitions(context, tasks)
-    halving = Halving[RepairTask, RepairResult](
+    bisect = Bisect[RepairTask, RepairResult](
         run=lambda part: context.engine.repair(part, definitions),
         task_id=lambda task: task.staging_object_id,
         result_id=lambda result: result.staging_object_id,
@@ -266,7 +282,7 @@ def _results(context: StageContext, tasks: Sequence[RepairTask]) -> Iterator[Rep
             staging_object_id=task.staging_object_id, failure=Failure(message=str(error), transient=False)
         ),
     )
-    return halving.results(tasks)
+    return bisect.results(tasks)
 
 
 def _definitions(context: StageContext, tasks: Sequence[RepairTask]) -> Definitions:
@@ -330,6 +346,7 @@ def _outcome(plan: RepairPlan, results: Results, *, dry_run: bool) -> tuple[Part
         missing=missing,
         damaged=damaged,
         repaired=repaired,
+        strays=len(plan.strays),
     )
     return entry, left
 

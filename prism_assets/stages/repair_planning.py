@@ -11,8 +11,9 @@ from prism_assets.domain.work import ConvertTask, RecordedObject, RepairTask
 from prism_assets.metadata import partitions, small_objects, staging_objects
 from prism_assets.metadata.small_objects import KnownSmallObject
 from prism_assets.metadata.staging_objects import ClaimedObject
+from prism_assets.objectstore.keys import parse_small_object
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.stream import convert_task
+from prism_assets.stages.stream_plan import convert_task
 
 MISSING = "is missing"
 
@@ -28,12 +29,16 @@ class Suspect:
 
 @dataclass(frozen=True, kw_only=True)
 class RepairPlan:
-    """What is to be looked at in one partition, out of `checked` objects that readers or merges need."""
+    """What is to be looked at in one partition, out of `checked` objects that readers or merges need.
+
+    `strays` are keys that readers of the live prefix see and that nothing will ever commit.
+    """
 
     table: TableDefinition
     partition: Partition
     checked: int
     suspects: tuple[Suspect, ...]
+    strays: tuple[str, ...] = ()
 
 
 def plan_repair(context: StageContext, table: TableDefinition, found: Partition, *, deep: bool) -> RepairPlan:
@@ -42,15 +47,36 @@ def plan_repair(context: StageContext, table: TableDefinition, found: Partition,
         partition = partitions.load_partitions(connection, [found.partition_id])[found.partition_id]
         known = small_objects.load_above(connection, partition.partition_id, needed_above(partition), None)
     keys = context.lake.keys(table)
-    folder = {True: keys.delayed_prefix(partition.date), False: keys.live_prefix(partition.date)}
+    live = keys.live_prefix(partition.date)
+    folder = {True: keys.delayed_prefix(partition.date), False: live}
     listed = {
         item.key: item.content_length
         for delayed in {item.delayed for item in known}
         for item in context.stores.list(context.lake.bucket, folder[delayed])
     }
-    named = [(item, keys.small_object(partition.date, item.staging_object_id, delayed=item.delayed)) for item in known]
+    named = [
+        (
+            item,
+            keys.small_object(partition.date, item.staging_object_id, delayed=item.delayed, generation=item.generation),
+        )
+        for item in known
+    ]
     suspects = find_suspects(named, listed, deep=deep)
-    return RepairPlan(table=table, partition=partition, checked=len(known), suspects=suspects)
+    unknown = [key for key in listed.keys() - {key for _, key in named} if key.startswith(live)]
+    strays = _find_strays(context, partition, unknown) if partition.is_open else ()
+    return RepairPlan(table=table, partition=partition, checked=len(known), suspects=suspects, strays=strays)
+
+
+def _find_strays(context: StageContext, partition: Partition, keys: Sequence[str]) -> tuple[str, ...]:
+    """Those of the keys that are of a start of an object that is over: a task outlived its driver and wrote them.
+
+    Asked after the listing, so that what a batch has committed meanwhile is none. What a batch may still commit is
+    none either, nor is a key that was never one of ours.
+    """
+    uploads = {key: upload for key in sorted(keys) if (upload := parse_small_object(key))}
+    with context.database.begin() as connection:
+        over = small_objects.find_strays(connection, partition.partition_id, set(uploads.values()))
+    return tuple(key for key, upload in uploads.items() if upload in over)
 
 
 def find_suspects(

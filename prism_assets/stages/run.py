@@ -12,7 +12,8 @@ from prism_assets.stages.catalog import CatalogReport, run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover import DiscoverReport, run_discover
 from prism_assets.stages.merge import MergeReport, run_merge
-from prism_assets.stages.stream import StreamReport, run_stream
+from prism_assets.stages.stream import run_stream
+from prism_assets.stages.stream_report import StreamReport
 
 _PAUSE_SECONDS = 0.5
 
@@ -29,8 +30,8 @@ class CycleReport:
     @property
     def changed(self) -> bool:
         """Whether anything was done at all."""
-        did = self.discover.new or self.stream.batches or self.stream.revived or self.merge.jobs or self.merge.revived
-        return bool(did) or self.catalog.changed
+        stream = self.stream.batches or self.stream.revived or self.stream.restarted
+        return bool(self.discover.new or stream or self.merge.jobs or self.merge.revived) or self.catalog.changed
 
     @property
     def errors(self) -> tuple[str, ...]:

@@ -224,7 +224,7 @@ def test_a_stream_that_cannot_be_listed_does_not_stop_the_others(settled: World,
 
 
 def test_objects_of_a_dead_worker_are_asked_for(settled: World, instance: DagsterInstance) -> None:
-    from prism_assets.stages.stream import start_batch
+    from prism_assets.stages.stream_plan import start_batch
 
     location = a_location(settled.root, a_table())
     settled.drop(some_rows(1, NOW))

@@ -7,7 +7,9 @@ from datetime import date, timedelta
 import pytest
 
 from prism_assets.domain.errors import LeaseLost
-from prism_assets.stages.stream import commit_batch, retry_failed, start_batch
+from prism_assets.stages.stream_commit import commit_batch
+from prism_assets.stages.stream_plan import start_batch
+from prism_assets.stages.unread import retry_failed
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
 from prism_assets_tests.world import World
 

@@ -87,10 +87,12 @@ def test_a_bomb_is_stopped(lake: Lake) -> None:
     assert outcome.quarantined[0]["length"] < 80 << 20
 
 
-def test_an_object_that_changed_is_done_without_lines(lake: Lake) -> None:
+def test_of_an_object_that_changed_nothing_is_read_and_its_version_is_told(lake: Lake) -> None:
     outcome = lake.convert(CONTENT, TABLE, etag='"another"')
-    assert outcome.reasons == {"changed_after_discovery": 0}
     assert (outcome.result.failure, outcome.result.lines_in, outcome.stored) == (None, 0, {})
+    assert outcome.result.changed is not None
+    found = lake.stores.head("staging", "in/7.json")
+    assert (outcome.result.changed.etag, outcome.result.changed.content_length) == (found.etag, len(CONTENT))
 
 
 def test_an_object_that_vanished_is_a_terminal_failure(lake: Lake, tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from prism_assets.domain.merge_plan import Mergeable, MergedRange, MergePlan, Pl
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import MergeResult, SmallObject
+from prism_assets.domain.work import ConvertTask, MergeResult, SmallObject
 from prism_assets.metadata import batches, merge_jobs, partitions, small_objects, staging_objects, tables
+from prism_assets.metadata.batches import Batch
 from prism_assets.metadata.database import Database
 from prism_assets.metadata.merge_jobs import MergeJob
 from prism_assets.metadata.staging_objects import FoundObject
@@ -70,7 +71,7 @@ class Rows:
         ids = self.sql("SELECT prism_staging_object_id FROM prism_staging_objects WHERE object_key = ANY(:k)", k=keys)
         return sorted(row[0] for row in ids)
 
-    def batch(self, worker: str = "w") -> int:
+    def batch(self, worker: str = "w") -> Batch:
         """A running batch."""
         with self.database.begin() as connection:
             return batches.insert_batch(connection, worker)
@@ -128,11 +129,27 @@ def a_small_object(*, delayed: bool = False, day: date = DAY) -> SmallObject:
     )
 
 
+def a_task(table: TableDefinition, staging: int) -> ConvertTask:
+    """The task of a staging object that has just come."""
+    return ConvertTask(
+        staging_object_id=staging,
+        bucket="staging",
+        key="k",
+        etag="e",
+        content_length=1,
+        received=NOON,
+        stream_name="events",
+        delayed_dates=frozenset(),
+        table_id=table.table_id,
+        definition_version=table.version,
+    )
+
+
 def insert_small(connection: Connection, table: TableDefinition, staging: int, *, delayed: bool = False) -> int:
     """Commits one small object as Stream does: partition row locked first, then the insert. Returns its id."""
     small = a_small_object(delayed=delayed)
     ids = partitions.ensure_and_lock(connection, [(table.table_id, small.date)])
-    highest = small_objects.insert_small_objects(connection, [(staging, small)], ids, {staging: table.table_id})
+    highest = small_objects.insert_small_objects(connection, [(a_task(table, staging), small)], ids)
     partitions.raise_last_object(connection, highest)
     return max(highest.values())
 

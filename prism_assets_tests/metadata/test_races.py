@@ -87,8 +87,8 @@ def test_h1_a_claim_without_row_locks_gives_one_object_to_two_batches(rows: Rows
     (staging,) = rows.staging(rows.table())
     mine, yours = rows.batch(), rows.batch()
     first, second = sessions.open(), sessions.open()
-    assert first.sql(NAIVE_OBJECT_CLAIM, batch=mine) == [(staging,)]
-    statement = NAIVE_OBJECT_CLAIM.replace(":batch", str(yours))
+    assert first.sql(NAIVE_OBJECT_CLAIM, batch=mine.batch_id) == [(staging,)]
+    statement = NAIVE_OBJECT_CLAIM.replace(":batch", str(yours.batch_id))
     answer = second.start(lambda connection: connection.exec_driver_sql(statement).all())
     second.wait_until_blocked()
     first.commit()
@@ -99,11 +99,15 @@ def test_h1_our_claim_gives_an_object_to_one_batch(rows: Rows, sessions: Session
     (staging,) = rows.staging(rows.table())
     mine, yours = rows.batch(), rows.batch()
     first, second = sessions.open(), sessions.open()
-    claimed = first.do(lambda connection: staging_objects.claim_pending(connection, mine, None, 10, 1_000))
+    claimed = first.do(lambda connection: staging_objects.claim_pending(connection, mine.batch_id, None, 10, 1_000))
     assert [item.staging_object_id for item in claimed] == [staging]
-    assert second.do(lambda connection: staging_objects.claim_pending(connection, yours, None, 10, 1_000)) == []
+    assert (
+        second.do(lambda connection: staging_objects.claim_pending(connection, yours.batch_id, None, 10, 1_000)) == []
+    )
     first.commit()
-    assert second.do(lambda connection: staging_objects.claim_pending(connection, yours, None, 10, 1_000)) == []
+    assert (
+        second.do(lambda connection: staging_objects.claim_pending(connection, yours.batch_id, None, 10, 1_000)) == []
+    )
 
 
 # H2: the tier decided from a snapshot while another session closes
@@ -134,7 +138,7 @@ def test_h2_our_mark_waits_until_a_batch_has_started(rows: Rows, sessions: Sessi
     marks = catalog.start(lambda connection: _mark(connection, partition))
     catalog.wait_until_blocked()
     stream.commit()
-    assert marks.result(timeout=10) == {partition: batch}
+    assert marks.result(timeout=10) == {partition: batch.batch_id}
 
 
 def test_h2_our_close_waits_for_every_object_seen_before_the_mark(rows: Rows, sessions: Sessions) -> None:
@@ -146,16 +150,16 @@ def test_h2_our_close_waits_for_every_object_seen_before_the_mark(rows: Rows, se
     (late,) = rows.staging(table)
     batch = rows.batch()
     with rows.database.begin() as connection:
-        staging_objects.claim_pending(connection, batch, None, 10, 1_000)
+        staging_objects.claim_pending(connection, batch.batch_id, None, 10, 1_000)
     stream, catalog = sessions.open(), sessions.open()
     live = stream.do(lambda connection: insert_small(connection, table, late))
     assert catalog.do(lambda connection: _mark_free(connection, partition)) == {}
     stream.sql("UPDATE prism_staging_objects SET state = 'done', lines_in = 1, rows_out = 1, rows_quarantined = 0")
-    left = catalog.do(lambda connection: partitions.unfinished_before(connection, table.table_id, batch))
+    left = catalog.do(lambda connection: partitions.unfinished_before(connection, table.table_id, batch.batch_id))
     assert left == 1
     stream.commit()
-    assert catalog.do(lambda connection: partitions.unfinished_before(connection, table.table_id, batch)) == 0
-    assert catalog.do(lambda connection: _mark(connection, partition)) == {partition: batch}
+    assert catalog.do(lambda connection: partitions.unfinished_before(connection, table.table_id, batch.batch_id)) == 0
+    assert catalog.do(lambda connection: _mark(connection, partition)) == {partition: batch.batch_id}
     assert catalog.do(lambda connection: partitions.close(connection, partition)) == live > early
 
 

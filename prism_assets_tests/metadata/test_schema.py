@@ -146,7 +146,7 @@ REFUSED = {
 def test_the_database_itself_refuses(name: str, rows: Rows) -> None:
     table = rows.table()
     (staging,) = rows.staging(table)
-    facts: dict[str, Any] = {"p": rows.partition(table), "s": staging, "b": rows.batch()}
+    facts: dict[str, Any] = {"p": rows.partition(table), "s": staging, "b": rows.batch().batch_id}
     *before, wrong = REFUSED[name]
     with rows.database.begin() as connection:
         for statement in before:

@@ -6,10 +6,14 @@ from collections import Counter
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import Connection
 
-from prism_assets.domain.errors import LeaseLost
-from prism_assets.domain.work import ConvertResult
-from prism_assets.metadata import batches, staging_objects, work_counts
+from prism_assets.domain.attempts import GiveUp, Retry, Verdict
+from prism_assets.domain.errors import InvariantBroken, LeaseLost
+from prism_assets.domain.work import ConvertResult, QuarantineCount, SourceVersion
+from prism_assets.metadata import attempts, batches, staging_objects, work_counts
+from prism_assets.metadata.attempts import ChangedObject, FailedAttempt
+from prism_assets.metadata.batches import DeadBatch
 from prism_assets.metadata.staging_objects import ClaimedObject, FoundObject, StagingCounts
 from prism_assets_tests.metadata.rows import NOON, Rows
 from prism_assets_tests.metadata.sessions import Sessions
@@ -19,7 +23,14 @@ def claim(rows: Rows, count: int = 100, size: int = 1 << 30, tables: list[int] |
     """Claims for a batch of its own."""
     batch = rows.batch()
     with rows.database.begin() as connection:
-        return staging_objects.claim_pending(connection, batch, tables, count, size)
+        return staging_objects.claim_pending(connection, batch.batch_id, tables, count, size)
+
+
+def fail(connection: Connection, item: ClaimedObject, verdict: Verdict | None = None, batch: int | None = None) -> None:
+    """Ends the attempt of the batch that saw the object first, or of another."""
+    verdict = verdict or Retry(pause=0, charged=True)
+    failed = FailedAttempt(staging_object_id=item.staging_object_id, error="boom", verdict=verdict)
+    attempts.fail_attempts(connection, batch or item.first_batch_id, [failed])
 
 
 def by_table(claimed: list[ClaimedObject]) -> Counter[int]:
@@ -87,7 +98,7 @@ def test_an_object_that_was_claimed_once_stays_as_it_is(rows: Rows) -> None:
     (item,) = claim(rows)
     register(rows, again("f", 1))
     with rows.database.begin() as connection:
-        staging_objects.put_back(connection, item.first_batch_id, item.staging_object_id, "boom", 0)
+        fail(connection, item)
     register(rows, again("f", 1))
     assert recorded(rows) == [("e", 1)]
 
@@ -97,7 +108,9 @@ def test_a_claim_that_comes_first_keeps_the_object_as_it_was(rows: Rows, session
     register(rows, an_object("events/1"))
     batch = rows.batch()
     claiming, telling = sessions.open(), sessions.open()
-    (item,) = claiming.do(lambda connection: staging_objects.claim_pending(connection, batch, None, 9, 1 << 30))
+    (item,) = claiming.do(
+        lambda connection: staging_objects.claim_pending(connection, batch.batch_id, None, 9, 1 << 30)
+    )
     told = telling.start(lambda connection: staging_objects.register(connection, 1, 1, [again("f", 1)], NOON))
     telling.wait_until_blocked()
     claiming.commit()
@@ -188,7 +201,7 @@ def test_the_first_batch_and_the_definition_stay_through_all_attempts(rows: Rows
     rows.staging(rows.table())
     (first,) = claim(rows)
     with rows.database.begin() as connection:
-        staging_objects.put_back(connection, first.first_batch_id, first.staging_object_id, "boom", 0)
+        fail(connection, first)
     rows.sql("UPDATE prism_tables SET definition_version = definition_version + 5")
     (second,) = claim(rows)
     assert (second.first_batch_id, second.definition_version) == (first.first_batch_id, first.definition_version)
@@ -199,7 +212,7 @@ def test_an_object_that_failed_rests_before_its_next_attempt(rows: Rows) -> None
     rows.staging(rows.table())
     (item,) = claim(rows)
     with rows.database.begin() as connection:
-        staging_objects.put_back(connection, item.first_batch_id, item.staging_object_id, "boom", 60)
+        fail(connection, item, Retry(pause=60, charged=True))
     assert claim(rows) == []
     rows.sql("UPDATE prism_staging_objects SET retry_time = retry_time - interval '61 seconds'")
     assert len(claim(rows)) == 1
@@ -210,7 +223,7 @@ def test_an_object_given_up_is_failed_and_not_claimed_again(rows: Rows) -> None:
     rows.staging(table)
     (item,) = claim(rows)
     with rows.database.begin() as connection:
-        staging_objects.give_up(connection, item.first_batch_id, item.staging_object_id, "boom")
+        fail(connection, item, GiveUp())
     assert claim(rows) == []
     with rows.database.begin() as connection:
         counts = staging_objects.count_unfinished(connection)
@@ -220,43 +233,78 @@ def test_an_object_given_up_is_failed_and_not_claimed_again(rows: Rows) -> None:
 def test_an_object_finished_twice_keeps_its_first_ledger(rows: Rows) -> None:
     rows.staging(rows.table())
     (item,) = claim(rows)
-    for lines in (3, 9):
-        result = ConvertResult(staging_object_id=item.staging_object_id, lines_in=lines, rows_out=2)
-        with rows.database.begin() as connection:
-            staging_objects.finish(connection, item.first_batch_id, [result], NOON)
+    finish(rows, item, lines=3)
+    with pytest.raises(LeaseLost, match="holds only 0 of 1 objects"):
+        finish(rows, item, lines=9)
     with rows.database.begin() as connection:
         (ledger,) = staging_objects.ledger(connection)
     assert (ledger.lines_in, ledger.rows_out, ledger.rows_quarantined) == (3, 2, 1)
 
 
-def test_another_batch_cannot_finish_put_back_or_give_up_an_object(rows: Rows) -> None:
+def finish(rows: Rows, item: ClaimedObject, *, lines: int, batch: int | None = None) -> None:
+    """Finishes an object with two rows and so many lines in all."""
+    aside = (QuarantineCount(reason="bad_json", line_count=lines - 2),)
+    result = ConvertResult(staging_object_id=item.staging_object_id, lines_in=lines, rows_out=2, quarantined=aside)
+    with rows.database.begin() as connection:
+        staging_objects.finish(connection, batch or item.first_batch_id, [result], NOON)
+
+
+def test_a_result_whose_lines_do_not_balance_is_refused(rows: Rows) -> None:
+    """Lines in, rows out and quarantined lines are counted by themselves; none of them is made to fit."""
     rows.staging(rows.table())
     (item,) = claim(rows)
-    other = rows.batch()
-    with rows.database.begin() as connection:
-        result = ConvertResult(staging_object_id=item.staging_object_id, lines_in=1, rows_out=1)
-        staging_objects.finish(connection, other, [result], NOON)
-        staging_objects.put_back(connection, other, item.staging_object_id, "boom", 0)
-        staging_objects.give_up(connection, other, item.staging_object_id, "boom")
-    assert rows.sql("SELECT state, attempts FROM prism_staging_objects") == [("claimed", 0)]
+    result = ConvertResult(staging_object_id=item.staging_object_id, lines_in=5, rows_out=2)
+    with pytest.raises(InvariantBroken), rows.database.begin() as connection:
+        staging_objects.finish(connection, item.first_batch_id, [result], NOON)
+
+
+def test_another_batch_cannot_finish_retry_or_give_up_an_object(rows: Rows) -> None:
+    rows.staging(rows.table())
+    (item,) = claim(rows)
+    other = rows.batch().batch_id
+    version = SourceVersion(etag="f", content_length=2, last_modified=NOON)
+    changed = ChangedObject(staging_object_id=item.staging_object_id, version=version, pause=0)
+    with pytest.raises(LeaseLost), rows.database.begin() as connection:
+        fail(connection, item, Retry(pause=0, charged=True), other)
+    with pytest.raises(LeaseLost), rows.database.begin() as connection:
+        fail(connection, item, GiveUp(), other)
+    with pytest.raises(LeaseLost), rows.database.begin() as connection:
+        attempts.take_up_versions(connection, other, [changed])
+    with pytest.raises(LeaseLost):
+        finish(rows, item, lines=3, batch=other)
+    assert rows.sql("SELECT state, attempts, generation FROM prism_staging_objects") == [("claimed", 0, 0)]
 
 
 def test_a_silent_batch_is_declared_dead_and_its_objects_are_free_again(rows: Rows) -> None:
     rows.staging(rows.table(), 2)
-    batch = claim(rows)[0].first_batch_id
+    batch = rows.batch()
+    with rows.database.begin() as connection:
+        staging_objects.claim_pending(connection, batch.batch_id, None, 9, 1 << 30)
     with rows.database.begin() as connection:
         assert batches.declare_dead(connection, 60) == []
         assert work_counts.count_pending(connection, 60) == []
     rows.sql("UPDATE prism_stream_batches SET heartbeat_time = heartbeat_time - interval '61 seconds'")
     with rows.database.begin() as connection:
         assert work_counts.count_pending(connection, 60)[0].abandoned == 2
-        assert batches.declare_dead(connection, 60) == [batch]
-        assert staging_objects.release(connection, [batch]) == 2
+        assert batches.declare_dead(connection, 60) == [DeadBatch(batch.batch_id, probed=False)]
+        assert attempts.release(connection, batch.batch_id) == 2
     with pytest.raises(LeaseLost, match="changed nothing"), rows.database.begin() as connection:
         batches.lock_running(connection, batch)
     with rows.database.begin() as connection:
         assert batches.heartbeat(connection, batch) is False
-    assert [item.first_batch_id for item in claim(rows)] == [batch, batch]
+    assert [item.first_batch_id for item in claim(rows)] == [batch.batch_id, batch.batch_id]
+
+
+def test_a_batch_is_told_by_its_token_where_its_id_has_come_again(rows: Rows) -> None:
+    """After a failover to a replica that lagged, another worker may have a batch of the same id."""
+    lost = rows.batch()
+    rows.sql("UPDATE prism_stream_batches SET token = gen_random_uuid(), worker = 'another'")
+    for work in (batches.lock_running, batches.finish_batch, batches.note_probe):
+        with pytest.raises(LeaseLost), rows.database.begin() as connection:
+            work(connection, lost)
+    with rows.database.begin() as connection:
+        assert (batches.heartbeat(connection, lost), batches.abandon(connection, lost)) == (False, False)
+    assert rows.sql("SELECT state, probed FROM prism_stream_batches") == [("running", False)]
 
 
 def test_a_batch_that_commits_right_now_is_not_declared_dead(rows: Rows) -> None:

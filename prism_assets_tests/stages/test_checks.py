@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime, timedelta
 
 import pytest
@@ -16,17 +17,19 @@ from prism_assets.stages.checks import (
     QUARANTINE_RATE,
     ROWS_BALANCE,
     UNMERGED_AGE,
+    UNREAD_OBJECTS,
     run_checks,
 )
+from prism_assets.stages.unread import give_up_object
 from prism_assets_tests.builders import a_table, some_rows, utc
-from prism_assets_tests.stages.engines import FailingEngine, another_worker
+from prism_assets_tests.stages.engines import FailingEngine, another_worker, rest_is_over
 from prism_assets_tests.stages.test_merge import a_closed_day
 from prism_assets_tests.world import World
 
 DAY = "2026-03-01"
 NOON = f"{DAY}T12:00"
 AFTER = "2026-03-02T00:10"
-ALL = {ROWS_BALANCE, QUARANTINE_RATE, OBJECT_SIZES, UNMERGED_AGE, CLOSING_BLOCKED, CATALOG_AGREES}
+ALL = {ROWS_BALANCE, UNREAD_OBJECTS, QUARANTINE_RATE, OBJECT_SIZES, UNMERGED_AGE, CLOSING_BLOCKED, CATALOG_AGREES}
 
 
 def check(world: World, name: str, now: str, limits: CheckLimits | None = None) -> CheckOutcome:
@@ -257,3 +260,38 @@ def test_a_day_that_the_catalog_lost_is_told(world: World) -> None:
     outcome = check(world, CATALOG_AGREES, AFTER)
     assert f"for 1 of 1 days: {DAY} is missing" in outcome.sentence
     assert outcome.figures == {"days": 1, "days that differ": 1}
+
+
+def test_objects_that_are_not_read_are_told_till_somebody_accepts_it(world: World) -> None:
+    world.apply(a_table())
+    key = world.drop(some_rows(1, utc(NOON)))
+    assert check(world, UNREAD_OBJECTS, NOON).passed
+    world.discover(NOON)
+    (world.root / "buckets" / "staging" / key).unlink()
+    for _ in range(world.settings.max_attempts):
+        rest_is_over(world)
+        world.stream(NOON)
+    outcome = check(world, UNREAD_OBJECTS, NOON)
+    assert not outcome.passed
+    assert f"s3://staging/{key}: s3://staging/{key} does not exist" in outcome.sentence
+    give_up_object(world.context, key)
+    assert check(world, UNREAD_OBJECTS, NOON).passed
+
+
+def test_an_object_written_again_after_its_conversion_is_told_once_it_is_listed(world: World) -> None:
+    world.apply(a_table())
+    key = world.drop(some_rows(1, utc(NOON)))
+    world.stream(NOON)
+    world.discover(NOON)
+    assert check(world, UNREAD_OBJECTS, NOON).passed, "it is the one that was converted"
+    path = world.root / "buckets" / "staging" / key
+    path.write_bytes(b'{"time": "2026-03-01T12:00:00Z", "id": 1}\n')
+    later = path.stat().st_mtime + 2
+    os.utime(path, (later, later))
+    world.discover(NOON)
+    outcome = check(world, UNREAD_OBJECTS, NOON)
+    assert not outcome.passed
+    assert "it was written again after it had been converted" in outcome.sentence
+    give_up_object(world.context, f"s3://staging/{key}")
+    world.discover(NOON)
+    assert check(world, UNREAD_OBJECTS, NOON).passed

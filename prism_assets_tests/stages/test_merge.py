@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from prism_assets.domain.errors import EngineUnavailable
-from prism_assets.domain.work import ConvertResult, ConvertTask, MergeResult, MergeTask, RepairResult, RepairTask
+from prism_assets.domain.work import (
+    ConvertResult,
+    ConvertTask,
+    Failure,
+    MergeResult,
+    MergeTask,
+    RepairResult,
+    RepairTask,
+)
 from prism_assets.engine.base import Definitions, Engine
 from prism_assets.metadata import merge_jobs
 from prism_assets.metadata.merge_jobs import JobStatus
@@ -254,3 +264,91 @@ def test_every_merge_leaves_a_line_in_the_log(world: World) -> None:
         statement = "SELECT worker, input_objects, output_objects, row_count, error FROM prism_merge_job_log ORDER BY 1"
         lines = [tuple(row) for row in connection.exec_driver_sql(statement)]
     assert lines == [("another", 2, 1, 10, "the store coughed"), (world.context.worker, 2, 1, 10, None)]
+
+
+@dataclass
+class _Answering:
+    """Changes the results of some partitions before they are handed over."""
+
+    inner: Engine
+    change: Callable[[MergeResult], MergeResult]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
+        for result in self.inner.merge(tasks, definitions):
+            yield self.change(result)
+
+
+def test_a_job_that_is_refused_behind_its_lease_gives_back_none_of_its_neighbours(world: World) -> None:
+    """Its rows do not add up, and another worker has it by now: neither is the fault of those that follow."""
+    for table in ("log.a", "log.b", "log.c"):
+        a_closed_day(world, table)
+
+    def change(result: MergeResult) -> MergeResult:
+        if "log.a/" not in result.output_key:
+            return result
+        with world.context.database.begin() as connection:
+            statement = "UPDATE prism_merge_jobs SET lease_token = gen_random_uuid() WHERE prism_merge_job_id = "
+            connection.exec_driver_sql(f"{statement}{result.job_id}")
+        return dataclasses.replace(result, row_count=result.row_count + 1)
+
+    report = another_worker(world, _Answering(world.context.engine, change)).merge(AFTER)
+    assert (report.jobs, len(report.merged), report.failed) == (3, 2, ())
+    assert ranges(world) == 2
+
+
+def test_an_input_that_the_store_refuses_is_charged_to_its_job_if_others_are_served(world: World) -> None:
+    """An object of the lake in an archive, say: the job is parked in the end, and told, and does not go on for ever."""
+    a_closed_day(world)
+    object.__setattr__(world.context, "settings", world.settings.model_copy(update={"merge_max_attempts": 3}))
+    refused = Failure(message="access denied", transient=True, at_source=True)
+    worker = another_worker(
+        world, _Answering(world.context.engine, lambda result: dataclasses.replace(result, failure=refused))
+    )
+    for turn in range(3):
+        assert len(worker.merge(f"2026-03-02T0{turn + 1}:00").failed) == 1
+    (job,) = jobs(world)
+    assert (job.parked, job.attempts, job.last_error) == (True, 3, "access denied")
+
+
+def test_a_store_that_serves_none_of_the_inputs_is_waited_for(world: World) -> None:
+    a_closed_day(world)
+    refused = Failure(message="access denied", transient=True, at_source=True)
+
+    def change(result: MergeResult) -> MergeResult:
+        (world.root / "buckets" / "lake").rename(world.root / "away")
+        return dataclasses.replace(result, failure=refused)
+
+    another_worker(world, _Answering(world.context.engine, change)).merge(AFTER)
+    (world.root / "away").rename(world.root / "buckets" / "lake")
+    (job,) = jobs(world)
+    assert (job.parked, job.attempts, job.last_error) == (False, 0, "access denied")
+
+
+def test_a_job_that_kills_its_worker_is_merged_alone_and_parks_no_other(world: World) -> None:
+    """The process dies without a word: all jobs of its run come back, and are taken one by one from then on."""
+    for table in ("log.a", "log.b", "log.c"):
+        a_closed_day(world, table)
+    object.__setattr__(world.context, "settings", world.settings.model_copy(update={"merge_max_attempts": 3}))
+    with world.context.database.begin() as connection:
+        dying = merge_jobs.claim_due(connection, now=utc(AFTER), limit=9, worker="dying")
+    assert len(dying) == 3
+    killer = dying[1].job_id
+    merged = 0
+    for _ in range(6):
+        expire_leases(world)
+        revive(world.context)
+        while True:
+            with world.context.database.begin() as connection:
+                found = merge_jobs.claim_due(connection, now=utc(AFTER), limit=9, worker="dying")
+            if not found or killer in [job.job_id for job in found]:
+                assert len(found) <= 1
+                break
+            with world.context.database.begin() as connection:
+                for job in found:
+                    merge_jobs.give_back(connection, job, None, utc("2026-03-05T00:00"))
+                    merged += 1
+    assert merged == 2, "the others had their turn"
+    assert [job.parked for job in jobs(world)].count(True) == 1

@@ -18,7 +18,8 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.discover import DiscoverReport, run_discover
 from prism_assets.stages.repair import RepairReport, run_repair
-from prism_assets.stages.stream import PartitionChange, StreamReport, stream_batches
+from prism_assets.stages.stream import stream_batches
+from prism_assets.stages.stream_report import PartitionChange, StreamReport
 
 _LONGEST_SECONDS = 1800.0
 

@@ -30,6 +30,7 @@ _KINDS: dict[Stage, tuple[CheckKind, ...]] = {
             AssetCheckSeverity.ERROR,
             blocking=True,
         ),
+        CheckKind(checks.UNREAD_OBJECTS, "No staging object was given up, or written again after its conversion."),
         CheckKind(checks.QUARANTINE_RATE, "The share of lines of the last day that were quarantined is in its limit."),
     ),
     Stage.MERGED: (

@@ -1,0 +1,105 @@
+"""Statements on prism_abandoned_uploads: what attempts may have uploaded for a start of an object that is over.
+
+Nothing that is committed later ever lies under these keys: an object that is begun anew has another generation. So
+they may be removed at any time, by anybody, twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from sqlalchemy import Connection, text
+
+_SECOND_REMOVAL_SECONDS = 3_600.0
+"""By then a task that outlived its driver has come to its end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AbandonedUpload:
+    """The event dates under which an object may have been uploaded in one generation, both included."""
+
+    staging_object_id: int
+    generation: int
+    table_id: int
+    first_date: date
+    last_date: date
+
+
+def abandon_uploads(connection: Connection, uploads: Sequence[AbandonedUpload]) -> None:
+    """Notes uploads for removal, in the transaction in which their objects are given up or begun anew."""
+    connection.execute(
+        text(
+            "INSERT INTO prism_abandoned_uploads "
+            "(prism_staging_object_id, generation, prism_table_id, first_date, last_date, remove_time) "
+            "SELECT f.*, clock_timestamp() FROM unnest(CAST(:ids AS bigint[]), CAST(:generations AS integer[]), "
+            "CAST(:tables AS bigint[]), CAST(:firsts AS date[]), CAST(:lasts AS date[])) AS f "
+            "ON CONFLICT (prism_staging_object_id, generation) DO UPDATE "
+            "SET remove_time = EXCLUDED.remove_time, removed = false"
+        ),
+        {
+            "ids": [item.staging_object_id for item in uploads],
+            "generations": [item.generation for item in uploads],
+            "tables": [item.table_id for item in uploads],
+            "firsts": [item.first_date for item in uploads],
+            "lasts": [item.last_date for item in uploads],
+        },
+    )
+
+
+def due_uploads(connection: Connection, table_ids: Collection[int] | None, limit: int) -> list[AbandonedUpload]:
+    """What is to be removed now, the longest due first. Reads without locks: removing twice is harmless."""
+    rows = connection.execute(
+        text(
+            "SELECT * FROM prism_abandoned_uploads WHERE remove_time <= clock_timestamp() "
+            "AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[]))) "
+            "ORDER BY remove_time LIMIT :limit"
+        ),
+        {"tables": None if table_ids is None else list(table_ids), "limit": limit},
+    )
+    return [
+        AbandonedUpload(
+            staging_object_id=row.prism_staging_object_id,
+            generation=row.generation,
+            table_id=row.prism_table_id,
+            first_date=row.first_date,
+            last_date=row.last_date,
+        )
+        for row in rows
+    ]
+
+
+def note_removal(connection: Connection, uploads: Sequence[AbandonedUpload]) -> None:
+    """Notes that keys were removed: after the first time they are looked at once more, after the second no more."""
+    values = {
+        "ids": [item.staging_object_id for item in uploads],
+        "generations": [item.generation for item in uploads],
+        "seconds": _SECOND_REMOVAL_SECONDS,
+    }
+    these = (
+        "(prism_staging_object_id, generation) IN "
+        "(SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:generations AS integer[])))"
+    )
+    connection.execute(
+        text(f"DELETE FROM prism_abandoned_uploads WHERE removed AND remove_time <= clock_timestamp() AND {these}"),
+        values,
+    )
+    connection.execute(
+        text(
+            "UPDATE prism_abandoned_uploads SET removed = true, "
+            f"remove_time = clock_timestamp() + make_interval(secs => :seconds) WHERE NOT removed AND {these}"
+        ),
+        values,
+    )
+
+
+def count_unremoved(connection: Connection) -> dict[int, int]:
+    """How many objects have keys that were to be removed and are not yet, by table, where there are any."""
+    rows = connection.execute(
+        text(
+            "SELECT prism_table_id, count(*) AS objects FROM prism_abandoned_uploads WHERE NOT removed "
+            "GROUP BY prism_table_id"
+        )
+    )
+    return {row.prism_table_id: row.objects for row in rows}

@@ -1,0 +1,236 @@
+"""Statements on prism_staging_objects that end an attempt without rows, or begin one anew.
+
+Whoever ends an attempt of a batch holds the row of that batch, so the objects it claimed are nobody else's. Each
+statement changes all of its objects or raises LeaseLost, which ends the transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, text
+
+from prism_assets.domain.attempts import GiveUp, Retry
+from prism_assets.domain.errors import LeaseLost
+from prism_assets.domain.work import SourceVersion
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedAttempt:
+    """An attempt that ended without rows, why, and what is to become of the object."""
+
+    staging_object_id: int
+    error: str
+    verdict: Retry | GiveUp
+
+
+def fail_attempts(connection: Connection, batch_id: int, failed: Sequence[FailedAttempt]) -> None:
+    """Returns objects of a batch to the pending ones, or gives them up, as the verdicts say."""
+    _retry(connection, batch_id, [(item, item.verdict) for item in failed if isinstance(item.verdict, Retry)])
+    _give_up(connection, batch_id, [(item, item.verdict) for item in failed if isinstance(item.verdict, GiveUp)])
+
+
+def _retry(connection: Connection, batch_id: int, failed: Sequence[tuple[FailedAttempt, Retry]]) -> None:
+    changed = connection.execute(
+        text(_RETRY),
+        {
+            "batch": batch_id,
+            "ids": [item.staging_object_id for item, _ in failed],
+            "errors": [item.error for item, _ in failed],
+            "pauses": [verdict.pause for _, verdict in failed],
+            "charged": [verdict.charged for _, verdict in failed],
+            "limits": [verdict.batch_limit for _, verdict in failed],
+        },
+    ).rowcount
+    _check(batch_id, changed, len(failed))
+
+
+_RETRY = """
+UPDATE prism_staging_objects o SET state = 'pending', last_error = f.error, batch_limit = f.batch_limit,
+    attempts = attempts + CASE WHEN f.charged THEN 1 ELSE 0 END,
+    outages = CASE WHEN f.charged THEN 0 ELSE outages + 1 END,
+    retry_time = clock_timestamp() + make_interval(secs => f.pause)
+FROM unnest(CAST(:ids AS bigint[]), CAST(:errors AS text[]), CAST(:pauses AS double precision[]),
+    CAST(:charged AS boolean[]), CAST(:limits AS integer[])) AS f (id, error, pause, charged, batch_limit)
+WHERE o.prism_staging_object_id = f.id AND o.prism_stream_batch_id = :batch AND o.state = 'claimed'
+"""
+
+
+def _give_up(connection: Connection, batch_id: int, failed: Sequence[tuple[FailedAttempt, GiveUp]]) -> None:
+    changed = connection.execute(
+        text(_GIVE_UP),
+        {
+            "batch": batch_id,
+            "ids": [item.staging_object_id for item, _ in failed],
+            "errors": [item.error for item, _ in failed],
+            "parked": [verdict.parked for _, verdict in failed],
+        },
+    ).rowcount
+    _check(batch_id, changed, len(failed))
+
+
+_GIVE_UP = """
+UPDATE prism_staging_objects o SET state = 'failed', attempts = attempts + 1, last_error = f.error, batch_limit = NULL,
+    retry_time = clock_timestamp() + make_interval(secs => f.parked)
+FROM unnest(CAST(:ids AS bigint[]), CAST(:errors AS text[]), CAST(:parked AS double precision[])) AS f (id, error, parked)
+WHERE o.prism_staging_object_id = f.id AND o.prism_stream_batch_id = :batch AND o.state = 'claimed'
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangedObject:
+    """An object that was written again between its discovery and its reading, and after how many seconds to read it."""
+
+    staging_object_id: int
+    version: SourceVersion
+    pause: float
+
+
+def take_up_versions(connection: Connection, batch_id: int, changed: Sequence[ChangedObject]) -> None:
+    """Begins objects of a batch anew with the version that lies under their keys now. The attempt is charged."""
+    rows = connection.execute(
+        text(_TAKE_UP),
+        {
+            "batch": batch_id,
+            "ids": [item.staging_object_id for item in changed],
+            "etags": [item.version.etag for item in changed],
+            "lengths": [item.version.content_length for item in changed],
+            "times": [item.version.last_modified for item in changed],
+            "pauses": [item.pause for item in changed],
+        },
+    ).rowcount
+    _check(batch_id, rows, len(changed))
+
+
+# What makes an object one that has just come: another generation, and no first batch, as a partition may have been
+# closed without it: what it holds for that day is delayed then.
+_ANEW = "state = 'pending', generation = generation + 1, first_batch_id = NULL, definition_version = NULL"
+_TAKE_UP = f"""
+UPDATE prism_staging_objects o SET {_ANEW}, etag = f.etag, content_length = f.length, send_time = f.time,
+    attempts = attempts + 1, batch_limit = NULL, last_error = 'it was written again before it was read',
+    retry_time = clock_timestamp() + make_interval(secs => f.pause)
+FROM unnest(CAST(:ids AS bigint[]), CAST(:etags AS text[]), CAST(:lengths AS bigint[]), CAST(:times AS timestamptz[]),
+    CAST(:pauses AS double precision[])) AS f (id, etag, length, time, pause)
+WHERE o.prism_staging_object_id = f.id AND o.prism_stream_batch_id = :batch AND o.state = 'claimed'
+"""
+
+
+def release(connection: Connection, batch_id: int) -> int:
+    """Returns the objects of a batch that its worker gave back to the pending ones, uncharged; returns how many."""
+    return connection.execute(
+        text(
+            "UPDATE prism_staging_objects SET state = 'pending' "
+            "WHERE prism_stream_batch_id = :batch AND state = 'claimed'"
+        ),
+        {"batch": batch_id},
+    ).rowcount
+
+
+def _check(batch_id: int, changed: int, expected: int) -> None:
+    if changed != expected:
+        raise LeaseLost(f"batch {batch_id} holds only {changed} of {expected} objects; it changed nothing")
+
+
+def retry_parked(connection: Connection, table_ids: Collection[int] | None) -> int:
+    """Begins objects anew that were given up and are due to be tried again by themselves; returns how many."""
+    return connection.execute(
+        text(
+            f"UPDATE prism_staging_objects SET {_ANEW}, retry_time = NULL WHERE state = 'failed' "
+            "AND retry_time <= clock_timestamp() "
+            "AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[])))"
+        ),
+        {"tables": None if table_ids is None else list(table_ids)},
+    ).rowcount
+
+
+def retry_failed(connection: Connection, table_ids: Collection[int] | None) -> int:
+    """Begins objects anew that were given up, whatever their number of attempts; returns how many."""
+    return connection.execute(
+        text(
+            f"UPDATE prism_staging_objects SET {_ANEW}, attempts = 0, outages = 0, retry_time = NULL, dismissed = false "
+            "WHERE state = 'failed' "
+            "AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[])))"
+        ),
+        {"tables": None if table_ids is None else list(table_ids)},
+    ).rowcount
+
+
+def retry_one(connection: Connection, staging_object_id: int) -> bool:
+    """Has one object tried at once: anew if it was given up, without its pause if it waits; False if it is neither."""
+    parameters = {"id": staging_object_id}
+    anew = connection.execute(
+        text(
+            f"UPDATE prism_staging_objects SET {_ANEW}, attempts = 0, outages = 0, retry_time = NULL, dismissed = false "
+            "WHERE prism_staging_object_id = :id AND state = 'failed'"
+        ),
+        parameters,
+    ).rowcount
+    at_once = connection.execute(
+        text(
+            "UPDATE prism_staging_objects SET retry_time = NULL WHERE prism_staging_object_id = :id AND state = 'pending'"
+        ),
+        parameters,
+    ).rowcount
+    return bool(anew or at_once)
+
+
+def dismiss(connection: Connection, staging_object_id: int) -> bool:
+    """Gives one object up for good, by hand, or accepts that it was, or that its later version is not read.
+
+    False if a batch holds it, or if there is nothing to accept.
+    """
+    return bool(
+        connection.execute(
+            text(
+                "UPDATE prism_staging_objects SET dismissed = true, retry_time = NULL, batch_limit = NULL, "
+                "last_error = CASE WHEN state = 'pending' THEN concat_ws('; before that: ', 'given up by hand', last_error) "
+                "ELSE last_error END, state = CASE WHEN state = 'pending' THEN 'failed' ELSE state END "
+                "WHERE prism_staging_object_id = :id "
+                "AND (state IN ('pending', 'failed') OR (state = 'done' AND overwritten_time IS NOT NULL))"
+            ),
+            {"id": staging_object_id},
+        ).rowcount
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnreadObjects:
+    """Objects of a table that are not read, or not in their later version, and that nobody has dismissed.
+
+    `parked` are those that will be tried again by themselves: given up for the time being, or still waiting for a store
+    that has long refused everything. `examples` name at most three objects, with their reasons.
+    """
+
+    table_id: int
+    objects: int
+    parked: int
+    examples: tuple[str, ...]
+
+
+def unread_objects(connection: Connection, table_ids: Collection[int]) -> list[UnreadObjects]:
+    """What was given up, overwritten after its conversion, or waits for long: by table, by partial indexes."""
+    rows = connection.execute(text(_UNREAD), {"tables": list(table_ids)})
+    return [
+        UnreadObjects(table_id=row.prism_table_id, objects=row.objects, parked=row.parked, examples=tuple(row.examples))
+        for row in rows
+    ]
+
+
+_UNREAD = """
+SELECT prism_table_id, count(*) AS objects, count(retry_time) AS parked,
+    (array_agg(format('s3://%s/%s: %s', bucket_name, object_key, reason) ORDER BY prism_staging_object_id DESC))[1:3]
+        AS examples
+FROM (
+    SELECT prism_table_id, prism_staging_object_id, bucket_name, object_key, retry_time, last_error AS reason
+    FROM prism_staging_objects WHERE state = 'failed' AND NOT dismissed AND prism_table_id = ANY(:tables)
+    UNION ALL
+    SELECT prism_table_id, prism_staging_object_id, bucket_name, object_key, NULL,
+        'it was written again after it had been converted'
+    FROM prism_staging_objects
+    WHERE overwritten_time IS NOT NULL AND NOT dismissed AND state = 'done' AND prism_table_id = ANY(:tables)
+    UNION ALL
+    SELECT prism_table_id, prism_staging_object_id, bucket_name, object_key, retry_time, last_error
+    FROM prism_staging_objects WHERE state = 'pending' AND outages >= 10 AND prism_table_id = ANY(:tables)
+) unread GROUP BY prism_table_id ORDER BY prism_table_id
+"""

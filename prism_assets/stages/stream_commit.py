@@ -1,0 +1,270 @@
+"""Ends batches of Stream: with their results in one transaction, or, where they died, with a verdict on each object."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+
+from sqlalchemy import Connection
+
+from prism_assets.domain.attempts import AttemptPolicy, GiveUp, Retry, after_death, after_failure
+from prism_assets.domain.errors import ObjectMissing, PrismError
+from prism_assets.domain.problems import Problem
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import ConvertResult, Failure, SourceVersion
+from prism_assets.failpoints import failpoint
+from prism_assets.metadata import (
+    abandoned_uploads,
+    attempts,
+    batches,
+    merge_jobs,
+    partitions,
+    small_objects,
+    staging_objects,
+    tables,
+)
+from prism_assets.metadata.attempts import ChangedObject, FailedAttempt
+from prism_assets.metadata.staging_objects import ClaimedObject
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.stream_plan import StreamPlan, convert_task
+from prism_assets.stages.stream_report import PartitionChange, StreamReport, sum_changes
+from prism_assets.stages.uploads import upload_of
+
+_OTHER_VERSION = Failure(message="it is written again faster than it is read", transient=False)
+
+
+@dataclass
+class _Outcome:
+    """Results of a batch by what becomes of the object."""
+
+    done: list[ConvertResult] = field(default_factory=list)
+    changed: list[tuple[int, SourceVersion, Retry]] = field(default_factory=list)
+    failed: list[FailedAttempt] = field(default_factory=list)
+
+    @property
+    def given_up(self) -> list[FailedAttempt]:
+        return [item for item in self.failed if isinstance(item.verdict, GiveUp)]
+
+    @property
+    def abandoned(self) -> list[int]:
+        """Objects whose uploads are of no use: given up, or begun anew."""
+        return [*(item.staging_object_id for item in self.given_up), *(number for number, _, _ in self.changed)]
+
+
+def commit_batch(
+    context: StageContext, plan: StreamPlan, results: Sequence[ConvertResult], now: datetime
+) -> StreamReport:
+    """Commits a batch in one transaction: batch row, partition rows in id order, then the small objects.
+
+    Dying before it leaves keys that the retry writes again byte by byte; dying after it loses nothing. What has to be
+    removed from S3 is only noted here: see `uploads`.
+    """
+    outcome = _sort_out(plan, results, serving_buckets(context, plan, results), policy_of(context))
+    written = [(plan.task(result), small) for result in outcome.done for small in result.objects]
+    batch_id = plan.batch.batch_id
+    with context.database.begin() as connection:
+        batches.lock_running(connection, plan.batch)
+        partition_ids = partitions.ensure_and_lock(connection, {(task.table_id, small.date) for task, small in written})
+        failpoint("stream.in_commit")
+        highest = small_objects.insert_small_objects(connection, written, partition_ids)
+        partitions.raise_last_object(connection, highest)
+        staging_objects.finish(connection, batch_id, outcome.done, now)
+        small_objects.insert_quarantine(connection, outcome.done, now)
+        attempts.fail_attempts(connection, batch_id, outcome.failed)
+        attempts.take_up_versions(connection, batch_id, [_changed(*item) for item in outcome.changed])
+        abandoned_uploads.abandon_uploads(connection, [plan.upload(number) for number in outcome.abandoned])
+        _schedule_merges(connection, plan, partition_ids, now)
+        batches.finish_batch(connection, plan.batch)
+    return _report(plan, outcome)
+
+
+def policy_of(context: StageContext) -> AttemptPolicy:
+    """How many attempts an object has, by the settings."""
+    return AttemptPolicy(most=context.settings.max_attempts, most_refused=context.settings.max_refusals)
+
+
+def serving_buckets(context: StageContext, plan: StreamPlan, results: Sequence[ConvertResult]) -> frozenset[str]:
+    """The buckets that refused an object of the batch and serve others: those are the object's own faults.
+
+    Where no other object of the batch was read, one that was converted before is asked for. Before the transaction.
+    """
+    refused, read = set[str](), set[str]()
+    for result in results:
+        at_source = result.failure is not None and result.failure.at_source and result.failure.transient
+        (refused if at_source else read).add(plan.task(result).bucket)
+    return frozenset(bucket for bucket in refused if bucket in read or _serves(context, bucket))
+
+
+def _serves(context: StageContext, bucket: str) -> bool:
+    """Whether an object that was read once can still be read, or its absence at least is told."""
+    with context.database.begin() as connection:
+        key = staging_objects.key_of_converted(connection, bucket)
+    if key is None:
+        return False
+    try:
+        context.stores.get_head(bucket, key)
+    except ObjectMissing:
+        return True
+    except PrismError:
+        return False
+    return True
+
+
+def _sort_out(
+    plan: StreamPlan, results: Sequence[ConvertResult], serving: Collection[str], policy: AttemptPolicy
+) -> _Outcome:
+    outcome = _Outcome()
+    for result in results:
+        item = plan.claimed[result.staging_object_id]
+        if result.changed is None and result.failure is None:
+            outcome.done.append(result)
+            continue
+        failure = result.failure or _OTHER_VERSION
+        verdict = after_failure(
+            failure,
+            attempts=item.attempts,
+            outages=item.outages,
+            policy=policy,
+            source_serves_others=item.bucket in serving,
+        )
+        if result.changed is not None and isinstance(verdict, Retry):
+            outcome.changed.append((item.staging_object_id, result.changed, verdict))
+        else:
+            outcome.failed.append(
+                FailedAttempt(staging_object_id=item.staging_object_id, error=failure.message, verdict=verdict)
+            )
+    return outcome
+
+
+def _changed(staging_object_id: int, version: SourceVersion, verdict: Retry) -> ChangedObject:
+    return ChangedObject(staging_object_id=staging_object_id, version=version, pause=verdict.pause)
+
+
+def _schedule_merges(
+    connection: Connection, plan: StreamPlan, partition_ids: Mapping[tuple[int, date], int], now: datetime
+) -> None:
+    """A merge of each touched partition after the table's interval; one that waits already serves this batch too."""
+    intervals = {table_id: table.merge.interval for (table_id, _), table in plan.definitions.items()}
+    by_interval: dict[int, list[int]] = {}
+    for (table_id, _), partition_id in partition_ids.items():
+        by_interval.setdefault(intervals[table_id], []).append(partition_id)
+    for interval, ids in by_interval.items():
+        merge_jobs.schedule(connection, ids, now + timedelta(seconds=interval))
+
+
+def _report(plan: StreamPlan, outcome: _Outcome) -> StreamReport:
+    changes = [
+        PartitionChange(
+            table_id=plan.task(result).table_id,
+            date=small.date,
+            objects=1,
+            delayed_objects=int(small.delayed),
+            rows=small.row_count,
+            bytes=small.content_length,
+        )
+        for result in outcome.done
+        for small in result.objects
+    ]
+    return StreamReport(
+        batches=1,
+        objects=len(outcome.done),
+        lines_in=sum(result.lines_in for result in outcome.done),
+        rows_out=sum(result.rows_out for result in outcome.done),
+        quarantined=sum(result.lines_quarantined for result in outcome.done),
+        small_objects=len(changes),
+        bytes_in=sum(task.content_length for task in plan.tasks),
+        retried=len(outcome.failed) + len(outcome.changed) - len(outcome.given_up),
+        problems=tuple(_problem(plan.table(item.staging_object_id), plan.claimed, item) for item in outcome.given_up),
+        changes=sum_changes(changes),
+    )
+
+
+def _problem(table: TableDefinition, claimed: Mapping[int, ClaimedObject], item: FailedAttempt) -> Problem:
+    source = claimed[item.staging_object_id]
+    again = ""
+    if isinstance(item.verdict, GiveUp) and item.verdict.parked is not None:
+        again = "; it is tried again by itself"
+    return Problem(table=str(table.name), reason=f"gave up s3://{source.bucket}/{source.key}: {item.error}{again}")
+
+
+def revive(context: StageContext) -> StreamReport:
+    """Declares batches dead that lost their lease, and returns their objects to the pending ones, or gives them up.
+
+    One transaction: a death in it leaves the batch as it was; after it, the batch's own commit cannot succeed.
+    """
+    with context.database.begin() as connection:
+        dead = {item.batch_id: item for item in batches.declare_dead(connection, context.settings.lease_seconds)}
+        held: dict[int, list[ClaimedObject]] = {}
+        for batch_id, item in staging_objects.load_of_batches(connection, dead):
+            held.setdefault(batch_id, []).append(item)
+        report = StreamReport()
+        for batch_id, objects in held.items():
+            message = f"the worker of batch {batch_id} died or stood still"
+            proven = dead[batch_id].probed
+            report += _charge(connection, context, batch_id, objects, message, proven=proven, noticed_late=True)
+    return report
+
+
+def charge_batch(context: StageContext, plan: StreamPlan, message: str, *, proven: bool = False) -> StreamReport:
+    """Ends a batch of the caller's that cannot be committed as if its worker had died over it.
+
+    `proven` if what ended it can only come of its objects.
+    """
+    batch_id = plan.batch.batch_id
+    with context.database.begin() as connection:
+        if not batches.abandon(connection, plan.batch):
+            return StreamReport()
+        objects = [item for _, item in staging_objects.load_of_batches(connection, [batch_id])]
+        return _charge(connection, context, batch_id, objects, message, proven=proven, noticed_late=False)
+
+
+def release_batch(context: StageContext, plan: StreamPlan) -> None:
+    """Gives a batch of the caller's back that something else than its objects has ended."""
+    with context.database.begin() as connection:
+        if batches.abandon(connection, plan.batch):
+            attempts.release(connection, plan.batch.batch_id)
+
+
+def _charge(
+    connection: Connection,
+    context: StageContext,
+    batch_id: int,
+    objects: Sequence[ClaimedObject],
+    message: str,
+    *,
+    proven: bool,
+    noticed_late: bool,
+) -> StreamReport:
+    """Divides the objects of a dead batch. A probe proves that batches work, or one that was committed since."""
+    policy = policy_of(context)
+    failed = []
+    for item in objects:
+        verdict = after_death(
+            attempts=item.attempts,
+            companions=len(objects) - 1,
+            proven=proven or (len(objects) == 1 and batches.has_finished_after(connection, item.first_batch_id)),
+            noticed_late=noticed_late,
+            policy=policy,
+        )
+        error = f"{message}, with {len(objects) - 1} other objects" if len(objects) > 1 else f"{message} over it alone"
+        failed.append(FailedAttempt(staging_object_id=item.staging_object_id, error=error, verdict=verdict))
+    attempts.fail_attempts(connection, batch_id, failed)
+    given_up = [item for item in failed if isinstance(item.verdict, GiveUp)]
+    if not given_up:
+        return StreamReport(revived=len(objects))
+    return _give_up_dead(connection, {item.staging_object_id: item for item in objects}, given_up)
+
+
+def _give_up_dead(
+    connection: Connection, objects: Mapping[int, ClaimedObject], given_up: Sequence[FailedAttempt]
+) -> StreamReport:
+    sources = [objects[item.staging_object_id] for item in given_up]
+    known = tables.load_versions(connection, {(item.table_id, item.definition_version) for item in sources})
+    table_of = {item.staging_object_id: known[item.table_id, item.definition_version] for item in sources}
+    abandoned_uploads.abandon_uploads(
+        connection,
+        [upload_of(convert_task(item, frozenset()), table_of[item.staging_object_id]) for item in sources],
+    )
+    problems = tuple(_problem(table_of[item.staging_object_id], objects, item) for item in given_up)
+    return StreamReport(revived=len(objects), problems=problems)

@@ -1,0 +1,98 @@
+"""Starts batches of Stream: what one claims, and the snapshot that decides where its rows go."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import ConvertResult, ConvertTask
+from prism_assets.failpoints import failpoint
+from prism_assets.metadata import batches, locks, partitions, staging_objects, tables
+from prism_assets.metadata.abandoned_uploads import AbandonedUpload
+from prism_assets.metadata.batches import Batch
+from prism_assets.metadata.staging_objects import ClaimedObject
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.uploads import upload_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamPlan:
+    """One batch: the objects it claimed, by id and as tasks, and the definitions they are converted under."""
+
+    batch: Batch
+    claimed: Mapping[int, ClaimedObject]
+    tasks: tuple[ConvertTask, ...]
+    definitions: Mapping[tuple[int, int], TableDefinition]
+
+    @property
+    def holds_suspects(self) -> bool:
+        """Whether a batch died before with objects of this one."""
+        return any(item.batch_limit is not None for item in self.claimed.values())
+
+    def task(self, result: ConvertResult) -> ConvertTask:
+        """The task that a result answers."""
+        return self._by_id[result.staging_object_id]
+
+    def table(self, staging_object_id: int) -> TableDefinition:
+        """The definition that an object is converted under."""
+        task = self._by_id[staging_object_id]
+        return self.definitions[task.table_id, task.definition_version]
+
+    def upload(self, staging_object_id: int) -> AbandonedUpload:
+        """All that attempts may have uploaded for an object."""
+        return upload_of(self._by_id[staging_object_id], self.table(staging_object_id))
+
+    @cached_property
+    def _by_id(self) -> Mapping[int, ConvertTask]:
+        return {task.staging_object_id: task for task in self.tasks}
+
+
+def start_batch(context: StageContext, table_ids: Collection[int] | None) -> StreamPlan | None:
+    """Claims pending objects and takes the snapshot that decides their tiers; None if nothing is pending.
+
+    One transaction: a death in it claims nothing. After it, the objects wait for the lease of this batch.
+    """
+    settings = context.settings
+    with context.database.begin() as connection:
+        locks.share_epoch(connection)
+        batch = batches.insert_batch(connection, context.worker)
+        claimed = staging_objects.claim_pending(
+            connection, batch.batch_id, table_ids, settings.stream_max_objects, settings.stream_max_bytes
+        )
+        if not claimed:
+            connection.rollback()
+            return None
+        marks = partitions.closing_marks(connection, {item.table_id for item in claimed})
+        definitions = tables.load_versions(connection, {(item.table_id, item.definition_version) for item in claimed})
+    failpoint("stream.after_start")
+    return StreamPlan(
+        batch=batch,
+        claimed={item.staging_object_id: item for item in claimed},
+        tasks=tuple(_task(item, marks.get(item.table_id, {})) for item in claimed),
+        definitions=definitions,
+    )
+
+
+def _task(item: ClaimedObject, marks: Mapping[date, int]) -> ConvertTask:
+    """The tier is a function of the snapshot alone: delayed if the day was marked before the object was first seen."""
+    return convert_task(item, frozenset(day for day, mark in marks.items() if item.first_batch_id > mark))
+
+
+def convert_task(item: ClaimedObject, delayed_dates: frozenset[date]) -> ConvertTask:
+    """A staging object as a task for the engine, with the rows of these dates in the delayed tier."""
+    return ConvertTask(
+        staging_object_id=item.staging_object_id,
+        bucket=item.bucket,
+        key=item.key,
+        etag=item.etag,
+        content_length=item.content_length,
+        received=item.first_receive_time,
+        stream_name=item.stream_name,
+        delayed_dates=delayed_dates,
+        table_id=item.table_id,
+        definition_version=item.definition_version,
+        generation=item.generation,
+    )

@@ -1,0 +1,62 @@
+"""What people decide about objects that are not read: to try again, or to give up for good."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sqlalchemy import Connection
+
+from prism_assets.domain.errors import WrongUse
+from prism_assets.metadata import abandoned_uploads, attempts, staging_objects, tables
+from prism_assets.metadata.staging_objects import ClaimedObject
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.stream_plan import convert_task
+from prism_assets.stages.uploads import upload_of
+
+_SCHEME = "s3://"
+
+
+def retry_failed(context: StageContext, names: Collection[str] | None = None) -> int:
+    """Begins objects anew that were given up, once what stood in their way is mended; returns how many."""
+    table_ids = context.choose_ids(names)
+    with context.database.begin() as connection:
+        return attempts.retry_failed(connection, table_ids)
+
+
+def retry_object(context: StageContext, key: str) -> None:
+    """Has one object tried at once, that was given up or rests; WrongUse if there is no such object."""
+    with context.database.begin() as connection:
+        found = _find(connection, key)
+        if not attempts.retry_one(connection, found):
+            raise WrongUse(f"{key} was not given up and does not rest: `prism status` shows what waits")
+
+
+def give_up_object(context: StageContext, key: str) -> None:
+    """Gives one object up for good, or accepts that it was: no check tells of it any more.
+
+    One transaction. Its row is locked first, so that no batch claims it meanwhile; WrongUse if one has it already.
+    """
+    with context.database.begin() as connection:
+        found = _find(connection, key)
+        waiting = staging_objects.lock_waiting(connection, found)
+        if waiting is not None:
+            _abandon(connection, waiting)
+        if not attempts.dismiss(connection, found):
+            raise WrongUse(f"{key} cannot be given up: it is converted, or a worker has it just now")
+
+
+def _abandon(connection: Connection, item: ClaimedObject) -> None:
+    """Has removed what attempts may have uploaded."""
+    known = tables.load_versions(connection, {(item.table_id, item.definition_version)})
+    upload = upload_of(convert_task(item, frozenset()), known[item.table_id, item.definition_version])
+    abandoned_uploads.abandon_uploads(connection, [upload])
+
+
+def _find(connection: Connection, key: str) -> int:
+    """The id of the staging object `s3://bucket/key`, or of the only one with this key."""
+    bucket, _, rest = key.removeprefix(_SCHEME).partition("/")
+    found = staging_objects.find_ids(connection, (bucket, rest) if key.startswith(_SCHEME) else (None, key))
+    if len(found) != 1:
+        several = "several buckets have an object" if found else "there is no staging object"
+        raise WrongUse(f"{several} {key}: give it as s3://bucket/key, as `prism status --table T` shows it")
+    return found[0]
