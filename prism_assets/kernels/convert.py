@@ -184,7 +184,8 @@ class Conversion:
     def _put_quarantine(self) -> str | None:
         if not self._quarantine.counts.total():
             return None
-        key = self._keys.quarantine(self._task.received.astimezone(timezone.utc), self._task.staging_object_id)
+        arrival = self._task.received.astimezone(timezone.utc)
+        key = self._keys.quarantine(arrival, self._task.staging_object_id, self._task.generation)
         self._stores.put(self._bucket, key, self._quarantine.finish())
         failpoint("convert.after_quarantine_put")
         return key

@@ -46,8 +46,7 @@ class TableKeys:
         start before, a late upload or its removal, touches other keys.
         """
         folder = self.delayed_prefix(day) if delayed else self.live_prefix(day)
-        again = f"-g{generation}" if generation else ""
-        return f"{folder}prism-{staging_object_id:019d}{again}.parquet"
+        return f"{folder}{_start(staging_object_id, generation)}.parquet"
 
     def merged_object(self, day: date, lower_bound: int, upper_bound: int) -> str:
         """The merged object of the small objects with lower_bound < id <= upper_bound."""
@@ -62,9 +61,14 @@ class TableKeys:
         again = f"-r{revision}" if revision else ""
         return f"{self.merged_prefix(day)}manifest-{upper_bound:019d}{small}{again}.json"
 
-    def quarantine(self, arrival: datetime, staging_object_id: int) -> str:
+    def quarantine(self, arrival: datetime, staging_object_id: int, generation: int = 0) -> str:
         """The lines of one staging object that were set aside, by day of arrival (UTC)."""
-        return f"{self.root}quarantine/dt={arrival:%Y-%m-%d}/prism-{staging_object_id:019d}.jsonl.gz"
+        return f"{self.root}quarantine/dt={arrival:%Y-%m-%d}/{_start(staging_object_id, generation)}.jsonl.gz"
+
+
+def _start(staging_object_id: int, generation: int) -> str:
+    """The name of one start of a staging object."""
+    return f"prism-{staging_object_id:019d}" + (f"-g{generation}" if generation else "")
 
 
 _SMALL_OBJECT = re.compile(r".*/prism-(\d{19})(?:-g(\d+))?\.parquet")

@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from prism_assets.domain.names import TableName
-from prism_assets.objectstore.keys import TableKeys, table_hash
+from prism_assets.objectstore.keys import TableKeys, parse_small_object, table_hash
 from prism_assets_tests.builders import utc
 
 DAY = date(2018, 8, 23)
@@ -80,3 +80,12 @@ def test_the_hash_is_four_hex_digits() -> None:
     hashes = {table_hash(TableName("log", f"t{number}")) for number in range(50)}
     assert all(len(text) == 4 and set(text) <= set("0123456789abcdef") for text in hashes)
     assert len(hashes) > 40
+
+
+def test_each_new_start_of_an_object_has_keys_of_its_own() -> None:
+    keys = [NANIKA.small_object(DAY, 12, delayed=False, generation=number) for number in range(3)]
+    assert keys[0] == NANIKA.small_object(DAY, 12, delayed=False), "the first has the published key"
+    assert keys[1].endswith("live/dt=2018-08-23/prism-0000000000000000012-g1.parquet")
+    assert [parse_small_object(key) for key in keys] == [(12, 0), (12, 1), (12, 2)]
+    assert parse_small_object(NANIKA.merged_object(DAY, 0, 12)) is None
+    assert NANIKA.quarantine(utc("2018-08-23T12:00"), 12, 1).endswith("/prism-0000000000000000012-g1.jsonl.gz")
