@@ -103,7 +103,7 @@ def apply_rounds(context: StageContext, folder: Path, rounds: int) -> None:
     tables.mkdir()
     for number in range(rounds + 1):
         (tables / f"round{number}.yaml").write_text(TABLE.format(table=f"round{number}"))
-    run_apply(context.database, tables, NOW)
+    run_apply(context, tables, NOW)
 
 
 def upload(context: StageContext, folder: Path, prefix: str) -> None:

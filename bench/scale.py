@@ -83,7 +83,7 @@ def measure(folder: Path, size: LakeSize, chromium: Path | None) -> list[Figure]
     home = _home(folder)
     context = build_context(load_settings())
     try:
-        run_apply(context.database, folder / "tables", datetime.now(timezone.utc))
+        run_apply(context, folder / "tables", datetime.now(timezone.utc))
         today = datetime.now(timezone.utc).date()
         _tell("state", lambda: f"{fill_lake(context, size, today):,} partitions")
         analyze(context)

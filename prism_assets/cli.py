@@ -63,19 +63,22 @@ def _context(as_json: bool) -> StageContext:
 def table_apply(
     folder: Annotated[Path | None, typer.Argument(help="Folder of table files (default: PRISM_TABLES_DIR).")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
+    restore_marker: Annotated[
+        bool, typer.Option("--restore-marker", help="Also put back the lake's marker, if it was deleted.")
+    ] = False,
     now: Now = None,
     as_json: Json = False,
 ) -> None:
-    """Creates and extends tables and streams as the table files say."""
+    """Creates and extends tables and streams as the table files say; the first time, also takes the lake."""
     from prism_assets.stages.apply import run_apply
 
     context = _context(as_json)
     plan = run_apply(
-        context.database,
+        context,
         folder or context.settings.tables_dir,
         _clock(now),
         dry_run=dry_run,
-        lake_url=context.lake.url(context.lake.prefix),
+        restore_marker=restore_marker,
     )
     console.show_apply(plan, dry_run=dry_run, as_json=as_json)
 
@@ -290,12 +293,15 @@ def _fail_if(errors: Sequence[str]) -> None:
 def _after_up(report: Any, out: Any) -> None:
     """The local catalog forgets everything when it stops; PostgreSQL knows what it showed."""
     from prism_assets.stages.catalog import run_catalog
+    from prism_assets.stages.installation import take_lake
 
     if not report.catalog_empty:
         return
     context = _context(True)
     context.database.migrate()
     if context.choose_tables(None):
+        # One that was set up before lakes had markers has none yet.
+        take_lake(context.database, context.lake, context.stores, datetime.now(timezone.utc))
         run_catalog(context, now=datetime.now(timezone.utc), republish=True)
         out.print("the catalog was published again from PostgreSQL")
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+from prism_assets.engine.inprocess import InProcessEngine
+from prism_assets.objectstore.lake import Lake
+from prism_assets.objectstore.stores import StoreConfig, Stores
 from prism_assets.platform import build_context
 from prism_assets.reading.lake_reader import LakeReader, ReadPartition
 from prism_assets.reading.query import run_query
@@ -53,6 +56,12 @@ class World:
         )
         return cls(root, settings, build_context(settings))
 
+    def in_bucket(self, endpoint: str, bucket: str) -> World:
+        """The same platform, with its lake under `lake/` in a bucket of an S3 server, before anything is applied."""
+        lake = Lake(bucket, "lake/", StoreConfig(endpoint=endpoint, object_tags=False))
+        context = replace(self.context, lake=lake, stores=Stores(lake.store), engine=InProcessEngine(lake))
+        return replace(self, context=context)
+
     def close(self) -> None:
         """Closes connections."""
         self.context.database.dispose()
@@ -64,7 +73,7 @@ class World:
         for text in table_files:
             name = next(line for line in text.splitlines() if line.startswith("table:")).split()[1]
             (folder / f"{name}.yaml").write_text(text)
-        return run_apply(self.context.database, folder, utc(now))
+        return run_apply(self.context, folder, utc(now))
 
     def drop(self, rows: Sequence[Any], *, stream: str = "events", body: bytes | None = None, name: str = "") -> str:
         """Puts one staging object and returns its key."""

@@ -15,7 +15,7 @@ from pydantic import Field
 from prism_assets.defs.location import Location
 from prism_assets.domain.errors import TerminalError
 from prism_assets.engine.sessions import open_session
-from prism_assets.metadata import tables
+from prism_assets.metadata import installation, tables
 from prism_assets.metadata.run_locks import run_lock
 from prism_assets.platform import build_context
 from prism_assets.settings import Settings, load_settings
@@ -93,7 +93,7 @@ def _bring_in_force(context: StageContext, location: Location, info: Log, warn: 
     if _is_in_force(context, location):
         problems = location.problems
     else:
-        plan = apply_sound(context.database, location.folder, datetime.now(timezone.utc))
+        plan = apply_sound(context, location.folder, datetime.now(timezone.utc))
         problems = plan.problems
         for line in plan.lines:
             info(f"tables: {line}")
@@ -105,10 +105,11 @@ def _is_in_force(context: StageContext, location: Location) -> bool:
     try:
         with context.database.begin() as connection:
             known, streams = tables.load_definitions(connection), tables.load_streams(connection)
+            lake = installation.load(connection)
     except TerminalError:
         return False  # no tables yet; if it is something else, applying tells
     plan = plan_apply(location.tables, known, streams)
-    return not plan.lines and not plan.problems
+    return lake is not None and lake.marked and not plan.lines and not plan.problems
 
 
 def build_resources() -> dict[str, Any]:

@@ -14,6 +14,7 @@ PrismError
     │   └── DefinitionError
     ├── AccessDenied
     ├── MissingBucket
+    ├── WrongLake             the database belongs to another lake, or the lake to another database
     ├── MissingQueue
     ├── ObjectMissing
     ├── ObjectChanged
@@ -77,6 +78,10 @@ class AccessDenied(TerminalError):
 
 class MissingBucket(TerminalError):
     """A bucket does not exist. Create it, or correct the setting that names it."""
+
+
+class WrongLake(TerminalError):
+    """The database and the lake do not belong together; nothing was done. Correct the settings the message names."""
 
 
 class MissingQueue(TerminalError):

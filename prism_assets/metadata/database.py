@@ -169,7 +169,7 @@ def _named(error: DBAPIError, url: sqlalchemy.URL) -> Exception:
     if re.search(r'database ".*" does not exist', message):
         return TerminalError(f"PostgreSQL at {where} has no database {url.database}: create it or correct the URL")
     if state == "42P01":
-        return TerminalError("the database has no prism tables yet: run `prism table apply` first")
+        return TerminalError("the database has no prism tables of this version yet: run `prism table apply` first")
     if state == "42703":
         return TerminalError("the database has the tables of an older version: run `prism table apply` first")
     if state.startswith(("22", "23")):

@@ -15,6 +15,11 @@ def table_hash(name: TableName) -> str:
     return hashlib.md5(name.physical.encode(), usedforsecurity=False).hexdigest()[:4]
 
 
+def marker_key(prefix: str) -> str:
+    """The object that says which database a lake belongs to; beside the folders of tables, so no reader lists it."""
+    return f"{prefix}prism-installation.json"
+
+
 @dataclass(frozen=True)
 class TableKeys:
     """Builds the keys of one table. `prefix` is the lake's prefix in its bucket, empty or ending with `/`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from prism_assets.domain.installation import Place
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.objectstore.keys import TableKeys
 from prism_assets.objectstore.stores import StoreConfig
@@ -17,6 +18,12 @@ class Lake:
     bucket: str
     prefix: str
     store: StoreConfig
+
+    @property
+    def place(self) -> Place:
+        """Bucket, prefix, and the address of the store, as it is told to people."""
+        endpoint = self.store.local_root or self.store.endpoint or f"AWS {self.store.region}"
+        return Place(bucket=self.bucket, prefix=self.prefix, endpoint=endpoint)
 
     def keys(self, table: TableDefinition) -> TableKeys:
         """The keys of one table."""

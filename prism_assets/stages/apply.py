@@ -14,8 +14,9 @@ from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import Column, Stream, TableDefinition
 from prism_assets.metadata import tables
-from prism_assets.metadata.database import Database
 from prism_assets.metadata.tables import KnownStream
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.installation import preview_lake, take_lake
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,13 @@ class ApplyPlan:
 
     changes: tuple[TableChange, ...]
     problems: tuple[str, ...] = ()
+    lake: tuple[str, ...] = ()
+    """What will be done so that database and lake belong together."""
 
     @property
     def lines(self) -> tuple[str, ...]:
         """What will be done, one line a step."""
-        return tuple(line for change in self.changes for line in change.lines)
+        return (*self.lake, *(line for change in self.changes for line in change.lines))
 
 
 def read_table_files(folder: Path) -> list[TableDefinition]:
@@ -204,20 +207,25 @@ def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> Non
 
 
 def run_apply(
-    database: Database, folder: Path, now: datetime, *, dry_run: bool = False, lake_url: str | None = None
+    context: StageContext, folder: Path, now: datetime, *, dry_run: bool = False, restore_marker: bool = False
 ) -> ApplyPlan:
     """Migrates the schema and applies the table files of a folder, all or none; returns the plan that was carried out.
 
-    `lake_url` is where the lake's own objects lie; a stream that would take them in is refused. DefinitionError with
-    every problem of every file.
+    The first one joins database and lake for good. A stream that would take in the lake's own objects is refused.
+    DefinitionError with every problem of every file; WrongLake, before any table is touched, where the two do not
+    belong together. `restore_marker` puts back the lake's marker on purpose.
     """
+    database, lake, stores = context.database, context.lake, context.stores
     files = read_table_files(folder)
-    if lake_url is not None and (problems := _lake_streams(files, lake_url)):
+    if problems := _lake_streams(files, lake.place.url):
         raise DefinitionError("\n".join(problems))
-    if dry_run and not database.has_table("prism_tables"):
-        return plan_apply(files, [], [])
-    if not dry_run:
+    if dry_run:
+        taken = preview_lake(database, lake, stores, restore_marker=restore_marker)
+        if not database.has_table("prism_tables"):
+            return dataclasses.replace(plan_apply(files, [], []), lake=taken)
+    else:
         database.migrate()
+        taken = take_lake(database, lake, stores, now, restore_marker=restore_marker)
     with database.begin() as connection:
         tables.lock_for_apply(connection)
         plan = plan_apply(files, tables.load_definitions(connection), tables.load_streams(connection))
@@ -225,18 +233,21 @@ def run_apply(
             raise DefinitionError("\n".join(plan.problems))
         if not dry_run:
             execute_apply(connection, plan, now)
-    return plan
+    return dataclasses.replace(plan, lake=taken)
 
 
-def apply_sound(database: Database, folder: Path, now: datetime) -> ApplyPlan:
+def apply_sound(context: StageContext, folder: Path, now: datetime) -> ApplyPlan:
     """Migrates the schema and applies what is sound in a folder: one wrong file keeps no other table from its change.
 
-    Tables with a problem stay as they are in force; the plan has the problems.
+    Joins database and lake as `run_apply` does. Tables with a problem stay as they are in force; the plan has the
+    problems.
     """
+    database = context.database
     files, problems = parse_table_files(folder)
     database.migrate()
+    taken = take_lake(database, context.lake, context.stores, now)
     with database.begin() as connection:
         tables.lock_for_apply(connection)
         plan = plan_apply(files, tables.load_definitions(connection), tables.load_streams(connection))
         execute_apply(connection, plan, now)
-    return dataclasses.replace(plan, problems=(*problems, *plan.problems))
+    return dataclasses.replace(plan, problems=(*problems, *plan.problems), lake=taken)

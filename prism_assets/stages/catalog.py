@@ -82,6 +82,7 @@ def run_catalog(
     A table that another run is at is waited for, for so many seconds of `patience` each, and then skipped.
     """
     started = time.monotonic()
+    context.check_lake()
     chosen = context.choose_tables(names)
     reports = []
     for table in chosen:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from prism_assets.catalogs.base import Catalog
 from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.installation import Installation
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.engine.base import Engine
 from prism_assets.metadata import tables
@@ -15,6 +17,7 @@ from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 from prism_assets.queues.sqs import SqsQueue
 from prism_assets.settings import Settings
+from prism_assets.stages.installation import check_lake
 
 
 def _silent(_message: str) -> None:
@@ -34,6 +37,15 @@ class StageContext:
     queues: tuple[SqsQueue, ...] = ()
     progress: Callable[[str], None] = _silent
     worker: str = field(default_factory=worker_name)
+
+    @cached_property
+    def installation(self) -> Installation:
+        """What database and lake agree on; looked up once, as settings do not change while a process works."""
+        return check_lake(self.database, self.lake, self.stores)
+
+    def check_lake(self) -> None:
+        """Called by each stage before its first work: WrongLake if database and lake do not belong together."""
+        _ = self.installation
 
     def choose_tables(self, names: Collection[str] | None) -> list[TableDefinition]:
         """The definitions in force of the tables named `schema.table`, or of all; WrongUse for an unknown name."""

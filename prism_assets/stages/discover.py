@@ -94,6 +94,7 @@ def run_discover(
     PRISM_SQS_LISTING_SECONDS, if all queues answer. Nothing is begun after the deadline; the least recently listed
     streams come first, so that the next call goes on where this one stopped.
     """
+    context.check_lake()
     received = None
     if context.queues and names is None:
         received = run_receive(context, now=now, deadline=deadline.half())

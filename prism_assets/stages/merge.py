@@ -124,6 +124,7 @@ def merge_one_by_one(
     regardless: bool = False,
 ) -> Iterator[MergeReport]:
     """Runs what `run_merge` runs, and yields what was done job by job, which is committed whatever follows."""
+    context.check_lake()
     tables = context.choose_tables(names)
     table_ids = [table.table_id for table in tables]
     yield MergeReport(revived=revive(context))

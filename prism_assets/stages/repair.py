@@ -100,6 +100,7 @@ def run_repair(
     store or a database that does not answer. From then on every error is in the report.
     """
     started = time.monotonic()
+    context.check_lake()
     chosen = {table.table_id: table for table in context.choose_tables(names)}
     context.stores.check_bucket(context.lake.bucket)
     with context.database.begin() as connection:

@@ -41,6 +41,7 @@ def stream_batches(
     context: StageContext, *, now: datetime, names: Collection[str] | None = None
 ) -> Iterator[StreamReport]:
     """Runs batches until nothing is pending, and yields what was done, which is committed whatever follows."""
+    context.check_lake()
     table_ids = context.choose_ids(names)
     context.stores.check_bucket(context.lake.bucket)
     yield revive(context)

@@ -18,6 +18,7 @@ _SCHEME = "s3://"
 
 def retry_failed(context: StageContext, names: Collection[str] | None = None) -> int:
     """Begins objects anew that were given up, once what stood in their way is mended; returns how many."""
+    context.check_lake()
     table_ids = context.choose_ids(names)
     with context.database.begin() as connection:
         return attempts.retry_failed(connection, table_ids)
@@ -25,6 +26,7 @@ def retry_failed(context: StageContext, names: Collection[str] | None = None) ->
 
 def retry_object(context: StageContext, key: str) -> None:
     """Has one object tried at once, that was given up or rests; WrongUse if there is no such object."""
+    context.check_lake()
     with context.database.begin() as connection:
         found = _find(connection, key)
         if not attempts.retry_one(connection, found):
@@ -36,6 +38,7 @@ def give_up_object(context: StageContext, key: str) -> None:
 
     One transaction. Its row is locked first, so that no batch claims it meanwhile; WrongUse if one has it already.
     """
+    context.check_lake()
     with context.database.begin() as connection:
         found = _find(connection, key)
         waiting = staging_objects.lock_waiting(connection, found)

@@ -19,7 +19,7 @@ NOW = datetime(2026, 3, 10, 12, tzinfo=timezone.utc)
 
 def filled(world: World, folder: Path) -> int:
     write_table_files(folder / "files", SIZE)
-    run_apply(world.context.database, folder / "files", NOW)
+    run_apply(world.context, folder / "files", NOW)
     return fill_lake(world.context, SIZE, NOW.date())
 
 

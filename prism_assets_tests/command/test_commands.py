@@ -208,3 +208,23 @@ def test_words_that_look_like_markup_are_printed_as_they_are(prism: Prism, tmp_p
 )
 def test_sizes_are_for_people(count: int, text: str) -> None:
     assert size(count) == text
+
+
+def test_a_lake_without_its_marker_in_words(full: Prism) -> None:
+    full.world.context.stores.delete("lake", ["prism-installation.json"])
+    refused = full("run", "--now", AFTER)
+    assert (refused.status, refused.out) == (1, "")
+    assert "the lake s3://lake/ has no marker s3://lake/prism-installation.json" in refused.err
+    assert "run `prism table apply --restore-marker`" in refused.err
+    assert full("table", "apply").status == 1
+    told = "put back the marker s3://lake/prism-installation.json\n"
+    assert full.ok("table", "apply", "--restore-marker", "--dry-run").out == f"would {told}"
+    assert full.ok("table", "apply", "--restore-marker").out == told
+    full.ok("run", "--now", AFTER)
+
+
+def test_readers_need_no_marker(full: Prism) -> None:
+    """Nor a database: they see what the catalog shows."""
+    full.world.context.stores.delete("lake", ["prism-installation.json"])
+    assert "5" in full.ok("query", "SELECT count(*) FROM log.events").out
+    assert "1 objects" in full.ok("files", "log.events").out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -133,7 +134,7 @@ def test_every_command_before_the_first_apply(prism: Prism, bare_database: str) 
     prism.set(database_url=bare_database)
     for words in COMMANDS[1:]:
         done = prism(*words)
-        fails(done, 1, "the database has no prism tables yet: run `prism table apply` first")
+        fails(done, 1, "the database has no prism tables of this version yet: run `prism table apply` first")
         in_one_line(done)
 
 
@@ -158,10 +159,18 @@ def test_a_queue_that_does_not_exist(table: Prism, queue: QueueOfTest) -> None:
 def test_a_lake_bucket_that_does_not_exist(table: Prism) -> None:
     table.world.drop(some_rows(1, utc(NOON)))
     table.world.discover(NOON)
+    shutil.rmtree(table.world.root / "buckets" / "lake")
+    done = table("stream", "--now", NOON)
+    assert done.status == 1
+    assert "bucket lake does not exist" in done.err
+    in_one_line(done)
+
+
+def test_settings_that_name_another_lake(table: Prism) -> None:
     table.set(bucket="nowhere")
     done = table("stream", "--now", NOON)
     assert done.status == 1
-    assert "bucket nowhere does not exist" in done.err
+    assert "belongs to the lake s3://lake/, and the settings name s3://nowhere/: correct PRISM_BUCKET" in done.err
     in_one_line(done)
 
 

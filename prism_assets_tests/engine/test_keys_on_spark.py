@@ -34,7 +34,7 @@ def test_objects_of_a_real_server_are_found_and_read_under_their_keys(
     context = build_context(Settings())
     folder = a_folder(tmp_path, a_table(TABLE, bucket="prism-staging").replace("staging/clicks/", "staging/keyed/"))
     context.database.migrate()
-    run_apply(context.database, folder, NOW)
+    run_apply(context, folder, NOW)
     s3: Any = boto3.Session().client("s3", endpoint_url=stack["PRISM_S3_ENDPOINT"])
     s3.put_object(Bucket="prism-staging", Key="keyed/2026/", Body=b"")
     for key in KEYS:

@@ -41,7 +41,7 @@ def test_missing_and_damaged_objects_come_back_byte_by_byte(
     context = build_context(Settings())
     folder = a_folder(tmp_path, a_table(TABLE, bucket="prism-staging").replace("staging/clicks/", "staging/mended/"))
     context.database.migrate()
-    run_apply(context.database, folder, NOW)
+    run_apply(context, folder, NOW)
     s3: Any = boto3.Session().client("s3", endpoint_url=stack["PRISM_S3_ENDPOINT"])
     for number in range(4):
         body = zipped(as_lines(some_rows(50, NOW.replace(minute=0))))

@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from prism_assets.domain.names import TableName
-from prism_assets.objectstore.keys import TableKeys, parse_small_object, table_hash
+from prism_assets.objectstore.keys import TableKeys, marker_key, parse_small_object, table_hash
 from prism_assets_tests.builders import utc
 
 DAY = date(2018, 8, 23)
@@ -26,6 +26,11 @@ def test_the_root_of_physical_names_is_the_golden_one() -> None:
 def test_a_rename_keeps_the_root_with_the_old_physical_names() -> None:
     renamed = TableName("new_schema", "new_log", "test_schema", "nanika_log")
     assert TableKeys("global-prefix/", renamed).root == NANIKA.root
+
+
+def test_the_marker_of_a_lake_lies_beside_the_folders_of_its_tables() -> None:
+    assert marker_key("lake/") == "lake/prism-installation.json"
+    assert marker_key("") == "prism-installation.json"
 
 
 def test_the_prefix_may_be_empty() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ def refusal(world: World, *files: str) -> str:
 
 def test_a_new_table_is_planned_with_its_streams(world: World) -> None:
     assert world.apply(a_table()).lines == (
+        "take s3://lake/ as the lake of this database",
         "create table log.events with 2 columns",
         "create stream events of log.events at s3://staging/events/",
     )
@@ -174,7 +176,7 @@ def test_a_folder_named_like_a_file_is_no_table(world: World) -> None:
 
 def test_a_folder_that_is_not_there_is_wrong_use(world: World, tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match="is not a folder"):
-        run_apply(world.context.database, tmp_path / "nothing", utc("2026-03-01T00:00"))
+        run_apply(world.context, tmp_path / "nothing", utc("2026-03-01T00:00"))
 
 
 def test_a_dry_run_tells_the_plan_and_changes_nothing(world: World) -> None:
@@ -182,21 +184,25 @@ def test_a_dry_run_tells_the_plan_and_changes_nothing(world: World) -> None:
     path = world.settings.tables_dir / "events.yaml"
     path.write_text(a_table(columns=[COLOR]))
     now = utc("2026-03-01T00:00")
-    plan = run_apply(world.context.database, world.settings.tables_dir, now, dry_run=True)
+    plan = run_apply(world.context, world.settings.tables_dir, now, dry_run=True)
     assert plan.lines == ("add column color string to log.events",)
     assert columns(world) == [(1, "time"), (2, "id")]
-    assert run_apply(world.context.database, world.settings.tables_dir, now).lines == plan.lines
+    assert run_apply(world.context, world.settings.tables_dir, now).lines == plan.lines
 
 
-def test_a_dry_run_on_an_empty_database_makes_no_tables(postgres: PostgresServer, tmp_path: Path) -> None:
+def test_a_dry_run_on_an_empty_database_makes_no_tables(world: World, postgres: PostgresServer) -> None:
     url = postgres.create_database()
     database = Database(url)
     try:
         with database.begin() as connection:
             connection.exec_driver_sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-        (tmp_path / "events.yaml").write_text(a_table())
-        assert run_apply(database, tmp_path, utc("2026-03-01T00:00"), dry_run=True).lines
+        world.settings.tables_dir.mkdir()
+        (world.settings.tables_dir / "events.yaml").write_text(a_table())
+        context = dataclasses.replace(world.context, database=database)
+        plan = run_apply(context, world.settings.tables_dir, utc("2026-03-01T00:00"), dry_run=True)
+        assert len(plan.lines) == 3
         assert tables_of(database) == set()
+        assert list(world.context.stores.list("lake", "")) == []
     finally:
         database.dispose()
         postgres.drop_database(url)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from prism_assets.metadata import stream_scans, tables
 from prism_assets.metadata.stream_scans import Scan
-from prism_assets.objectstore.stores import ObjectInfo, StoreConfig, Stores
+from prism_assets.objectstore.stores import ObjectInfo
 from prism_assets.stages import discover
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
@@ -255,16 +255,17 @@ def test_nothing_is_listed_after_the_deadline(world: World) -> None:
 
 
 @pytest.fixture
-def remote(events: World, services: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> StageContext:
+def remote(world: World, services: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> StageContext:
     """The stream of log.remote in a real bucket, whose listings are in order, with ten objects; two make a page."""
     endpoint, bucket = services["PRISM_GLUE_ENDPOINT"], f"bucket-{random.getrandbits(40):x}"
     s3 = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1")
     s3.create_bucket(Bucket=bucket)
     for number in range(10):
         s3.put_object(Bucket=bucket, Key=f"remote/{number}.gz", Body=b"x")
-    events.apply(a_table("log.remote", bucket=bucket))
+    there = world.in_bucket(endpoint, bucket)
+    there.apply(a_table("log.remote", bucket=bucket))
     monkeypatch.setattr(discover, "_PAGE", 2)
-    return replace(events.context, stores=Stores(StoreConfig(endpoint=endpoint, object_tags=False)))
+    return there.context
 
 
 def scan_a_page(context: StageContext, now: str = NOON) -> StreamScan:

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from prism_assets.domain.tables import Stream
 from prism_assets.metadata.tables import KnownStream
-from prism_assets.objectstore.stores import StoreConfig, Stores
 from prism_assets.queues.sqs import SqsQueue
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
@@ -36,12 +35,18 @@ NOON = "2026-03-01T12:00"
 
 
 @pytest.fixture
-def events(services: Mapping[str, str], database_url: str, tmp_path: Path, queue: QueueOfTest) -> Iterator[World]:
-    """A world with the table log.events and a queue."""
+def bare(services: Mapping[str, str], database_url: str, tmp_path: Path, queue: QueueOfTest) -> Iterator[World]:
+    """A world with a queue and nothing applied."""
     endpoint = services["PRISM_SQS_ENDPOINT"]
     with a_world(services, database_url, tmp_path, sqs_queue_urls=queue.url, sqs_endpoint=endpoint) as made:
-        made.apply(a_table())
         yield made
+
+
+@pytest.fixture
+def events(bare: World) -> World:
+    """A world with the table log.events and a queue."""
+    bare.apply(a_table())
+    return bare
 
 
 def receive(world: World, **more: Any) -> ReceiveReport:
@@ -329,24 +334,26 @@ def test_naming_tables_leaves_the_queue_alone(events: World, queue: QueueOfTest)
 
 
 def test_a_bucket_and_its_queue_agree_with_the_listing(
-    events: World, services: Mapping[str, str], queue: QueueOfTest
+    bare: World, services: Mapping[str, str], queue: QueueOfTest
 ) -> None:
     """S3's own messages, from a real bucket: what they register, a listing knows, down to the ETag."""
-    endpoint, bucket = services["PRISM_SQS_ENDPOINT"], f"bucket-{random.getrandbits(40):x}"
+    endpoint, name = services["PRISM_SQS_ENDPOINT"], f"bucket-{random.getrandbits(40):x}"
+    bucket, lake = name, f"{name}-lake"
     s3 = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1")
     s3.create_bucket(Bucket=bucket)
+    s3.create_bucket(Bucket=lake)
     created: Any = {"QueueConfigurations": [{"QueueArn": queue.arn, "Events": ["s3:ObjectCreated:*"]}]}
     s3.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration=created)
-    events.apply(a_table("log.bridged", bucket=bucket))
+    there = bare.in_bucket(endpoint, lake)
+    there.apply(a_table("log.bridged", bucket=bucket))
     keys = ["bridged/a b+c.gz", "bridged/é%.gz"]
     for key in keys:
         s3.put_object(Bucket=bucket, Key=key, Body=b"{}")
-    context = replace(events.context, stores=Stores(StoreConfig(endpoint=endpoint, object_tags=False)))
-    assert run_receive(context, now=utc(NOON)) == ReceiveReport(messages=3, registered=2, ignored=1)
-    (scan,) = run_discover(context, now=utc(NOON), names=["log.bridged"]).scans
+    assert run_receive(there.context, now=utc(NOON)) == ReceiveReport(messages=3, registered=2, ignored=1)
+    (scan,) = run_discover(there.context, now=utc(NOON), names=["log.bridged"]).scans
     assert (scan.listed, scan.new, scan.error) == (2, 0, None)
-    listed = {item.key: item.etag for item in context.stores.list(bucket, "bridged/")}
-    assert {row[0]: row[1] for row in registered(events)} == listed
+    listed = {item.key: item.etag for item in there.context.stores.list(bucket, "bridged/")}
+    assert {row[0]: row[1] for row in registered(there)} == listed
     assert set(listed) == set(keys)
 
 

@@ -39,6 +39,9 @@ class FaultyStores:
     sound: int = 0
     listings: list[str] = field(default_factory=list)
 
+    def get(self, bucket: str, key: str) -> bytes:
+        return self.inner.get(bucket, key)
+
     def check_bucket(self, bucket: str) -> None:
         next(iter(self.list(bucket, "prism-assets-bucket-check/")), None)
 

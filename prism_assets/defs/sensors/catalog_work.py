@@ -23,6 +23,7 @@ def catalog_work(
     stages: StageContext, context: SensorEvaluationContext, location: Location, deadline: Deadline
 ) -> SensorResult:
     """Requests catalog for the tables with partitions to publish, close or switch, or with a new definition."""
+    stages.check_lake()
     now = datetime.now(timezone.utc)
     tables = stages.choose_tables(None)
     work = _without_delayed(find_catalog_work(stages, now=now), find_delayed(stages), now)

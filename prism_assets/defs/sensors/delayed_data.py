@@ -22,6 +22,7 @@ def delayed_data(
     stages: StageContext, context: SensorEvaluationContext, location: Location, deadline: Deadline
 ) -> SensorResult:
     """Requests catalog for days that were closed or switched and received rows since; says what is still to merge."""
+    stages.check_lake()
     found = find_delayed(stages)
     days: dict[str, set[date]] = {}
     for item in found:

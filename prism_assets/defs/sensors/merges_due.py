@@ -18,6 +18,7 @@ def merges_due(
     stages: StageContext, context: SensorEvaluationContext, location: Location, deadline: Deadline
 ) -> SensorResult:
     """Requests merged for the tables with merge jobs that are due, or were left behind by a dead worker."""
+    stages.check_lake()
     now = datetime.now(timezone.utc)
     with stages.database.begin() as connection:
         due = due_merges(connection, now, stages.settings.lease_seconds)

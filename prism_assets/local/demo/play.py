@@ -108,7 +108,7 @@ class Play:
         self._out.print(f"\n[bold]{title}[/bold]  [dim](--now {now:%Y-%m-%dT%H:%MZ})[/dim]")
 
     def _apply(self, folder: Path) -> None:
-        for line in run_apply(self._context.database, folder, datetime.now(timezone.utc)).lines:
+        for line in run_apply(self._context, folder, datetime.now(timezone.utc)).lines:
             self._out.print(f"  {line}")
 
     def _apply_without_region(self) -> None:

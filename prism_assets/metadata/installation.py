@@ -1,0 +1,74 @@
+"""Statements on prism_installation, which has one row."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from sqlalchemy import Connection, text
+
+from prism_assets.domain.installation import Installation, Place
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata import tables
+
+
+def load(connection: Connection) -> Installation | None:
+    """The lake of this database, or None before the first `prism table apply`. Reads without locks."""
+    row = connection.execute(text("SELECT * FROM prism_installation")).one_or_none()
+    if row is None:
+        return None
+    return Installation(
+        installation_id=row.installation_id,
+        place=Place(bucket=row.bucket_name, prefix=row.key_prefix, endpoint=row.endpoint),
+        marked=row.mark_time is not None,
+    )
+
+
+def begin(connection: Connection, place: Place, now: datetime) -> Installation:
+    """Notes that the lake at this place is about to be taken, under an id of its own, and returns what is noted.
+
+    Locks the one row. A row whose lake was marked stays as it is, and so does one for the same place: of two applies
+    at once both go on with the id of the first.
+    """
+    connection.execute(
+        text(
+            "INSERT INTO prism_installation AS i (installation_id, bucket_name, key_prefix, endpoint, create_time) "
+            "VALUES (gen_random_uuid(), :bucket, :prefix, :endpoint, :now) ON CONFLICT (only_row) DO UPDATE SET "
+            "installation_id = EXCLUDED.installation_id, bucket_name = EXCLUDED.bucket_name, "
+            "key_prefix = EXCLUDED.key_prefix, endpoint = EXCLUDED.endpoint, create_time = EXCLUDED.create_time "
+            "WHERE i.mark_time IS NULL "
+            "AND (i.bucket_name, i.key_prefix) <> (EXCLUDED.bucket_name, EXCLUDED.key_prefix)"
+        ),
+        {"bucket": place.bucket, "prefix": place.prefix, "endpoint": place.endpoint, "now": now},
+    )
+    known = load(connection)
+    assert known is not None, "it was inserted just now"
+    return known
+
+
+def confirm(connection: Connection, installation_id: str, endpoint: str, now: datetime) -> bool:
+    """Notes that the lake has the marker with this id, and where that was; False if the row has another id by now.
+
+    Locks the one row.
+    """
+    return bool(
+        connection.execute(
+            text(
+                "UPDATE prism_installation SET mark_time = coalesce(mark_time, :now), endpoint = :endpoint "
+                "WHERE installation_id = :id"
+            ),
+            {"id": installation_id, "endpoint": endpoint, "now": now},
+        ).rowcount
+    )
+
+
+def tables_with_rows(connection: Connection) -> Collection[TableDefinition]:
+    """The tables that ever got rows: something lies in the lake for each of them. Reads without locks."""
+    found = connection.execute(
+        text(
+            "SELECT prism_table_id FROM prism_tables t "
+            "WHERE EXISTS (SELECT 1 FROM prism_partitions p WHERE p.prism_table_id = t.prism_table_id)"
+        )
+    )
+    filled = set(found.scalars())
+    return [table for table in tables.load_definitions(connection) if table.table_id in filled]
