@@ -53,7 +53,9 @@ class S3Keys:
             session = botocore.session.Session()
             session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_read_time)
             own = boto3.Session(botocore_session=session)
-            self._client: S3Client = own.client("s3", endpoint_url=config.endpoint, config=settings)
+            # As for the Rust client, the address is always given, or the environment would say where it is.
+            address = config.endpoint or f"https://s3.{config.region}.amazonaws.com"
+            self._client: S3Client = own.client("s3", endpoint_url=address, config=settings)
         except (BotoCoreError, ValueError) as error:
             raise SettingsError(f"S3 cannot be used as the environment and the settings say: {error}") from error
 

@@ -243,7 +243,8 @@ class Stores:
             return LocalStore(prefix=root)
         return S3Store(
             bucket,
-            endpoint=config.endpoint,
+            # Always given: otherwise the client takes one from the environment, and a worker's may be another.
+            endpoint=config.endpoint or f"https://{bucket}.s3.{config.region}.amazonaws.com",
             region=config.region,
             virtual_hosted_style_request=config.endpoint is None,
             # TLS guards the bytes on their way; hashing them for the signature too costs both ends half the upload.

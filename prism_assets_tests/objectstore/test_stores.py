@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from obstore.store import S3Store
 
 from prism_assets.domain.errors import MissingBucket, ObjectChanged, ObjectMissing, StoreUnavailable
 from prism_assets.objectstore.lake import Lake
+from prism_assets.objectstore.s3 import S3Keys
 from prism_assets.objectstore.stores import StoreConfig, Stores
 
 
@@ -162,3 +164,18 @@ def test_a_lake_travels_to_tasks_as_it_is(lake: Lake) -> None:
 
 def test_a_url_is_bucket_and_key() -> None:
     assert Lake("lake", "p/", StoreConfig()).url("p/a") == "s3://lake/p/a"
+
+
+@pytest.mark.parametrize("name", ["AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
+def test_the_settings_alone_say_where_the_store_is(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Not the environment of a worker, which would write elsewhere than its driver says."""
+    monkeypatch.setenv(name, "http://127.0.0.1:1")
+    aws = StoreConfig(region="eu-west-1")
+    rust = Stores(aws)._store("our-logs")
+    assert isinstance(rust, S3Store)
+    assert rust.config["endpoint"] == "https://our-logs.s3.eu-west-1.amazonaws.com"
+    assert S3Keys(aws)._client.meta.endpoint_url == "https://s3.eu-west-1.amazonaws.com"
+    own = StoreConfig(endpoint="http://127.0.0.1:2")
+    there = Stores(own)._store("our-logs")
+    assert isinstance(there, S3Store)
+    assert there.config["endpoint"] == S3Keys(own)._client.meta.endpoint_url == "http://127.0.0.1:2"
