@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
+import pytest
+
 from prism_assets.domain.work import RepairResult, RepairTask, repair_result_from_json
 from prism_assets.engine.base import Definitions
 from prism_assets.engine.inprocess import InProcessEngine
@@ -31,6 +33,20 @@ class _AsInSpark(InProcessEngine):
         return map(repair_result_from_json, run_share(encode_share("repair", tasks, definitions, self.lake)))
 
 
+def test_a_share_is_worked_on_in_the_lake_of_its_driver(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the settings are where the task runs."""
+    world.apply(a_table())
+    world.drop(some_rows(2, utc(NOON)))
+    world.stream(NOON)
+    stores, context = world.context.stores, replace(world.context, engine=_AsInSpark(world.context.lake))
+    before = {item.key: stores.get("lake", item.key) for item in stores.list("lake", "")}
+    stores.delete("lake", [key for key in before if key.endswith(".parquet")])
+    for name, value in {"BUCKET": "staging", "PREFIX": "other/", "LOCAL_ROOT": "/nowhere", "S3_ENDPOINT": "x"}.items():
+        monkeypatch.setenv(f"PRISM_{name}", value)
+    assert run_repair(context).repaired == 1
+    assert {item.key: stores.get("lake", item.key) for item in stores.list("lake", "")} == before
+
+
 def test_a_share_of_repairs_does_what_the_engine_in_this_process_does(world: World) -> None:
     world.apply(a_table())
     for _ in range(3):
@@ -38,7 +54,7 @@ def test_a_share_of_repairs_does_what_the_engine_in_this_process_does(world: Wor
     world.stream(NOON)
     stores = world.context.stores
     before = {item.key: stores.get("lake", item.key) for item in stores.list("lake", "")}
-    stores.delete("lake", list(before)[:2])
+    stores.delete("lake", [key for key in before if key.endswith(".parquet")][:2])
     context = replace(world.context, engine=_AsInSpark(world.context.lake))
     report = run_repair(context, day=date(2026, 3, 1), deep=True)
     assert (report.checked, report.missing, report.repaired, report.errors) == (3, 2, 2, ())
