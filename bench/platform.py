@@ -33,6 +33,7 @@ owner: team:bench
 streams:
   - {{name: {table}, url: "s3://prism-staging/{table}/"}}
 partition: {{column: time}}
+accept: {{from: arrival}}
 columns:
   - {{name: time, type: timestamp, source: event_time, required: true}}
   - {{name: request_id, type: string, length: 36}}

@@ -24,8 +24,12 @@ def a_table(
     columns: Sequence[str] = (),
     merge: str = "{interval: 3600}",
     bucket: str = "staging",
+    accept: str = "{from: arrival}",
 ) -> str:
-    """The text of a table file with the columns time, id and whatever else is asked for."""
+    """The text of a table file with the columns time, id and whatever else is asked for.
+
+    Objects of tests are written now and have rows of another time, the one that `--now` says.
+    """
     schema, table = name.split(".")
     more = "".join(f"  - {column}\n" for column in columns)
     return (
@@ -33,7 +37,7 @@ def a_table(
         f'streams:\n  - {{name: {table}, url: "s3://{bucket}/{table}/"}}\n'
         f"partition: {{column: time, timezone: {timezone}}}\n"
         "columns:\n  - {name: time, type: timestamp, required: true}\n  - {name: id, type: bigint}\n"
-        f"{more}merge: {merge}\n"
+        f"{more}merge: {merge}\naccept: {accept}\n"
     )
 
 

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from datetime import date
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 NAME_RULE = "must begin with a-z and hold only a-z, 0-9 and _, at most 64 characters"
@@ -30,10 +31,23 @@ class TableName:
         return f"{self.physical_schema or self.schema}.{self.physical_table or self.table}"
 
 
-_ORIGINAL_PREFIX = re.compile(r"(?P<hash>[0-9a-f]{4})\.(?:[^/.]+\.)*(?P<schema>[^/.]+)\.(?P<table>[^/.]+)/")
+_ORIGINAL_KEY = re.compile(
+    r"[0-9a-f]{4}\.(?:[^/.]+\.)*(?P<schema>[^/.]+)\.(?P<table>[^/.]+)/"
+    r"(?P<year>\d{4})/(?P<month>\d{2})/(?P<day>\d{2})/[^/]+",
+    re.ASCII,
+)
 
 
 def original_stream_name(key: str) -> str | None:
     """Returns `schema.table` of a key like `{hash}.{…}.{schema}.{table}/YYYY/MM/DD/NAME`, or None."""
-    match = re.fullmatch(_ORIGINAL_PREFIX.pattern + r"\d{4}/\d{2}/\d{2}/[^/]+", key)
+    match = _ORIGINAL_KEY.fullmatch(key)
     return f"{match['schema']}.{match['table']}" if match else None
+
+
+def original_date(key: str) -> date | None:
+    """Returns the date in a key of the same grammar, by the clock of its writer, or None where there is none."""
+    match = _ORIGINAL_KEY.fullmatch(key)
+    try:
+        return date(int(match["year"]), int(match["month"]), int(match["day"])) if match else None
+    except ValueError:
+        return None

@@ -17,6 +17,7 @@ from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.limits import CheckLimits, Freshness
 from prism_assets.domain.names import NAME_RULE, TableName, is_name
 from prism_assets.domain.tables import (
+    ACCEPT_FROM,
     COLUMN_TYPES,
     DEFAULT_LENGTH,
     TIME_UNITS,
@@ -188,7 +189,7 @@ def _definition(top: _Mapping, path: str) -> TableDefinition:
     partition = top.mapping("partition")
     partition.only({"column", "timezone"})
     accept = top.mapping("accept")
-    accept.only({"past_days", "future_days"})
+    accept.only({"past_days", "future_days", "from"})
     columns = tuple(_columns(top))
     partition_column = partition.text("column", "time")
     _check_partition_column(top, partition, partition_column, columns)
@@ -204,10 +205,18 @@ def _definition(top: _Mapping, path: str) -> TableDefinition:
         past_days=accept.number("past_days", 21, 0, 3_650),
         future_days=accept.number("future_days", 3, 0, 365),
         retention_days=top.number("retention_days", None, 1, 100_000),
+        accept_from=_accept_from(accept),
         path=path,
         freshness=_freshness(top.mapping("freshness")),
         limits=_limits(top.mapping("checks")),
     )
+
+
+def _accept_from(accept: _Mapping) -> str:
+    start: str = accept.text("from", "object")
+    if start not in ACCEPT_FROM:
+        accept.complain("from", f"must be one of {', '.join(ACCEPT_FROM)}")
+    return start
 
 
 def _owner(top: _Mapping) -> str | None:

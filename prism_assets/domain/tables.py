@@ -16,6 +16,7 @@ COLUMN_TYPES = (
     "string", "boolean", "smallint", "integer", "bigint", "real", "double", "decimal", "timestamp", "date", "json",
 )  # fmt: skip
 INTEGER_TYPES = {"smallint": 16, "integer": 32, "bigint": 64}
+ACCEPT_FROM = ("object", "arrival")
 TIME_UNITS = {"seconds": 1_000, "milliseconds": 1, "microseconds": 0.001}
 DEFAULT_LENGTH = 65_535
 _OF_THE_FILE = ("path", "freshness", "limits")
@@ -85,6 +86,7 @@ class MergePolicy:
 class TableDefinition:
     """One table: columns, streams, event date, merge policy and accepted window of event dates.
 
+    The window counts from the object's own time or from its arrival, as it always did in definitions that say nothing.
     `path`, `freshness` and `limits` belong to the file alone: they change nothing about rows, so they are no part of
     what is compared or stored.
     """
@@ -100,6 +102,7 @@ class TableDefinition:
     past_days: int
     future_days: int
     retention_days: int | None
+    accept_from: str = "arrival"
     table_id: int = 0
     version: int = 0
     path: str | None = dataclasses.field(default=None, compare=False)

@@ -29,10 +29,10 @@ class Failure:
 class ConvertTask:
     """One staging object to convert.
 
-    `received` is when the object was first seen: the accepted window of event dates hangs on it, so that every
-    attempt decides alike. Rows of `delayed_dates` go to the delayed tier, all others to the live tier.
-    `table_id` and `definition_version` name the definition to convert under. `generation` is part of the keys that are
-    written: it counts how often the object was begun anew.
+    `received` is when the object was first seen, `sent` when its bucket got it, where that is known: the accepted event
+    dates hang on them and on the key (`accepted_days`), so that every attempt decides alike. Rows of `delayed_dates` go
+    to the delayed tier, all others to the live tier. `table_id` and `definition_version` name the definition to convert
+    under. `generation` is part of the keys that are written: it counts how often the object was begun anew.
     """
 
     staging_object_id: int
@@ -46,6 +46,7 @@ class ConvertTask:
     table_id: int
     definition_version: int
     generation: int = 0
+    sent: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,6 +233,7 @@ def convert_task_from_json(text: str) -> ConvertTask:
 
 def _convert_task(document: dict[str, Any]) -> ConvertTask:
     document["received"] = datetime.fromisoformat(document["received"])
+    document["sent"] = document["sent"] and datetime.fromisoformat(document["sent"])
     document["delayed_dates"] = frozenset(date.fromisoformat(day) for day in document["delayed_dates"])
     return ConvertTask(**document)
 

@@ -9,6 +9,7 @@ from datetime import timezone
 
 import pyarrow as pa
 
+from prism_assets.domain.accepted import accepted_days
 from prism_assets.domain.errors import NOT_ITS_FAULT, ObjectChanged, PrismError
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import (
@@ -101,7 +102,7 @@ class Conversion:
     ) -> None:
         self._task = task
         self._layout = Layout.of(table)
-        self._judge = Judge(self._layout, task.received)
+        self._judge = Judge(self._layout, accepted_days(table, task))
         self._stores = stores
         self._bucket = bucket
         self._keys = keys

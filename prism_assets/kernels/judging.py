@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from prism_assets.domain.accepted import DateRange
 from prism_assets.kernels import times
 from prism_assets.kernels.lines import Reject
 from prism_assets.kernels.typed import Layout, Mask, TypedRows
@@ -28,13 +28,12 @@ class Accepted:
 
 
 class Judge:
-    """Decides by the event dates that are accepted for an object received at some instant."""
+    """Decides by the event dates that are accepted for an object."""
 
-    def __init__(self, layout: Layout, received: datetime) -> None:
-        table = layout.table
-        today = times.to_day(table.today(received))
+    def __init__(self, layout: Layout, accepted: DateRange) -> None:
         self._layout = layout
-        self._calendar = times.Calendar(today - table.past_days, today + table.future_days, table.zone)
+        first, last = times.to_day(accepted.first), times.to_day(accepted.last)
+        self._calendar = times.Calendar(first, last, layout.table.zone)
 
     def judge(self, rows: TypedRows, numbers: npt.NDArray[np.int64]) -> tuple[Accepted, list[Reject]]:
         """Divides rows into accepted ones and rejected lines; `numbers` are the line numbers of the block."""

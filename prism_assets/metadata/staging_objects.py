@@ -41,6 +41,7 @@ class ClaimedObject:
     key: str
     etag: str | None
     content_length: int
+    send_time: datetime | None
     first_receive_time: datetime
     first_batch_id: int
     attempts: int
@@ -251,6 +252,7 @@ def _claimed(row: Row[Any]) -> ClaimedObject:
         key=row.object_key,
         etag=row.etag,
         content_length=row.content_length,
+        send_time=row.send_time,
         first_receive_time=row.first_receive_time,
         first_batch_id=row.first_batch_id,
         attempts=row.attempts,

@@ -90,6 +90,7 @@ def convert_task(item: ClaimedObject, delayed_dates: frozenset[date]) -> Convert
         etag=item.etag,
         content_length=item.content_length,
         received=item.first_receive_time,
+        sent=item.send_time,
         stream_name=item.stream_name,
         delayed_dates=delayed_dates,
         table_id=item.table_id,

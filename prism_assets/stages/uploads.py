@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 
+from prism_assets.domain.accepted import accepted_days
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
@@ -19,13 +20,13 @@ _AT_ONCE = 200
 
 def upload_of(task: ConvertTask, table: TableDefinition) -> AbandonedUpload:
     """All that attempts on a task may have uploaded: objects of the event dates it accepts."""
-    today = table.today(task.received)
+    accepted = accepted_days(table, task)
     return AbandonedUpload(
         staging_object_id=task.staging_object_id,
         generation=task.generation,
         table_id=task.table_id,
-        first_date=today - timedelta(days=table.past_days),
-        last_date=today + timedelta(days=table.future_days),
+        first_date=accepted.first,
+        last_date=accepted.last,
     )
 
 

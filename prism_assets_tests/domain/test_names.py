@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prism_assets.domain.names import TableName, is_name, original_stream_name
+from prism_assets.domain.names import TableName, is_name, original_date, original_stream_name
 
 
 @pytest.mark.parametrize("name", ["a", "log", "pv_log", "a1_", "a" * 64])
@@ -59,3 +61,18 @@ def test_the_original_key_names_its_stream() -> None:
 )
 def test_keys_of_another_shape_name_no_stream(key: str, stream: str | None) -> None:
     assert original_stream_name(key) == stream
+
+
+@pytest.mark.parametrize(
+    ("key", "day"),
+    [
+        ("2528.dwh.streaming_load.example.dummy/2018/08/23/20180823_0315_0c58.gz", date(2018, 8, 23)),
+        ("2528.example.dummy/0001/01/01/x.gz", date(1, 1, 1)),
+        ("2528.example.dummy/2018/02/30/x.gz", None),
+        ("2528.example.dummy/0000/00/00/x.gz", None),
+        ("2528.example.dummy/２018/08/23/x.gz", None),
+        ("events/2018/08/23/x.gz", None),
+    ],
+)
+def test_the_original_key_names_its_date(key: str, day: date | None) -> None:
+    assert original_date(key) == day

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -30,7 +31,7 @@ columns:
   - {name: seen, type: timestamp, time_unit: milliseconds}
   - {name: payload, type: json}
 merge: {interval: 600, target_bytes: 1000, max_objects: 20, sort_by: [time, user_id]}
-accept: {past_days: 30, future_days: 1}
+accept: {past_days: 30, future_days: 1, from: arrival}
 retention_days: 400
 freshness: {warn: 30m, fail: 2h}
 checks: {quarantine_rate: 0.05, unmerged_hours: 12, closing_hours: 3}
@@ -59,7 +60,7 @@ def test_a_good_file_says_all_of_it() -> None:
     assert [stream.url for stream in table.streams] == ["s3://prism-staging/pv_log/", "s3://prism-staging/old/"]
     assert [(stream.enabled, stream.discard) for stream in table.streams] == [(True, False), (False, True)]
     assert table.merge == MergePolicy(interval=600, target_bytes=1000, max_objects=20, sort_by=("time", "user_id"))
-    assert (table.past_days, table.future_days, table.retention_days) == (30, 1, 400)
+    assert (table.past_days, table.future_days, table.accept_from, table.retention_days) == (30, 1, "arrival", 400)
     assert table.freshness == Freshness(warn=timedelta(minutes=30), fail=timedelta(hours=2))
     assert table.limits == CheckLimits(quarantine_rate=0.05, unmerged_hours=12, closing_hours=3)
     assert table.column("time").source == "event_time"
@@ -71,6 +72,14 @@ def test_a_good_file_survives_the_way_through_the_database() -> None:
     table = parse_table_file(GOOD, PATH)
     assert TableDefinition.from_json(table.to_json()) == table
     assert TableDefinition.from_json(table.to_json()).to_json() == table.to_json()
+
+
+def test_a_definition_that_was_stored_before_the_window_could_be_chosen_counts_from_arrival() -> None:
+    """Objects that were claimed under it are converted as they were before."""
+    stored = json.loads(parse_table_file(GOOD.replace("from: arrival", "from: object"), PATH).to_json())
+    assert TableDefinition.from_document(stored).accept_from == "object"
+    del stored["accept_from"]
+    assert TableDefinition.from_document(stored).accept_from == "arrival"
 
 
 def test_freshness_and_limits_are_not_stored() -> None:
@@ -93,7 +102,7 @@ def test_what_is_left_out_has_its_default() -> None:
     table = parse_table_file(text, PATH)
     assert (table.partition_column, table.timezone, table.owner) == ("time", "UTC", None)
     assert table.merge == MergePolicy(sort_by=("time",))
-    assert (table.past_days, table.future_days, table.retention_days) == (21, 3, None)
+    assert (table.past_days, table.future_days, table.accept_from, table.retention_days) == (21, 3, "object", None)
     assert table.column("note").length == 65_535
     assert (table.freshness, table.limits) == (None, CheckLimits())
 
@@ -127,6 +136,7 @@ MISTAKES = {
     "unknown merge field": ("interval: 600", "intervall: 600", "16: merge.intervall: is not a known field"),
     "unknown partition field": ("timezone: Asia", "zone: Asia", "8: partition.zone: is not a known field"),
     "unknown accept field": ("past_days: 30", "days: 30", "17: accept.days: is not a known field"),
+    "accepted from nothing known": ("from: arrival", "from: now", "17: accept.from: must be one of object, arrival"),
     "missing schema": ("schema: log\n", "", "1: schema: is missing"),
     "missing column type": ("user_id, type: bigint", "user_id", "11: columns[1].type: nothing is not a column type"),
     "missing stream url": (', url: "s3://prism-staging/pv_log/"', "", "6: streams[0].url: must be s3://bucket/prefix/"),

@@ -65,6 +65,7 @@ convert_tasks = st.builds(
     etag=st.none() | texts,
     content_length=counts,
     received=instants,
+    sent=st.none() | instants,
     stream_name=texts,
     delayed_dates=st.frozensets(days, max_size=3),
     table_id=counts,
