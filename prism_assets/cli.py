@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from datetime import date, datetime, timezone
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,21 +27,31 @@ quarantine_app = typer.Typer(help="Lines that were set aside.", no_args_is_help=
 app.add_typer(table_app, name="table")
 app.add_typer(quarantine_app, name="quarantine")
 
+_FARTHEST_NOW = timedelta(days=2 * 365 + 1)
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Tables = Annotated[list[str] | None, typer.Option("--table", help="Only this schema.table; may be repeated.")]
 Now = Annotated[str | None, typer.Option("--now", help="The clock of this run, such as 2026-11-21T00:10:00Z.")]
+Force = Annotated[bool, typer.Option("--force", help="Take the --now as it is, also years away.")]
 Day = Annotated[str | None, typer.Option("--date", help="Only this event date, such as 2026-11-20.")]
 
 
-def _clock(now: str | None) -> datetime:
-    """The time given, or the present; times without an offset are UTC."""
+def _clock(now: str | None, force: bool) -> datetime:
+    """The time given, or the present; times without an offset are UTC. One years away must be meant: WrongUse."""
+    present = datetime.now(timezone.utc)
     if now is None:
-        return datetime.now(timezone.utc)
+        return present
     try:
         parsed = datetime.fromisoformat(now.replace("Z", "+00:00"))
     except ValueError:
         raise WrongUse(f"--now {now} is not a time: write it like 2026-11-21T00:10:00Z") from None
-    return parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)
+    given = parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)
+    if abs(given - present) > _FARTHEST_NOW and not force:
+        raise WrongUse(
+            f"--now {now} is more than two years from the present, {present:%Y-%m-%dT%H:%MZ}; what is done by a wrong "
+            "clock, such as closing days, is not taken back: correct it, or add --force if it is meant"
+        )
+    return given
 
 
 def _day(text: str | None) -> date | None:
@@ -67,6 +77,7 @@ def table_apply(
         bool, typer.Option("--restore-marker", help="Also put back the lake's marker, if it was deleted.")
     ] = False,
     now: Now = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Creates and extends tables and streams as the table files say; the first time, also takes the lake."""
@@ -76,7 +87,7 @@ def table_apply(
     plan = run_apply(
         context,
         folder or context.settings.tables_dir,
-        _clock(now),
+        _clock(now, force),
         dry_run=dry_run,
         restore_marker=restore_marker,
     )
@@ -96,11 +107,11 @@ def table_show(name: Annotated[str, typer.Argument(help="schema.table")], as_jso
 
 
 @app.command()
-def discover(table: Tables = None, now: Now = None, as_json: Json = False) -> None:
+def discover(table: Tables = None, now: Now = None, force: Force = False, as_json: Json = False) -> None:
     """Registers new staging objects: those that messages tell of (without --table), and those that listings find."""
     from prism_assets.stages.discover import run_discover
 
-    report = run_discover(_context(as_json), now=_clock(now), names=table)
+    report = run_discover(_context(as_json), now=_clock(now, force), names=table)
     received = report.received
     odd = sum(scan.unknown for scan in report.scans) + (received.unknown if received else 0)
     where = " (see prism_unknown_staging_objects)" if odd else ""
@@ -120,13 +131,14 @@ def stream(
         list[str] | None, typer.Option("--give-up", help="Give this object up for good, s3://bucket/key.")
     ] = None,
     now: Now = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Converts pending staging objects to small objects, readable at once."""
     from prism_assets.stages.stream import run_stream
     from prism_assets.stages.unread import give_up_object, retry_failed, retry_object
 
-    context, clock = _context(as_json), _clock(now)
+    context, clock = _context(as_json), _clock(now, force)
     if again:
         retry_failed(context, table)
     for key in retry or ():
@@ -150,13 +162,14 @@ def merge(
     everything: Annotated[bool, typer.Option("--all", help="Also jobs that are not due yet, or parked.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plans and change nothing.")] = False,
     now: Now = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Merges small objects where it is due."""
     from prism_assets.stages.merge import run_merge
     from prism_assets.stages.merge_planning import preview
 
-    context, clock = _context(as_json), _clock(now)
+    context, clock = _context(as_json), _clock(now, force)
     if dry_run:
         plans = preview(context, now=clock, names=table, day=_day(day), regardless=everything)
         console.show_lines(plans, [plan.describe() for plan in plans], as_json=as_json)
@@ -178,13 +191,14 @@ def catalog(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the steps and change nothing.")] = False,
     republish: Annotated[bool, typer.Option("--republish", help="Publish everything again from PostgreSQL.")] = False,
     now: Now = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Switches, closes, defines and publishes."""
     from prism_assets.stages.catalog import run_catalog
     from prism_assets.stages.catalog_preview import preview
 
-    context, clock = _context(as_json), _clock(now)
+    context, clock = _context(as_json), _clock(now, force)
     if dry_run:
         steps = preview(context, now=clock, names=table)
         console.show_lines(steps, [f"{s.table} {s.date}: {s.step}" for s in steps], as_json=as_json)
@@ -215,28 +229,31 @@ def run(
     until_idle: Annotated[bool, typer.Option("--until-idle", help="Repeat until nothing is left to do.")] = False,
     table: Tables = None,
     now: Now = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Runs discover, stream, merge and catalog in this order."""
     from prism_assets.stages.run import lasting_errors, run_once, run_until_idle
 
     context = _context(as_json)
-    _clock(now)
+    _clock(now, force)
     turns = (
-        run_until_idle(context, clock=lambda: _clock(now), names=table)
+        run_until_idle(context, clock=lambda: _clock(now, force), names=table)
         if until_idle
-        else (run_once(context, now=_clock(now), names=table),)
+        else (run_once(context, now=_clock(now, force), names=table),)
     )
     console.show_turns(turns, as_json=as_json)
     _fail_if(lasting_errors(context, turns, table))
 
 
 @app.command()
-def status(table: Tables = None, day: Day = None, now: Now = None, as_json: Json = False) -> None:
+def status(table: Tables = None, day: Day = None, now: Now = None, force: Force = False, as_json: Json = False) -> None:
     """Says for each partition its state and what it waits for."""
     from prism_assets.stages.status import read_status
 
-    console.show_status(read_status(_context(as_json), now=_clock(now), names=table, day=_day(day)), as_json=as_json)
+    console.show_status(
+        read_status(_context(as_json), now=_clock(now, force), names=table, day=_day(day)), as_json=as_json
+    )
 
 
 @app.command()

@@ -45,10 +45,14 @@ class Prism:
             else:
                 self._patch.setenv(f"PRISM_{name.upper()}", value)
 
-    def __call__(self, *words: str) -> Done:
-        """Runs one command. Whatever is not an error of the tree comes through and fails the test."""
+    def __call__(self, *words: str, force: bool = True) -> Done:
+        """Runs one command. Whatever is not an error of the tree comes through and fails the test.
+
+        The clock of a test stands still, and so a --now is years away some day: it is given with --force.
+        """
         self._capsys.readouterr()
-        self._patch.setattr(sys, "argv", ["prism", *words])
+        meant = ("--force",) if force and "--now" in words else ()
+        self._patch.setattr(sys, "argv", ["prism", *words, *meant])
         with pytest.raises(SystemExit) as left:
             cli.main()
         said = self._capsys.readouterr()

@@ -7,13 +7,19 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import Any
 
 import pytest
 import sqlalchemy
+import typer.main
 
+from prism_assets.cli import app
 from prism_assets.metadata.database import Database
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.command.prism import Done, Prism, environment
+from prism_assets_tests.command.test_commands import every_command
+from prism_assets_tests.flow.test_life_of_a_partition import _everything
 from prism_assets_tests.notifications import QueueOfTest
 from prism_assets_tests.postgres import PostgresServer
 from prism_assets_tests.world import World
@@ -277,3 +283,48 @@ def test_the_command_itself_ends_with_its_status_and_a_sentence(world: World) ->
     done = subprocess.run(command, env=wanted, cwd=world.root, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == ("prism: PostgreSQL at 127.0.0.1:1 does not answer: start it (`prism local up`) and repeat\n")
+
+
+WITH_CLOCK = [
+    ("table", "apply"),
+    ("discover",),
+    ("stream",),
+    ("merge",),
+    ("merge", "--dry-run"),
+    ("catalog",),
+    ("catalog", "--dry-run"),
+    ("run",),
+    ("run", "--until-idle"),
+    ("status",),
+]
+
+
+def options(words: tuple[str, ...]) -> set[str]:
+    command: Any = typer.main.get_command(app)
+    for word in words:
+        command = command.commands[word]
+    return {name for option in command.params for name in option.opts}
+
+
+def test_every_command_that_takes_a_clock_is_known() -> None:
+    found = {words for words in every_command(typer.main.get_command(app)) if "--now" in options(words)}
+    assert found == {tuple(word for word in words if not word.startswith("--")) for words in WITH_CLOCK}
+
+
+@pytest.mark.parametrize("words", WITH_CLOCK)
+@pytest.mark.parametrize("years", [-3, 3])
+def test_a_clock_that_is_years_away_is_refused(table: Prism, words: tuple[str, ...], years: int) -> None:
+    present = datetime.now(timezone.utc)
+    now = f"{present.year + years}-07-01T12:00:00Z"
+    before = _everything(table.world)
+    done = table(*words, "--now", now, force=False)
+    fails(done, 2, f"--now {now} is more than two years from the present, {present:%Y-%m-%d}", "add --force")
+    in_one_line(done)
+    assert _everything(table.world) == before
+    assert table(*words, "--now", now).status == 0
+
+
+@pytest.mark.parametrize("years", [-1, 1])
+def test_a_clock_that_is_a_year_away_is_taken(table: Prism, years: int) -> None:
+    now = f"{datetime.now(timezone.utc).year + years}-07-01T12:00:00Z"
+    assert table("status", "--now", now, force=False).status == 0

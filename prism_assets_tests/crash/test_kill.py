@@ -97,7 +97,7 @@ def test_nothing_is_lost_or_doubled_after_kills_at_random_moments(world: World, 
     for command, now in (("stream", NOON), ("catalog", NOON), ("catalog", AFTER), ("merge", AFTER), ("catalog", AFTER)):
         if command == "stream":
             world.discover(now)
-        process = start(world, "prism_assets.cli", command, "--now", f"{now}:00Z")
+        process = start(world, "prism_assets.cli", command, "--now", f"{now}:00Z", "--force")
         time.sleep(rng.uniform(0.6, 1.6))
         process.kill()
         finish(process)

@@ -15,7 +15,7 @@ from prism_assets_tests.crash.processes import finish, run, start
 from prism_assets_tests.notifications import QueueOfTest, a_body, a_record
 from prism_assets_tests.world import World
 
-DISCOVER = ("prism_assets.cli", "discover", "--now", f"{NOON}:00Z", "--json")
+DISCOVER = ("prism_assets.cli", "discover", "--now", f"{NOON}:00Z", "--force", "--json")
 POINTS = ("receive.before_commit", "receive.in_commit", "receive.after_commit", "receive.after_delete")
 
 
@@ -104,7 +104,7 @@ def test_rows_of_received_objects_are_there_once_after_a_kill(
     rows = some_rows(20, utc("2026-03-01T11:00"))
     queue.hide_for(1)
     queue.tell(world.drop(rows[:10]), world.drop(rows[10:]))
-    whole = ("prism_assets.cli", "run", "--until-idle", "--now", f"{NOON}:00Z")
+    whole = ("prism_assets.cli", "run", "--until-idle", "--now", f"{NOON}:00Z", "--force")
     status, output = run(world, *whole, PRISM_FAILPOINTS="receive.after_commit=kill9", **settings)
     assert status == -signal.SIGKILL, f"the kill did not happen: {output}"
     time.sleep(1.1)
