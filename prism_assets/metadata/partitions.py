@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
+from prism_assets.domain.accepted import DateRange
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.partitions import ObjectTotals, Partition, Publication, SwitchEvidence
 
@@ -117,17 +118,25 @@ def load_restless(connection: Connection, table_ids: Collection[int]) -> list[Pa
     return [partition_of(row) for row in rows]
 
 
-def closing_marks(connection: Connection, table_ids: Collection[int]) -> dict[int, dict[date, int]]:
-    """{table id: {date: closing_batch_id}} of all partitions that have a mark.
+def closing_marks(connection: Connection, days: Mapping[int, DateRange]) -> dict[int, dict[date, int]]:
+    """{table id: {date: closing_batch_id}} of the partitions that have a mark, within some days of each table.
 
-    Read in the transaction that shares the epoch lock: a mark set later is set by a run that sees this batch's id.
+    Read in the transaction that shares the epoch lock: a mark set later is set by a run that sees this batch's id. Each
+    table's days are looked up by index; as a plain join, the planner would read all partitions there are.
     """
     rows = connection.execute(
         text(
-            "SELECT prism_table_id, partition_date, closing_batch_id FROM prism_partitions "
-            "WHERE prism_table_id = ANY(:tables) AND closing_batch_id IS NOT NULL"
+            "SELECT p.prism_table_id, p.partition_date, p.closing_batch_id "
+            "FROM unnest(CAST(:tables AS bigint[]), CAST(:firsts AS date[]), CAST(:lasts AS date[])) "
+            "AS wanted (table_id, first_date, last_date) CROSS JOIN LATERAL ("
+            "SELECT * FROM prism_partitions WHERE prism_table_id = wanted.table_id AND closing_batch_id IS NOT NULL "
+            "AND partition_date BETWEEN first_date AND last_date OFFSET 0) AS p"
         ),
-        {"tables": list(table_ids)},
+        {
+            "tables": list(days),
+            "firsts": [wanted.first for wanted in days.values()],
+            "lasts": [wanted.last for wanted in days.values()],
+        },
     )
     marks: dict[int, dict[date, int]] = {}
     for row in rows:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 
+from prism_assets.domain.accepted import DateRange, accepted_days
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import ConvertResult, ConvertTask
 from prism_assets.failpoints import failpoint
@@ -65,20 +66,38 @@ def start_batch(context: StageContext, table_ids: Collection[int] | None) -> Str
         if not claimed:
             connection.rollback()
             return None
-        marks = partitions.closing_marks(connection, {item.table_id for item in claimed})
         definitions = tables.load_versions(connection, {(item.table_id, item.definition_version) for item in claimed})
+        accepted = {item.staging_object_id: _accepted(item, definitions) for item in claimed}
+        marks = partitions.closing_marks(connection, _days_by_table(claimed, accepted))
     failpoint("stream.after_start")
     return StreamPlan(
         batch=batch,
         claimed={item.staging_object_id: item for item in claimed},
-        tasks=tuple(_task(item, marks.get(item.table_id, {})) for item in claimed),
+        tasks=tuple(_task(item, accepted[item.staging_object_id], marks.get(item.table_id, {})) for item in claimed),
         definitions=definitions,
     )
 
 
-def _task(item: ClaimedObject, marks: Mapping[date, int]) -> ConvertTask:
-    """The tier is a function of the snapshot alone: delayed if the day was marked before the object was first seen."""
-    return convert_task(item, frozenset(day for day, mark in marks.items() if item.first_batch_id > mark))
+def _accepted(item: ClaimedObject, definitions: Mapping[tuple[int, int], TableDefinition]) -> DateRange:
+    return accepted_days(definitions[item.table_id, item.definition_version], convert_task(item, frozenset()))
+
+
+def _days_by_table(claimed: Collection[ClaimedObject], accepted: Mapping[int, DateRange]) -> dict[int, DateRange]:
+    """What the objects of each table reach together."""
+    found: dict[int, DateRange] = {}
+    for item in claimed:
+        own = accepted[item.staging_object_id]
+        others = found.get(item.table_id, own)
+        found[item.table_id] = DateRange(min(own.first, others.first), max(own.last, others.last))
+    return found
+
+
+def _task(item: ClaimedObject, accepted: DateRange, marks: Mapping[date, int]) -> ConvertTask:
+    """The tier is a function of the snapshot alone: delayed if the day was marked before the object was first seen.
+
+    Only days that the object may have rows of are told: a table has more closed days than a task should carry.
+    """
+    return convert_task(item, frozenset(day for day in accepted if day in marks and item.first_batch_id > marks[day]))
 
 
 def convert_task(item: ClaimedObject, delayed_dates: frozenset[date]) -> ConvertTask:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event
 
+from prism_assets.domain.accepted import DateRange
 from prism_assets.metadata import check_facts, delayed, partitions, work_counts
 from prism_assets.metadata.database import Database
 from prism_assets_tests.postgres import PostgresServer
@@ -69,6 +70,12 @@ QUESTIONS: dict[str, tuple[Callable[[Connection], object], list[str]]] = {
     "delayed days": (
         lambda connection: delayed.delayed_days(connection, TABLES),
         ["prism_partitions_work", "prism_partitions_unmerged", "prism_small_objects_delayed"],
+    ),
+    "closing marks": (
+        lambda connection: partitions.closing_marks(
+            connection, {table: DateRange(date(2025, 2, 1), date(2025, 2, 25)) for table in TABLES}
+        ),
+        ["prism_partitions_prism_table_id_partition_date_key"],
     ),
     "catalog work": (lambda connection: partitions.load_restless(connection, TABLES), ["prism_partitions_work"]),
     "due merges": (

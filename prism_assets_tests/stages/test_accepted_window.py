@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from prism_assets.domain.accepted import accepted_days
 from prism_assets.stages.repair import run_repair
+from prism_assets.stages.stream_plan import start_batch
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc, zipped
 from prism_assets_tests.stages.engines import FailingEngine, another_worker, rest_is_over
 from prism_assets_tests.world import World
@@ -105,3 +107,26 @@ def test_an_old_object_is_repaired_with_the_rows_it_had(events: World) -> None:
     events.context.stores.delete("lake", keys)
     assert run_repair(events.context).repaired == 3
     assert [events.context.stores.get("lake", key) for key in keys] == before
+
+
+def test_a_task_carries_only_those_closed_days_that_its_object_may_have_rows_of(events: World) -> None:
+    """Of 400: the decision about each of the others is the same as if it carried all of them."""
+    stored_at(events, utc(NOON), some_rows(1, utc(NOON)))
+    stored_at(events, utc("2025-12-01T12:00"), some_rows(1, utc(NOON)))
+    events.discover(NOON)
+    day = date(2026, 3, 1)
+    marks = {day - timedelta(days=offset): 0 if offset % 3 else 1_000_000 for offset in range(400)}
+    with events.context.database.begin() as connection:
+        for marked, batch in marks.items():
+            connection.exec_driver_sql(
+                "INSERT INTO prism_partitions (prism_table_id, partition_date, closing_batch_id) "
+                f"SELECT prism_table_id, date '{marked}', {batch} FROM prism_tables"
+            )
+    plan = start_batch(events.context, None)
+    assert plan is not None
+    assert len(plan.tasks) == 2
+    for task in plan.tasks:
+        window = accepted_days(plan.table(task.staging_object_id), task)
+        before = {marked for marked, batch in marks.items() if plan.batch.batch_id > batch}
+        assert task.delayed_dates == {marked for marked in before if marked in window}
+        assert 14 <= len(task.delayed_dates) <= 17
