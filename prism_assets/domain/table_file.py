@@ -41,6 +41,14 @@ _STREAM_KEYS = {"name", "url", "enabled", "discard"}
 _DURATION = re.compile(r"(\d{1,6})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _SHORTEST_FRESHNESS = timedelta(minutes=1)  # Dagster takes none below it
+_NO_RETENTION = (
+    "this version deletes no rows by age, and an object that a rule of the bucket deletes makes its day unreadable; "
+    "remove the field, or set it to null"
+)
+_NO_ZONE_OFFSET = (
+    "it changes nothing: times are stored as instants in UTC; remove the field, and say with source_offset how to read "
+    "times without an offset, and with partition.timezone where days begin"
+)
 _REQUIRED = object()
 _UNREADABLE = object()
 
@@ -80,6 +88,11 @@ class _Mapping:
 
     def complain(self, key: str, message: str) -> None:
         self.problems.add(self.children.get(key, self.node), self._path(key), message)
+
+    def refuse(self, key: str, why: str) -> None:
+        """A field that is known, and that nothing is done for: only null says the same as leaving it out."""
+        if key in self.children and _plain(self.children[key]) is not None:
+            self.complain(key, why)
 
     def read(self, key: str, kind: type, default: Any, what: str) -> Any:
         if key not in self.children:
@@ -186,6 +199,7 @@ def _definition(top: _Mapping, path: str) -> TableDefinition:
     top.only(_TABLE_KEYS)
     if "operators" in top.children:
         top.complain("operators", "this version has no operators yet; remove the field")
+    top.refuse("retention_days", _NO_RETENTION)
     partition = top.mapping("partition")
     partition.only({"column", "timezone"})
     accept = top.mapping("accept")
@@ -204,7 +218,7 @@ def _definition(top: _Mapping, path: str) -> TableDefinition:
         merge=_merge(top.mapping("merge"), partition_column, columns),
         past_days=accept.number("past_days", 21, 0, 3_650),
         future_days=accept.number("future_days", 3, 0, 365),
-        retention_days=top.number("retention_days", None, 1, 100_000),
+        retention_days=None,
         accept_from=_accept_from(accept),
         path=path,
         freshness=_freshness(top.mapping("freshness")),
@@ -282,9 +296,9 @@ def _column(entry: _Mapping) -> Column:
     if name == "dt":
         entry.complain("name", "dt is the partition key and cannot be a column")
     kind, precision, scale = _type(entry)
-    for offset in ("source_offset", "zone_offset"):
-        if (value := entry.text(offset, None)) and not _OFFSET.fullmatch(value):
-            entry.complain(offset, 'must look like "+09:00"')
+    entry.refuse("zone_offset", _NO_ZONE_OFFSET)
+    if (offset := entry.text("source_offset", None)) and not _OFFSET.fullmatch(offset):
+        entry.complain("source_offset", 'must look like "+09:00"')
     if (unit := entry.text("time_unit", None)) and unit not in TIME_UNITS:
         entry.complain("time_unit", f"must be one of {', '.join(TIME_UNITS)}")
     length = entry.number("length", DEFAULT_LENGTH if kind in ("string", "json") else None, 1, 65_535)
@@ -298,7 +312,6 @@ def _column(entry: _Mapping) -> Column:
         precision=precision,
         scale=scale,
         source_offset=entry.text("source_offset", None),
-        zone_offset=entry.text("zone_offset", None),
         time_unit=unit,
         required=entry.flag("required", False),
     )

@@ -26,7 +26,7 @@ _OF_THE_FILE = ("path", "freshness", "limits")
 class Column:
     """One column. `column_id` is the Parquet and Iceberg field id, never reused; 0 until PostgreSQL gave one.
 
-    Lengths are bytes of UTF-8. Offsets are `+HH:MM`.
+    Lengths are bytes of UTF-8. Offsets are `+HH:MM`. `zone_offset` stands in definitions of before and does nothing.
     """
 
     name: str

@@ -32,7 +32,7 @@ columns:
   - {name: payload, type: json}
 merge: {interval: 600, target_bytes: 1000, max_objects: 20, sort_by: [time, user_id]}
 accept: {past_days: 30, future_days: 1, from: arrival}
-retention_days: 400
+retention_days: null
 freshness: {warn: 30m, fail: 2h}
 checks: {quarantine_rate: 0.05, unmerged_hours: 12, closing_hours: 3}
 """
@@ -60,7 +60,7 @@ def test_a_good_file_says_all_of_it() -> None:
     assert [stream.url for stream in table.streams] == ["s3://prism-staging/pv_log/", "s3://prism-staging/old/"]
     assert [(stream.enabled, stream.discard) for stream in table.streams] == [(True, False), (False, True)]
     assert table.merge == MergePolicy(interval=600, target_bytes=1000, max_objects=20, sort_by=("time", "user_id"))
-    assert (table.past_days, table.future_days, table.accept_from, table.retention_days) == (30, 1, "arrival", 400)
+    assert (table.past_days, table.future_days, table.accept_from, table.retention_days) == (30, 1, "arrival", None)
     assert table.freshness == Freshness(warn=timedelta(minutes=30), fail=timedelta(hours=2))
     assert table.limits == CheckLimits(quarantine_rate=0.05, unmerged_hours=12, closing_hours=3)
     assert table.column("time").source == "event_time"
@@ -80,6 +80,20 @@ def test_a_definition_that_was_stored_before_the_window_could_be_chosen_counts_f
     assert TableDefinition.from_document(stored).accept_from == "object"
     del stored["accept_from"]
     assert TableDefinition.from_document(stored).accept_from == "arrival"
+
+
+def test_a_zone_offset_of_null_is_none() -> None:
+    text = GOOD.replace("time_unit: milliseconds", "zone_offset: null")
+    assert parse_table_file(text, PATH).column("seen").zone_offset is None
+
+
+def test_stored_definitions_with_fields_that_files_may_not_have_any_more_stay_readable() -> None:
+    stored = json.loads(parse_table_file(GOOD, PATH).to_json())
+    stored["retention_days"] = 400
+    stored["columns"][4]["zone_offset"] = "-05:00"
+    table = TableDefinition.from_document(stored)
+    assert (table.retention_days, table.column("seen").zone_offset) == (400, "-05:00")
+    assert TableDefinition.from_json(table.to_json()) == table
 
 
 def test_freshness_and_limits_are_not_stored() -> None:
@@ -130,7 +144,7 @@ MISTAKES = {
     "limit as text": ("unmerged_hours: 12", "unmerged_hours: long", "20: checks.unmerged_hours: must be a number"),
     "limit as flag": ("closing_hours: 3", "closing_hours: yes", "20: checks.closing_hours: must be a number"),
     "rate too high": ("rate: 0.05", "rate: 5", "20: checks.quarantine_rate: must lie between 0 and 1"),
-    "unknown field": ("retention_days: 400", "retension_days: 400", "18: retension_days: is not a known field"),
+    "unknown field": ("retention_days: null", "retension_days: null", "18: retension_days: is not a known field"),
     "unknown column field": ("type: bigint", "type: bigint, size: 8", "11: columns[1].size: is not a known field"),
     "unknown stream field": ("discard: true", "discord: true", "7: streams[1].discord: is not a known field"),
     "unknown merge field": ("interval: 600", "intervall: 600", "16: merge.intervall: is not a known field"),
@@ -174,7 +188,13 @@ MISTAKES = {
     "text as number": ("description: Page views", "description: 5", "3: description: must be text"),
     "number too low": ("interval: 600", "interval: -1", "16: merge.interval: must lie between 0 and 604800"),
     "number too high": ("length: 2000", "length: 65536", "12: columns[2].length: must lie between 1 and 65535"),
-    "retention of none": ("retention_days: 400", "retention_days: 0", "18: retention_days: must lie between 1 and"),
+    "retention": ("retention_days: null", "retention_days: 400", "18: retention_days: this version deletes no rows by"),
+    "retention for ever": ("retention_days: null", "retention_days: never", "18: retention_days: this version deletes"),
+    "zone offset": (
+        "type: timestamp, time_unit: milliseconds",
+        'type: timestamp, zone_offset: "-05:00"',
+        "14: columns[4].zone_offset: it changes nothing: times are stored as instants in UTC; remove the field",
+    ),
     "length of a number": ("type: bigint", "type: bigint, length: 8", "11: columns[1].length: a bigint column has no"),
     "bad offset": ('"+09:00"', '"+9"', '10: columns[0].source_offset: must look like "+09:00"'),
     "offset beyond the earth": ('"+09:00"', '"+15:00"', '10: columns[0].source_offset: must look like "+09:00"'),

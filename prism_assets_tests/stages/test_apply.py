@@ -11,7 +11,7 @@ import pytest
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.metadata.database import Database
 from prism_assets.stages.apply import run_apply
-from prism_assets_tests.builders import a_table, utc
+from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.metadata.test_schema import tables_of
 from prism_assets_tests.postgres import PostgresServer
 from prism_assets_tests.world import World
@@ -206,3 +206,17 @@ def test_a_dry_run_on_an_empty_database_makes_no_tables(world: World, postgres: 
     finally:
         database.dispose()
         postgres.drop_database(url)
+
+
+def test_a_table_of_before_loses_fields_that_did_nothing_at_the_next_apply(world: World) -> None:
+    """Till then it is worked with as it is stored."""
+    world.apply(a_table())
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql(
+            "UPDATE prism_table_definitions SET definition = jsonb_set(jsonb_set(definition, '{retention_days}', '400'), "
+            "'{columns,1,zone_offset}', '\"-05:00\"')"
+        )
+    world.drop(some_rows(2, utc("2026-03-01T12:00")))
+    assert world.stream("2026-03-01T12:00").rows_out == 2
+    assert world.apply().lines == ("update log.events: columns, retention_days",)
+    assert world.apply().lines == ()
