@@ -213,8 +213,8 @@ def test_a_table_of_before_loses_fields_that_did_nothing_at_the_next_apply(world
     world.apply(a_table())
     with world.context.database.begin() as connection:
         connection.exec_driver_sql(
-            "UPDATE prism_table_definitions SET definition = jsonb_set(jsonb_set(definition, '{retention_days}', '400'), "
-            "'{columns,1,zone_offset}', '\"-05:00\"')"
+            "UPDATE prism_table_definitions SET definition = jsonb_set("
+            "jsonb_set(definition, '{retention_days}', '400'), '{columns,1,zone_offset}', '\"-05:00\"')"
         )
     world.drop(some_rows(2, utc("2026-03-01T12:00")))
     assert world.stream("2026-03-01T12:00").rows_out == 2
