@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -10,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from prism_assets.local.faults import StackError
-from prism_assets.local.layout import NAME_OF_ROOT_VARIABLE
+from prism_assets.local.layout import NAME_OF_ROOT_VARIABLE, default_root
 from prism_assets.local.progress import Display
 from prism_assets.local.reports import ServiceStatus, StackReport
 
@@ -39,7 +39,7 @@ def stack_at(root: Path | None) -> "LocalStack":
         raise StackError(f"the local stack needs {', '.join(absent)}: run pip install 'prism-assets[local]'")
     from prism_assets.local.stack import LocalStack
 
-    return LocalStack(root or Path(os.environ.get(NAME_OF_ROOT_VARIABLE) or ".prism"))
+    return LocalStack(root or default_root())
 
 
 def build_app(after_up: AfterUp) -> typer.Typer:
@@ -70,6 +70,8 @@ def _up(stack: "LocalStack", as_json: bool, after_up: AfterUp) -> None:
         return
     console = Console()
     console.print(_table(report.services))
+    for note in report.notes:
+        console.print(escape(note), soft_wrap=True, highlight=False)
     console.print(f"Up after {report.seconds:.1f} s. Connection settings: {report.env_file}", soft_wrap=True)
 
 

@@ -1,8 +1,8 @@
 """The four jars of the local stack, resolved once by the Ivy that ships in pyspark.
 
-They are kept in `~/.cache/prism_assets/jars` (PRISM_CACHE names another folder in place of
-`~/.cache/prism_assets`) and accepted only with the content that is written here.
-`python -m prism_assets.local.jars` fetches what is missing.
+They are kept in `~/.cache/prism_assets/jars`, for all stacks of a user, or in `cache/jars` of the stack where the home
+of the user cannot be written; PRISM_CACHE names another folder in place of both. They are accepted only with the
+content that is written here. `python -m prism_assets.local.jars` fetches what is missing.
 """
 
 import fcntl
@@ -12,13 +12,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from prism_assets.domain.errors import PrismError
 from prism_assets.local import java
 from prism_assets.local.faults import StackError
+from prism_assets.local.layout import Layout, default_root
 
 
 @dataclass(frozen=True)
@@ -73,45 +74,66 @@ JARS = {
 FOR_SPARK = ("iceberg", "iceberg-aws", "postgresql")
 
 
-def folder() -> Path:
-    """Returns the folder of the jars, shared by all stacks of a user."""
-    cache = os.environ.get("PRISM_CACHE") or Path.home() / ".cache" / "prism_assets"
-    return Path(cache).absolute() / "jars"
+def folders(place: Layout) -> list[Path]:
+    """Returns the folders in which jars are looked for; they are fetched into the first that can be written."""
+    if named := os.environ.get("PRISM_CACHE"):
+        return [Path(named).absolute() / "jars"]
+    found = [place.root.absolute() / "cache" / "jars"]
+    with suppress(RuntimeError):  # an account without a home
+        found.insert(0, Path.home() / ".cache" / "prism_assets" / "jars")
+    return found
 
 
-def path(name: str) -> Path:
-    """Returns where a jar lies, whether or not it is there."""
-    return folder() / JARS[name].file_name
+def path(name: str, place: Layout) -> Path:
+    """Returns where a jar lies, or where it would lie."""
+    jar, places = JARS[name], [folder / JARS[name].file_name for folder in folders(place)]
+    return next((file for file in places if _has_size(file, jar.size)), places[0])
 
 
-def missing() -> list[str]:
+def missing(place: Layout) -> list[str]:
     """Names the jars that are not there in full; by size only, which takes no time."""
-    return [name for name, jar in JARS.items() if not _has_size(path(name), jar.size)]
+    return [name for name, jar in JARS.items() if not _has_size(path(name, place), jar.size)]
 
 
 def _has_size(file: Path, size: int) -> bool:
-    return file.is_file() and file.stat().st_size == size
+    with suppress(OSError):
+        return file.is_file() and file.stat().st_size == size
+    return False
 
 
-def ensure() -> list[str]:
+def ensure(place: Layout) -> list[str]:
     """Fetches the jars that are missing, verifies and stores each in one step; returns their names."""
-    if not missing():
+    if not missing(place):
         return []
     java.require()
-    target = folder()
+    target = _writable(place)
     try:
-        target.mkdir(parents=True, exist_ok=True)
         with _locked(target / ".lock"), tempfile.TemporaryDirectory(dir=target, prefix=".new-") as work:
-            wanted = missing()  # another process may have been at it
+            wanted = missing(place)  # another process may have been at it
             if wanted:
                 _resolve(wanted, Path(work))
                 for name in wanted:
-                    _accept(JARS[name], Path(work) / JARS[name].file_name)
+                    _accept(JARS[name], Path(work) / JARS[name].file_name, target)
             return wanted
     except OSError as error:
-        raise StackError(
-            f"cannot store the jars in {target}: {error.strerror}; name another with PRISM_CACHE"
-        ) from None
+        raise _cannot_store(target, error) from None
+
+
+def _writable(place: Layout) -> Path:
+    """Returns the first folder for jars in which files can be made, and makes it; StackError if there is none."""
+    for target in folders(place):
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=target).close()
+        except OSError as error:
+            refusal = _cannot_store(target, error)
+        else:
+            return target
+    raise refusal
+
+
+def _cannot_store(target: Path, error: OSError) -> StackError:
+    return StackError(f"cannot store the jars in {target}: {error.strerror}; name another with PRISM_CACHE")
 
 
 @contextmanager
@@ -121,7 +143,7 @@ def _locked(file: Path) -> Iterator[None]:
         yield
 
 
-def _accept(jar: Jar, fetched: Path) -> None:
+def _accept(jar: Jar, fetched: Path, target: Path) -> None:
     if not fetched.is_file():
         raise StackError(f"{jar.file_name} was not found: check the network, then run the command again")
     with open(fetched, "rb") as content:
@@ -130,14 +152,16 @@ def _accept(jar: Jar, fetched: Path) -> None:
             digest.update(block)
     if digest.hexdigest() != jar.sha256:
         raise StackError(f"{jar.file_name} came with another content than expected: find out why before using it")
-    os.replace(fetched, folder() / jar.file_name)
+    os.replace(fetched, target / jar.file_name)
 
 
 def _resolve(names: list[str], work: Path) -> None:
     description = work / "ivy.xml"
     description.write_text(_description([JARS[name] for name in names]), encoding="utf-8")
     pattern = f"{work}/[artifact]-[revision](-[classifier]).[ext]"
-    command = [java.program(), "-cp", _ivy(), "org.apache.ivy.Main", "-m2compatible", "-warn"]
+    # Ivy would keep notes in the home of the user, which may not be writable.
+    command = [java.program(), f"-Divy.default.ivy.user.dir={work / 'user'}", "-cp", _ivy(), "org.apache.ivy.Main"]
+    command += ["-m2compatible", "-warn"]
     command += ["-ivy", str(description), "-cache", str(work / "cache"), "-retrieve", pattern]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -178,11 +202,12 @@ def _dependency(jar: Jar) -> str:
 
 def main() -> int:
     """Fetches what is missing, and says so; returns the exit status."""
-    absent = missing()
-    if absent:
-        print(f"Fetching {len(absent)} jars (170 MB at most) into {folder()} ...", flush=True)
+    place = Layout(default_root())
+    absent = missing(place)
     try:
-        ensure()
+        if absent:
+            print(f"Fetching {len(absent)} jars (170 MB at most) into {_writable(place)} ...", flush=True)
+        ensure(place)
     except PrismError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

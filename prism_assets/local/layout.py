@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,12 @@ from typing import Any
 from prism_assets.local.faults import StackError
 
 NAME_OF_ROOT_VARIABLE = "PRISM_HOME"
+_OPEN = Path("/var/lib/prism_assets")
+
+
+def default_root() -> Path:
+    """The root of the stack where none is named: PRISM_HOME, else `.prism` here."""
+    return Path(os.environ.get(NAME_OF_ROOT_VARIABLE) or ".prism")
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,33 @@ class Layout:
     def marker(self) -> str:
         """A word that stands on the command line of every server of this stack and of no other."""
         return "prism-local-" + hashlib.sha256(os.fsencode(self.root)).hexdigest()[:12]
+
+    @property
+    def open_folder(self) -> Path:
+        """Copies that users other than root must reach, wherever the root of the stack lies; `reset` deletes them.
+
+        Only root needs it. It holds no data, and is made again from what is installed at any start.
+        """
+        return _OPEN / self.marker
+
+    @staticmethod
+    def open_folders() -> list[Path]:
+        """Returns those of all stacks; the file `home` in each names the root that it belongs to."""
+        return sorted(_OPEN.glob("prism-local-*"))
+
+    def make_open_folder(self) -> None:
+        """Creates the folder for copies: written by root alone, entered by all; raises OSError."""
+        for folder in (_OPEN, self.open_folder):
+            folder.mkdir(mode=0o755, exist_ok=True)
+            folder.chmod(0o755)  # whatever the umask
+        write_private(self.open_folder / "home", f"{self.root}\n")
+
+    def delete_open_folder(self) -> None:
+        """Deletes the copies of this stack, and the folder of all stacks when it was the last; raises OSError."""
+        if self.open_folder.is_dir():
+            shutil.rmtree(self.open_folder)
+            with suppress(OSError):
+                _OPEN.rmdir()
 
     def make_folders(self) -> None:
         """Creates the folders, private to the user; raises StackError when that is not possible."""

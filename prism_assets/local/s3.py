@@ -37,7 +37,7 @@ class S3(Service):
         layout.write_private(settings, self._properties(port))
         # One collector thread: on a desk it shares few cores with Spark.
         command = [java.program(), "-Xmx512m", "-XX:+UseSerialGC", f"-Dprism.stack={self.marker}"]
-        command += ["-jar", str(jars.path("s3proxy")), "--properties", str(settings)]
+        command += ["-jar", str(jars.path("s3proxy", self.context.place)), "--properties", str(settings)]
         logging = {"LOG_LEVEL": "warn", "JETTY_LOG_LEVEL": "warn"}
         return Launch(command, self.environment(logging), self.folder)
 

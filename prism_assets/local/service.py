@@ -50,6 +50,8 @@ class Service(ABC):
     start_limit = 60.0  # seconds until the first answer, on a slow and busy machine
     stop_limit = 10.0
 
+    note: str | None = None  # what a person should know of how it was started
+
     def __init__(self, context: Context) -> None:
         self.context = context
 

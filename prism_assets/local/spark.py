@@ -54,7 +54,8 @@ class Spark(Service):
         options = [word for key, value in self._settings(port).items() for word in ("--conf", f"{key}={value}")]
         command = [str(home / "bin" / "spark-submit"), "--master", f"local[{cores()}]", "--name", self.marker]
         command += ["--driver-memory", os.environ.get("PRISM_LOCAL_SPARK_MEMORY", "2g")]
-        command += ["--driver-class-path", os.pathsep.join(str(jars.path(name)) for name in jars.FOR_SPARK)]
+        found = [str(jars.path(name, self.context.place)) for name in jars.FOR_SPARK]
+        command += ["--driver-class-path", os.pathsep.join(found)]
         command += [
             *options,
             "--class",
@@ -89,7 +90,8 @@ class Spark(Service):
             "spark.python.unix.domain.socket.enabled": "true",
             "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
             "spark.sql.warehouse.dir": str(self.context.place.data / "warehouse"),
-            "spark.driver.extraJavaOptions": f"-Dderby.system.home={self.folder / 'derby'}",
+            # Quoted, as a path may have spaces, and the value is split at them.
+            "spark.driver.extraJavaOptions": f'"-Dderby.system.home={self.folder / "derby"}"',
         }
 
     def is_ready(self, port: int) -> bool:

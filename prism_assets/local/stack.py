@@ -57,6 +57,7 @@ class LocalStack:
             return StackReport(
                 services=tuple(self._describe(name, state) for name in ALL),
                 started=started,
+                notes=tuple(f"{service.name} {service.note}" for service in chosen if service.note),
                 seconds=round(time.monotonic() - started_at, 2),
                 env_file=str(self.place.env),
                 catalog_empty=state.processes.get("aws") != state.published,
@@ -126,6 +127,7 @@ class LocalStack:
             for folder in (self.place.data, self.place.run, self.place.logs):
                 if folder.exists():
                     shutil.rmtree(folder)
+            self.place.delete_open_folder()
             for file in (self.place.env, self.place.credentials, self.place.state):
                 file.unlink(missing_ok=True)
         except OSError as error:
@@ -184,9 +186,9 @@ class _Start:
         if not any(service.needs_java for service in absent):
             return
         java.require()
-        if names := jars.missing():
+        if names := jars.missing(self.state.place):
             self.progress("jars", f"fetching {', '.join(names)}")
-            jars.ensure()
+            jars.ensure(self.state.place)
             self.progress("jars", "ready")
 
     def _assign_ports(self, absent: list[Service]) -> None:

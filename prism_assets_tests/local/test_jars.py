@@ -6,6 +6,7 @@ import pytest
 
 from prism_assets.domain.errors import TerminalError
 from prism_assets.local import jars
+from prism_assets.local.layout import Layout
 
 
 def test_a_jar_with_other_content_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -13,17 +14,18 @@ def test_a_jar_with_other_content_is_refused(tmp_path: Path, monkeypatch: pytest
     fetched = tmp_path / "fetched.jar"
     fetched.write_bytes(b"something else")
     with pytest.raises(TerminalError, match="another content than expected"):
-        jars._accept(jars.JARS["postgresql"], fetched)
-    assert jars.missing() == list(jars.JARS)
+        jars._accept(jars.JARS["postgresql"], fetched, tmp_path)
+    assert jars.missing(Layout(tmp_path)) == list(jars.JARS)
 
 
 def test_a_jar_cut_short_counts_as_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRISM_CACHE", str(tmp_path))
-    jars.folder().mkdir()
+    place = Layout(tmp_path)
+    jars.folders(place)[0].mkdir()
     for name, jar in jars.JARS.items():
-        with open(jars.path(name), "wb") as file:
+        with open(jars.path(name, place), "wb") as file:
             file.truncate(jar.size - (name == "s3proxy"))
-    assert jars.missing() == ["s3proxy"]
+    assert jars.missing(place) == ["s3proxy"]
 
 
 def test_the_description_for_ivy_names_the_classifier() -> None:
