@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +15,9 @@ from prism_assets import console
 from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
 from prism_assets.settings import load_settings
 from prism_assets.stages.context import StageContext
+
+if TYPE_CHECKING:
+    from prism_assets.stages.leftovers import Kind
 
 app = typer.Typer(
     name="prism",
@@ -52,6 +56,12 @@ def _clock(now: str | None, force: bool) -> datetime:
             "clock, such as closing days, is not taken back: correct it, or add --force if it is meant"
         )
     return given
+
+
+def _clock_from(now: str | None, force: bool) -> Callable[[], datetime]:
+    """A clock that starts at the time given, or at the present, and goes on from there."""
+    start, began = _clock(now, force), time.monotonic()
+    return lambda: start + timedelta(seconds=time.monotonic() - began)
 
 
 def _day(text: str | None) -> date | None:
@@ -135,6 +145,7 @@ def stream(
     as_json: Json = False,
 ) -> None:
     """Converts pending staging objects to small objects, readable at once."""
+    from prism_assets.stages import leftovers
     from prism_assets.stages.stream import run_stream
     from prism_assets.stages.unread import give_up_object, retry_failed, retry_object
 
@@ -152,7 +163,7 @@ def stream(
         + (f", {report.retried} to be tried again" if report.retried else ""),
         as_json=as_json,
     )
-    _fail_if(report.failed)
+    _end(context, table, leftovers.objects_left, now=clock, errors=report.failed, as_json=as_json)
 
 
 @app.command()
@@ -166,6 +177,7 @@ def merge(
     as_json: Json = False,
 ) -> None:
     """Merges small objects where it is due."""
+    from prism_assets.stages import leftovers
     from prism_assets.stages.merge import run_merge
     from prism_assets.stages.merge_planning import preview
 
@@ -182,7 +194,7 @@ def merge(
         f"{report.jobs} jobs: {objects} small objects into {written}, {report.rows} rows",
         as_json=as_json,
     )
-    _fail_if(report.failed)
+    _end(context, table, leftovers.merges_left, now=clock, errors=report.failed, as_json=as_json)
 
 
 @app.command()
@@ -195,6 +207,7 @@ def catalog(
     as_json: Json = False,
 ) -> None:
     """Switches, closes, defines and publishes."""
+    from prism_assets.stages import leftovers
     from prism_assets.stages.catalog import run_catalog
     from prism_assets.stages.catalog_preview import preview
 
@@ -205,7 +218,8 @@ def catalog(
         return
     report = run_catalog(context, now=clock, names=table, republish=republish)
     console.show_catalog(report, as_json=as_json)
-    _fail_if(report.errors)
+    errors = [*report.errors, *report.skipped]
+    _end(context, table, leftovers.switches_left, now=clock, errors=errors, as_json=as_json)
 
 
 @app.command()
@@ -228,22 +242,27 @@ def repair(
 def run(
     until_idle: Annotated[bool, typer.Option("--until-idle", help="Repeat until nothing is left to do.")] = False,
     table: Tables = None,
+    patience: Annotated[
+        float, typer.Option(min=0, help="With --until-idle: seconds without any progress after which it ends.")
+    ] = 600,
     now: Now = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Runs discover, stream, merge and catalog in this order."""
+    """Runs discover, stream, merge and catalog in this order; says at the end what is left for a person."""
+    from prism_assets.stages import leftovers
     from prism_assets.stages.run import lasting_errors, run_once, run_until_idle
 
     context = _context(as_json)
-    _clock(now, force)
+    clock = _clock_from(now, force)
     turns = (
-        run_until_idle(context, clock=lambda: _clock(now, force), names=table)
+        run_until_idle(context, clock=clock, names=table, patience=patience)
         if until_idle
-        else (run_once(context, now=_clock(now, force), names=table),)
+        else (run_once(context, now=clock(), names=table),)
     )
     console.show_turns(turns, as_json=as_json)
-    _fail_if(lasting_errors(context, turns, table))
+    errors = lasting_errors(context, turns, table)
+    _end(context, table, *leftovers.ALL, now=clock(), errors=errors, as_json=as_json, idle=until_idle)
 
 
 @app.command()
@@ -305,6 +324,34 @@ def quarantine_show(
 def _fail_if(errors: Sequence[str]) -> None:
     if errors:
         raise TerminalError("\n".join(errors))
+
+
+def _end(
+    context: StageContext,
+    names: Sequence[str] | None,
+    *kinds: Kind,
+    now: datetime,
+    errors: Sequence[str],
+    as_json: bool,
+    idle: bool = False,
+) -> None:
+    """Says what this run met, then what is left of these kinds; fails for its errors.
+
+    A run until all is idle fails also for what is left for a person, and for whatever still waits: it gave up waiting.
+    """
+    from prism_assets.stages.leftovers import read_leftovers
+
+    left = read_leftovers(context, names, kinds, now)
+    for_a_person = [f"left for a person: {item.sentence}" for item in left if item.for_a_person]
+    stuck = [f"no progress any more: {item.sentence}" for item in left if idle and item.stuck]
+    if not as_json:
+        console.show_later([item.sentence for item in left if not item.for_a_person and not (idle and item.stuck)])
+    if errors or stuck or (idle and for_a_person):
+        raise TerminalError("\n".join([*errors, *stuck, *for_a_person]))
+    if for_a_person:
+        console.complain("\n".join(for_a_person))
+    elif idle and not as_json:
+        console.out.print("nothing is left for a person")
 
 
 def _after_up(report: Any, out: Any) -> None:

@@ -45,6 +45,12 @@ def complain(message: str) -> None:
     err.print(f"[red]prism:[/red] {escape(message)}")
 
 
+def show_later(sentences: Sequence[str]) -> None:
+    """Prints what goes on by itself."""
+    for sentence in sentences:
+        out.print(escape(f"later, by itself: {sentence}"))
+
+
 def size(count: int) -> str:
     """Bytes for people."""
     value = float(count)
@@ -142,8 +148,6 @@ def show_catalog(report: CatalogReport, *, as_json: bool) -> None:
             out.print(f"{table.table} {item.date}: published {item.location}")
         for waiting in table.waiting:
             out.print(f"{table.table} {waiting.date}: {escape(waiting.reason)}")
-        if table.skipped:
-            out.print(f"{table.table}: another catalog run is at it; skipped")
     if not report.changed and not any(t.problems or t.skipped or t.waiting for t in report.tables):
         out.print("the catalog is as it should be; nothing to do")
 

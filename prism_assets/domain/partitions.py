@@ -94,15 +94,18 @@ def switch_refusal(partition: Partition, evidence: SwitchEvidence) -> str | None
         return "it was never merged"
     if evidence.uncovered_live:
         return f"{evidence.uncovered_live} live objects are not merged yet"
-    if (evidence.covered.rows, evidence.covered.fingerprint) != (
-        evidence.ranges.rows,
-        evidence.ranges.fingerprint,
-    ):
-        return (
-            f"the merged ranges hold {evidence.ranges.rows} rows and not the same as the {evidence.covered.rows} "
-            "rows of the small objects they cover"
-        )
-    return None
+    return contradiction(evidence)
+
+
+def contradiction(evidence: SwitchEvidence) -> str | None:
+    """What no further merge can put right: ranges that hold other rows than the small objects they cover."""
+    covered, ranges = evidence.covered, evidence.ranges
+    if evidence.upper_bound is None or (covered.rows, covered.fingerprint) == (ranges.rows, ranges.fingerprint):
+        return None
+    return (
+        f"the merged ranges hold {ranges.rows} rows and not the same as the {covered.rows} "
+        "rows of the small objects they cover"
+    )
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,11 @@ class CatalogReport:
         """What went wrong, one sentence each."""
         return tuple(str(problem) for table in self.tables for problem in table.problems)
 
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """The tables that another run was at, one sentence each."""
+        return tuple(f"{table.table}: another catalog run is at it; skipped" for table in self.tables if table.skipped)
+
 
 def run_catalog(
     context: StageContext,

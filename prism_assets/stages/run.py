@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from prism_assets.domain.problems import Problem
 from prism_assets.metadata import merge_jobs, partitions, staging_objects
 from prism_assets.stages.catalog import CatalogReport, run_catalog
 from prism_assets.stages.context import StageContext
@@ -15,6 +16,7 @@ from prism_assets.stages.merge import MergeReport, run_merge
 from prism_assets.stages.stream import run_stream
 from prism_assets.stages.stream_report import StreamReport
 
+PATIENCE_SECONDS = 600.0
 _PAUSE_SECONDS = 0.5
 
 
@@ -34,6 +36,13 @@ class CycleReport:
         return bool(self.discover.new or stream or self.merge.jobs or self.merge.revived) or self.catalog.changed
 
     @property
+    def progressed(self) -> bool:
+        """Whether anything got on; what was only tried in vain did not."""
+        stream, merge = self.stream, self.merge
+        ended = stream.objects or stream.problems or stream.revived or merge.merged or merge.revived
+        return bool(self.discover.new or ended) or self.catalog.changed
+
+    @property
     def errors(self) -> tuple[str, ...]:
         """What went wrong, one sentence each."""
         return (*self.discover.errors, *self.stream.failed, *self.merge.failed, *self.catalog.errors)
@@ -50,16 +59,30 @@ def run_once(context: StageContext, *, now: datetime, names: Collection[str] | N
 
 
 def run_until_idle(
-    context: StageContext, *, clock: Callable[[], datetime], names: Collection[str] | None = None
+    context: StageContext,
+    *,
+    clock: Callable[[], datetime],
+    names: Collection[str] | None = None,
+    patience: float = PATIENCE_SECONDS,
 ) -> tuple[CycleReport, ...]:
-    """Turns until a turn changes nothing and no other worker holds work; waits for leases of dead workers to end."""
-    turns = []
+    """Turns until a turn changes nothing and no work is under way; waits for leases of dead workers to end.
+
+    What is under way elsewhere, or waits for its next try, is waited for while anything gets on: after so many seconds
+    of `patience` without any object converted, given up, merged or published, the turns end.
+    """
+    turns: list[CycleReport] = []
+    moved = time.monotonic()
     while True:
-        turn = run_once(context, now=clock(), names=names)
+        now = clock()
+        turn = run_once(context, now=now, names=names)
         turns.append(turn)
-        if turn.changed:
+        if turn.progressed:
+            moved = time.monotonic()
+        if turn.changed and time.monotonic() - moved <= patience:
             continue
-        if not _is_busy(context, clock(), context.choose_ids(names)):
+        later = clock()
+        waits = _waits_for(context, turns, later, context.choose_ids(names), clock_moves=later > now)
+        if not waits or time.monotonic() - moved > patience:
             return tuple(turns)
         time.sleep(_PAUSE_SECONDS)
 
@@ -67,26 +90,61 @@ def run_until_idle(
 def lasting_errors(
     context: StageContext, turns: Sequence[CycleReport], names: Collection[str] | None = None
 ) -> tuple[str, ...]:
-    """What is still wrong after all turns: objects given up, errors of the last turn, merges that failed so far."""
-    given_up = [failed for turn in turns[:-1] for failed in turn.stream.failed]
-    found = [*given_up, *turns[-1].errors]
-    tables = {table.table_id: table for table in context.choose_tables(names)}
+    """What went wrong in these turns and was not made good, one sentence each.
+
+    Objects that were given up, merges that failed and did not go through since, and whatever the last turn met.
+    """
+    last = turns[-1]
+    failing = _failing_merges(context, turns, context.choose_ids(names))
+    return (
+        *last.discover.errors,
+        *(error for turn in turns for error in turn.stream.failed),
+        *map(str, failing.values()),
+        *last.catalog.errors,
+        *last.catalog.skipped,
+    )
+
+
+def _failing_merges(
+    context: StageContext, turns: Sequence[CycleReport], table_ids: Collection[int] | None
+) -> dict[int, Problem]:
+    """The last failure of merges in these turns, by partition, where the job still waits with an error."""
+    last = {(problem.table, problem.date): problem for turn in turns for problem in turn.merge.problems}
+    if not last:
+        return {}
+    tables = {table.table_id: str(table.name) for table in context.choose_tables(None)}
     with context.database.begin() as connection:
-        failing = {job.partition_id: job for job in merge_jobs.load_status(connection) if job.last_error}
-        for item in partitions.load_partitions(connection, failing).values():
-            line = f"{item.date}: {failing[item.partition_id].last_error}"
-            if item.table_id in tables and not any(line in known for known in found):
-                found.append(f"{tables[item.table_id].name} {line}")
-    return tuple(found)
+        failing = [job.partition_id for job in merge_jobs.load_status(connection) if job.last_error]
+        found = partitions.load_partitions(connection, failing).values()
+    chosen = [item for item in found if table_ids is None or item.table_id in table_ids]
+    problems = {item.partition_id: last.get((tables[item.table_id], item.date)) for item in chosen}
+    return {partition: problem for partition, problem in problems.items() if problem}
 
 
-def _is_busy(context: StageContext, now: datetime, table_ids: Collection[int] | None) -> bool:
-    """Whether work is claimed (by a worker alive or dead), or pending and only waiting for its next try."""
+def _waits_for(
+    context: StageContext,
+    turns: Sequence[CycleReport],
+    now: datetime,
+    table_ids: Collection[int] | None,
+    *,
+    clock_moves: bool,
+) -> bool:
+    """Whether work is claimed by a worker alive or dead, another run is at the catalog, or a next try comes by itself.
+
+    A merge that the surroundings kept from its end comes again soon, if the clock of this run moves at all.
+    """
+    if turns[-1].catalog.skipped:
+        return True
+    failing = _failing_merges(context, turns, table_ids)
+    soon = {partition for partition, problem in failing.items() if problem.transient and clock_moves}
     with context.database.begin() as connection:
         counts = staging_objects.count_unfinished(connection)
         if any((c.pending or c.claimed) and (table_ids is None or c.table_id in table_ids) for c in counts):
             return True
-        jobs = merge_jobs.load_status(connection)
-        awaited = [job.partition_id for job in jobs if job.running or (job.schedule_time <= now and not job.parked)]
+        awaited = [
+            job.partition_id
+            for job in merge_jobs.load_status(connection)
+            if job.running or (not job.parked and (job.schedule_time <= now or job.partition_id in soon))
+        ]
         found = partitions.load_partitions(connection, awaited)
         return any(table_ids is None or item.table_id in table_ids for item in found.values())
