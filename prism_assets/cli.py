@@ -13,7 +13,7 @@ import typer
 
 from prism_assets import console
 from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
-from prism_assets.settings import load_settings
+from prism_assets.settings import load_reader_settings, load_settings
 from prism_assets.stages.context import StageContext
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ def files(table: Annotated[str, typer.Argument(help="schema.table")], day: Day =
     """Shows what a reader of the catalog sees: location, objects, lengths."""
     from prism_assets.reading.lake_reader import LakeReader
 
-    console.show_files(LakeReader(load_settings()).table(table, _day(day)), as_json=as_json)
+    console.show_files(LakeReader(load_reader_settings()).table(table, _day(day)), as_json=as_json)
 
 
 @app.command()
@@ -289,7 +289,7 @@ def query(sql: Annotated[str, typer.Argument(help="SQL over schema.table")], as_
     from prism_assets.reading.lake_reader import LakeReader
     from prism_assets.reading.query import run_query
 
-    console.show_query(run_query(LakeReader(load_settings()), sql), as_json=as_json)
+    console.show_query(run_query(LakeReader(load_reader_settings()), sql), as_json=as_json)
 
 
 @quarantine_app.command("list")

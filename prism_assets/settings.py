@@ -46,16 +46,35 @@ class PrismSettings(BaseSettings):
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
 
-class Settings(PrismSettings):
+class ReaderSettings(PrismSettings):
+    """What a reader of the catalog needs: neither PostgreSQL nor a right to write."""
+
+    s3_endpoint: str | None = Field(default=None, description="address of an S3 server other than AWS")
+    local_root: str | None = Field(default=None, description="keep buckets as folders below this one, without S3")
+    glue_endpoint: str | None = Field(default=None, description="address of a Glue server other than AWS")
+    glue_database_prefix: str = Field(default="", description="put before the schema name in the catalog")
+    glue_database_suffix: str = Field(default="", description="put behind the schema name in the catalog")
+
+    @field_validator("s3_endpoint", "glue_endpoint", "sqs_endpoint", check_fields=False)
+    @classmethod
+    def _endpoint_is_address(cls, value: str | None) -> str | None:
+        if value is not None and (not value.startswith(("http://", "https://")) or not _has_host(value)):
+            raise ValueError("must look like http://host:port, or be unset for AWS")
+        return value
+
+    @property
+    def region(self) -> str:
+        """The AWS region, from the environment as every AWS tool reads it."""
+        return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+
+
+class Settings(ReaderSettings):
     """Typed, validated settings. Every field is also the environment variable `PRISM_<FIELD>`."""
 
     database_url: SecretStr = Field(description="PostgreSQL, as postgresql+psycopg://user:password@host:port/database")
     bucket: str = Field(min_length=3, description="bucket that holds the lake")
     prefix: str = Field(default="", description="prefix of all keys in the bucket, empty or ending with /")
     tables_dir: Path = Field(default=Path("tables"), description="folder of table files")
-    s3_endpoint: str | None = Field(default=None, description="address of an S3 server other than AWS")
-    local_root: str | None = Field(default=None, description="keep buckets as folders below this one, without S3")
-    glue_endpoint: str | None = Field(default=None, description="address of a Glue server other than AWS")
     sqs_endpoint: str | None = Field(default=None, description="address of an SQS server other than AWS")
     sqs_queue_urls: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="queues with notifications of the staging buckets, separated by commas; none: listings"
@@ -67,8 +86,6 @@ class Settings(PrismSettings):
     backlog_objects: int = Field(
         default=100_000, ge=1, description="pending staging objects beyond which no more messages are received"
     )
-    glue_database_prefix: str = Field(default="", description="put before the schema name in the catalog")
-    glue_database_suffix: str = Field(default="", description="put behind the schema name in the catalog")
     spark_remote: str = Field(
         default="local[*]", repr=False, description="sc://host:port, local[*], spark://…, yarn, k8s://… or in-process"
     )
@@ -120,11 +137,6 @@ class Settings(PrismSettings):
         if not value.startswith(_REMOTES):
             raise ValueError("must be sc://host:port, local[*], spark://…, yarn, k8s://… or in-process")
         return value
-
-    @property
-    def region(self) -> str:
-        """The AWS region, from the environment as every AWS tool reads it."""
-        return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
 
     @property
     def store(self) -> StoreConfig:
@@ -261,15 +273,31 @@ def load_settings(**overrides: Any) -> Settings:
 
     The local stack's environment serves only where PRISM_DATABASE_URL is not set: a half of each would be neither.
     """
-    if "PRISM_DATABASE_URL" not in os.environ and "database_url" not in overrides:
-        for key, value in read_env_file(local_home() / "env").items():
-            os.environ.setdefault(key, value)
+    if "database_url" not in overrides:
+        _take_local_environment()
     try:
         return Settings(**overrides)
     except ValidationError as error:
         raise SettingsError(_explain(error)) from None
     except ValueError as error:  # tomllib's; its message shows no value
         raise SettingsError(f"prism.toml cannot be read: {error}") from None
+
+
+def load_reader_settings() -> ReaderSettings:
+    """Loads what a reader needs, whatever the other settings are; SettingsError lists what is malformed of it."""
+    _take_local_environment()
+    try:
+        return ReaderSettings()
+    except ValidationError as error:
+        raise SettingsError(_explain(error)) from None
+    except ValueError as error:  # tomllib's; its message shows no value
+        raise SettingsError(f"prism.toml cannot be read: {error}") from None
+
+
+def _take_local_environment() -> None:
+    if "PRISM_DATABASE_URL" not in os.environ:
+        for key, value in read_env_file(local_home() / "env").items():
+            os.environ.setdefault(key, value)
 
 
 def _explain(error: ValidationError) -> str:

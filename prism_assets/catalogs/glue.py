@@ -311,4 +311,4 @@ def _translated() -> Iterator[None]:
     except ParamValidationError as error:
         raise TerminalError(f"Glue does not take this: {' '.join(str(error).split())}") from error
     except BotoCoreError as error:
-        raise CatalogUnavailable(f"Glue does not answer ({type(error).__name__}); check PRISM_GLUE_ENDPOINT") from error
+        raise CatalogUnavailable("Glue does not answer: start it, or check PRISM_GLUE_ENDPOINT") from error

@@ -10,6 +10,7 @@ import hashlib
 import json
 import socket
 import uuid
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from functools import cache
@@ -110,4 +111,6 @@ def _impatient(session: Any) -> SparkSession:
 
     session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES, max_backoff=1_000)])
     session.release_session_on_close = False
+    # What it would say of its tries says the error that follows.
+    warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")
     return session  # type: ignore[no-any-return]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -89,8 +90,7 @@ class SparkEngine:
 
 def _translated(error: Exception) -> Exception:
     """Tells an engine that is not there from a job that died. A failing kernel does neither: it returns its error."""
-    text = str(error)
-    first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)[:300]
+    text, said = str(error), _said(error)
     gone = (
         "UNAVAILABLE",
         "Connection refused",
@@ -102,8 +102,24 @@ def _translated(error: Exception) -> Exception:
     )
     if any(word in text for word in gone) or isinstance(error, OSError):
         return EngineUnavailable(
-            f"Spark does not answer: start it (`prism local up`) or check PRISM_SPARK_REMOTE ({first})"
+            f"Spark does not answer: start it (`prism local up`) or check PRISM_SPARK_REMOTE ({said})"
         )
     if "UNAUTHENTICATED" in text:
         return EngineUnavailable("Spark refused the token: check SPARK_CONNECT_AUTHENTICATE_TOKEN")
-    return EngineFailed(f"the Spark job died: {first}")
+    return EngineFailed(f"the Spark job died: {said}")
+
+
+_DETAILS = re.compile(r"status = StatusCode\.(\w+)\s+details = \"([^\"]*)")
+"""What gRPC shows of an error: its representation, of many lines."""
+
+
+def _said(error: Exception) -> str:
+    """What an error says to a person, in a line."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if found := _DETAILS.search(str(error)):
+        code, details = found[1].lower().replace("_", " "), " ".join(found[2].split())
+        last = details.rpartition(": ")[2] if "last error: " in details else details
+        return f"{code}: {last}"[:300] if last else code
+    lines = (line.strip() for line in str(error).splitlines())
+    return next((line for line in lines if line and not line.startswith("<_")), type(error).__name__)[:300]

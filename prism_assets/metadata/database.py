@@ -26,6 +26,14 @@ _CONNECT_SECONDS = 5
 # A worker that stands still inside a transaction holds locks that all others wait for, and no lease ends that.
 _SESSION_OPTIONS = "-c idle_in_transaction_session_timeout=60000 -c lock_timeout=30000"
 _TRANSIENT_STATES = ("40001", "40P01", "57014", "57P01", "57P02", "57P03", "53300", "25P03", "25006", "55P03", "08")
+_ENDED = {
+    "25P03": "ended this session, which stood still in a transaction for longer than idle_in_transaction_session_timeout",
+    "57P01": "ended this session: an administrator terminated it, or the server is being stopped",
+    "57P02": "ended all sessions, as one of its processes crashed",
+    "57P03": "takes no sessions now: it is starting or being stopped",
+    "53300": "has no session left: lower the number of workers, or raise max_connections",
+    "25006": "takes no changes, as a standby does: check that PRISM_DATABASE_URL names the primary",
+}
 _MIGRATION_LOCK = 7_170_001
 _MIGRATION_PATIENCE = 3_600.0
 _MIGRATION_PAUSE = 0.1
@@ -174,9 +182,17 @@ def _named(error: DBAPIError, url: sqlalchemy.URL) -> Exception:
         return TerminalError("the database has the tables of an older version: run `prism table apply` first")
     if state.startswith(("22", "23")):
         return InvariantBroken(f"PostgreSQL refused an inconsistent change: {message}")
+    if state in _ENDED:
+        return DatabaseUnavailable(f"PostgreSQL at {where} {_ENDED[state]}; nothing is half done, repeat")
     if state.startswith(_TRANSIENT_STATES):
         return DatabaseUnavailable(f"PostgreSQL at {where} interrupted the work ({message}); it is safe to repeat")
-    if error.connection_invalidated or isinstance(error, OperationalError):
+    if "resolve host" in message:
+        return DatabaseUnavailable(f"the host {url.host} is not known: check PRISM_DATABASE_URL, or repeat later")
+    if error.connection_invalidated:
+        return DatabaseUnavailable(
+            f"the connection to PostgreSQL at {where} was cut in the middle; nothing is half done, repeat"
+        )
+    if isinstance(error, OperationalError):
         return DatabaseUnavailable(f"PostgreSQL at {where} does not answer: start it (`prism local up`) and repeat")
     return TerminalError(f"PostgreSQL: {message}")
 

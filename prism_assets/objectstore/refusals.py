@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from prism_assets.domain.errors import (
     AccessDenied,
     MissingBucket,
@@ -11,7 +13,29 @@ from prism_assets.domain.errors import (
     StoreUnavailable,
 )
 
-_DENIED = ("AccessDenied", "ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch")
+_DENIED = (
+    "AccessDenied",
+    "ACCESS_DENIED",
+    "ExpiredToken",
+    "InvalidAccessKeyId",
+    "INVALID_ACCESS_KEY_ID",
+    "InvalidToken",
+    "SignatureDoesNotMatch",
+    "SIGNATURE_DOES_NOT_MATCH",
+)
+PROBE = "prism-assets-bucket-check/"
+"""The prefix by whose listing a bucket is checked; there is nothing below it."""
+_HOST = re.compile(r"https?://[^/\s\"?]+|(?<=connect to )[\w.-]+:\d+")
+_METADATA = "169.254.169.254"
+_TRIES = re.compile(r"Error performing \S+ \S+ .*? - ", re.DOTALL)
+"""What the Rust client tells of its own tries, with words that would be taken for what happened."""
+_NAMES = re.compile(r"https?://[^\s\"]+|'[^']*'|<(Resource|Key|BucketName)>[^<]*</\1>")
+"""Addresses and keys: a key may have any word in it."""
+_STATUS = re.compile(r"status(?: code:)? (\d{3})")
+_CODE = re.compile(r"<Code>(\w+)</Code>|^(\w+): |AWS Error (\[code \d+\]|[A-Z_]+)")
+_SILENT = ("error sending request", "connect", "CONNECTION", "Connect", "resolve")
+_LATE = ("timed out", "imeout", "TIMEOUT")
+_CUT = ("decod", "body", "IncompleteRead", "Connection broken", "closed before", "reset", "Empty reply")
 
 
 def missing_bucket(bucket: str) -> MissingBucket:
@@ -35,10 +59,45 @@ def denied(where: str) -> AccessDenied:
 
 
 def unclear(where: str, bucket: str, message: str) -> PrismError:
-    """Whatever else a store says: by the codes of S3 in its message, or else something that may pass."""
-    if "NoSuchBucket" in message:
+    """Whatever else a store says: by the codes of S3 in its message, or else something that may pass.
+
+    The texts of the clients tell of their own tries, in words of their own; what is kept of them is who was asked and
+    what he answered.
+    """
+    words = _NAMES.sub("", _TRIES.sub("", message.partition("\n\nDebug source")[0]))
+    if "NoSuchBucket" in words or "NO_SUCH_BUCKET" in words:
         return missing_bucket(bucket)
-    if any(code in message for code in _DENIED):
+    if any(code in words for code in _DENIED):
         return denied(where)
-    first_line = message.strip().splitlines()[0][:300] if message.strip() else "no message"
-    return StoreUnavailable(f"{where}: the object store did not answer as it should ({first_line})")
+    found = _HOST.search(message)
+    host = found[0] if found else ""
+    if _METADATA in host or "redential" in words:
+        return StoreUnavailable(
+            f"{where}: there are no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role"
+        )
+    return StoreUnavailable(f"{where}: the object store{f' at {host}' if host else ''} {_what_happened(words)}")
+
+
+def _what_happened(words: str) -> str:
+    code = next((group for match in _CODE.finditer(words) for group in match.groups() if group), "")
+    status = _STATUS.search(words)
+    if status or (code and code != "NETWORK_CONNECTION"):
+        answer = " ".join(part for part in (status[1] if status else "", "" if code == "UNKNOWN" else code) if part)
+        return f"answered {answer}; repeat later, and look there if that does not help"
+    if any(word in words for word in _LATE):
+        return "did not answer in time; repeat later, and look there if that does not help"
+    if any(word in words for word in _CUT):
+        return "broke off its answer; repeat later, and look there if that does not help"
+    if any(word in words for word in _SILENT):
+        return "does not answer; start it, or check PRISM_S3_ENDPOINT and the network"
+    return f"refuses it: {_first_line(words)}"
+
+
+def _first_line(message: str) -> str:
+    lines = message.strip().splitlines()
+    return re.sub(r"^Generic \w+ error: ", "", lines[0])[:300] if lines else "it does not say why"
+
+
+def place(bucket: str, key: str) -> str:
+    """How messages name an object or a listing."""
+    return f"bucket {bucket}" if key == PROBE else f"s3://{bucket}/{key}"

@@ -24,7 +24,7 @@ from botocore.exceptions import (
 from botocore.utils import parse_timestamp
 
 from prism_assets.domain.errors import PrismError, SettingsError
-from prism_assets.objectstore.refusals import changed_object, denied, missing_bucket, missing_object, unclear
+from prism_assets.objectstore.refusals import changed_object, denied, missing_bucket, missing_object, place, unclear
 from prism_assets.objectstore.stores import ObjectInfo, StoreConfig
 from prism_assets.transactions import refuse_inside_transaction
 
@@ -120,7 +120,7 @@ def _tries_within(seconds: float) -> int:
 
 @contextmanager
 def _translated(bucket: str, key: str) -> Iterator[None]:
-    where = f"s3://{bucket}/{key}"
+    where = place(bucket, key)
     refuse_inside_transaction(where)
     try:
         yield

@@ -18,7 +18,15 @@ from obstore import exceptions
 from obstore.store import LocalStore, S3Store
 
 from prism_assets.domain.errors import MissingBucket, SettingsError, WrongUse
-from prism_assets.objectstore.refusals import changed_object, denied, missing_bucket, missing_object, unclear
+from prism_assets.objectstore.refusals import (
+    PROBE,
+    changed_object,
+    denied,
+    missing_bucket,
+    missing_object,
+    place,
+    unclear,
+)
 from prism_assets.transactions import refuse_inside_transaction
 
 if TYPE_CHECKING:
@@ -202,7 +210,7 @@ class Stores:
 
     def check_bucket(self, bucket: str) -> None:
         """Raises MissingBucket, AccessDenied or StoreUnavailable if the bucket cannot be listed."""
-        next(iter(self.list(bucket, "prism-assets-bucket-check/")), None)
+        next(iter(self.list(bucket, PROBE)), None)
 
     def _delete_one_by_one(self, bucket: str, keys: Sequence[str]) -> None:
         for key in keys:
@@ -262,7 +270,7 @@ def _check_path(bucket: str, key: str) -> None:
 
 @contextmanager
 def _translated(bucket: str, key: str) -> Iterator[None]:
-    where = f"s3://{bucket}/{key}"
+    where = place(bucket, key)
     refuse_inside_transaction(where)
     try:
         yield

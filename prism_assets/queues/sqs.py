@@ -134,8 +134,7 @@ class SqsQueue:
             raise TerminalError(f"queue {self.name} does not take this: {' '.join(str(error).split())}") from error
         except BotoCoreError as error:
             raise QueueUnavailable(
-                f"queue {self.name} does not answer ({type(error).__name__}); check PRISM_SQS_QUEUE_URLS and "
-                "PRISM_SQS_ENDPOINT, or repeat later"
+                f"queue {self.name} does not answer; check PRISM_SQS_QUEUE_URLS and PRISM_SQS_ENDPOINT, or repeat later"
             ) from error
 
     def _named(self, error: ClientError) -> PrismError:

@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
 from pyarrow import fs
 
-from prism_assets.domain.errors import CatalogUnavailable, StoreUnavailable, WrongUse
+from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, StoreUnavailable, WrongUse
 from prism_assets.objectstore.manifests import read_manifest
-from prism_assets.settings import Settings
+from prism_assets.objectstore.refusals import unclear
+from prism_assets.settings import ReaderSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_glue import GlueClient
 
 _READERS = 8
+_DENIED = re.compile("Denied|Unrecognized|InvalidSignature|Expired|Forbidden")
 _SKIPPED = re.compile(r"^[._#]|~$|#\d+$")
 """Names that Spectrum skips, and unfinished uploads of a store on the local disk, which S3 would not show."""
 
@@ -61,7 +63,7 @@ class ReadTable:
 class LakeReader:
     """A reader of the catalog. Needs no right to write anything, and no PostgreSQL."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ReaderSettings) -> None:
         self._prefix = settings.glue_database_prefix
         self._suffix = settings.glue_database_suffix
         self._glue = _glue(settings)
@@ -73,16 +75,24 @@ class LakeReader:
         if not (schema and table):
             raise WrongUse(f"{name or 'nothing'} is not the name of a table: write schema.table")
         database = f"{self._prefix}{schema}{self._suffix}"
+        glue = f"Glue at {self._glue.meta.endpoint_url}"
         try:
             found: Any = self._glue.get_table(DatabaseName=database, Name=table)["Table"]
             locations = self._locations(database, table, day)
         except ClientError as error:
-            code = error.response.get("Error", {}).get("Code")
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+            code = error.response.get("Error", {}).get("Code") or status
             if code == "EntityNotFoundException":
                 raise WrongUse(f"the catalog has no table {name}; has `prism catalog` run?") from error
-            raise CatalogUnavailable(f"Glue answered {code}; repeat, or check the credentials") from error
+            if _DENIED.search(str(code)):
+                raise AccessDenied(f"{glue} answered {code}: check the credentials and the role's policy") from error
+            raise CatalogUnavailable(f"{glue} answered {code}: repeat later") from error
+        except (NoCredentialsError, PartialCredentialsError) as error:
+            raise AccessDenied(
+                "Glue: no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role"
+            ) from error
         except BotoCoreError as error:
-            raise CatalogUnavailable(f"Glue does not answer ({type(error).__name__})") from error
+            raise CatalogUnavailable(f"{glue} does not answer: start it, or check PRISM_GLUE_ENDPOINT") from error
         with ThreadPoolExecutor(_READERS) as pool:
             partitions = tuple(pool.map(self._partition, locations))
         columns = tuple((column["Name"], column["Type"]) for column in found["StorageDescriptor"]["Columns"])
@@ -104,8 +114,12 @@ class LakeReader:
         day, location = entry
         try:
             objects = self._manifest(location) if location.endswith(".json") else self._listing(location)
+        except FileNotFoundError as error:
+            raise StoreUnavailable(
+                f"{location} cannot be read: it does not exist; repeat, or run `prism catalog --republish`"
+            ) from error
         except OSError as error:
-            raise StoreUnavailable(f"{location} cannot be read: {str(error).splitlines()[0]}") from error
+            raise unclear(location, path_of(location).partition("/")[0], str(error)) from error
         return ReadPartition(date=day, location=location, objects=tuple(objects))
 
     def _manifest(self, location: str) -> list[ReadObject]:
@@ -128,12 +142,12 @@ def path_of(url: str) -> str:
     return url.removeprefix("s3://")
 
 
-def _glue(settings: Settings) -> GlueClient:
+def _glue(settings: ReaderSettings) -> GlueClient:
     config = Config(retries={"mode": "standard"}, connect_timeout=5, read_timeout=30, region_name=settings.region)
     return boto3.client("glue", endpoint_url=settings.glue_endpoint, config=config)
 
 
-def _filesystem(settings: Settings) -> fs.FileSystem:
+def _filesystem(settings: ReaderSettings) -> fs.FileSystem:
     if settings.local_root is not None:
         return fs.SubTreeFileSystem(os.path.abspath(settings.local_root), fs.LocalFileSystem())
     options: dict[str, Any] = {"region": settings.region, "connect_timeout": 5, "request_timeout": 60}

@@ -10,7 +10,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from prism_assets.domain.errors import TerminalError, WrongUse
+from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
+from prism_assets.objectstore.refusals import missing_object, unclear
 from prism_assets.reading.lake_reader import LakeReader, ReadTable, path_of
 
 _SIMPLE = {
@@ -79,7 +80,28 @@ def run_query(reader: LakeReader, sql: str) -> QueryResult:
         except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
             raise WrongUse(f"the query is wrong: {_first_line(error)}") from error
         except duckdb.Error as error:
-            raise TerminalError(f"the query failed: {_first_line(error)}") from error
+            raise _failed(_first_line(error)) from error
+
+
+_READING = re.compile(r"reading the stream registered as '\w+' failed: (\w+): (.*)")
+_OBJECT = re.compile(r"key '(?P<key>[^']*)' in bucket '(?P<bucket>[^']*)'|(?:file|source) '(?P<path>[^']*)'")
+_GONE = ("[errno 2]", "NO_SUCH_KEY", "status 404")
+
+
+def _failed(message: str) -> PrismError:
+    """What keeps a query from its end: mostly an object that cannot be read, which DuckDB tells in words of its own."""
+    reading = _READING.search(message)
+    if reading is None:
+        return TerminalError(f"the query failed: {message}")
+    kind, said = reading.groups()
+    named = _OBJECT.search(said)
+    bucket, key = (named["bucket"], named["key"] or named["path"]) if named else (None, "an object of the table")
+    where = f"s3://{bucket}/{key}" if bucket else str(key)
+    if any(word in said for word in _GONE):
+        return missing_object(where)
+    if kind == "Invalid":
+        return TerminalError(f"{where} is no sound Parquet object; `prism repair --deep` finds and mends such ones")
+    return unclear(where, bucket or "of the table", said)
 
 
 def _register(connection: Any, reader: LakeReader, name: str, alias: str) -> None:

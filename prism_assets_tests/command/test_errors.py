@@ -184,7 +184,7 @@ def test_a_wrong_s3_endpoint(table: Prism) -> None:
     table.set(local_root=None, s3_endpoint="http://127.0.0.1:1")
     done = table("discover")
     assert done.status == 1
-    assert "the object store did not answer as it should" in done.err
+    assert "s3://staging/events/: the object store at http://127.0.0.1:1 does not answer; start it" in done.err
     in_one_line(done)
 
 
@@ -192,7 +192,7 @@ def test_a_wrong_glue_endpoint(table: Prism) -> None:
     table.set(glue_endpoint="http://127.0.0.1:1")
     for words in (("files", "log.events"), ("query", "SELECT * FROM log.events")):
         done = table(*words)
-        fails(done, 1, "Glue does not answer")
+        fails(done, 1, "Glue at http://127.0.0.1:1 does not answer: start it")
         in_one_line(done)
 
 

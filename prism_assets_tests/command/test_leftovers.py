@@ -180,7 +180,7 @@ def test_an_outage_that_lasts_ends_a_run_until_idle_after_its_patience(table: Pr
     table.ok("discover", "--now", NOON)
     blocked = table.world.root / "buckets" / "staging" / key
     blocked.unlink()
-    blocked.mkdir()  # what cannot be read, and is not missing either
+    blocked.symlink_to(blocked.name)  # the store refuses it, and it is not missing either
     done = table("run", "--until-idle", "--patience", "1", "--now", NOON)
     fails(done, "no progress any more: log.events: 1 staging objects wait to be converted", f"s3://staging/{key}: ")
 

@@ -120,7 +120,9 @@ def test_a_bucket_that_is_not_there_is_named(bucket: Bucket) -> None:
 def test_a_silent_server_is_transient() -> None:
     silent = Stores(StoreConfig(endpoint="http://127.0.0.1:1", retry_seconds=0.1))
     for call in (lambda: list(silent.list("lake", "")), lambda: silent.get("lake", "a//b")):
-        with pytest.raises(StoreUnavailable, match="the object store did not answer") as raised:
+        with pytest.raises(
+            StoreUnavailable, match=r"the object store at http://127\.0\.0\.1:1 does not answer"
+        ) as raised:
             call()
         assert "\n" not in str(raised.value)
 
