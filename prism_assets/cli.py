@@ -294,14 +294,25 @@ def query(sql: Annotated[str, typer.Argument(help="SQL over schema.table")], as_
 
 @quarantine_app.command("list")
 def quarantine_list(
-    limit: Annotated[int, typer.Option(help="How many lots, newest first.")] = 50, as_json: Json = False
+    table: Tables = None,
+    day: Annotated[
+        str | None, typer.Option("--date", help="Only what was set aside on this day (UTC), such as 2026-11-20.")
+    ] = None,
+    reason: Annotated[
+        list[str] | None, typer.Option("--reason", help="Only this reason, such as bad_json; may be repeated.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many lots, of the newest objects first.")] = 50,
+    as_json: Json = False,
 ) -> None:
     """Lists what was set aside, by staging object and reason."""
-    from prism_assets.metadata.small_objects import list_quarantine
+    from prism_assets.metadata.quarantine import QuarantineFilter, list_quarantine
 
-    context = _context(as_json)
+    wanted_day, context = _day(day), _context(as_json)
+    wanted = QuarantineFilter(table_ids=context.choose_ids(table), reasons=reason, day=wanted_day, limit=limit)
     with context.database.begin() as connection:
-        console.show_quarantine(list_quarantine(connection, limit), as_json=as_json)
+        rows = list_quarantine(connection, wanted)
+    everything = table is None and reason is None and day is None
+    console.show_quarantine(rows, limit=limit, everything=everything, as_json=as_json)
 
 
 @quarantine_app.command("show")

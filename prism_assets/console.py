@@ -15,7 +15,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from prism_assets.domain.tables import TableDefinition
-    from prism_assets.metadata.small_objects import QuarantineRow
+    from prism_assets.metadata.quarantine import QuarantineRow
     from prism_assets.reading.lake_reader import ReadTable
     from prism_assets.reading.query import QueryResult
     from prism_assets.stages.apply import ApplyPlan
@@ -206,6 +206,10 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
                 out.print("    mend the cause, then `prism stream --retry-failed`")
         elif not table.partitions:
             out.print(f"{table.table}: nothing arrived yet")
+        if table.unfit_values:
+            out.print(f"{table.table}: values of the last {table.unfit_days} days that did not fit (null, or cut)")
+            for values in table.unfit_values:
+                out.print(f"    {escape(values.column)}: {values.count:,} {escape(values.reason)}")
 
 
 def _status_line(item: PartitionStatus) -> str:
@@ -242,19 +246,21 @@ def show_query(result: QueryResult, *, as_json: bool) -> None:
     out.print(grid)
 
 
-def show_quarantine(rows: Sequence[QuarantineRow], *, as_json: bool) -> None:
-    """Prints quarantined lots; never the lines themselves."""
+def show_quarantine(rows: Sequence[QuarantineRow], *, limit: int, everything: bool, as_json: bool) -> None:
+    """Prints quarantined lots, never the lines themselves; where they come from stands on lines of its own, whole."""
     if as_json:
         print_json(rows)
         return
-    grid = Table("staging object", "reason", "lines", "from", "time")
     for row in rows:
-        url = f"s3://{row.bucket}/{row.key}"
-        grid.add_row(
-            str(row.staging_object_id),
-            row.reason,
-            str(row.line_count),
-            escape(url),
-            f"{row.create_time:%m-%d %H:%M}Z",
+        lines = "1 line" if row.line_count == 1 else f"{row.line_count:,} lines"
+        out.print(
+            f"{row.table} [bold]{escape(row.reason)}[/bold]: {lines}, object {row.staging_object_id}, "
+            f"{row.create_time:%Y-%m-%d %H:%M}Z"
         )
-    out.print(grid if rows else "nothing is in quarantine")
+        out.print(f"    s3://{escape(row.bucket)}/{escape(row.key)}")
+    if not rows:
+        out.print("nothing is in quarantine" if everything else "nothing of that is in quarantine")
+    elif len(rows) == limit:
+        out.print(f"these are the newest {limit}; --limit shows more, and --table, --date and --reason choose")
+    if rows:
+        out.print("`prism quarantine show OBJECT` prints the lines")

@@ -157,44 +157,6 @@ def set_length(connection: Connection, object_id: int, before: int, after: int) 
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class QuarantineRow:
-    """Lines of one staging object set aside for one reason."""
-
-    table_id: int
-    staging_object_id: int
-    bucket: str
-    key: str
-    reason: str
-    line_count: int
-    object_key: str | None
-    create_time: datetime
-
-
-def list_quarantine(connection: Connection, limit: int) -> list[QuarantineRow]:
-    """The latest quarantined lots, newest first."""
-    rows = connection.execute(
-        text(
-            "SELECT o.prism_table_id, o.bucket_name, o.object_key AS staging_key, q.* FROM prism_quarantine q "
-            "JOIN prism_staging_objects o USING (prism_staging_object_id) ORDER BY q.prism_quarantine_id DESC LIMIT :limit"
-        ),
-        {"limit": limit},
-    )
-    return [
-        QuarantineRow(
-            table_id=row.prism_table_id,
-            staging_object_id=row.prism_staging_object_id,
-            bucket=row.bucket_name,
-            key=row.staging_key,
-            reason=row.reason,
-            line_count=row.line_count,
-            object_key=row.object_key,
-            create_time=row.create_time,
-        )
-        for row in rows
-    ]
-
-
 def quarantine_key(connection: Connection, staging_object_id: int) -> str | None:
     """The key of the object that holds the quarantined lines of a staging object, or None."""
     key: str | None = connection.execute(

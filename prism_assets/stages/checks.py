@@ -16,6 +16,7 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import attempts, check_facts, partitions
 from prism_assets.metadata.attempts import UnreadObjects
 from prism_assets.metadata.check_facts import Balance, ParkedJob, QuarantineShare, RangeSizes, Unmerged
+from prism_assets.metadata.quarantine import UnfitValues, unfit_values
 from prism_assets.stages.check_outcomes import SHOWN, CheckOutcome, Figures, failed, few, hours, mb, passed
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.publish import location_of
@@ -131,8 +132,16 @@ def _quarantine_rate(context: StageContext, request: CheckRequest) -> list[Check
             if (item := found.get(table.table_id)) and _share(item) > request.limits_of(table).quarantine_rate
         ]
         reasons = check_facts.quarantine_reasons(connection, above, since) if above else {}
+        unfit = unfit_values(connection, request.ids, since)
     return [
-        _judge_share(table, found.get(table.table_id), request.limits_of(table), reasons) for table in request.tables
+        _judge_share(
+            table,
+            found.get(table.table_id),
+            request.limits_of(table),
+            reasons.get(table.table_id, ()),
+            unfit.get(table.table_id, ()),
+        )
+        for table in request.tables
     ]
 
 
@@ -144,16 +153,26 @@ def _judge_share(
     table: TableDefinition,
     item: QuarantineShare | None,
     limits: CheckLimits,
-    reasons: Mapping[int, Sequence[tuple[str, int]]],
+    reasons: Sequence[tuple[str, int]],
+    unfit: Sequence[UnfitValues],
 ) -> CheckOutcome:
+    """Values that did not fit fail nothing: their rows are there. They are told, the most frequent by column."""
     if item is None:
         return passed(table, QUARANTINE_RATE, "no line came in the last day", {"share": 0.0})
-    figures: Figures = {"lines in": item.lines_in, "lines quarantined": item.quarantined, "share": _share(item)}
+    figures: Figures = {
+        "lines in": item.lines_in,
+        "lines quarantined": item.quarantined,
+        "share": _share(item),
+        "values that did not fit": sum(values.count for values in unfit),
+        **{f"unfit values: {values.column} ({values.reason})": values.count for values in unfit[:SHOWN]},
+    }
     sentence = f"{item.quarantined} of {item.lines_in} lines of the last day are quarantined ({_share(item):.2%})"
     if _share(item) <= limits.quarantine_rate:
-        return passed(table, QUARANTINE_RATE, sentence, figures)
-    why = ", ".join(f"{lines} {reason}" for reason, lines in reasons.get(table.table_id, ())[:SHOWN])
-    more = f"above the limit of {limits.quarantine_rate:.2%}: {why}. Look at them with `prism quarantine list`"
+        values = few([f"{values.column} {values.count} {values.reason}" for values in unfit])
+        more = f"; values that did not fit, and are null or cut: {values}" if unfit else ""
+        return passed(table, QUARANTINE_RATE, f"{sentence}{more}", figures)
+    why = ", ".join(f"{lines} {reason}" for reason, lines in reasons[:SHOWN])
+    more = f"above the limit of {limits.quarantine_rate:.2%}: {why}; see `prism quarantine list --table {table.name}`"
     return failed(table, QUARANTINE_RATE, f"{sentence}, {more}", figures)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
 
 from sqlalchemy import Connection
 
@@ -18,11 +18,13 @@ from prism_assets.domain.partitions import (
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import merge_jobs, partitions, staging_objects
 from prism_assets.metadata.merge_jobs import JobStatus
+from prism_assets.metadata.quarantine import UnfitValues, unfit_values
 from prism_assets.metadata.staging_objects import FailedObject, StagingCounts
 from prism_assets.metadata.statistics import PartitionFigures, partition_figures
 from prism_assets.stages.context import StageContext
 
 _FAILURES_SHOWN = 20
+_UNFIT_DAYS = 7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +45,10 @@ class PartitionStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class TableStatus:
-    """One table: its partitions and the staging objects that are not done; `failures` tells why, for the latest."""
+    """One table: its partitions and the staging objects that are not done; `failures` tells why, for the latest.
+
+    `unfit_values` are those of the last `unfit_days` that did not fit their column; only where tables are named.
+    """
 
     table: str
     pending: int
@@ -51,12 +56,14 @@ class TableStatus:
     failed: int
     failures: tuple[str, ...]
     partitions: tuple[PartitionStatus, ...]
+    unfit_values: tuple[UnfitValues, ...] = ()
+    unfit_days: int = _UNFIT_DAYS
 
 
 def read_status(
     context: StageContext, *, now: datetime, names: Collection[str] | None = None, day: date | None = None
 ) -> tuple[TableStatus, ...]:
-    """The status of the tables named, or of all."""
+    """The status of the tables named, or of all. Values that did not fit are counted for named ones only."""
     chosen = context.choose_tables(names)
     found = []
     with context.database.begin() as connection:
@@ -67,7 +74,14 @@ def read_status(
             jobs.setdefault(job.partition_id, []).append(job)
         for table in chosen:
             found.append(_table_status(connection, table, counts.get(table.table_id), failed, jobs, now, day))
-    return tuple(found)
+        if names is None:
+            return tuple(found)
+        since = now - timedelta(days=_UNFIT_DAYS)
+        unfit = unfit_values(connection, [table.table_id for table in chosen], since)
+    return tuple(
+        replace(status, unfit_values=tuple(unfit.get(table.table_id, ())))
+        for table, status in zip(chosen, found, strict=True)
+    )
 
 
 def _table_status(

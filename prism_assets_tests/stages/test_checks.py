@@ -120,6 +120,17 @@ def test_balance_is_of_the_last_day(world: World) -> None:
     assert check(world, ROWS_BALANCE, "2026-03-02T12:01").sentence == "no object was converted since then"
 
 
+def test_values_that_became_null_are_figures_by_column_and_fail_nothing(world: World) -> None:
+    world.apply(a_table(columns=["{name: amount, type: integer}"]))
+    world.drop([*some_rows(2, utc(NOON), amount="many"), *some_rows(1, utc(NOON), amount=1)])
+    world.stream(NOON)
+    outcome = check(world, QUARANTINE_RATE, NOON)
+    assert outcome.passed
+    assert outcome.sentence.endswith("; values that did not fit, and are null or cut: amount 2 unfit")
+    assert outcome.figures["values that did not fit"] == outcome.figures["unfit values: amount (unfit)"] == 2
+    assert check(world, QUARANTINE_RATE, "2026-03-02T12:01").figures == {"share": 0.0}
+
+
 def test_a_share_of_quarantined_lines_above_the_limit_is_told_with_reasons(world: World) -> None:
     world.apply(a_table())
     world.drop([*some_rows(97, utc(NOON)), "no row", {"id": 1}, {"id": 2}])
@@ -127,7 +138,12 @@ def test_a_share_of_quarantined_lines_above_the_limit_is_told_with_reasons(world
     assert check(world, QUARANTINE_RATE, NOON, CheckLimits(quarantine_rate=0.03)).passed
     outcome = check(world, QUARANTINE_RATE, NOON)
     assert not outcome.passed
-    assert outcome.figures == {"lines in": 100, "lines quarantined": 3, "share": 0.03}
+    assert outcome.figures == {
+        "lines in": 100,
+        "lines quarantined": 3,
+        "share": 0.03,
+        "values that did not fit": 0,
+    }
     assert "3 of 100 lines of the last day are quarantined (3.00%), above the limit of 1.00%" in outcome.sentence
     assert "2 missing_time, 1 not_object" in outcome.sentence
 

@@ -1,0 +1,107 @@
+"""What was set aside, as people list it: by table, day and reason, whole on a terminal of 80 columns."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.command.prism import Prism, environment
+from prism_assets_tests.command.test_errors import fails
+
+NOON, NEXT = "2026-03-01T12:00", "2026-03-02T12:00"
+LONG = f"{'a-host-name-as-fleets-have-them.' * 3}json"
+
+
+@pytest.fixture
+def full(prism: Prism) -> Prism:
+    """Two tables with lines in quarantine, for several reasons, on two days."""
+    prism.world.apply(a_table(columns=["{name: amount, type: integer}"]), a_table("log.others"))
+    prism.world.drop([*some_rows(3, utc(NOON), amount=1), "no row", {"id": 1}], name=LONG)
+    prism.world.drop(["no row", "no row"], stream="others")
+    prism.ok("run", "--now", NOON)
+    prism.world.drop(["no row"])
+    prism.ok("run", "--now", NEXT)
+    return prism
+
+
+def chosen(prism: Prism, *words: str) -> list[tuple[str, str, str, int]]:
+    rows = prism.ok("quarantine", "list", "--json", *words).json
+    return [(row["table"], row["create_time"][:10], row["reason"], row["line_count"]) for row in rows]
+
+
+FIRST = [("log.events", "2026-03-01", "missing_time", 1), ("log.events", "2026-03-01", "not_object", 1)]
+LATER = ("log.events", "2026-03-02", "not_object", 1)
+OTHERS = ("log.others", "2026-03-01", "not_object", 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "lots"),
+    [
+        ((), [LATER, OTHERS, *FIRST]),
+        (("--table", "log.events"), [LATER, *FIRST]),
+        (("--table", "log.others", "--table", "log.events"), [LATER, OTHERS, *FIRST]),
+        (("--date", "2026-03-01"), [OTHERS, *FIRST]),
+        (("--reason", "missing_time"), FIRST[:1]),
+        (("--reason", "missing_time", "--reason", "not_object", "--limit", "2"), [LATER, OTHERS]),
+        (("--table", "log.events", "--date", "2026-03-02", "--reason", "not_object"), [LATER]),
+        (("--table", "log.events", "--reason", "bad_json"), []),
+    ],
+)
+def test_a_list_is_chosen_by_table_day_and_reason(
+    full: Prism, words: tuple[str, ...], lots: list[tuple[str, str, str, int]]
+) -> None:
+    assert sorted(chosen(full, *words)) == sorted(lots)
+
+
+def test_the_origin_of_a_lot_is_readable_at_80_columns(full: Prism) -> None:
+    """As a process of its own, as a terminal's width is known at the start."""
+    wanted = {**os.environ, **environment(full.world), "COLUMNS": "80"}
+    command = [sys.executable, "-m", "prism_assets.cli", "quarantine", "list", "--table", "log.events"]
+    done = subprocess.run(command, env=wanted, cwd=full.world.root, capture_output=True, text=True, check=True)
+    assert f"    s3://staging/events/2026/{LONG}.gz\n" in done.stdout
+    assert "log.events missing_time: 1 line, object " in done.stdout
+    assert "…" not in done.stdout
+
+
+def test_a_list_that_ends_at_its_limit_says_so(full: Prism) -> None:
+    assert "these are the newest 1; --limit shows more" in full.ok("quarantine", "list", "--limit", "1").out
+    assert "these are" not in full.ok("quarantine", "list").out
+    assert full.ok("quarantine", "list", "--reason", "bad_json").out == "nothing of that is in quarantine\n"
+
+
+def test_wrong_words_for_a_list_of_quarantine(full: Prism) -> None:
+    fails(full("quarantine", "list", "--table", "log.nothing"), 2, "there is no table log.nothing")
+    fails(full("quarantine", "list", "--date", "2026-02-30"), 2, "2026-02-30 is not a date")
+    assert full("quarantine", "list", "--limit", "0").status == 2
+
+
+@pytest.fixture
+def unfit(prism: Prism) -> Prism:
+    """With values that did not fit their columns."""
+    columns = ["{name: amount, type: integer}", "{name: size, type: smallint}"]
+    prism.world.apply(a_table(columns=columns), a_table("log.others"))
+    prism.world.drop([*some_rows(3, utc(NOON), amount="many", size=1), *some_rows(2, utc(NOON), amount=1, size=99_999)])
+    prism.ok("run", "--now", NOON)
+    return prism
+
+
+def test_values_that_became_null_are_told_by_column_and_reason(unfit: Prism) -> None:
+    said = unfit.ok("status", "--table", "log.events", "--now", NOON).out
+    assert said.endswith(
+        "log.events: values of the last 7 days that did not fit (null, or cut)\n"
+        "    amount: 3 unfit\n    size: 2 out_of_range\n"
+    )
+    (status,) = unfit.ok("status", "--table", "log.events", "--now", NOON, "--json").json
+    assert [(item["column"], item["reason"], item["count"]) for item in status["unfit_values"]] == [
+        ("amount", "unfit", 3),
+        ("size", "out_of_range", 2),
+    ]
+
+
+def test_values_that_became_null_long_ago_or_elsewhere_are_not_told(unfit: Prism) -> None:
+    assert "did not fit" not in unfit.ok("status", "--table", "log.events", "--now", "2026-03-08T12:01").out
+    assert "did not fit" not in unfit.ok("status", "--table", "log.others", "--now", NOON).out
