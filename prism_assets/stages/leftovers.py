@@ -52,7 +52,13 @@ def _objects_of(table: str, found: UnconvertedObjects) -> Iterator[Leftover]:
     if found.given_up:
         sentence = (
             f"{table}: {found.given_up} staging objects are given up, the latest {found.given_up_example}; "
-            f"mend the cause, then `prism stream --retry-failed --table {table}`"
+            f"mend the cause, then `prism stream --retry-failed --table {table}`, or accept it with `--give-up KEY`"
+        )
+        yield Leftover(sentence=sentence, for_a_person=True)
+    if found.overwritten:
+        sentence = (
+            f"{table}: {found.overwritten} staging objects were written again after their conversion, the latest "
+            f"{found.overwritten_example}; upload what is new under other keys, then `prism stream --give-up KEY`"
         )
         yield Leftover(sentence=sentence, for_a_person=True)
     if found.parked:

@@ -38,8 +38,7 @@ class CycleReport:
     @property
     def progressed(self) -> bool:
         """Whether anything got on; what was only tried in vain did not."""
-        stream, merge = self.stream, self.merge
-        ended = stream.objects or stream.problems or stream.revived or merge.merged or merge.revived
+        ended = self.stream.objects or self.stream.revived or self.merge.merged or self.merge.revived
         return bool(self.discover.new or ended) or self.catalog.changed
 
     @property
@@ -68,7 +67,7 @@ def run_until_idle(
     """Turns until a turn changes nothing and no work is under way; waits for leases of dead workers to end.
 
     What is under way elsewhere, or waits for its next try, is waited for while anything gets on: after so many seconds
-    of `patience` without any object converted, given up, merged or published, the turns end.
+    of `patience` without any object found, converted, merged or published, the turns end.
     """
     turns: list[CycleReport] = []
     moved = time.monotonic()
@@ -98,7 +97,7 @@ def lasting_errors(
     failing = _failing_merges(context, turns, context.choose_ids(names))
     return (
         *last.discover.errors,
-        *(error for turn in turns for error in turn.stream.failed),
+        *dict.fromkeys(error for turn in turns for error in turn.stream.failed),
         *map(str, failing.values()),
         *last.catalog.errors,
         *last.catalog.skipped,

@@ -5,7 +5,7 @@ from alembic import op
 from prism_assets.metadata.migrations.indexes import build_index
 
 revision = "0011"
-down_revision = "0006"
+down_revision = "0009"
 branch_labels = None
 depends_on = None
 
