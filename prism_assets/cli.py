@@ -201,22 +201,26 @@ def merge(
 def catalog(
     table: Tables = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the steps and change nothing.")] = False,
-    republish: Annotated[bool, typer.Option("--republish", help="Publish everything again from PostgreSQL.")] = False,
+    republish: Annotated[
+        bool,
+        typer.Option("--republish", help="Define and publish everything again as PostgreSQL has it; close nothing."),
+    ] = False,
     now: Now = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Switches, closes, defines and publishes."""
+    """Switches, closes, defines and publishes. Waits for tables that another run is at, till a dead one lost them."""
     from prism_assets.stages import leftovers
     from prism_assets.stages.catalog import run_catalog
     from prism_assets.stages.catalog_preview import preview
+    from prism_assets.stages.leases import patience
 
     context, clock = _context(as_json), _clock(now, force)
     if dry_run:
-        steps = preview(context, now=clock, names=table)
-        console.show_lines(steps, [f"{s.table} {s.date}: {s.step}" for s in steps], as_json=as_json)
+        steps = preview(context, now=clock, names=table, republish=republish)
+        console.show_lines(steps, [str(step) for step in steps], as_json=as_json)
         return
-    report = run_catalog(context, now=clock, names=table, republish=republish)
+    report = run_catalog(context, now=clock, names=table, republish=republish, patience=patience(context))
     console.show_catalog(report, as_json=as_json)
     errors = [*report.errors, *report.skipped]
     _end(context, table, leftovers.switches_left, now=clock, errors=errors, as_json=as_json)
@@ -366,19 +370,31 @@ def _end(
 
 
 def _after_up(report: Any, out: Any) -> None:
-    """The local catalog forgets everything when it stops; PostgreSQL knows what it showed."""
+    """The local catalog forgets everything when it stops; PostgreSQL knows what it showed. Nothing else moves on.
+
+    An error leaves the catalog as not filled: the next `prism local up` does it again.
+    """
     from prism_assets.stages.catalog import run_catalog
     from prism_assets.stages.installation import take_lake
+    from prism_assets.stages.leases import patience
 
     if not report.catalog_empty:
         return
     context = _context(True)
     context.database.migrate()
-    if context.choose_tables(None):
-        # One that was set up before lakes had markers has none yet.
-        take_lake(context.database, context.lake, context.stores, datetime.now(timezone.utc))
-        run_catalog(context, now=datetime.now(timezone.utc), republish=True)
-        out.print("the catalog was published again from PostgreSQL")
+    if not context.choose_tables(None):
+        return
+    # One that was set up before lakes had markers has none yet.
+    take_lake(context.database, context.lake, context.stores, datetime.now(timezone.utc))
+    done = run_catalog(context, now=datetime.now(timezone.utc), republish=True, patience=patience(context))
+    if done.errors:
+        raise TerminalError(
+            "\n".join(
+                ["the servers run, but their catalog is not complete; `prism local up` goes on there:", *done.errors]
+            )
+        )
+    count = sum(len(table.published) for table in done.tables)
+    out.print(f"the catalog was published again from PostgreSQL: {len(done.tables)} tables, {count} partitions")
 
 
 def _mount_local() -> None:

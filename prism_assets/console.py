@@ -15,6 +15,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from prism_assets.domain.tables import TableDefinition
+    from prism_assets.metadata.leases import Holder
     from prism_assets.metadata.quarantine import QuarantineRow
     from prism_assets.reading.lake_reader import ReadTable
     from prism_assets.reading.query import QueryResult
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from prism_assets.stages.run import CycleReport
     from prism_assets.stages.status import PartitionStatus, TableStatus
 
+_SILENT_SECONDS = 30
 out = Console(soft_wrap=True, highlight=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False)
 
@@ -148,6 +150,8 @@ def show_catalog(report: CatalogReport, *, as_json: bool) -> None:
             out.print(f"{table.table} {item.date}: published {item.location}")
         for waiting in table.waiting:
             out.print(f"{table.table} {waiting.date}: {escape(waiting.reason)}")
+        if table.skipped:
+            out.print(escape(f"{table.table}: {table.refusal}"))
     if not report.changed and not any(t.problems or t.skipped or t.waiting for t in report.tables):
         out.print("the catalog is as it should be; nothing to do")
 
@@ -159,7 +163,7 @@ def show_repair(report: RepairReport, *, as_json: bool) -> None:
         return
     for item in report.partitions:
         if item.skipped:
-            out.print(f"{item.table} {item.date}: another repair is at it; skipped")
+            out.print(escape(f"{item.table} {item.date}: {item.refusal}"))
         else:
             out.print(
                 f"{item.table} {item.date}: {item.missing} missing, {item.damaged} damaged, {item.repaired} repaired"
@@ -210,6 +214,15 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
             out.print(f"{table.table}: values of the last {table.unfit_days} days that did not fit (null, or cut)")
             for values in table.unfit_values:
                 out.print(f"    {escape(values.column)}: {values.count:,} {escape(values.reason)}")
+        if table.publisher:
+            out.print(escape(f"{table.table}: is being published by {table.publisher}{_silence(table.publisher)}"))
+        if table.doubt:
+            out.print(escape(f"{table.table}: waits for the next catalog run, to be compared: {table.doubt}"))
+
+
+def _silence(publisher: Holder) -> str:
+    """Told when it is long for somebody who shows that he lives every few seconds; the lease then goes to the next."""
+    return f", silent for {publisher.silent_seconds:.0f} s" if publisher.silent_seconds >= _SILENT_SECONDS else ""
 
 
 def _status_line(item: PartitionStatus) -> str:

@@ -101,6 +101,9 @@ class Settings(ReaderSettings):
     merge_max_jobs: int = Field(default=50, ge=1, description="merge jobs of one Spark job")
     task_bytes: int = Field(default=16 << 20, ge=1, description="bytes of input of one Spark task")
     scan_overlap_seconds: float = Field(default=3_600, ge=0, description="how far a listing goes back for late keys")
+    catalog_compare_seconds: float = Field(
+        default=3_600, ge=0, description="how often a table is compared with the catalog in full, whatever is recorded"
+    )
     full_scan_seconds: float = Field(default=3_600, ge=0, description="how often a stream is listed from its beginning")
 
     @field_validator("prefix")

@@ -18,7 +18,8 @@ from botocore.exceptions import (
     PartialCredentialsError,
 )
 
-from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, InvariantBroken, TerminalError
+from prism_assets.catalogs.base import UNWATCHED, Calls
+from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, InvariantBroken, PrismError, TerminalError
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.transactions import refuse_inside_transaction
 
@@ -32,7 +33,7 @@ _GET_TRIES = 5
 _INPUT_FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
 _OUTPUT_FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
 _SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
-_THROTTLED = {
+_UNDECIDED = {
     "ThrottlingException",
     "InternalServiceException",
     "OperationTimeoutException",
@@ -48,15 +49,36 @@ _DENIED = {
 _T = TypeVar("_T")
 
 
+@dataclass(frozen=True)
+class _Patience:
+    """How often a call is tried, and how long each try waits for a connection and for an answer."""
+
+    tries: int
+    connect_seconds: int
+    read_seconds: int
+
+    @property
+    def longest_call_seconds(self) -> float:
+        """From the beginning of a call until its last try is given up: all tries, and the pauses between them."""
+        return self.tries * (self.connect_seconds + self.read_seconds) + (self.tries - 1) * _LONGEST_BACKOFF
+
+
+_LONGEST_BACKOFF = 20
+"""Seconds: botocore's standard mode never pauses longer between two tries."""
+_USUAL = _Patience(tries=4, connect_seconds=5, read_seconds=30)
+_HURRIED = _Patience(tries=2, connect_seconds=2, read_seconds=5)
+
+
 def glue_client(endpoint: str | None, region: str, *, hurried: bool = False) -> GlueClient:
     """A Glue client that retries throttled calls and gives up on silent servers, sooner where time is short.
 
     Opens no connection yet.
     """
+    patience = _HURRIED if hurried else _USUAL
     config = Config(
-        retries={"mode": "standard", "total_max_attempts": 2 if hurried else 4},
-        connect_timeout=2 if hurried else 5,
-        read_timeout=5 if hurried else 30,
+        retries={"mode": "standard", "total_max_attempts": patience.tries},
+        connect_timeout=patience.connect_seconds,
+        read_timeout=patience.read_seconds,
         region_name=region,
     )
     return boto3.client("glue", endpoint_url=endpoint, config=config)
@@ -81,6 +103,11 @@ class GlueCatalog:
             self._made = glue_client(self._endpoint, self._region, hurried=self._hurried)
         return self._made
 
+    @property
+    def longest_call_seconds(self) -> float:
+        """All tries of one call, with the pauses between them, as the client is configured."""
+        return (_HURRIED if self._hurried else _USUAL).longest_call_seconds
+
     def database_name(self, table: TableDefinition) -> str:
         """Catalog prefix + schema + suffix."""
         return f"{self._prefix}{table.name.schema}{self._suffix}"
@@ -99,21 +126,23 @@ class GlueCatalog:
                 raise
             return None
 
-    def define(self, table: TableDefinition, location: str) -> str | None:
+    def define(self, table: TableDefinition, location: str, calls: Calls = UNWATCHED) -> str | None:
         """Compares before it updates, so that a table at rest gets no new version."""
         database, wanted = self.database_name(table), table_input(table, location)
         with _translated():
             found = self._find(table)
             if found is None:
-                self._create(database, wanted)
+                self._create(database, wanted, calls)
                 return "created"
             if _same_table(found, wanted):
                 return None
             version = {"VersionId": found["VersionId"]} if found.get("VersionId") else {}
-            self._client.update_table(DatabaseName=database, TableInput=wanted, SkipArchive=True, **version)
+            _change(
+                calls, self._client.update_table, DatabaseName=database, TableInput=wanted, SkipArchive=True, **version
+            )
             return "updated"
 
-    def _create(self, database: str, wanted: Any) -> None:
+    def _create(self, database: str, wanted: Any, calls: Calls) -> None:
         try:
             self._client.get_database(Name=database)
         except ClientError as error:
@@ -121,34 +150,55 @@ class GlueCatalog:
                 raise
             _tolerate(
                 "AlreadyExistsException",
-                lambda: self._client.create_database(DatabaseInput={"Name": database}),
+                lambda: _change(calls, self._client.create_database, DatabaseInput={"Name": database}),
             )
         _tolerate(
             "AlreadyExistsException",
-            lambda: self._client.create_table(DatabaseName=database, TableInput=wanted),
+            lambda: _change(calls, self._client.create_table, DatabaseName=database, TableInput=wanted),
         )
 
-    def publish(self, table: TableDefinition, locations: Mapping[date, str]) -> None:
-        """Updates what is there, creates what is not, then reads back: a lost answer is settled by looking."""
-        database = self.database_name(table)
+    def outdated(self, table: TableDefinition, locations: Mapping[date, str]) -> frozenset[date]:
+        """Asks for the partitions, 1,000 a call. Where the table is missing, all of them are."""
+        days = sorted(locations)
+        with _translated():
+            try:
+                there = self._shapes(table, days)
+            except ClientError as error:
+                if _code(error) != "EntityNotFoundException":
+                    raise
+                return frozenset(days)
+        return frozenset(day for day in days if there.get(day) != _shape(table, locations[day]))
+
+    def publish(
+        self, table: TableDefinition, locations: Mapping[date, str], calls: Calls = UNWATCHED
+    ) -> dict[date, PrismError]:
+        """Updates what is there, creates what is not, then reads back: a lost answer is settled by looking.
+
+        A partition that the service refuses keeps no other from being shown.
+        """
         days = sorted(locations)
         with _translated():
             there = self._shapes(table, days)
             known = [day for day in days if day in there and there[day] != _shape(table, locations[day])]
+            refused: dict[date, PrismError] = {}
             for part in _parts(known, BATCH_UPDATE):
-                self._update(database, table, part, locations)
+                refused |= self._update(table, part, locations, calls)
             for part in _parts([day for day in days if day not in there], BATCH_CREATE):
-                self._create_partitions(database, table, part, locations)
+                refused |= self._create_partitions(table, part, locations, calls)
             shown = self._shapes(table, days)
-        wrong = [day.isoformat() for day in days if shown.get(day) != _shape(table, locations[day])]
-        if wrong:
-            raise CatalogUnavailable(f"the catalog does not show {table.name} {', '.join(wrong)} as published; repeat")
+        return {
+            day: refused.get(day) or CatalogUnavailable("the catalog does not show it as published; repeat")
+            for day in days
+            if shown.get(day) != _shape(table, locations[day])
+        }
 
     def _update(
-        self, database: str, table: TableDefinition, days: Sequence[date], locations: Mapping[date, str]
-    ) -> None:
-        answer = self._client.batch_update_partition(
-            DatabaseName=database,
+        self, table: TableDefinition, days: Sequence[date], locations: Mapping[date, str], calls: Calls
+    ) -> dict[date, PrismError]:
+        answer = _change(
+            calls,
+            self._client.batch_update_partition,
+            DatabaseName=self.database_name(table),
             TableName=table.name.table,
             Entries=[
                 {
@@ -158,17 +208,19 @@ class GlueCatalog:
                 for day in days
             ],
         )
-        _check_errors(answer.get("Errors", []), tolerated="EntityNotFoundException")
+        return _refused(answer.get("Errors", []), tolerated="EntityNotFoundException")
 
     def _create_partitions(
-        self, database: str, table: TableDefinition, days: Sequence[date], locations: Mapping[date, str]
-    ) -> None:
-        answer = self._client.batch_create_partition(
-            DatabaseName=database,
+        self, table: TableDefinition, days: Sequence[date], locations: Mapping[date, str], calls: Calls
+    ) -> dict[date, PrismError]:
+        answer = _change(
+            calls,
+            self._client.batch_create_partition,
+            DatabaseName=self.database_name(table),
             TableName=table.name.table,
             PartitionInputList=[partition_input(table, day, locations[day]) for day in days],
         )
-        _check_errors(answer.get("Errors", []), tolerated="AlreadyExistsException")
+        return _refused(answer.get("Errors", []), tolerated="AlreadyExistsException")
 
     def locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
         """Asks for the partitions of the given days, 1,000 a call."""
@@ -265,15 +317,34 @@ def _parts(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
         yield items[start : start + size]
 
 
-def _check_errors(errors: Sequence[Any], tolerated: str) -> None:
+def _change(calls: Calls, call: Any, **arguments: Any) -> Any:
+    """Makes one call that changes something, and tells of its answer."""
+    calls.begin()
+    try:
+        answer = call(**arguments)
+    except ClientError as error:
+        if _code(error) not in _UNDECIDED and _first_try(error.response):
+            calls.answered()
+        raise
+    if _first_try(answer):
+        calls.answered()
+    return answer
+
+
+def _first_try(answer: Any) -> bool:
+    """Whether the answer is that of the first try: one that was given up before may still land."""
+    return not answer.get("ResponseMetadata", {}).get("RetryAttempts")
+
+
+def _refused(errors: Sequence[Any], tolerated: str) -> dict[date, PrismError]:
     """Batch calls answer 200 with errors inside. What the other kind of call settles shows in the reading back."""
+    found: dict[date, PrismError] = {}
     for error in errors:
         detail = error.get("ErrorDetail", {})
-        if detail.get("ErrorCode") != tolerated:
-            values = ", ".join(error.get("PartitionValues") or error.get("PartitionValueList") or [])
-            raise CatalogUnavailable(
-                f"Glue refused partition {values}: {detail.get('ErrorCode')} {detail.get('ErrorMessage')}"
-            )
+        code, values = detail.get("ErrorCode", ""), error.get("PartitionValues") or error.get("PartitionValueList")
+        if values and code != tolerated:
+            found[date.fromisoformat(values[0])] = _meaning(code, detail.get("ErrorMessage", ""))
+    return found
 
 
 def _tolerate(code: str, call: Any) -> None:
@@ -288,22 +359,26 @@ def _code(error: ClientError) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
+def _meaning(code: str, message: str) -> PrismError:
+    """What an error of the service means, of a whole call or of one partition of it."""
+    if code in _UNDECIDED:
+        return CatalogUnavailable(f"Glue answered {code}: repeat later")
+    if code in _DENIED:
+        return AccessDenied(f"Glue answered {code}: check the credentials and the role's policy")
+    if code == "ConcurrentModificationException":
+        return CatalogUnavailable("Glue: somebody else changed the table at the same time; repeat")
+    if code == "EntityNotFoundException":
+        return InvariantBroken(f"Glue: {message}; the next catalog run defines it again")
+    return TerminalError(f"Glue answered {code}: {message}")
+
+
 @contextmanager
 def _translated() -> Iterator[None]:
     refuse_inside_transaction("Glue")
     try:
         yield
     except ClientError as error:
-        code, message = _code(error), error.response.get("Error", {}).get("Message", "")
-        if code in _THROTTLED:
-            raise CatalogUnavailable(f"Glue answered {code}: repeat later") from error
-        if code in _DENIED:
-            raise AccessDenied(f"Glue answered {code}: check the credentials and the role's policy") from error
-        if code == "ConcurrentModificationException":
-            raise CatalogUnavailable("Glue: somebody else changed the table at the same time; repeat") from error
-        if code == "EntityNotFoundException":
-            raise InvariantBroken(f"Glue: {message}; the next catalog run defines it again") from error
-        raise TerminalError(f"Glue answered {code}: {message}") from error
+        raise _meaning(_code(error), error.response.get("Error", {}).get("Message", "")) from error
     except (NoCredentialsError, PartialCredentialsError) as error:
         raise AccessDenied(
             "Glue: no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role"

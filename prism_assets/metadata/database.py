@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,25 @@ from prism_assets.transactions import inside_transaction
 
 _CONNECT_SECONDS = 5
 # A worker that stands still inside a transaction holds locks that all others wait for, and no lease ends that.
-_SESSION_OPTIONS = "-c idle_in_transaction_session_timeout=60000 -c lock_timeout=30000"
-_TRANSIENT_STATES = ("40001", "40P01", "57014", "57P01", "57P02", "57P03", "53300", "25P03", "25006", "55P03", "08")
+_SESSION_OPTIONS = {"idle_in_transaction_session_timeout": "60s", "lock_timeout": "30s"}
+_SILENT_SESSION_SECONDS = 60
+_TRANSIENT_STATES = (
+    "40001",
+    "40P01",
+    "57014",
+    "57P01",
+    "57P02",
+    "57P03",
+    "57P05",
+    "53300",
+    "25P03",
+    "25006",
+    "55P03",
+    "08",
+)
 _ENDED = {
     "25P03": "ended this session, which stood still in a transaction for longer than idle_in_transaction_session_timeout",
+    "57P05": "ended this session, which was silent for longer than idle_session_timeout: its process stood still",
     "57P01": "ended this session: an administrator terminated it, or the server is being stopped",
     "57P02": "ended all sessions, as one of its processes crashed",
     "57P03": "takes no sessions now: it is starting or being stopped",
@@ -42,6 +58,43 @@ _LEAST_SECONDS = 1.0
 _LONGEST_SECONDS = 86_400.0
 
 
+@dataclass(frozen=True)
+class Keepalive:
+    """After how many silent seconds one side of a connection asks whether the other is still there, and gives it up.
+
+    For both sides: by the defaults of an operating system a session whose host vanished, and its locks, live for hours.
+    """
+
+    idle: int = 30
+    interval: int = 10
+    count: int = 3
+
+    @property
+    def longest(self) -> int:
+        """Seconds after which a vanished host is given up, also where what was sent to it is still unanswered."""
+        return self.idle + self.interval * self.count
+
+    @property
+    def of_server(self) -> dict[str, str]:
+        """Settings of a session: what the server does when the client vanishes."""
+        return {
+            "tcp_keepalives_idle": str(self.idle),
+            "tcp_keepalives_interval": str(self.interval),
+            "tcp_keepalives_count": str(self.count),
+            "tcp_user_timeout": f"{self.longest}s",
+        }
+
+    @property
+    def of_client(self) -> dict[str, int]:
+        """Parameters of a connection: what the client does when the server vanishes."""
+        return {
+            "keepalives_idle": self.idle,
+            "keepalives_interval": self.interval,
+            "keepalives_count": self.count,
+            "tcp_user_timeout": self.longest * 1000,
+        }
+
+
 def worker_name() -> str:
     """Names this process in batches and jobs: `host:pid`."""
     return f"{socket.gethostname()}:{os.getpid()}"
@@ -53,9 +106,11 @@ class Database:
     `seconds_left` tells, where time is short, how long a statement may take; DatabaseUnavailable if it takes longer.
     """
 
-    def __init__(self, url: str, seconds_left: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self, url: str, seconds_left: Callable[[], float] | None = None, keepalive: Keepalive | None = None
+    ) -> None:
         self._url = sqlalchemy.make_url(url)
-        self._engine = _create_engine(self._url)
+        self._engine = _create_engine(self._url, keepalive or Keepalive())
         self._seconds_left = seconds_left
 
     def __repr__(self) -> str:
@@ -71,9 +126,18 @@ class Database:
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
-        """A connection in autocommit mode, for session locks that outlive single transactions."""
+        """A session of its own in autocommit mode, for locks that outlive transactions; it ends with the block.
+
+        PostgreSQL ends it, and so its locks, when it was silent for a minute: its process stands still.
+        """
         with _translated(self._url), self._engine.connect() as connection:
-            yield connection.execution_options(isolation_level="AUTOCOMMIT")
+            made = connection.execution_options(isolation_level="AUTOCOMMIT")
+            limit = {"limit": f"{_SILENT_SESSION_SECONDS}s"}
+            made.execute(text("SELECT set_config('idle_session_timeout', :limit, false)"), limit)
+            try:
+                yield made
+            finally:
+                connection.invalidate()
 
     def migrate(self) -> None:
         """Brings the schema up to date; several callers at once wait for each other.
@@ -103,7 +167,8 @@ class Database:
         self._engine.dispose()
 
 
-def _create_engine(url: sqlalchemy.URL) -> Engine:
+def _create_engine(url: sqlalchemy.URL, keepalive: Keepalive) -> Engine:
+    settings = {**_SESSION_OPTIONS, **keepalive.of_server}
     engine = sqlalchemy.create_engine(
         url,
         pool_size=5,
@@ -113,10 +178,8 @@ def _create_engine(url: sqlalchemy.URL) -> Engine:
         connect_args={
             "connect_timeout": _CONNECT_SECONDS,
             "application_name": "prism_assets",
-            "options": _SESSION_OPTIONS,
-            "keepalives_idle": 30,
-            "keepalives_interval": 10,
-            "keepalives_count": 3,
+            "options": " ".join(f"-c {key}={value}" for key, value in settings.items()),
+            **keepalive.of_client,
         },
     )
 

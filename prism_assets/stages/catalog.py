@@ -1,13 +1,13 @@
-"""Catalog: switch, close, define, publish unswitched, publish switched, in this order, under a lock per table.
+"""Catalog: switch, close, define, publish unswitched, publish switched, in this order, under a lease per table.
 
-Because switching comes before closing, a partition needs at least two runs after its day is over.
+Because switching comes before closing, a partition needs at least two runs after its day is over. A run whose lease was
+taken over, as it stood still, changes nothing more: every transaction and every call to the catalog is fenced by it.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 
@@ -16,10 +16,12 @@ from prism_assets.domain.partitions import Partition, switch_refusal
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import locks, merge_jobs, partitions, tables
-from prism_assets.metadata.locks import CatalogLock
+from prism_assets.metadata import leases, locks, merge_jobs, partitions, publications
+from prism_assets.metadata.leases import Holder, Lease, LeaseKind
+from prism_assets.stages.catalog_show import ShowReport, plan_show, show
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.publish import PublicationPlan, PublishedPartition, plan_publications, publish
+from prism_assets.stages.leases import leased
+from prism_assets.stages.publish import PublishedPartition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +34,7 @@ class Waiting:
 
 @dataclass(frozen=True, kw_only=True)
 class TableReport:
-    """What a catalog run did with one table. `skipped` if another run is at it."""
+    """What a catalog run did with one table. `skipped` if another run is at it: its `holder`, unless it just ended."""
 
     table: str
     table_id: int
@@ -43,7 +45,14 @@ class TableReport:
     published: tuple[PublishedPartition, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     skipped: bool = False
+    holder: Holder | None = None
     problems: tuple[Problem, ...] = ()
+
+    @property
+    def refusal(self) -> str:
+        """Why a table was skipped, and who has it."""
+        who = f" ({self.holder})" if self.holder else ""
+        return f"another catalog run is at it{who}; nothing was done"
 
     @property
     def changed(self) -> bool:
@@ -65,8 +74,13 @@ class CatalogReport:
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """What went wrong, one sentence each."""
-        return tuple(str(problem) for table in self.tables for problem in table.problems)
+        """What went wrong and what was left undone, one sentence each."""
+        return tuple(error for table in self.tables for error in _errors(table))
+
+
+def _errors(table: TableReport) -> list[str]:
+    skipped = [f"{table.table}: {table.refusal}; repeat when that has ended"] if table.skipped else []
+    return [*map(str, table.problems), *skipped]
 
     @property
     def skipped(self) -> tuple[str, ...]:
@@ -84,62 +98,88 @@ def run_catalog(
 ) -> CatalogReport:
     """Runs all five steps for each table. One sick table does not stop the others; its error is in the report.
 
-    A table that another run is at is waited for, for so many seconds of `patience` each, and then skipped.
+    With `republish` nothing is switched or closed, and the clock decides nothing: the tables are defined and all their
+    partitions published as they are recorded. A table that another run is at is waited for when all others are done,
+    for so many seconds of `patience`, and then skipped.
     """
     started = time.monotonic()
     context.check_lake()
     chosen = context.choose_tables(names)
-    reports = []
-    for table in chosen:
-        try:
-            reports.append(_run_table(context, table, now, republish, patience))
-        except PrismError as error:
-            problem = Problem.of(error, str(table.name))
-            reports.append(TableReport(table=str(table.name), table_id=table.table_id, problems=(problem,)))
-        if reports[-1].changed:
-            context.progress(f"catalog: {table.name} changed")
-    return CatalogReport(tables=tuple(reports), seconds=time.monotonic() - started)
+    reports: dict[int, TableReport] = {}
+    for wait_seconds in (0.0, patience) if patience else (0.0,):
+        for table in chosen:
+            if table.table_id in reports and not reports[table.table_id].skipped:
+                continue
+            reports[table.table_id] = report = _report_on(context, table, now, republish, wait_seconds)
+            if report.changed:
+                context.progress(f"catalog: {table.name} changed")
+            if report.skipped and not wait_seconds:
+                context.progress(f"catalog: {table.name}: {report.refusal} yet")
+    return CatalogReport(tables=tuple(reports[table.table_id] for table in chosen), seconds=time.monotonic() - started)
 
 
-def _run_table(
-    context: StageContext, table: TableDefinition, now: datetime, republish: bool, patience: float
+def _report_on(
+    context: StageContext, table: TableDefinition, now: datetime, republish: bool, wait_seconds: float
 ) -> TableReport:
-    with locks.catalog_lock(context.database, table.table_id, patience) as lock:
-        if lock is None:
-            return TableReport(table=str(table.name), table_id=table.table_id, skipped=True)
-        waiting: list[Waiting] = []
-        switched = _switch(context, table, now, waiting)
-        marked, closed = _close(context, table, now, waiting)
-        shown = _show(context, table, lock, now, republish=republish)
-        return TableReport(
-            table=str(table.name),
-            table_id=table.table_id,
-            switched=tuple(switched),
-            marked=tuple(marked),
-            closed=tuple(closed),
-            defined=shown.defined,
-            published=shown.published,
-            waiting=tuple(waiting),
-            problems=shown.problems,
-        )
+    name, table_id = str(table.name), table.table_id
+    try:
+        with leased(context, LeaseKind.CATALOG, [table_id], wait_seconds) as held:
+            if held:
+                failpoint("catalog.after_lease")
+                return _run_table(context, held[table_id], now, republish)
+        with context.database.begin() as connection:
+            holder = leases.holders(connection, LeaseKind.CATALOG, [table_id]).get(table_id)
+        return TableReport(table=name, table_id=table_id, skipped=True, holder=holder)
+    except PrismError as error:
+        return TableReport(table=name, table_id=table_id, problems=(Problem.of(error, name),))
 
 
-def _restless(context: StageContext, table: TableDefinition) -> list[Partition]:
+def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bool) -> TableReport:
+    """The definition is read under the lease: one that was read before may have been replaced and shown meanwhile."""
     with context.database.begin() as connection:
-        return partitions.load_restless(connection, [table.table_id])
+        known = publications.load_shown(connection, lease.subject_id, context.settings.catalog_compare_seconds)
+    table = known.definition
+    waiting: list[Waiting] = []
+    switched: list[date] = []
+    marked: list[date] = []
+    closed: list[date] = []
+    if not republish:
+        switched = _switch(context, lease, now, waiting)
+        marked, closed = _close(context, table, lease, now, waiting)
+    try:
+        shown = show(context, lease, known, plan_show(context, known, republish=republish), now)
+    except PrismError as error:
+        shown = ShowReport(problems=[Problem.of(error, str(table.name))])
+    return TableReport(
+        table=str(table.name),
+        table_id=table.table_id,
+        switched=tuple(switched),
+        marked=tuple(marked),
+        closed=tuple(closed),
+        defined=shown.defined,
+        published=tuple(shown.published),
+        waiting=tuple(waiting),
+        problems=tuple(shown.problems),
+    )
 
 
-def _switch(context: StageContext, table: TableDefinition, now: datetime, waiting: list[Waiting]) -> list[date]:
+def _restless(context: StageContext, lease: Lease) -> list[Partition]:
+    with context.database.begin() as connection:
+        return partitions.load_restless(connection, [lease.subject_id])
+
+
+def _switch(context: StageContext, lease: Lease, now: datetime, waiting: list[Waiting]) -> list[date]:
     """Switches closed partitions whose live objects are all merged, with a certificate.
 
     One transaction a partition, its row locked: a death in it switches nothing; after it, publishing follows in
     the next run, and until then the manifest that readers have still names every row.
     """
     switched = []
-    for partition in _restless(context, table):
+    for partition in _restless(context, lease):
         if partition.is_open or partition.switched:
             continue
         with context.database.begin() as connection:
+            leases.hold(connection, lease)
             locked = partitions.lock_partition(connection, partition.partition_id)
             evidence = partitions.switch_evidence(connection, partition.partition_id)
             refusal = switch_refusal(locked, evidence)
@@ -154,24 +194,25 @@ def _switch(context: StageContext, table: TableDefinition, now: datetime, waitin
 
 
 def _close(
-    context: StageContext, table: TableDefinition, now: datetime, waiting: list[Waiting]
+    context: StageContext, table: TableDefinition, lease: Lease, now: datetime, waiting: list[Waiting]
 ) -> tuple[list[date], list[date]]:
     """Marks partitions whose day is over, then closes marked ones that no batch can add live objects to any more.
 
     Two transactions, each harmless to die in: a mark without a close is a state of its own, found by the next run.
     """
-    over = [p for p in _restless(context, table) if p.is_open and table.day_ends(p.date) <= now]
+    over = [p for p in _restless(context, lease) if p.is_open and table.day_ends(p.date) <= now]
     unmarked = [p for p in over if p.closing_batch_id is None]
     marked: list[date] = []
     if unmarked:
         with context.database.begin() as connection:
+            leases.hold(connection, lease)
             locks.hold_epoch(connection)
             marks = partitions.mark_closing(connection, [p.partition_id for p in unmarked])
         failpoint("catalog.after_mark")
         marked = [p.date for p in unmarked if p.partition_id in marks]
     closed = []
     for partition in over:
-        left = _close_one(context, table, partition, now)
+        left = _close_one(context, lease, partition, now)
         if left:
             reason = f"is not closed: {left} staging objects of before the end of its day are not converted yet"
             waiting.append(Waiting(date=partition.date, reason=reason))
@@ -181,69 +222,16 @@ def _close(
     return marked, closed
 
 
-def _close_one(context: StageContext, table: TableDefinition, partition: Partition, now: datetime) -> int:
+def _close_one(context: StageContext, lease: Lease, partition: Partition, now: datetime) -> int:
     """Closes one marked partition and has its rest merged at once; returns how many objects stand in the way."""
     with context.database.begin() as connection:
+        leases.hold(connection, lease)
         locked = partitions.lock_partition(connection, partition.partition_id)
         if not locked.is_open or locked.closing_batch_id is None:
             return 0
-        left = partitions.unfinished_before(connection, table.table_id, locked.closing_batch_id)
+        left = partitions.unfinished_before(connection, lease.subject_id, locked.closing_batch_id)
         if left == 0:
             partitions.close(connection, partition.partition_id)
             if locked.last_object_id > locked.desired_version:
                 merge_jobs.hasten(connection, partition.partition_id, now)
         return left
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Shown:
-    """What became of the steps that touch the catalog."""
-
-    defined: str | None = None
-    published: tuple[PublishedPartition, ...] = ()
-    problems: tuple[Problem, ...] = ()
-
-
-def _show(
-    context: StageContext, table: TableDefinition, lock: CatalogLock, now: datetime, *, republish: bool
-) -> _Shown:
-    """Defines the table and publishes unswitched partitions first, then switched ones.
-
-    That the catalog is about to be touched is noted before, and taken back when all went well. A run that died, or
-    lost its lock while its call was on the way, leaves the note; the next run then compares everything. Which version
-    was defined is noted in the end: a death before that has the table defined once more, which then changes nothing.
-    """
-    location = context.lake.url(context.lake.keys(table).root)
-    with context.database.begin() as connection:
-        known = tables.load_shown(connection, table.table_id)
-    differs = context.catalog.differs(table, location)
-    plans = _plans(context, table, everything=republish or differs or known.unsettled > 0)
-    if not differs and not plans and not known.unsettled:
-        if known.defined_version != table.version:
-            with context.database.begin() as connection:
-                tables.settle_publications(connection, table.table_id, 0, table.version)
-        return _Shown()
-    with context.database.begin() as connection:
-        tables.begin_publication(connection, table.table_id)
-    failpoint("catalog.after_begin")
-    try:
-        defined = context.catalog.define(table, location)
-        failpoint("catalog.after_define")
-        first, sick = publish(context, table, [p for p in plans if not p.partition.switched], lock, now)
-        second, more = publish(context, table, [p for p in plans if p.partition.switched], lock, now)
-    except PrismError as error:
-        # Noted once more: if the lock was lost, another run may have taken this run's first note for its own.
-        with suppress(PrismError), context.database.begin() as connection:
-            tables.begin_publication(connection, table.table_id)
-        return _Shown(problems=(Problem.of(error, str(table.name)),))
-    with context.database.begin() as connection:
-        tables.settle_publications(connection, table.table_id, known.unsettled + 1, table.version)
-    return _Shown(defined=defined, published=(*first, *second), problems=(*sick, *more))
-
-
-def _plans(context: StageContext, table: TableDefinition, *, everything: bool) -> list[PublicationPlan]:
-    if not everything:
-        return plan_publications(table, _restless(context, table), everything=False)
-    with context.database.begin() as connection:
-        found = partitions.load_table_partitions(connection, table.table_id)
-    return plan_publications(table, found, everything=True)

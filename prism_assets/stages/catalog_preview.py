@@ -2,40 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.partitions import Partition, current_publication, switch_refusal, wanted_publication
+from prism_assets.domain.errors import PrismError
+from prism_assets.domain.partitions import Partition, switch_refusal
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import partitions
+from prism_assets.metadata import partitions, publications
+from prism_assets.stages.catalog_show import plan_show
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.publish import PublicationPlan
 
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogStep:
-    """One thing the run would do to one partition, or why it would not."""
+    """One thing the run would do to one partition, or why it would not; to the table where `date` is None."""
 
     table: str
-    date: date
+    date: date | None
     step: str
 
+    def __str__(self) -> str:
+        where = self.table if self.date is None else f"{self.table} {self.date}"
+        return f"{where}: {self.step}"
 
-def preview(context: StageContext, *, now: datetime, names: Collection[str] | None = None) -> list[CatalogStep]:
-    """The steps of the next run, by table and date."""
-    tables = {table.table_id: table for table in context.choose_tables(names)}
-    steps = []
+
+def preview(
+    context: StageContext, *, now: datetime, names: Collection[str] | None = None, republish: bool = False
+) -> list[CatalogStep]:
+    """The steps of the next run, table by table: what it would do to the table, then by date. Asks the catalog, too."""
+    return [
+        CatalogStep(table=str(table.name), date=day, step=step)
+        for table in context.choose_tables(names)
+        for day, step in _of_table(context, table, now, republish)
+    ]
+
+
+def _of_table(
+    context: StageContext, table: TableDefinition, now: datetime, republish: bool
+) -> Iterator[tuple[date | None, str]]:
     with context.database.begin() as connection:
-        for partition in partitions.load_restless(connection, list(tables)):
-            table = tables[partition.table_id]
-            for step in _steps(connection, table, partition, now):
-                steps.append(CatalogStep(table=str(table.name), date=partition.date, step=step))
-    return steps
+        known = publications.load_shown(connection, table.table_id, context.settings.catalog_compare_seconds)
+        restless = [] if republish else partitions.load_restless(connection, [table.table_id])
+        moves = {item.date: _moves(connection, table, item, now) for item in restless}
+    try:
+        plan = plan_show(context, known, republish=republish)
+    except PrismError as error:
+        yield None, f"not define and publish: {error}"
+        plan = None
+    if plan and plan.differs:
+        yield None, "define it in the catalog"
+    if known.doubt:
+        yield None, f"compare it with the catalog: {known.doubt}"
+    publish = {item.partition.date: _publish(item) for item in plan.publications} if plan else {}
+    for day in sorted({*moves, *publish}):
+        for step in moves.get(day, []):
+            yield day, step
+        if day in publish:
+            yield day, publish[day]
 
 
-def _steps(connection: Connection, table: TableDefinition, partition: Partition, now: datetime) -> list[str]:
+def _moves(connection: Connection, table: TableDefinition, partition: Partition, now: datetime) -> list[str]:
     steps = []
     if not partition.is_open and not partition.switched:
         refusal = switch_refusal(partition, partitions.switch_evidence(connection, partition.partition_id))
@@ -47,6 +77,10 @@ def _steps(connection: Connection, table: TableDefinition, partition: Partition,
             steps.append(f"not close: {left} staging objects of before the end of its day are not converted yet")
         else:
             steps.append("close")
-    if current_publication(partition) != wanted_publication(partition):
-        steps.append("publish" if partition.is_published else "publish for the first time")
     return steps
+
+
+def _publish(item: PublicationPlan) -> str:
+    if item.before is None:
+        return "publish for the first time"
+    return "publish" if item.before != item.wanted else "publish again what is recorded"

@@ -15,15 +15,19 @@ from prism_assets.domain.partitions import (
     wanted_publication,
 )
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import partitions
+from prism_assets.metadata import partitions, publications
 from prism_assets.stages.context import StageContext
 
 PUBLISH = "publish"
+COMPARE = "compare"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogWork:
-    """One partition that the next catalog run would move on: `step` is publish, close or switch."""
+    """One partition that the next catalog run would move on: `step` is publish, close or switch.
+
+    Or, with the date of today, a whole table that it would compare with the catalog: `step` is compare.
+    """
 
     table: str
     date: date
@@ -31,14 +35,23 @@ class CatalogWork:
 
 
 def find_catalog_work(context: StageContext, *, now: datetime) -> list[CatalogWork]:
-    """All such partitions, by table and date. A partition that only waits for something else is not among them."""
+    """All such partitions, by table and date, then tables. What only waits for something else is not among them."""
     tables = {table.table_id: table for table in context.choose_tables(None)}
+    settings = context.settings
     with context.database.begin() as connection:
+        doubts = publications.load_doubts(
+            connection, list(tables), settings.lease_seconds, settings.catalog_compare_seconds
+        )
         restless = partitions.load_restless(connection, list(tables))
         steps = [(item, _next_step(connection, tables[item.table_id], item, now)) for item in restless]
-    return [
+    moves = [
         CatalogWork(table=str(tables[item.table_id].name), date=item.date, step=step) for item, step in steps if step
     ]
+    compared = [
+        CatalogWork(table=str(tables[table_id].name), date=tables[table_id].today(now), step=COMPARE)
+        for table_id in doubts
+    ]
+    return moves + compared
 
 
 def _next_step(connection: Connection, table: TableDefinition, item: Partition, now: datetime) -> str | None:

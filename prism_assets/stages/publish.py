@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
@@ -11,8 +11,8 @@ from prism_assets.domain.partitions import Partition, Publication, current_publi
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import merge_ranges, partitions, small_objects
-from prism_assets.metadata.locks import CatalogLock
+from prism_assets.metadata import leases, merge_ranges, partitions, publications, small_objects
+from prism_assets.metadata.leases import Lease
 from prism_assets.objectstore.keys import TableKeys
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.manifests import ManifestEntry, write_manifest
@@ -56,41 +56,78 @@ class _Content:
     rows: int
 
 
-def plan_publications(table: TableDefinition, found: Sequence[Partition], *, everything: bool) -> list[PublicationPlan]:
-    """The partitions whose publication differs from what it should be, or all of them."""
+class WatchedCalls:
+    """Calls to the catalog by the holder of a table's lease, noted before and after.
+
+    The lease is renewed right before each call, so that nobody takes it over while the call begins. A death or a lost
+    answer leaves the note with the time until which the call may land; a death before or after it, with one long over.
+    """
+
+    def __init__(self, context: StageContext, lease: Lease, note_id: int) -> None:
+        self._context = context
+        self._lease = lease
+        self._note_id = note_id
+        self._is_open = False
+        self._was_lost = False
+
+    def begin(self) -> None:
+        """Raises LeaseLost if another run has the table now."""
+        self._was_lost |= self._is_open
+        self._is_open = True
+        with self._context.database.begin() as connection:
+            leases.hold(connection, self._lease)
+            publications.begin_call(connection, self._note_id, self._context.catalog.longest_call_seconds)
+        failpoint("catalog.before_call")
+
+    def answered(self) -> None:
+        """Nothing is on its way any more, unless an earlier call was never answered."""
+        failpoint("catalog.after_call")
+        self._is_open = False
+        if not self._was_lost:
+            with self._context.database.begin() as connection:
+                publications.end_calls(connection, self._note_id)
+
+
+def plan_publications(found: Sequence[Partition], also: Collection[date] = frozenset()) -> list[PublicationPlan]:
+    """The partitions whose publication differs from what it should be, and those of the given days."""
     plans = [
         PublicationPlan(partition=item, before=current_publication(item), wanted=wanted_publication(item))
         for item in found
     ]
-    return [plan for plan in plans if everything or plan.before != plan.wanted]
+    return [plan for plan in plans if plan.before != plan.wanted or plan.partition.date in also]
 
 
 def publish(
-    context: StageContext, table: TableDefinition, plans: Sequence[PublicationPlan], lock: CatalogLock, now: datetime
-) -> tuple[tuple[PublishedPartition, ...], tuple[Problem, ...]]:
-    """Publishes partitions, a hundred at once; returns those published, and what is wrong with those that are not.
+    context: StageContext,
+    table: TableDefinition,
+    plans: Sequence[PublicationPlan],
+    lease: Lease,
+    calls: WatchedCalls,
+    now: datetime,
+) -> Iterator[PublishedPartition | Problem]:
+    """Publishes partitions, a hundred at once; yields those published, and what is wrong with those that are not.
 
     A death behind the manifest leaves a key that nothing names, behind the catalog's update a record that lags:
-    the next run publishes the same again. The order of versions is kept by the lock and by the upward-only record.
+    the next run publishes the same again. The order of versions is kept by the lease and by the upward-only record.
     """
-    done: list[PublishedPartition] = []
-    problems: list[Problem] = []
     before = {plan.partition.partition_id: plan.before for plan in plans}
     for start in range(0, len(plans), _AT_ONCE):
+        problems: list[Problem] = []
         contents = dict(_written(context, table, plans[start : start + _AT_ONCE], problems))
+        yield from problems
         failpoint("catalog.after_manifest")
         if not contents:
             continue
-        lock.check()
-        context.catalog.publish(table, {item.date: content.location for item, content in contents.items()})
+        locations = {item.date: content.location for item, content in contents.items()}
+        refused = context.catalog.publish(table, locations, calls)
         failpoint("catalog.after_publish")
-        _record(context, table, contents, now)
+        shown = {item: content for item, content in contents.items() if item.date not in refused}
+        _record(context, table, shown, lease, now)
         failpoint("catalog.after_advance")
-        done += [
-            _published(context, table, item.date, before[item.partition_id], content)
-            for item, content in contents.items()
-        ]
-    return tuple(done), tuple(problems)
+        for item, content in shown.items():
+            yield _published(context, table, item.date, before[item.partition_id], content)
+        for day, error in sorted(refused.items()):
+            yield Problem.of(error, str(table.name), day)
 
 
 def _written(
@@ -109,10 +146,15 @@ def _written(
 
 
 def _record(
-    context: StageContext, table: TableDefinition, contents: Mapping[Partition, _Content], now: datetime
+    context: StageContext,
+    table: TableDefinition,
+    contents: Mapping[Partition, _Content],
+    lease: Lease,
+    now: datetime,
 ) -> None:
     """Records what the catalog shows, in id order as all others lock these rows."""
     with context.database.begin() as connection:
+        leases.hold(connection, lease)
         for item in sorted(contents, key=lambda item: item.partition_id):
             if not partitions.advance_published(connection, item.partition_id, contents[item].publication, now):
                 raise LeaseLost(f"{table.name} {item.date} was published by a newer run meanwhile; repeat")

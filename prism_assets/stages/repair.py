@@ -10,7 +10,7 @@ partition is an entry of the report, and the others go on.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -22,9 +22,11 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import Failure, RepairedObject, RepairResult, RepairTask
 from prism_assets.engine.base import Definitions
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import locks, partitions, small_objects, tables
+from prism_assets.metadata import leases, partitions, small_objects, tables
+from prism_assets.metadata.leases import Holder, Lease, LeaseKind
 from prism_assets.stages.bisect import Bisect
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.leases import leased, patience
 from prism_assets.stages.repair_planning import MISSING, RepairPlan, Suspect, plan_repair, repair_chunks
 
 _PARTITIONS_AT_ONCE = 100
@@ -50,7 +52,7 @@ class IrreparableObject:
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionRepair:
-    """What was found in one partition. `skipped` if another repair is at it.
+    """What was found in one partition. `skipped` if another repair is at it: its `holder`, unless it just ended.
 
     `strays` are objects that no batch has committed nor ever will, and that readers see until they are removed.
     """
@@ -64,6 +66,13 @@ class PartitionRepair:
     repaired: int = 0
     strays: int = 0
     skipped: bool = False
+    holder: Holder | None = None
+
+    @property
+    def refusal(self) -> str:
+        """Why a partition was skipped, and who has it."""
+        who = f" ({self.holder})" if self.holder else ""
+        return f"another repair is at it{who}; it was not looked at"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +90,12 @@ class RepairReport:
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """What is still wrong, one sentence an object or a folder."""
-        return tuple(f"{item.table} {item.date}: {item.key} {item.reason}" for item in self.irreparable)
+        """What is still wrong, one sentence an object or a folder, and what was left to another repair."""
+        skipped = [item for item in self.partitions if item.skipped]
+        return (
+            *(f"{item.table} {item.date}: {item.key} {item.reason}" for item in self.irreparable),
+            *(f"{item.table} {item.date}: {item.refusal}; repeat when that has ended" for item in skipped),
+        )
 
 
 def run_repair(
@@ -172,19 +185,32 @@ class _Repair:
         )
 
     def _part(self, part: Sequence[Partition]) -> None:
-        """Plans, looks, converts and commits under the locks of repair."""
-        with self._locked(part) as taken:
-            for item in part:
-                if item.partition_id not in taken:
-                    name = str(self._chosen[item.table_id].name)
-                    self._tell(item, PartitionRepair(table=name, table_id=item.table_id, date=item.date, skipped=True))
-            for plans in self._planned([item for item in part if item.partition_id in taken]):
+        """Plans, looks, converts and commits under the leases of repair. A dry run needs none."""
+        with self._leased(part) as held:
+            if others := [item for item in part if not self._dry_run and item.partition_id not in held]:
+                self._skip(others)
+            for plans in self._planned([item for item in part if item not in others]):
                 failpoint("repair.after_plan")
-                self._repair(plans)
+                self._repair(plans, held)
 
-    def _locked(self, part: Sequence[Partition]) -> AbstractContextManager[Set[int]]:
-        ids = frozenset(item.partition_id for item in part)
-        return nullcontext(ids) if self._dry_run else locks.repair_locks(self._context.database, ids)
+    def _leased(self, part: Sequence[Partition]) -> AbstractContextManager[Mapping[int, Lease]]:
+        if self._dry_run:
+            return nullcontext({})
+        ids = [item.partition_id for item in part]
+        return leased(self._context, LeaseKind.REPAIR, ids, patience(self._context))
+
+    def _skip(self, others: Sequence[Partition]) -> None:
+        with self._context.database.begin() as connection:
+            holders = leases.holders(connection, LeaseKind.REPAIR, [item.partition_id for item in others])
+        for item in others:
+            entry = PartitionRepair(
+                table=str(self._chosen[item.table_id].name),
+                table_id=item.table_id,
+                date=item.date,
+                skipped=True,
+                holder=holders.get(item.partition_id),
+            )
+            self._tell(item, entry)
 
     def _tell(self, partition: Partition, entry: PartitionRepair) -> None:
         self._told.add(partition.partition_id)
@@ -222,7 +248,7 @@ class _Repair:
                 self._leave(partition, f"cannot be looked at: {item}", item)
         return [item for item in made if isinstance(item, RepairPlan)]
 
-    def _repair(self, plans: Sequence[RepairPlan]) -> None:
+    def _repair(self, plans: Sequence[RepairPlan], held: Mapping[int, Lease]) -> None:
         """Looks at the suspects of some partitions, and tells what became of each also where the engine went away."""
         results: dict[int, RepairResult] = {}
         gone: PrismError | None = None
@@ -230,7 +256,7 @@ class _Repair:
             if not self._dry_run:
                 self._remove_strays(plans)
             if self._deep or not self._dry_run:
-                self._look(plans, results)
+                self._look(plans, results, held)
         except PrismError as error:
             gone = error
         for plan in plans:
@@ -248,7 +274,7 @@ class _Repair:
             self._context.stores.delete(self._context.lake.bucket, strays)
             failpoint("repair.after_removal")
 
-    def _look(self, plans: Sequence[RepairPlan], results: dict[int, RepairResult]) -> None:
+    def _look(self, plans: Sequence[RepairPlan], results: dict[int, RepairResult], held: Mapping[int, Lease]) -> None:
         """Fills in the results, part by part. What was written before the engine went away is recorded all the same."""
         for chunk in repair_chunks(self._context, plans, look_only=self._dry_run):
             found: dict[int, RepairResult] = {}
@@ -258,12 +284,12 @@ class _Repair:
             finally:
                 results |= found
                 if not self._dry_run:
-                    self._commit(plans, found)
+                    self._commit(plans, found, held)
 
-    def _commit(self, plans: Sequence[RepairPlan], found: Results) -> None:
+    def _commit(self, plans: Sequence[RepairPlan], found: Results, held: Mapping[int, Lease]) -> None:
         for plan in plans:
             try:
-                _commit(self._context, plan, found)
+                _commit(self._context, plan, found, held[plan.partition.partition_id])
             except PrismError as error:
                 self._leave(plan.partition, f"has repaired objects whose lengths are not recorded: {error}", error)
 
@@ -297,7 +323,7 @@ def _found(plan: RepairPlan, suspect: Suspect, results: Results) -> RepairedObje
     return next((item for item in objects if item.date == plan.partition.date), None)
 
 
-def _commit(context: StageContext, plan: RepairPlan, results: Results) -> None:
+def _commit(context: StageContext, plan: RepairPlan, results: Results, lease: Lease) -> None:
     """Records the lengths of repaired objects where they are others than before: another version encodes otherwise.
 
     After the object is written, never before. A death in between leaves an object that readers of the live prefix
@@ -313,6 +339,7 @@ def _commit(context: StageContext, plan: RepairPlan, results: Results) -> None:
         return
     failpoint("repair.before_commit")
     with context.database.begin() as connection:
+        leases.hold(connection, lease)
         partitions.lock_partition(connection, plan.partition.partition_id)
         for known, length in changed:
             if not small_objects.set_length(connection, known.object_id, known.content_length, length):

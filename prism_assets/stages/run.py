@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from prism_assets.domain.problems import Problem
-from prism_assets.metadata import merge_jobs, partitions, staging_objects
+from prism_assets.metadata import merge_jobs, partitions, publications, staging_objects
 from prism_assets.stages.catalog import CatalogReport, run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover import DiscoverReport, run_discover
+from prism_assets.stages.leases import patience
 from prism_assets.stages.merge import MergeReport, run_merge
 from prism_assets.stages.stream import run_stream
 from prism_assets.stages.stream_report import StreamReport
@@ -53,7 +54,7 @@ def run_once(context: StageContext, *, now: datetime, names: Collection[str] | N
         discover=run_discover(context, now=now, names=names),
         stream=run_stream(context, now=now, names=names),
         merge=run_merge(context, now=now, names=names),
-        catalog=run_catalog(context, now=now, names=names),
+        catalog=run_catalog(context, now=now, names=names, patience=patience(context)),
     )
 
 
@@ -81,6 +82,7 @@ def run_until_idle(
             continue
         later = clock()
         waits = _waits_for(context, turns, later, context.choose_ids(names), clock_moves=later > now)
+        waits = waits or (not turn.catalog.errors and _awaits_publications(context, names))
         if not waits or time.monotonic() - moved > patience:
             return tuple(turns)
         time.sleep(_PAUSE_SECONDS)
@@ -118,6 +120,17 @@ def _failing_merges(
     chosen = [item for item in found if table_ids is None or item.table_id in table_ids]
     problems = {item.partition_id: last.get((tables[item.table_id], item.date)) for item in chosen}
     return {partition: problem for partition, problem in problems.items() if problem}
+
+
+def _awaits_publications(context: StageContext, names: Collection[str] | None) -> bool:
+    """Whether somebody's lost call may still change the catalog, or could when the last turn compared it."""
+    table_ids = [table.table_id for table in context.choose_tables(names)]
+    settings = context.settings
+    with context.database.begin() as connection:
+        doubts = publications.load_doubts(
+            connection, table_ids, settings.lease_seconds, settings.catalog_compare_seconds
+        )
+    return any(doubt.notes for doubt in doubts.values())
 
 
 def _waits_for(

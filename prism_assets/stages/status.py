@@ -16,9 +16,11 @@ from prism_assets.domain.partitions import (
     wanted_publication,
 )
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import merge_jobs, partitions, staging_objects
+from prism_assets.metadata import leases, merge_jobs, partitions, publications, staging_objects
+from prism_assets.metadata.leases import Holder, LeaseKind
 from prism_assets.metadata.merge_jobs import JobStatus
 from prism_assets.metadata.quarantine import UnfitValues, unfit_values
+from prism_assets.metadata.publications import Doubt
 from prism_assets.metadata.staging_objects import FailedObject, StagingCounts
 from prism_assets.metadata.statistics import PartitionFigures, partition_figures
 from prism_assets.stages.context import StageContext
@@ -47,6 +49,7 @@ class PartitionStatus:
 class TableStatus:
     """One table: its partitions and the staging objects that are not done; `failures` tells why, for the latest.
 
+    `publisher` is who publishes it now, and since when; `doubt` is why the next catalog run compares all of it.
     `unfit_values` are those of the last `unfit_days` that did not fit their column; only where tables are named.
     """
 
@@ -58,6 +61,8 @@ class TableStatus:
     partitions: tuple[PartitionStatus, ...]
     unfit_values: tuple[UnfitValues, ...] = ()
     unfit_days: int = _UNFIT_DAYS
+    publisher: Holder | None = None
+    doubt: Doubt | None = None
 
 
 def read_status(
@@ -74,12 +79,19 @@ def read_status(
             jobs.setdefault(job.partition_id, []).append(job)
         for table in chosen:
             found.append(_table_status(connection, table, counts.get(table.table_id), failed, jobs, now, day))
-        if names is None:
-            return tuple(found)
+        ids = [table.table_id for table in chosen]
+        publishers = leases.holders(connection, LeaseKind.CATALOG, ids)
+        settings = context.settings
+        doubts = publications.load_doubts(connection, ids, settings.lease_seconds, settings.catalog_compare_seconds)
         since = now - timedelta(days=_UNFIT_DAYS)
-        unfit = unfit_values(connection, [table.table_id for table in chosen], since)
+        unfit = {} if names is None else unfit_values(connection, ids, since)
     return tuple(
-        replace(status, unfit_values=tuple(unfit.get(table.table_id, ())))
+        replace(
+            status,
+            publisher=publishers.get(table.table_id),
+            doubt=doubts.get(table.table_id),
+            unfit_values=tuple(unfit.get(table.table_id, ())),
+        )
         for table, status in zip(chosen, found, strict=True)
     )
 

@@ -30,15 +30,20 @@ POINTS = (
     "merge.before_commit",
     "merge.in_commit",
     "merge.after_commit",
+    "catalog.after_lease",
     "catalog.after_switch",
     "catalog.after_mark",
     "catalog.after_close",
     "catalog.after_begin",
+    "catalog.before_call",
+    "catalog.after_call",
     "catalog.after_define",
     "catalog.before_manifest",
     "catalog.after_manifest",
     "catalog.after_publish",
     "catalog.after_advance",
+    "catalog.in_settle",
+    "catalog.after_settle",
 )
 
 

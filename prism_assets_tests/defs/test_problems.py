@@ -10,12 +10,13 @@ from dagster import DagsterEventType, DagsterInstance, ExecuteInProcessResult
 
 from prism_assets import failpoints
 from prism_assets.defs import failures
-from prism_assets.defs.assets import build, catalog
+from prism_assets.defs.assets import build
 from prism_assets.defs.keys import asset_key
 from prism_assets.domain.errors import DatabaseUnavailable, StoreUnavailable
 from prism_assets.metadata import merge_jobs, partitions
-from prism_assets.metadata.locks import catalog_lock, repair_locks
+from prism_assets.metadata.leases import LeaseKind
 from prism_assets.objectstore.stores import Stores
+from prism_assets.stages.leases import leased
 from prism_assets.stages.stream_plan import start_batch
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
@@ -106,16 +107,17 @@ def test_a_sick_day_of_a_table_fails_alone(settled: World, instance: DagsterInst
 def test_a_table_that_another_run_is_publishing_is_waited_for_by_hand_only(
     settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalog, "_PATIENCE_SECONDS", 0.3)
+    monkeypatch.setenv("PRISM_LEASE_SECONDS", "1")
+    monkeypatch.setattr(failures, "MAX_RETRIES", 1)
     location = a_location(settled.root, a_table())
     run(instance, location, ["live"])
     [table] = settled.context.choose_tables(["log.events"])
-    with catalog_lock(settled.context.database, table.table_id):
+    with leased(settled.context, LeaseKind.CATALOG, [table.table_id]):
         assert run(instance, location, ["catalog"], by_sensor=True).success
         result = run(instance, location, ["catalog"])
     assert not result.success
-    assert retries(result) == failures.MAX_RETRIES
-    assert "another run is publishing this table" in told(result, "catalog_utc")
+    assert retries(result) == 1
+    assert "another catalog run is at it" in told(result, "catalog_utc")
 
 
 @pytest.mark.parametrize("by_sensor", [True, False])
@@ -164,16 +166,20 @@ def test_by_hand_a_day_that_another_worker_merges_is_waited_for(settled: World, 
     assert run(instance, location, ["merged"], day=YESTERDAY).success
 
 
-def test_by_hand_a_day_that_another_worker_repairs_is_waited_for(settled: World, instance: DagsterInstance) -> None:
+def test_by_hand_a_day_that_another_worker_repairs_is_waited_for(
+    settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRISM_LEASE_SECONDS", "1")
+    monkeypatch.setattr(failures, "MAX_RETRIES", 1)
     location = a_location(settled.root, a_table())
     settled.drop(some_rows(3, NOW))
     run(instance, location, ["live"])
     with settled.context.database.begin() as connection:
         [partition] = partitions.load_needed(connection, [1], NOW.date())
-    with repair_locks(settled.context.database, [partition.partition_id]):
+    with leased(settled.context, LeaseKind.REPAIR, [partition.partition_id]):
         result = run(instance, location, ["live"])
     assert not result.success
-    assert f"log.events {TODAY}: another worker repairs this day" in told(result, "live_utc")
+    assert f"log.events {TODAY}: another repair is at it" in told(result, "live_utc")
 
 
 def test_a_failed_merge_fails_a_sensors_run_at_once(

@@ -10,11 +10,10 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import Connection
 
-from prism_assets.domain.errors import DatabaseUnavailable, LeaseLost
+from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.merge_plan import MergedRange
 from prism_assets.domain.partitions import Publication
 from prism_assets.metadata import batches, locks, merge_jobs, merge_ranges, partitions, small_objects, staging_objects
-from prism_assets.metadata.database import Database
 from prism_assets_tests.metadata.rows import DAY, NOON, Rows, a_range_plan, claim, insert_small, results_of
 from prism_assets_tests.metadata.sessions import Sessions
 
@@ -266,33 +265,6 @@ def test_h7_our_record_goes_upwards_only(rows: Rows) -> None:
         with rows.database.begin() as connection:
             assert partitions.advance_published(connection, partition, publication, NOON) is accepted
     assert (rows.load(partition).current_version, rows.load(partition).published_object_id) == (12, 12)
-
-
-def test_h7_only_one_run_at_a_time_publishes_a_table(database: Database) -> None:
-    with locks.catalog_lock(database, 1) as first:
-        assert first is not None
-        first.check()
-        with locks.catalog_lock(database, 1) as second:
-            assert second is None
-        with locks.catalog_lock(database, 2) as other:
-            assert other is not None
-    with locks.catalog_lock(database, 1) as again:
-        assert again is not None
-
-
-def test_h7_a_lock_that_went_with_its_session_is_noticed(database: Database, rows: Rows) -> None:
-    with pytest.raises(DatabaseUnavailable), locks.catalog_lock(database, 1) as lock:  # noqa: PT012
-        assert lock is not None
-        rows.sql("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = 1")
-        lock.check()
-
-
-def test_h7_a_lock_that_was_given_back_is_noticed(database: Database) -> None:
-    with locks.catalog_lock(database, 1) as lock:
-        assert lock is not None
-        lock._connection.exec_driver_sql("SELECT pg_advisory_unlock_all()")
-        with pytest.raises(LeaseLost, match="nothing more was published"):
-            lock.check()
 
 
 # Two merges of one partition

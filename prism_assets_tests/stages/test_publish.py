@@ -1,25 +1,21 @@
-"""Publishing: nothing is published that could not be read, and two runs do not undo each other."""
+"""Publishing: nothing is published that could not be read, and nothing keeps others from their readers."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 
-from prism_assets.catalogs.base import Catalog
 from prism_assets.catalogs.glue import GlueCatalog
-from prism_assets.domain.errors import CatalogUnavailable
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import tables
+from prism_assets.metadata import publications
 from prism_assets.stages.catalog import run_catalog
 from prism_assets.stages.catalog_preview import preview
 from prism_assets.stages.catalog_work import find_catalog_work
 from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.stages.catalogs import LosingCatalog, PausingCatalog, with_catalog
 from prism_assets_tests.stages.test_merge import a_closed_day
 from prism_assets_tests.world import World
 
@@ -89,29 +85,6 @@ def test_a_table_that_cannot_be_published_does_not_stop_the_others(world: World)
     assert report.tables[1].switched == (date(2026, 3, 1),)
 
 
-@dataclass
-class LosingCatalog:
-    """Loses answers: the change is made, and nobody hears of it."""
-
-    inner: Catalog
-    left: int = 1
-
-    def differs(self, table: TableDefinition, location: str) -> bool:
-        return self.inner.differs(table, location)
-
-    def define(self, table: TableDefinition, location: str) -> str | None:
-        return self.inner.define(table, location)
-
-    def publish(self, table: TableDefinition, locations: Mapping[date, str]) -> None:
-        self.inner.publish(table, locations)
-        if self.left:
-            self.left -= 1
-            raise CatalogUnavailable("the answer was lost")
-
-    def locations(self, table: TableDefinition, days: Any) -> dict[date, str]:
-        return self.inner.locations(table, days)
-
-
 def test_a_lost_answer_is_settled_by_the_next_run(world: World) -> None:
     a_closed_day(world)
     late_rows(world)
@@ -122,76 +95,6 @@ def test_a_lost_answer_is_settled_by_the_next_run(world: World) -> None:
     world.catalog(AFTER)
     assert record(world) == (0, 3)
     assert len(world.ids()) == 11
-
-
-@dataclass
-class WaitingCatalog:
-    """Stands still before it publishes, until it is told to go on."""
-
-    inner: Catalog
-    reached: threading.Event
-    go: threading.Event
-
-    def differs(self, table: TableDefinition, location: str) -> bool:
-        return self.inner.differs(table, location)
-
-    def define(self, table: TableDefinition, location: str) -> str | None:
-        return self.inner.define(table, location)
-
-    def publish(self, table: TableDefinition, locations: Mapping[date, str]) -> None:
-        self.reached.set()
-        assert self.go.wait(10)
-        self.inner.publish(table, locations)
-
-    def locations(self, table: TableDefinition, days: Any) -> dict[date, str]:
-        return self.inner.locations(table, days)
-
-
-def test_h7_a_second_run_skips_the_table_the_first_is_at(world: World) -> None:
-    a_closed_day(world)
-    late_rows(world)
-    reached, go = threading.Event(), threading.Event()
-    quick = world.context.catalog
-    object.__setattr__(world.context, "catalog", WaitingCatalog(quick, reached, go))
-    thread = threading.Thread(target=lambda: run_catalog(world.context, now=utc(AFTER)))
-    thread.start()
-    assert reached.wait(10)
-    try:
-        report = run_catalog(world.context, now=utc(AFTER))
-        assert [table.skipped for table in report.tables] == [True]
-        assert not report.changed
-    finally:
-        go.set()
-        thread.join(10)
-    object.__setattr__(world.context, "catalog", quick)
-    assert record(world) == (0, 3)
-
-
-def test_h7_what_a_run_without_its_lock_publishes_late_is_put_right_by_the_next_run(world: World) -> None:
-    """It passed the check, its session died, another run published more, and then its own call landed."""
-    a_closed_day(world)
-    quick = world.context.catalog
-    late_rows(world)
-    reached, go = threading.Event(), threading.Event()
-    object.__setattr__(world.context, "catalog", WaitingCatalog(quick, reached, go))
-    reports = []
-    thread = threading.Thread(target=lambda: reports.append(run_catalog(world.context, now=utc(AFTER))))
-    thread.start()
-    assert reached.wait(10)
-    with world.context.database.begin() as connection:
-        connection.exec_driver_sql(
-            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()"
-        )
-    object.__setattr__(world.context, "catalog", quick)
-    late_rows(world)
-    world.catalog(AFTER)
-    newest = world.ids()
-    go.set()
-    thread.join(10)
-    assert len(world.ids()) < len(newest), "the late call did land"
-    world.catalog(AFTER)
-    assert world.ids() == newest
-    assert not world.catalog(AFTER).changed
 
 
 def test_a_partition_with_a_damaged_object_does_not_keep_others_from_their_readers(world: World) -> None:
@@ -239,7 +142,7 @@ def test_the_preview_names_the_steps_of_the_run_that_follows(world: World) -> No
     def steps(now: str) -> list[str]:
         return [step.step for step in preview(world.context, now=utc(now))]
 
-    assert steps(NOON) == ["publish for the first time"]
+    assert steps(NOON) == ["define it in the catalog", "publish for the first time"]
     world.catalog(NOON)
     assert steps(NOON) == []
     assert steps(AFTER) == ["mark for closing, and close as soon as no earlier staging object is unfinished"]
@@ -278,7 +181,7 @@ def defined_version(world: World) -> int:
 
 def undefined(world: World) -> bool:
     with world.context.database.begin() as connection:
-        return bool(tables.undefined_tables(connection))
+        return bool(publications.undefined_tables(connection))
 
 
 def test_a_definition_counts_as_shown_once_the_catalog_has_it(world: World) -> None:
@@ -307,25 +210,11 @@ def test_a_definition_that_the_catalog_has_already_counts_as_shown(world: World)
     assert not undefined(world)
 
 
-@dataclass
-class Overtaken:
-    """A catalog during whose definition a newer one comes into force."""
-
-    world: World
-    inner: Catalog
-
-    def define(self, table: TableDefinition, location: str) -> str | None:
-        self.world.apply(a_table(columns=["{name: added, type: string}"]))
-        return self.inner.define(table, location)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-
 def test_a_definition_that_came_into_force_meanwhile_is_still_to_come(world: World) -> None:
     world.apply(a_table())
-    overtaken: Any = Overtaken(world, world.context.catalog)
-    assert run_catalog(replace(world.context, catalog=overtaken), now=utc(NOON)).errors == ()
+    wider = a_table(columns=["{name: added, type: string}"])
+    overtaken = PausingCatalog(world.context.catalog, before_define=lambda table: world.apply(wider))
+    assert run_catalog(with_catalog(world, overtaken).context, now=utc(NOON)).errors == ()
     assert defined_version(world) == 1
     assert undefined(world)
     world.catalog(NOON)

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from prism_assets.domain.errors import StoreUnavailable
-from prism_assets.metadata import locks
 from prism_assets.stages.catalog import run_catalog
 from prism_assets.stages.catalog_work import find_catalog_work
 from prism_assets.stages.repair import RepairReport, run_repair
@@ -317,16 +316,9 @@ def test_a_second_repair_of_the_same_day_skips_it(events: World) -> None:
     assert counts(run_repair(another_worker(events, engine).context)) == (3, 3, 0, 3)
     (second,) = found
     assert [item.skipped for item in second.partitions] == [True]
+    assert f"log.events {DAY}: another repair is at it (another, since " in second.errors[0]
     assert counts(second) == (0, 0, 0, 0)
     assert counts(run_repair(events.context)) == (3, 0, 0, 0), "the lock is free again"
-
-
-def test_locks_end_with_their_session(events: World) -> None:
-    with locks.repair_locks(events.context.database, [1, 2]) as first:
-        with locks.repair_locks(events.context.database, [2, 3]) as second:
-            assert (sorted(first), sorted(second)) == ([1, 2], [3])
-        with locks.repair_locks(events.context.database, [3]) as again:
-            assert again == {3}
 
 
 def test_a_merge_whose_input_was_missing_succeeds_after_the_repair(events: World) -> None:

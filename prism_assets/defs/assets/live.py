@@ -92,7 +92,7 @@ def _repaired(context: StageContext, task: Task) -> tuple[RepairReport | None, t
         for item in report.irreparable
     ]
     skipped = [
-        Problem(table=item.table, date=item.date, reason="another worker repairs this day", transient=True)
+        Problem(table=item.table, date=item.date, reason=item.refusal, transient=True)
         for item in report.partitions
         if item.skipped
     ]

@@ -1,4 +1,6 @@
-"""catalog_work: requests catalog for tables with partitions to publish, close or switch, or with a new definition."""
+"""catalog_work: requests catalog for tables with partitions to publish, close or switch, with a new definition, or in
+doubt: what the catalog shows of them may not be what is recorded.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.requests import Demand, answer
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata.tables import undefined_tables
-from prism_assets.stages.catalog_work import PUBLISH, CatalogWork, find_catalog_work
+from prism_assets.metadata.publications import undefined_tables
+from prism_assets.stages.catalog_work import COMPARE, PUBLISH, CatalogWork, find_catalog_work
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.delayed import DelayedRows, find_delayed
@@ -22,7 +24,7 @@ from prism_assets.stages.delayed import DelayedRows, find_delayed
 def catalog_work(
     stages: StageContext, context: SensorEvaluationContext, location: Location, deadline: Deadline
 ) -> SensorResult:
-    """Requests catalog for the tables with partitions to publish, close or switch, or with a new definition."""
+    """Requests catalog for tables with partitions to publish, close or switch, with a new definition, or in doubt."""
     stages.check_lake()
     now = datetime.now(timezone.utc)
     tables = stages.choose_tables(None)
@@ -33,7 +35,9 @@ def catalog_work(
         days.setdefault(item.table, set()).add(item.date)
     reply = answer(Demand(Stage.CATALOG, days), location, context.instance)
     define = f"{len(undefined)} tables to define" if undefined else ""
-    reason = "; ".join(filter(None, [_sentence(work, len(tables)), define, reply.rest]))
+    doubtful = sum(item.step == COMPARE for item in work)
+    compare = f"{doubtful} tables to compare with the catalog" if doubtful else ""
+    reason = "; ".join(filter(None, [_sentence(work, len(tables)), define, compare, reply.rest]))
     return SensorResult(run_requests=list(reply.requests), skip_reason=None if reply.requests else SkipReason(reason))
 
 

@@ -1,0 +1,144 @@
+"""Defines a table in the catalog and publishes its partitions: what differs is planned first, then carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+
+from prism_assets.domain.errors import InvariantBroken, PrismError
+from prism_assets.domain.partitions import Partition, current_publication
+from prism_assets.domain.problems import Problem
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.failpoints import failpoint
+from prism_assets.metadata import leases, partitions, publications
+from prism_assets.metadata.leases import Lease
+from prism_assets.metadata.publications import Shown
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.publish import (
+    PublicationPlan,
+    PublishedPartition,
+    WatchedCalls,
+    location_of,
+    plan_publications,
+    publish,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowPlan:
+    """What the catalog shows otherwise than it should.
+
+    `differs` if the table itself does; `is_full` if all partitions were compared, and not only those that PostgreSQL
+    knows to be behind. `outdated` are the days that the catalog shows otherwise than recorded, or that are published
+    whatever it shows.
+    """
+
+    differs: bool
+    is_full: bool
+    publications: tuple[PublicationPlan, ...]
+    outdated: frozenset[date]
+
+
+@dataclass(kw_only=True)
+class ShowReport:
+    """What became of it."""
+
+    defined: str | None = None
+    published: list[PublishedPartition] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def plan_show(context: StageContext, known: Shown, *, republish: bool) -> ShowPlan:
+    """Compares; changes nothing. With `republish` every partition is published, whatever the catalog shows.
+
+    All partitions are compared when the table differs, when a publication was not seen to end, and once in a while: a
+    process may stand still for longer than any call takes, between its last look at its lease and its call.
+    """
+    table = known.definition
+    if table.version < known.defined_version:
+        raise InvariantBroken(
+            f"version {table.version} of its definition is in force, and the catalog shows version "
+            f"{known.defined_version}: nothing was published, as that would take back columns"
+        )
+    differs = context.catalog.differs(table, table_location(context, table))
+    is_full = republish or differs or known.doubt is not None
+    with context.database.begin() as connection:
+        if is_full:
+            found = partitions.load_table_partitions(connection, table.table_id)
+        else:
+            found = partitions.load_restless(connection, [table.table_id])
+    if republish:
+        outdated = frozenset(item.date for item in found)
+    else:
+        outdated = _outdated(context, table, found) if is_full else frozenset()
+    return ShowPlan(
+        differs=differs, is_full=is_full, publications=tuple(plan_publications(found, outdated)), outdated=outdated
+    )
+
+
+def table_location(context: StageContext, table: TableDefinition) -> str:
+    """The folder of a table in the lake."""
+    return context.lake.url(context.lake.keys(table).root)
+
+
+def _outdated(context: StageContext, table: TableDefinition, found: Sequence[Partition]) -> frozenset[date]:
+    shown = {item.date: current_publication(item) for item in found}
+    locations = {day: location_of(context.lake, table, day, item) for day, item in shown.items() if item}
+    return context.catalog.outdated(table, locations) if locations else frozenset()
+
+
+def show(context: StageContext, lease: Lease, known: Shown, plan: ShowPlan, now: datetime) -> ShowReport:
+    """Defines the table and publishes its unswitched partitions first, then its switched ones.
+
+    That the catalog is about to be touched is noted before, and taken back when all went well. A run that died, lost
+    its lease or never heard of the end of a call leaves the note, and the next runs compare everything: as long as a
+    call of it may land, and once after. Each step is fenced by the lease; a death before the end has the table
+    compared, which then changes nothing.
+    """
+    done = ShowReport()
+    table = known.definition
+    if not plan.differs and not plan.publications:
+        if plan.is_full or known.defined_version != table.version:
+            _settle(context, lease, known, plan, None)
+        return done
+    with context.database.begin() as connection:
+        leases.hold(connection, lease)
+        if plan.is_full:  # The run's own note stands for those that are over, so that they do not grow many.
+            publications.forget_expired(connection, table.table_id, known.time)
+        note_id = publications.begin_publication(connection, lease, context.worker)
+    failpoint("catalog.after_begin")
+    calls = WatchedCalls(context, lease, note_id)
+    try:
+        done.defined = context.catalog.define(table, table_location(context, table), calls)
+        failpoint("catalog.after_define")
+        for switched in (False, True):
+            chosen = [item for item in plan.publications if item.partition.switched is switched]
+            for item in publish(context, table, chosen, lease, calls, now):
+                if isinstance(item, Problem):
+                    done.problems.append(item)
+                else:
+                    done.published.append(item)
+        if plan.outdated.isdisjoint(problem.date for problem in done.problems):
+            _settle(context, lease, known, plan, note_id)
+    except PrismError as error:
+        done.problems.append(Problem.of(error, str(table.name)))
+    return done
+
+
+def _settle(context: StageContext, lease: Lease, known: Shown, plan: ShowPlan, note_id: int | None) -> None:
+    """Records that the catalog shows what is recorded, and takes back the notes that this makes good.
+
+    One transaction: a death in it leaves the notes, and the next run compares once more.
+    """
+    table = known.definition
+    with context.database.begin() as connection:
+        leases.hold(connection, lease)
+        publications.record_definition(connection, table.table_id, table.version)
+        if note_id is not None:
+            publications.end_publication(connection, note_id)
+        if plan.is_full:
+            publications.forget_expired(connection, table.table_id, known.time)
+            publications.record_comparison(connection, table.table_id, known.time)
+        failpoint("catalog.in_settle")
+    failpoint("catalog.after_settle")

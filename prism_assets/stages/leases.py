@@ -1,0 +1,58 @@
+"""Holds leases while a stage works, and waits for those of workers that are dead or stand still."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+from prism_assets.domain.errors import PrismError
+from prism_assets.metadata import leases
+from prism_assets.metadata.leases import Lease, LeaseKind
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.heartbeats import Heartbeat
+
+_PAUSE = 0.2
+_MARGIN = 1.0
+
+
+def patience(context: StageContext) -> float:
+    """How many seconds to wait for a lease so that a holder that died or stands still has lost it for certain."""
+    return context.settings.lease_seconds + _MARGIN
+
+
+@contextmanager
+def leased(
+    context: StageContext, kind: LeaseKind, subject_ids: Collection[int], wait_seconds: float = 0.0
+) -> Iterator[Mapping[int, Lease]]:
+    """Holds the leases that are free, or become free in so many seconds, and yields them by id.
+
+    A death within leaves them to time. They are renewed at a third of the lease, also while others are waited for.
+    """
+    held: dict[int, Lease] = {}
+    _take(context, kind, set(subject_ids), held)
+    beat = Heartbeat(
+        context.database,
+        context.settings.lease_seconds,
+        lambda connection: leases.renew(connection, list(held.values())),
+    )
+    try:
+        if not held and not wait_seconds:
+            yield held
+            return
+        with beat:
+            end = time.monotonic() + wait_seconds
+            while (missing := set(subject_ids) - set(held)) and time.monotonic() < end:
+                time.sleep(_PAUSE)
+                _take(context, kind, missing, held)
+            yield held
+    finally:
+        # A lease that cannot be given back runs out by itself; the error that is under way says more.
+        with suppress(PrismError), context.database.begin() as connection:
+            leases.release(connection, list(held.values()))
+
+
+def _take(context: StageContext, kind: LeaseKind, wanted: Collection[int], held: dict[int, Lease]) -> None:
+    with context.database.begin() as connection:
+        taken = leases.take(connection, kind, wanted, context.worker, context.settings.lease_seconds)
+    held.update({lease.subject_id: lease for lease in taken})

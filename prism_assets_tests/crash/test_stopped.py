@@ -1,0 +1,115 @@
+"""A process that stands still (SIGSTOP, a paused container) holds nobody up, and changes nothing when it goes on."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from prism_assets.stages.catalog import run_catalog
+from prism_assets.stages.catalog_work import find_catalog_work
+from prism_assets.stages.leases import patience
+from prism_assets.stages.repair import run_repair
+from prism_assets_tests.builders import utc
+from prism_assets_tests.crash.processes import finish, start
+from prism_assets_tests.stages.test_merge import a_closed_day
+from prism_assets_tests.stages.test_publish import AFTER, late_rows, record
+from prism_assets_tests.stages.test_repair import small_keys
+from prism_assets_tests.world import World
+
+CATALOG = ("prism_assets.cli", "catalog", "--now", f"{AFTER}:00Z")
+Stop = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def stop(world: World, tmp_path: Path) -> Iterator[Stop]:
+    """Starts a command and stops its process at a failpoint."""
+    made: list[subprocess.Popen[str]] = []
+
+    def run(point: str, *command: str) -> subprocess.Popen[str]:
+        gate = tmp_path / "gate"
+        gate.touch()
+        made.append(start(world, *command, PRISM_FAILPOINTS=f"{point}=1*pause({gate})"))
+        deadline = time.monotonic() + 30
+        while not gate.with_suffix(".reached").exists():
+            assert made[0].poll() is None, made[0].communicate()
+            assert time.monotonic() < deadline, "the failpoint was not reached"
+            time.sleep(0.01)
+        made[0].send_signal(signal.SIGSTOP)
+        gate.unlink()
+        return made[0]
+
+    yield run
+    for process in made:
+        process.send_signal(signal.SIGCONT)
+        process.kill()
+        process.wait()
+
+
+def go_on(process: subprocess.Popen[str]) -> tuple[int, str]:
+    process.send_signal(signal.SIGCONT)
+    return finish(process)
+
+
+@pytest.mark.parametrize(
+    "point", ["catalog.after_lease", "catalog.after_begin", "catalog.before_manifest", "catalog.after_publish"]
+)
+def test_a_table_is_taken_over_from_a_run_that_stands_still_and_which_then_changes_nothing(
+    world: World, stop: Stop, point: str
+) -> None:
+    a_closed_day(world)
+    late_rows(world)
+    stopped = stop(point, *CATALOG)
+    late_rows(world)
+    report = run_catalog(world.context, now=utc(AFTER), patience=patience(world.context))
+    assert report.errors == ()
+    before = (record(world), world.partition("2026-03-01").location)
+    assert before[0] == (0, 4)
+    status, output = go_on(stopped)
+    assert status == 1
+    assert "another run has taken this work over" in " ".join(output.split())
+    assert (record(world), world.partition("2026-03-01").location) == before
+
+
+def test_a_switch_is_left_to_the_run_that_took_over(world: World, stop: Stop) -> None:
+    a_closed_day(world)
+    world.merge(AFTER)
+    stopped = stop("catalog.after_lease", *CATALOG)
+    report = run_catalog(world.context, now=utc(AFTER), names=["log.events"], republish=True, patience=30)
+    assert report.errors == ()
+    assert go_on(stopped)[0] == 1
+    assert world.status("2026-03-01", AFTER).state == "closed"
+    world.catalog(AFTER)
+    assert world.status("2026-03-01", AFTER).state == "switched"
+
+
+def test_a_call_that_a_stopped_run_makes_when_it_goes_on_is_put_right_by_the_next_tick(
+    world: World, stop: Stop
+) -> None:
+    """Between its look at the lease and its call: nothing can hold that up, so it is noted."""
+    a_closed_day(world)
+    late_rows(world)
+    stopped = stop("catalog.before_call", *CATALOG)
+    late_rows(world)
+    assert run_catalog(world.context, now=utc(AFTER), patience=patience(world.context)).errors == ()
+    newest = world.ids()
+    assert go_on(stopped)[0] == 1
+    assert len(world.ids()) < len(newest), "the late call did land"
+    assert [item.step for item in find_catalog_work(world.context, now=utc(AFTER))] == ["compare"]
+    world.catalog(AFTER)
+    assert world.ids() == newest
+
+
+def test_a_day_is_repaired_though_another_repair_of_it_stands_still(world: World, stop: Stop) -> None:
+    a_closed_day(world)
+    ids = world.ids()
+    world.context.stores.delete("lake", small_keys(world)[:1])
+    stopped = stop("repair.after_plan", "prism_assets.cli", "repair")
+    report = run_repair(world.context)
+    assert (report.errors, report.repaired) == ((), 1)
+    assert go_on(stopped)[0] == 0
+    assert world.ids() == ids

@@ -1,0 +1,109 @@
+"""Catalogs that fail where a test wants them to, and what a test does to notes and comparisons."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from sqlalchemy import text
+
+from prism_assets.catalogs.base import Calls, Catalog
+from prism_assets.domain.errors import CatalogUnavailable, PrismError
+from prism_assets.domain.tables import TableDefinition
+from prism_assets_tests.world import World
+
+
+@dataclass
+class LosingCatalog:
+    """Loses answers: the change is made, and nobody hears of it."""
+
+    inner: Catalog
+    left: int = 1
+
+    def publish(self, table: TableDefinition, locations: Mapping[date, str], calls: Calls) -> dict[date, PrismError]:
+        if not self.left:
+            return self.inner.publish(table, locations, calls)
+        self.left -= 1
+        calls.begin()
+        self.inner.publish(table, locations)
+        raise CatalogUnavailable("the answer was lost")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+@dataclass
+class PausingCatalog:
+    """Does something else before it defines or publishes a table: what happens there, happens meanwhile."""
+
+    inner: Catalog
+    before_define: Callable[[TableDefinition], object] = lambda table: None
+    before_publish: Callable[[TableDefinition], object] = lambda table: None
+
+    def define(self, table: TableDefinition, location: str, calls: Calls) -> str | None:
+        self.before_define(table)
+        return self.inner.define(table, location, calls)
+
+    def publish(self, table: TableDefinition, locations: Mapping[date, str], calls: Calls) -> dict[date, PrismError]:
+        self.before_publish(table)
+        return self.inner.publish(table, locations, calls)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+class Recorder:
+    """Passes calls on to the client of Glue and notes their names; `instead` puts something in their place."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.calls: list[str] = []
+        self.instead: dict[str, Callable[..., Any]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        def call(**arguments: Any) -> Any:
+            self.calls.append(name)
+            return self.instead.get(name, getattr(self._inner, name))(**arguments)
+
+        return call
+
+
+def with_catalog(world: World, catalog: Any, worker: str = "another") -> World:
+    """The same platform as another worker with a catalog of its own sees it."""
+    return dataclasses.replace(world, context=dataclasses.replace(world.context, catalog=catalog, worker=worker))
+
+
+def recorded(world: World) -> Recorder:
+    """Notes the calls to Glue of a world from now on."""
+    catalog: Any = world.context.catalog
+    catalog._made = recorder = Recorder(catalog._client)
+    return recorder
+
+
+def notes(world: World) -> int:
+    """How many runs touched the catalog and were not seen to end."""
+    with world.context.database.begin() as connection:
+        return int(connection.execute(text("SELECT count(*) FROM prism_publication_notes")).scalar_one())
+
+
+def calls_are_over(world: World) -> None:
+    """As if more time had passed than any call can take to land."""
+    with world.context.database.begin() as connection:
+        connection.execute(
+            text("UPDATE prism_publication_notes SET expire_time = least(expire_time, clock_timestamp())")
+        )
+
+
+def an_hour_passes(world: World) -> None:
+    """As if the last full comparison were an hour ago."""
+    with world.context.database.begin() as connection:
+        connection.execute(text("UPDATE prism_tables SET compared_time = compared_time - interval '61 minutes'"))
+
+
+def holders_fall_silent(world: World) -> None:
+    """As if all holders of leases had stood still for an hour."""
+    with world.context.database.begin() as connection:
+        connection.execute(text("UPDATE prism_leases SET heartbeat_time = heartbeat_time - interval '1 hour'"))
