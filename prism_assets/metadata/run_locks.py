@@ -19,7 +19,7 @@ _LAST_LOOK_SECONDS = 10.0
 
 @contextmanager
 def run_lock(database: Database, run_id: str) -> Iterator[None]:
-    """Holds the lock of a run. PostgreSQL gives it back when the process dies, however it dies.
+    """Holds the lock of a run. PostgreSQL gives it back when the process dies, however it dies, or stands still.
 
     It goes with its session also when PostgreSQL restarts or fails over; it is then taken again over a new one.
     """

@@ -78,6 +78,18 @@ def test_a_lock_that_a_lost_session_still_holds_is_taken_once_that_ends(database
             assert is_held(database)
 
 
+def test_a_run_whose_process_stands_still_is_without_its_lock_until_it_goes_on(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would keep its tables from being asked for otherwise. The keeper looks seldom here, as if it stood still."""
+    monkeypatch.setattr("prism_assets.metadata.database._SILENT_SESSION_SECONDS", 1)
+    monkeypatch.setattr("prism_assets.metadata.run_locks._LOOK_SECONDS", 2.0)
+    with run_lock(database, RUN):
+        assert is_held(database)
+        wait_until(lambda: not is_held(database))
+        wait_until(lambda: is_held(database))
+
+
 def test_nothing_of_it_keeps_a_process_alive(database: Database) -> None:
     with run_lock(database, RUN):
         (keeper,) = [thread for thread in threading.enumerate() if thread.name == "prism-run-lock"]

@@ -1,0 +1,79 @@
+"""A host that vanishes with its locks: `python -m prism_assets_tests.metadata.vanishing_host FOLDER`.
+
+Runs in a network of its own, which nothing else is in. A PostgreSQL server is started there, and a process that holds
+the lock of a run, and beside it one over a connection with nothing but the defaults of the system. Then the network
+goes down, and the process dies in it, so that the server hears nothing of that. When the network is back, the server
+tells which locks are still held.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import struct
+import sys
+import time
+from pathlib import Path
+
+import psycopg
+import sqlalchemy
+
+from prism_assets.local.stack import LocalStack
+from prism_assets.metadata.database import Database, Keepalive
+from prism_assets.metadata.run_locks import run_lock, runs_without_lock
+
+RUN, CONTROL = "a-run", "by-defaults"
+QUICK = Keepalive(idle=1, interval=1, count=2)
+_GET_FLAGS, _SET_FLAGS, _IS_UP = 0x8913, 0x8914, 1
+
+
+def set_loopback(*, up: bool) -> None:
+    """Switches the only interface of this network on or off."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        asked = fcntl.ioctl(any_socket, _GET_FLAGS, struct.pack("16sH14x", b"lo", 0))
+        _, flags = struct.unpack("16sH14x", asked)
+        wanted = flags | _IS_UP if up else flags & ~_IS_UP
+        fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sH14x", b"lo", wanted))
+
+
+def hold(url: str) -> int:
+    """Starts a process that takes both locks and then only lives; returns its id when it has them."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(writer)
+        assert os.read(reader, 1), "the holder failed"
+        return pid
+    plain = sqlalchemy.make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(plain, autocommit=True) as connection, run_lock(Database(url, keepalive=QUICK), RUN):
+        connection.execute("SELECT pg_advisory_lock(7170005, hashtext(%s))", [CONTROL])
+        os.write(writer, b"x")
+        while True:
+            time.sleep(60)
+
+
+def main(folder: Path) -> None:
+    set_loopback(up=True)
+    stack = LocalStack(folder / ".prism")
+    stack.up(services={"postgres"})
+    try:
+        url = stack.environment()["PRISM_DATABASE_URL"]
+        holder = hold(url)
+        database = Database(url)
+        before = runs_without_lock(database, [RUN, CONTROL])
+        database.dispose()
+        set_loopback(up=False)
+        os.kill(holder, 9)
+        os.waitpid(holder, 0)
+        time.sleep(QUICK.longest + 2)
+        set_loopback(up=True)
+        after = runs_without_lock(database, [RUN, CONTROL])
+        print(json.dumps({"free before": sorted(before), "free after": sorted(after)}))
+    finally:
+        stack.reset()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
