@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date, timedelta
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from prism_assets.catalogs.glue import GlueCatalog
+from prism_assets.catalogs.glue import GlueCatalog, glue_client
 from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, InvariantBroken, PrismError, TerminalError
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import TableDefinition
 from prism_assets_tests.builders import a_table
+from prism_assets_tests.catalogs.recorder import Recorder
 from prism_assets_tests.glue_limits import GlueLimitExceeded
 
 _NUMBERS = itertools.count(1)
@@ -40,31 +41,6 @@ def client(glue: GlueCatalog) -> Recorder:
     """The client of the catalog, with every call noted and some of them changed."""
     glue._made = recorder = Recorder(glue._client)  # type: ignore[assignment]
     return recorder
-
-
-class Recorder:
-    """Passes calls on to Glue; `instead` puts something in their place."""
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-        self.calls: list[str] = []
-        self.instead: dict[str, Callable[..., Any]] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        def call(**arguments: Any) -> Any:
-            self.calls.append(name)
-            return self.instead.get(name, getattr(self._inner, name))(**arguments)
-
-        return call
-
-    def lose_answer(self, name: str, error: Exception) -> None:
-        """The call is carried out, and its answer never arrives."""
-
-        def call(**arguments: Any) -> Any:
-            getattr(self._inner, name)(**arguments)
-            raise error
-
-        self.instead[name] = call
 
 
 def shown(glue: GlueCatalog, table: TableDefinition) -> Any:
@@ -277,3 +253,100 @@ def test_a_server_that_is_not_there_is_told_in_one_line(table: TableDefinition) 
 
 def test_nothing_is_opened_before_it_is_used() -> None:
     assert GlueCatalog("http://127.0.0.1:1", "us-east-1")._made is None
+
+
+class Watch:
+    """Notes when a call that changes something begins and is answered, between the calls to Glue."""
+
+    def __init__(self, client: Recorder) -> None:
+        self._calls = client.calls
+
+    def begin(self) -> None:
+        self._calls.append("begin")
+
+    def answered(self) -> None:
+        self._calls.append("answered")
+
+
+def test_who_changes_the_catalog_hears_of_each_call_that_does(
+    glue: GlueCatalog, client: Recorder, table: TableDefinition
+) -> None:
+    glue.define(table, ROOT, Watch(client))
+    made = ["begin", "create_database", "answered", "begin", "create_table", "answered"]
+    assert client.calls == ["get_table", "get_database", *made]
+    client.calls.clear()
+    glue.publish(table, some_days(1), Watch(client))
+    glue.publish(table, {**some_days(2), **some_days(1, "merged")}, Watch(client))
+    assert [call for call in client.calls if call != "batch_get_partition"] == [
+        *("begin", "batch_create_partition", "answered"),
+        *("begin", "batch_update_partition", "answered"),
+        *("begin", "batch_create_partition", "answered"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_answered"),
+    [
+        (ReadTimeoutError(endpoint_url="http://glue"), False),
+        (an_error("AccessDeniedException"), True),
+        (an_error("InternalServiceException"), False),
+        (an_error("OperationTimeoutException"), False),
+        (
+            ClientError({**an_error("InvalidInputException").response, "ResponseMetadata": {"RetryAttempts": 1}}, "C"),
+            False,
+        ),
+    ],
+)
+def test_a_call_is_answered_when_no_try_of_it_can_land_any_more(
+    glue: GlueCatalog, client: Recorder, table: TableDefinition, error: Exception, is_answered: bool
+) -> None:
+    glue.define(table, ROOT)
+    client.lose_answer("batch_create_partition", error)
+    client.calls.clear()
+    with pytest.raises(PrismError):
+        glue.publish(table, some_days(1), Watch(client))
+    assert ("answered" in client.calls) is is_answered
+
+
+def test_a_refused_partition_keeps_no_other_from_being_shown(
+    glue: GlueCatalog, client: Recorder, table: TableDefinition
+) -> None:
+    glue.define(table, ROOT)
+    real = client._inner.batch_create_partition
+
+    def refuse_one(**arguments: Any) -> Any:
+        one, *others = arguments.pop("PartitionInputList")
+        real(**arguments, PartitionInputList=others)
+        detail = {"ErrorCode": "ResourceNumberLimitExceededException", "ErrorMessage": "full"}
+        return {"Errors": [{"PartitionValues": one["Values"], "ErrorDetail": detail}]}
+
+    client.instead["batch_create_partition"] = refuse_one
+    days = some_days(3)
+    refused = glue.publish(table, days)
+    assert [(day, str(error)) for day, error in refused.items()] == [
+        (DAY, "Glue answered ResourceNumberLimitExceededException: full")
+    ]
+    assert isinstance(refused[DAY], TerminalError)
+    assert sorted(glue.locations(table, days)) == sorted(days)[1:]
+
+
+def test_partitions_that_are_missing_elsewhere_or_without_a_column_are_outdated(
+    glue: GlueCatalog, table: TableDefinition
+) -> None:
+    days = some_days(3)
+    assert glue.outdated(table, days) == frozenset(days), "there is no table yet"
+    glue.define(table, ROOT)
+    glue.publish(table, some_days(2))
+    assert glue.outdated(table, days) == {max(days)}
+    assert glue.outdated(table, {**some_days(2), **some_days(1, "merged")}) == {DAY}
+    wider = dataclasses.replace(table, columns=(*table.columns, dataclasses.replace(table.columns[1], name="more")))
+    assert glue.outdated(wider, some_days(2)) == frozenset(some_days(2))
+
+
+@pytest.mark.parametrize("hurried", [False, True])
+def test_no_call_of_the_client_takes_longer_than_the_longest(hurried: bool) -> None:
+    """Every try may wait for its connection and its answer; between them botocore pauses, at most 20 s each time."""
+    found: Any = glue_client("http://127.0.0.1:1", "us-east-1", hurried=hurried).meta.config
+    tries = found.retries["total_max_attempts"]
+    longest = GlueCatalog("http://127.0.0.1:1", "us-east-1", hurried=hurried).longest_call_seconds
+    assert longest == tries * (found.connect_timeout + found.read_timeout) + (tries - 1) * 20

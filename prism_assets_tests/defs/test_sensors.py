@@ -32,9 +32,11 @@ from prism_assets.defs.location import Location
 from prism_assets.defs.resources import build_resources
 from prism_assets.defs.sensors.build import build_sensors
 from prism_assets.defs.sensors.in_flight import find_in_flight
+from prism_assets.stages.catalog import run_catalog
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.notifications import TEST_EVENT, QueueOfTest, a_body, a_record
+from prism_assets_tests.stages.catalogs import LosingCatalog, calls_are_over, with_catalog
 from prism_assets_tests.world import World
 
 # Dagster calls what it has itself deprecated when a resource holds another one.
@@ -258,6 +260,27 @@ def test_catalog_work_asks_for_new_tables_and_then_for_what_changes(settled: Wor
     settled.drop(some_rows(1, NOW))
     settled.stream(now())
     assert asked(tick(instance, location, "catalog_work")) == [asset_key("log.events", "catalog")]
+
+
+def test_a_table_in_doubt_is_asked_for_and_told_until_it_was_compared(
+    settled: World, instance: DagsterInstance
+) -> None:
+    location = a_location(settled.root, a_table())
+    tick(instance, location, "catalog_work")
+    settled.drop(some_rows(1, NOW))
+    settled.stream(now())
+    losing = with_catalog(settled, LosingCatalog(settled.context.catalog))
+    assert run_catalog(losing.context, now=NOW).errors
+    settled.catalog(now())
+    request = tick(instance, location, "catalog_work")
+    assert asked(request) == [asset_key("log.events", "catalog")]
+    queued = launch(instance, (request.run_requests or [])[0], DagsterRunStatus.NOT_STARTED)
+    told = said(tick(instance, location, "catalog_work"))
+    assert "; 1 tables to compare with the catalog; 1 tables in a run" in told
+    instance.delete_run(queued.run_id)
+    calls_are_over(settled)
+    settled.catalog(now())
+    assert asked(tick(instance, location, "catalog_work")) == []
 
 
 def test_a_new_definition_is_asked_for_until_the_catalog_shows_it(settled: World, instance: DagsterInstance) -> None:

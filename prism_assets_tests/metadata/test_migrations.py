@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import text
 
 from prism_assets.metadata import database as database_module
+from prism_assets.metadata import publications
 from prism_assets.metadata.database import Database
 from prism_assets.metadata.migrations import versions
 from prism_assets_tests.metadata.rows import Rows
@@ -203,3 +204,15 @@ def test_a_migration_that_has_begun_is_not_cut_off(old: Rows, old_url: str, sess
     assert time.monotonic() - begun > 1.3
     timer.join()
     hurried.dispose()
+
+
+def test_publications_that_a_former_version_had_under_way_keep_their_note(old: Rows) -> None:
+    """And every table is compared once with the catalog, as nobody knows when it was."""
+    old.sql("UPDATE prism_tables SET unsettled_publications = 2")
+    old.database.migrate()
+    with old.database.begin() as connection:
+        (doubt,) = publications.load_doubts(connection, [1], 60, 3_600).values()
+    assert (doubt.notes, doubt.worker, doubt.is_stale) == (1, "a former version", True)
+    assert old.sql("SELECT expire_time > clock_timestamp() + interval '9 minutes' FROM prism_publication_notes") == [
+        (True,)
+    ]

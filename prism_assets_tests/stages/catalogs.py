@@ -13,6 +13,7 @@ from sqlalchemy import text
 from prism_assets.catalogs.base import Calls, Catalog
 from prism_assets.domain.errors import CatalogUnavailable, PrismError
 from prism_assets.domain.tables import TableDefinition
+from prism_assets_tests.catalogs.recorder import Recorder
 from prism_assets_tests.world import World
 
 
@@ -53,22 +54,6 @@ class PausingCatalog:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
-
-
-class Recorder:
-    """Passes calls on to the client of Glue and notes their names; `instead` puts something in their place."""
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-        self.calls: list[str] = []
-        self.instead: dict[str, Callable[..., Any]] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        def call(**arguments: Any) -> Any:
-            self.calls.append(name)
-            return self.instead.get(name, getattr(self._inner, name))(**arguments)
-
-        return call
 
 
 def with_catalog(world: World, catalog: Any, worker: str = "another") -> World:
