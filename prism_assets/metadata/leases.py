@@ -50,8 +50,9 @@ def take(
     """Takes the leases that are free, or whose holder was silent for too long.
 
     Rows are inserted in id order. One that is locked is its holder's: it is passed over, also by the insert, which would
-    wait for the end of an update of the same key.
+    wait for the end of an update of the same key. To be called in a transaction of its own.
     """
+    _do_not_wait_for_the_disk(connection)
     wanted = {"kind": kind.value, "worker": worker, "lease": lease_seconds}
     free = connection.execute(
         text(
@@ -103,7 +104,8 @@ def renew(connection: Connection, leases: Sequence[Lease]) -> int:
 
 
 def release(connection: Connection, leases: Sequence[Lease]) -> None:
-    """Gives leases back; those that another worker has taken over stay its own."""
+    """Gives leases back, in a transaction of its own; those that another worker has taken over stay its own."""
+    _do_not_wait_for_the_disk(connection)
     connection.execute(
         text(
             "DELETE FROM prism_leases WHERE kind = ANY(:kinds) AND subject_id = ANY(:ids) "
@@ -111,6 +113,11 @@ def release(connection: Connection, leases: Sequence[Lease]) -> None:
         ),
         _named(leases),
     )
+
+
+def _do_not_wait_for_the_disk(connection: Connection) -> None:
+    """A lease that a crash of the server forgets is lost to its holder, too, and one that stays runs out."""
+    connection.execute(text("SET LOCAL synchronous_commit = off"))
 
 
 def _named(leases: Sequence[Lease]) -> dict[str, object]:

@@ -7,7 +7,7 @@ taken over, as it stood still, changes nothing more: every transaction and every
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
@@ -138,16 +138,20 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
     """The definition is read under the lease: one that was read before may have been replaced and shown meanwhile."""
     with context.database.begin() as connection:
         known = publications.load_shown(connection, lease.subject_id, context.settings.catalog_compare_seconds)
+        restless = partitions.load_restless(connection, [lease.subject_id])
     table = known.definition
     waiting: list[Waiting] = []
     switched: list[date] = []
     marked: list[date] = []
     closed: list[date] = []
     if not republish:
-        switched = _switch(context, lease, now, waiting)
-        marked, closed = _close(context, table, lease, now, waiting)
+        switched = _switch(context, lease, restless, now, waiting)
+        marked, closed = _close(context, table, lease, restless, now, waiting)
+    if switched or marked or closed:
+        with context.database.begin() as connection:
+            restless = partitions.load_restless(connection, [lease.subject_id])
     try:
-        shown = show(context, lease, known, plan_show(context, known, republish=republish), now)
+        shown = show(context, lease, known, plan_show(context, known, restless, republish=republish), now)
     except PrismError as error:
         shown = ShowReport(problems=[Problem.of(error, str(table.name))])
     return TableReport(
@@ -163,19 +167,16 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
     )
 
 
-def _restless(context: StageContext, lease: Lease) -> list[Partition]:
-    with context.database.begin() as connection:
-        return partitions.load_restless(connection, [lease.subject_id])
-
-
-def _switch(context: StageContext, lease: Lease, now: datetime, waiting: list[Waiting]) -> list[date]:
+def _switch(
+    context: StageContext, lease: Lease, restless: Sequence[Partition], now: datetime, waiting: list[Waiting]
+) -> list[date]:
     """Switches closed partitions whose live objects are all merged, with a certificate.
 
     One transaction a partition, its row locked: a death in it switches nothing; after it, publishing follows in
     the next run, and until then the manifest that readers have still names every row.
     """
     switched = []
-    for partition in _restless(context, lease):
+    for partition in restless:
         if partition.is_open or partition.switched:
             continue
         with context.database.begin() as connection:
@@ -194,13 +195,18 @@ def _switch(context: StageContext, lease: Lease, now: datetime, waiting: list[Wa
 
 
 def _close(
-    context: StageContext, table: TableDefinition, lease: Lease, now: datetime, waiting: list[Waiting]
+    context: StageContext,
+    table: TableDefinition,
+    lease: Lease,
+    restless: Sequence[Partition],
+    now: datetime,
+    waiting: list[Waiting],
 ) -> tuple[list[date], list[date]]:
     """Marks partitions whose day is over, then closes marked ones that no batch can add live objects to any more.
 
     Two transactions, each harmless to die in: a mark without a close is a state of its own, found by the next run.
     """
-    over = [p for p in _restless(context, lease) if p.is_open and table.day_ends(p.date) <= now]
+    over = [p for p in restless if p.is_open and table.day_ends(p.date) <= now]
     unmarked = [p for p in over if p.closing_batch_id is None]
     marked: list[date] = []
     if unmarked:

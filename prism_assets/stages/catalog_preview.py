@@ -46,10 +46,10 @@ def _of_table(
 ) -> Iterator[tuple[date | None, str]]:
     with context.database.begin() as connection:
         known = publications.load_shown(connection, table.table_id, context.settings.catalog_compare_seconds)
-        restless = [] if republish else partitions.load_restless(connection, [table.table_id])
-        moves = {item.date: _moves(connection, table, item, now) for item in restless}
+        restless = partitions.load_restless(connection, [table.table_id])
+        moves = {item.date: _moves(connection, table, item, now) for item in restless if not republish}
     try:
-        plan = plan_show(context, known, republish=republish)
+        plan = plan_show(context, known, restless, republish=republish)
     except PrismError as error:
         yield None, f"not define and publish: {error}"
         plan = None

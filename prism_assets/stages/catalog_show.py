@@ -49,8 +49,10 @@ class ShowReport:
     problems: list[Problem] = field(default_factory=list)
 
 
-def plan_show(context: StageContext, known: Shown, *, republish: bool) -> ShowPlan:
+def plan_show(context: StageContext, known: Shown, restless: Sequence[Partition], *, republish: bool) -> ShowPlan:
     """Compares; changes nothing. With `republish` every partition is published, whatever the catalog shows.
+
+    `restless` are the partitions that PostgreSQL knows a catalog run may have to do something about.
 
     All partitions are compared when the table differs, when a publication was not seen to end, and once in a while: a
     process may stand still for longer than any call takes, between its last look at its lease and its call.
@@ -63,11 +65,10 @@ def plan_show(context: StageContext, known: Shown, *, republish: bool) -> ShowPl
         )
     differs = context.catalog.differs(table, table_location(context, table))
     is_full = republish or differs or known.doubt is not None
-    with context.database.begin() as connection:
-        if is_full:
+    found = restless
+    if is_full:
+        with context.database.begin() as connection:
             found = partitions.load_table_partitions(connection, table.table_id)
-        else:
-            found = partitions.load_restless(connection, [table.table_id])
     if republish:
         outdated = frozenset(item.date for item in found)
     else:
