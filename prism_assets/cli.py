@@ -222,8 +222,7 @@ def catalog(
         return
     report = run_catalog(context, now=clock, names=table, republish=republish, patience=patience(context))
     console.show_catalog(report, as_json=as_json)
-    errors = [*report.errors, *report.skipped]
-    _end(context, table, leftovers.switches_left, now=clock, errors=errors, as_json=as_json)
+    _end(context, table, leftovers.switches_left, now=clock, errors=report.errors, as_json=as_json)
 
 
 @app.command()

@@ -75,17 +75,14 @@ class CatalogReport:
     @property
     def errors(self) -> tuple[str, ...]:
         """What went wrong and what was left undone, one sentence each."""
-        return tuple(error for table in self.tables for error in _errors(table))
-
-
-def _errors(table: TableReport) -> list[str]:
-    skipped = [f"{table.table}: {table.refusal}; repeat when that has ended"] if table.skipped else []
-    return [*map(str, table.problems), *skipped]
+        return (*(str(problem) for table in self.tables for problem in table.problems), *self.skipped)
 
     @property
     def skipped(self) -> tuple[str, ...]:
         """The tables that another run was at, one sentence each."""
-        return tuple(f"{table.table}: another catalog run is at it; skipped" for table in self.tables if table.skipped)
+        return tuple(
+            f"{table.table}: {table.refusal}; repeat when that has ended" for table in self.tables if table.skipped
+        )
 
 
 def run_catalog(

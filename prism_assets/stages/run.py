@@ -102,7 +102,6 @@ def lasting_errors(
         *dict.fromkeys(error for turn in turns for error in turn.stream.failed),
         *map(str, failing.values()),
         *last.catalog.errors,
-        *last.catalog.skipped,
     )
 
 

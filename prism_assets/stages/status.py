@@ -19,8 +19,8 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import leases, merge_jobs, partitions, publications, staging_objects
 from prism_assets.metadata.leases import Holder, LeaseKind
 from prism_assets.metadata.merge_jobs import JobStatus
-from prism_assets.metadata.quarantine import UnfitValues, unfit_values
 from prism_assets.metadata.publications import Doubt
+from prism_assets.metadata.quarantine import UnfitValues, unfit_values
 from prism_assets.metadata.staging_objects import FailedObject, StagingCounts
 from prism_assets.metadata.statistics import PartitionFigures, partition_figures
 from prism_assets.stages.context import StageContext

@@ -11,7 +11,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from prism_assets.metadata import locks, merge_jobs
+from prism_assets.metadata import merge_jobs
+from prism_assets.metadata.leases import LeaseKind
+from prism_assets.stages.leases import leased
 from prism_assets.stages.run import lasting_errors, run_until_idle
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.command.prism import Done, Prism
@@ -203,7 +205,7 @@ def another_catalog_run(world: World) -> Iterator[threading.Timer]:
     held, enough = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with locks.catalog_lock(world.context.database, world.context.choose_tables(None)[0].table_id):
+        with leased(world.context, LeaseKind.CATALOG, [world.context.choose_tables(None)[0].table_id]):
             held.set()
             enough.wait()
 
@@ -223,7 +225,7 @@ def test_a_table_that_another_run_is_at_all_the_time_is_an_error(table: Prism) -
     table.world.drop(some_rows(3, utc(NOON)))
     with another_catalog_run(table.world):
         for words in (("catalog",), ("run",), ("run", "--until-idle", "--patience", "0.5")):
-            fails(table(*words, "--now", NOON), "log.events: another catalog run is at it; skipped")
+            fails(table(*words, "--now", NOON), "log.events: another catalog run is at it (")
 
 
 def test_a_run_until_idle_waits_for_another_catalog_run(table: Prism) -> None:
