@@ -52,8 +52,10 @@ def some_days(count: int, folder: str = "live") -> dict[date, str]:
     return {day: f"{ROOT}{folder}/dt={day}/" for day in days}
 
 
-def an_error(code: str) -> ClientError:
-    return ClientError({"Error": {"Code": code, "Message": "no"}}, "Call")
+def an_error(code: str, *, tries: int = 0) -> ClientError:
+    """An error of Glue, which was met after so many tries that had no answer."""
+    answer: Any = {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"RetryAttempts": tries}}
+    return ClientError(answer, "Call")
 
 
 def test_a_table_is_created_as_readers_expect_it(glue: GlueCatalog, table: TableDefinition) -> None:
@@ -292,7 +294,7 @@ def test_who_changes_the_catalog_hears_of_each_call_that_does(
         (an_error("InternalServiceException"), False),
         (an_error("OperationTimeoutException"), False),
         (
-            ClientError({**an_error("InvalidInputException").response, "ResponseMetadata": {"RetryAttempts": 1}}, "C"),
+            an_error("InvalidInputException", tries=1),
             False,
         ),
     ],
