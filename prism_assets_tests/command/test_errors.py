@@ -184,7 +184,7 @@ def test_a_wrong_s3_endpoint(table: Prism) -> None:
     table.set(local_root=None, s3_endpoint="http://127.0.0.1:1")
     done = table("discover")
     assert done.status == 1
-    assert "s3://staging/events/: the object store at http://127.0.0.1:1 does not answer; start it" in done.err
+    assert ": the object store at http://127.0.0.1:1 does not answer; start it, or check PRISM_S3_ENDPOINT" in done.err
     in_one_line(done)
 
 
