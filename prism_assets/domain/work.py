@@ -66,7 +66,7 @@ class SmallObject:
 
 @dataclass(frozen=True, kw_only=True)
 class QuarantineCount:
-    """How many lines of one staging object were set aside for one reason."""
+    """How many lines of one staging object were set aside for one reason; none where it is only told."""
 
     reason: str
     line_count: int
@@ -92,7 +92,9 @@ class SourceVersion:
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertResult:
-    """What became of one staging object. `lines_in == rows_out + quarantined lines` unless it failed.
+    """What became of one staging object.
+
+    `lines_in == rows_out + lines_quarantined` unless it failed; each is counted by itself.
 
     `changed` is the version that was met instead of the one that was registered; nothing of it was read.
     """

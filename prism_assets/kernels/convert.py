@@ -24,7 +24,7 @@ from prism_assets.domain.work import (
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.blocks import Block, LongLine, find_lines, split
 from prism_assets.kernels.fast import Hints, read_block
-from prism_assets.kernels.inflate import UnsoundError, inflate, salvage
+from prism_assets.kernels.inflate import Inflation, UnsoundError, salvage
 from prism_assets.kernels.judging import Accepted, Judge
 from prism_assets.kernels.lines import Reject
 from prism_assets.kernels.quarantine import Quarantine
@@ -134,12 +134,14 @@ class Conversion:
         yield from self._small_objects().encode(self._tally.rows)
 
     def _read_all(self) -> None:
-        hints = Hints()
+        hints, inflation = Hints(), Inflation(self._chunks())
         try:
-            for part in split(inflate(self._chunks())):
+            for part in split(inflation):
                 self._read(part, hints)
         except UnsoundError as unsound:
-            self._set_all_aside(unsound.reason)
+            self._set_all_aside(unsound)
+        else:
+            self._set_garbage_aside(inflation)
 
     def _small_objects(self) -> SmallObjects:
         return SmallObjects(self._layout, self._task, self._stores, self._bucket, self._keys)
@@ -169,18 +171,27 @@ class Conversion:
             number = int(read.lines.numbers[reject.line])
             self._quarantine.add(number, reject.reason, reject.column, part.data[start:end])
 
-    def _set_all_aside(self, reason: str) -> None:
+    def _set_all_aside(self, unsound: UnsoundError) -> None:
         """Reads the object once more and sets all of its lines aside."""
         self._quarantine, self._tally = Quarantine(), _Tally()
-        for part in split(salvage(self._chunks())):
+        self._quarantine.note(unsound.reason)
+        for part in split(salvage(self._chunks(), unsound.offset)):
             if isinstance(part, LongLine):
-                self._quarantine.add_long(part, reason)
+                self._tally.lines_in += 1
+                self._quarantine.add_long(part, unsound.reason)
                 continue
             lines, _ = find_lines(part)
+            self._tally.lines_in += len(lines)
             for number, start, end in zip(lines.numbers.tolist(), lines.starts, lines.ends, strict=True):
-                self._quarantine.add(number, reason, None, part.data[start:end])
-        self._tally.lines_in = self._quarantine.counts.total()
-        self._quarantine.counts[reason] += 0
+                self._quarantine.add(number, unsound.reason, None, part.data[start:end])
+
+    def _set_garbage_aside(self, inflation: Inflation) -> None:
+        """Sets aside what follows the last member, each piece as one line; zeros alone are told, and no line."""
+        for garbage in inflation.garbage():
+            self._tally.lines_in += 1
+            self._quarantine.add_garbage(garbage)
+        if inflation.padding:
+            self._quarantine.note("zero_padding")
 
     def _put_quarantine(self) -> str | None:
         if not self._quarantine.counts.total():

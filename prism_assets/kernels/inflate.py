@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import zstandard
 from isal import isal_zlib
 
 PIECE = 4 << 20
+GARBAGE_PIECE = 1 << 20
 RATIO_LIMIT = 200
 RATIO_FLOOR = 64 << 20
 
@@ -17,31 +19,71 @@ _GZIP_ERROR: Any = isal_zlib.error
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
+# What a decoder leaves over of a bite is copied, once a member: the first bites of a member are small.
+_FIRST_BITE, _BITE = 1 << 10, 1 << 16
+_CAREFUL_BITE = 1 << 14
 # A run of one byte takes four bytes of zstd for 128 KiB, so this much input gives at most 64 MiB at once.
-_ZSTD_STEP = 2048
+_ZSTD_BITE = 2048
 
 
 class UnsoundError(Exception):
-    """The object cannot be trusted as a whole; everything that could be decoded was handed out before."""
+    """The object cannot be trusted as a whole; everything that could be decoded was handed out before.
 
-    def __init__(self, reason: str) -> None:
+    `reason` is the one of its lines in quarantine. All bytes before `offset` are known to decode.
+    """
+
+    def __init__(self, reason: str, offset: int) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.offset = offset
 
 
-def inflate(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yields the content of a gzip, zstd or plain object in pieces of about 4 MiB.
+@dataclass(frozen=True)
+class Garbage:
+    """Bytes as they lie in the object, from `offset` on, that belong to no member."""
 
-    Raises UnsoundError (`gzip_truncated`, `gzip_crc`, `ratio_exceeded`) if the object cannot be trusted; the last
-    bytes before the fault may be missing then.
+    offset: int
+    content: bytes
+
+
+class Inflation:
+    """A gzip, zstd or plain object: its content, and then what follows its last member, each to be read once."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._source = _Source(chunks)
+        self.padding = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yields the content in pieces of about 4 MiB.
+
+        Raises UnsoundError (`truncated`, `bad_crc`, `ratio_exceeded`) if the object cannot be trusted; the last
+        bytes before the fault may be missing then.
+        """
+        return _inflated(self._source, _quick_member, None)
+
+    def garbage(self) -> Iterator[Garbage]:
+        """Yields what follows the last member, in pieces of at most 1 MiB; nothing for zeros alone.
+
+        Zeros to the end are what is left of blocks that were not full: `padding` says how many there were. Anything
+        else is garbage from its first byte on, also a member behind zeros: gzip(1) takes it for that, too.
+        """
+        start = self._source.consumed
+        zeros = _pass_zeros(self._source)
+        if not self._source.peek(1):
+            self.padding = zeros
+            return
+        for content in _even(_zeros_and_rest(zeros, self._source), GARBAGE_PIECE):
+            yield Garbage(start, content)
+            start += len(content)
+
+
+def salvage(chunks: Iterable[bytes], offset: int) -> Iterator[bytes]:
+    """Yields all of an unsound object that can be decoded, to the byte before the fault, which is behind `offset`.
+
+    Slow for gzip. Of zstd nothing can be decoded of a block (128 KiB of content) that is not there as a whole.
     """
-    return _inflated(chunks, _quick_member, _ZSTD_STEP)
-
-
-def salvage(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yields all of an unsound object that can be decoded, to the byte before the fault. Slow."""
     try:
-        yield from _inflated(chunks, _careful_member, 1)
+        yield from _inflated(_Source(chunks), _careful_member, offset)
     except UnsoundError:
         return
 
@@ -49,48 +91,52 @@ def salvage(chunks: Iterable[bytes]) -> Iterator[bytes]:
 class _Source:
     """Compressed bytes with a look at what comes next."""
 
-    def __init__(self, chunks: Iterable[bytes], step: int = 1 << 16) -> None:
-        # Small steps: what a decoder leaves over is copied, once per member of an object of many members.
-        self._chunks = (chunk[at : at + step] for chunk in chunks for at in range(0, len(chunk), step))
-        self._next = b""
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = iter(chunks)
+        self._data = memoryview(b"")
+        self._at = 0
         self.consumed = 0
 
     def peek(self, count: int) -> bytes:
-        while len(self._next) < count:
+        while len(self._data) - self._at < count:
             more = next(self._chunks, None)
             if more is None:
                 break
-            self._next += more
-        return self._next[:count]
+            self._data, self._at = memoryview(bytes(self._data[self._at :]) + more), 0
+        return bytes(self._data[self._at : self._at + count])
 
-    def take(self) -> bytes:
-        """The next bytes; empty at the end."""
-        if not self._next:
-            self._next = next(self._chunks, b"")
-        taken, self._next = self._next, b""
+    def take(self, most: int) -> memoryview:
+        """The next bytes, of one chunk; empty at the end."""
+        while self._at == len(self._data):
+            more = next(self._chunks, None)
+            if more is None:
+                return memoryview(b"")
+            self._data, self._at = memoryview(more), 0
+        taken = self._data[self._at : self._at + most]
+        self._at += len(taken)
         self.consumed += len(taken)
         return taken
 
-    def give_back(self, data: bytes) -> None:
-        self._next = data + self._next
-        self.consumed -= len(data)
+    def give_back(self, count: int) -> None:
+        """Puts the last bytes back of what was taken last."""
+        self._at -= count
+        self.consumed -= count
 
 
 _MemberReader = Callable[[_Source], Iterator[bytes]]
 
 
-def _inflated(chunks: Iterable[bytes], member_of: _MemberReader, zstd_step: int) -> Iterator[bytes]:
-    source = _Source(chunks)
+def _inflated(source: _Source, member_of: _MemberReader, fault: int | None) -> Iterator[bytes]:
     head = source.peek(4)
     if head.startswith(_GZIP):
         return _gathered(_bounded(_gzip(source, member_of), source))
     if _is_zstd(head):
-        return _gathered(_bounded(_zstd(source, zstd_step), source))
+        return _gathered(_bounded(_zstd(source, fault), source))
     return _gathered(_plain(source))
 
 
-def _plain(source: _Source) -> Iterator[bytes]:
-    while data := source.take():
+def _plain(source: _Source) -> Iterator[memoryview]:
+    while data := source.take(PIECE):
         yield data
 
 
@@ -99,70 +145,65 @@ def _is_zstd(head: bytes) -> bool:
 
 
 def _gzip(source: _Source, member_of: _MemberReader) -> Iterator[bytes]:
-    """Member after member; what follows the last one is ignored, as gzip(1) does."""
+    """Member after member."""
     while source.peek(2) == _GZIP:
         yield from member_of(source)
 
 
 def _quick_member(source: _Source) -> Iterator[bytes]:
     member = isal_zlib.decompressobj(wbits=31)
+    bite = _FIRST_BITE
     while not member.eof:
+        data = _more(source, bite)
         try:
-            piece = member.decompress(_more(source), PIECE)
+            piece = member.decompress(data, PIECE)
         except _GZIP_ERROR:
-            raise UnsoundError("gzip_crc") from None
-        source.give_back(member.unused_data if member.eof else member.unconsumed_tail)
+            raise UnsoundError("bad_crc", source.consumed - len(data)) from None
+        source.give_back(len(member.unused_data if member.eof else member.unconsumed_tail))
+        bite = min(4 * bite, _BITE)
         yield piece
 
 
 def _careful_member(source: _Source) -> Iterator[bytes]:
     """Decodes up to the very byte at fault: what could not be decoded is tried again in halves."""
     member = zlib.decompressobj(wbits=31)
-    step = 1 << 14
+    bite = _CAREFUL_BITE
     while not member.eof:
-        data = _more(source)
+        data = _more(source, bite)
         before = member.copy()
         try:
-            piece = member.decompress(data[:step])
+            piece = member.decompress(data)
         except zlib.error:
-            if step == 1:
-                raise UnsoundError("gzip_crc") from None
-            source.give_back(data)
-            member, step = before, step // 2
+            source.give_back(len(data))
+            if bite == 1:
+                raise UnsoundError("bad_crc", source.consumed) from None
+            member, bite = before, bite // 2
             continue
-        source.give_back(member.unused_data + data[step:])
+        source.give_back(len(member.unused_data))
         yield piece
 
 
-def _more(source: _Source) -> bytes:
-    data = source.take()
+def _more(source: _Source, most: int) -> memoryview:
+    data = source.take(most)
     if not data:
-        raise UnsoundError("gzip_truncated")
+        raise UnsoundError("truncated", source.consumed)
     return data
 
 
-def _zstd(source: _Source, step: int) -> Iterator[bytes]:
-    """Frame after frame; what follows the last one is ignored."""
+def _zstd(source: _Source, fault: int | None) -> Iterator[bytes]:
+    """Frame after frame; byte by byte behind `fault`, as a bite that fails gives nothing of what it holds."""
     decompressor = zstandard.ZstdDecompressor()
     while _is_zstd(source.peek(4)):
         frame = decompressor.decompressobj()
         while not frame.eof:
-            yield from _zstd_steps(frame, _more(source), source, step)
-
-
-def _zstd_steps(frame: zstandard.ZstdDecompressionObj, data: bytes, source: _Source, step: int) -> Iterator[bytes]:
-    for start in range(0, len(data), step):
-        stop = min(start + step, len(data))
-        source.consumed -= len(data) - stop
-        try:
-            piece = frame.decompress(data[start:stop])
-        except zstandard.ZstdError:
-            raise UnsoundError("gzip_crc") from None
-        source.consumed += len(data) - stop
-        yield piece
-        if frame.eof:
-            source.give_back(frame.unused_data + data[stop:])
-            return
+            sound = _ZSTD_BITE if fault is None else fault - source.consumed
+            data = _more(source, max(1, min(sound, _ZSTD_BITE)))
+            try:
+                piece = frame.decompress(data)
+            except zstandard.ZstdError:
+                raise UnsoundError("bad_crc", source.consumed - len(data)) from None
+            source.give_back(len(frame.unused_data))
+            yield piece
 
 
 def _bounded(pieces: Iterator[bytes], source: _Source) -> Iterator[bytes]:
@@ -171,12 +212,12 @@ def _bounded(pieces: Iterator[bytes], source: _Source) -> Iterator[bytes]:
         total += len(piece)
         yield piece
         if total > RATIO_FLOOR and total > RATIO_LIMIT * source.consumed:
-            raise UnsoundError("ratio_exceeded")
+            raise UnsoundError("ratio_exceeded", source.consumed)
 
 
-def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _gathered(pieces: Iterator[bytes] | Iterator[memoryview]) -> Iterator[bytes]:
     """Joins small pieces; hands out what is there before an error passes through."""
-    held: list[bytes] = []
+    held: list[bytes | memoryview] = []
     size = 0
     try:
         for piece in pieces:
@@ -189,3 +230,34 @@ def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
         yield b"".join(held)
         raise
     yield b"".join(held)
+
+
+def _pass_zeros(source: _Source) -> int:
+    """How many zeros come next; they are taken."""
+    zeros = 0
+    while data := source.take(PIECE):
+        rest = len(bytes(data).lstrip(b"\0"))
+        zeros += len(data) - rest
+        if rest:
+            source.give_back(rest)
+            break
+    return zeros
+
+
+def _zeros_and_rest(zeros: int, source: _Source) -> Iterator[bytes]:
+    for start in range(0, zeros, PIECE):
+        yield bytes(min(PIECE, zeros - start))
+    while data := source.take(PIECE):
+        yield bytes(data)
+
+
+def _even(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """The same bytes in pieces of one size, but for the last: however the object was read, they are the same."""
+    held = bytearray()
+    for piece in pieces:
+        held += piece
+        while len(held) >= size:
+            yield bytes(held[:size])
+            del held[:size]
+    if held:
+        yield bytes(held)

@@ -10,6 +10,7 @@ from typing import Any
 from isal import isal_zlib
 
 from prism_assets.kernels.blocks import LongLine
+from prism_assets.kernels.inflate import Garbage
 
 
 class Quarantine:
@@ -28,6 +29,15 @@ class Quarantine:
         """Adds the beginning of a line that is too long, and its length in bytes."""
         record = {"line": line.line, "reason": reason, "column": None, "length": line.length}
         self._write(reason, {**record, **_content(line.head)})
+
+    def add_garbage(self, garbage: Garbage) -> None:
+        """Adds bytes behind the last member: they have an offset in the object, and no line number."""
+        record = {"line": None, "reason": "trailing_garbage", "column": None, "offset": garbage.offset}
+        self._write("trailing_garbage", {**record, **_content(garbage.content)})
+
+    def note(self, reason: str) -> None:
+        """Makes the counts name a reason also where no line is set aside for it."""
+        self.counts[reason] += 0
 
     def finish(self) -> bytes:
         """The whole object; there is nothing to write if no line was added."""

@@ -1,14 +1,20 @@
-"""Compressed objects, sound and not. Nothing of an object that is not sound becomes a row."""
+"""Compressed objects, sound and not. Nothing of a member that is not sound becomes a row, and no byte gets lost."""
 
 from __future__ import annotations
 
+import base64
 import gzip
+import random
+import subprocess
 from pathlib import Path
 
 import pytest
 import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from prism_assets.kernels import convert
+from prism_assets.kernels import convert, inflate
+from prism_assets.kernels.inflate import Inflation, UnsoundError, salvage
 from prism_assets_tests.kernels.builders import Lake, a_column, a_table, an_object
 
 TABLE = a_table(a_column("v", "string", 2))
@@ -23,15 +29,11 @@ WRONG_CRC = GZIP[:-8] + bytes([GZIP[-8] ^ 1]) + GZIP[-7:]
     [
         (GZIP, 1),
         (GZIP + GZIP, 2),
-        (GZIP + bytes(512), 1),
-        (GZIP + b"garbage", 1),
-        (GZIP + b"\x1f", 1),
         (gzip.compress(b"") + GZIP, 1),
         (ZSTD, 1),
         (ZSTD + ZSTD, 2),
         (zstandard.ZstdCompressor().compress(CONTENT), 1),
         (b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc" + ZSTD, 1),
-        (ZSTD + b"garbage", 1),
         (b"".join(gzip.compress(CONTENT[at : at + 999]) for at in range(0, len(CONTENT), 999)), 1),
         (CONTENT, 1),
     ],
@@ -39,6 +41,66 @@ WRONG_CRC = GZIP[:-8] + bytes([GZIP[-8] ^ 1]) + GZIP[-7:]
 def test_content_tells_how_it_is_compressed(lake: Lake, content: bytes, copies: int) -> None:
     outcome = lake.convert(content, TABLE)
     assert (outcome.result.rows_out, outcome.result.lines_in) == (2000 * copies, 2000 * copies)
+    assert outcome.reasons == {}
+
+
+BEHIND = {
+    "text": b"garbage\n",
+    "half a magic number": b"\x1f",
+    "a member whose magic number is damaged": b"\x1e" + GZIP[1:],
+    "a member behind zeros": bytes(512) + GZIP,
+    "a frame whose magic number is damaged": b"\x29" + ZSTD[1:],
+    "zeros and text": bytes(3000) + b"x",
+    "lines": CONTENT[:500],
+}
+
+
+@pytest.mark.parametrize("name", BEHIND)
+@pytest.mark.parametrize("sound", [GZIP, GZIP + GZIP, ZSTD], ids=["gzip", "two members", "zstd"])
+def test_what_follows_the_last_member_is_set_aside_and_the_rows_stay(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, sound: bytes, name: str
+) -> None:
+    monkeypatch.setattr(inflate, "GARBAGE_PIECE", 999)
+    outcome = lake.both(sound + BEHIND[name], TABLE)
+    result, pieces = outcome.result, -(-len(BEHIND[name]) // 999)
+    assert (result.failure, result.rows_out) == (None, 4000 if sound == GZIP + GZIP else 2000)
+    assert outcome.reasons == {"trailing_garbage": pieces}
+    assert result.lines_in == result.rows_out + result.lines_quarantined
+    assert b"".join(map(content_of, outcome.quarantined)) == BEHIND[name]
+    offsets = [record["offset"] for record in outcome.quarantined]
+    assert offsets == [len(sound) + 999 * number for number in range(pieces)]
+
+
+def content_of(record: dict[str, str]) -> bytes:
+    return base64.b64decode(record["base64"]) if "base64" in record else record["text"].encode()
+
+
+@pytest.mark.parametrize("sound", [GZIP, ZSTD, gzip.compress(b"")], ids=["gzip", "zstd", "empty"])
+@pytest.mark.parametrize("zeros", [1, 512, 9 << 20])
+def test_zeros_behind_the_last_member_are_told_and_harmless(lake: Lake, sound: bytes, zeros: int) -> None:
+    outcome = lake.both(sound + bytes(zeros), TABLE)
+    assert outcome.reasons == {"zero_padding": 0}
+    assert outcome.result.lines_in == outcome.result.rows_out == (0 if len(sound) < 99 else 2000)
+    assert outcome.result.quarantine_key is None
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.sampled_from([b"a\n" * 50, b"b", b""]), min_size=1, max_size=4), st.sampled_from([0, 1, 70_000]))
+def test_content_and_rest_are_what_gzip_says_however_the_object_is_cut(members: list[bytes], zeros: int) -> None:
+    sound = b"".join(map(gzip.compress, members)) + bytes(zeros)
+    for cut in (3, 4096, 1 << 20):
+        for behind in (b"", b"\x1f", b"rest"):
+            whole = sound + behind
+            inflation = Inflation(whole[at : at + cut] for at in range(0, len(whole), cut))
+            assert b"".join(inflation) == b"".join(members)
+            rest = b"".join(garbage.content for garbage in inflation.garbage())
+            assert (rest, inflation.padding) == ((bytes(zeros) + behind, 0) if behind else (b"", zeros))
+
+
+def test_gzip_takes_a_member_behind_zeros_for_garbage_too() -> None:
+    read = subprocess.run(["gzip", "-dc"], input=GZIP + bytes(512) + GZIP, capture_output=True)
+    assert read.stdout == CONTENT
+    assert b"trailing garbage ignored" in read.stderr
 
 
 @pytest.mark.parametrize("content", [gzip.compress(b""), zstandard.compress(b""), b""])
@@ -51,13 +113,13 @@ def test_an_empty_object_has_no_lines_and_writes_nothing(lake: Lake, content: by
 @pytest.mark.parametrize(
     ("content", "reason", "lines"),
     [
-        (GZIP[: len(GZIP) // 2], "gzip_truncated", range(500, 1999)),
-        (GZIP[:-1], "gzip_truncated", [2000]),
-        (GZIP[:5], "gzip_truncated", [0]),
-        (WRONG_CRC, "gzip_crc", [2000]),
-        (GZIP + WRONG_CRC, "gzip_crc", [4000]),
-        (ZSTD[:-1], "gzip_truncated", [2000]),
-        (ZSTD[:-1] + bytes([ZSTD[-1] ^ 1]), "gzip_crc", [2000]),
+        (GZIP[: len(GZIP) // 2], "truncated", range(500, 1999)),
+        (GZIP[:-1], "truncated", [2000]),
+        (GZIP[:5], "truncated", [0]),
+        (WRONG_CRC, "bad_crc", [2000]),
+        (GZIP + WRONG_CRC, "bad_crc", [4000]),
+        (ZSTD[:-1], "truncated", [2000]),
+        (ZSTD[:-1] + bytes([ZSTD[-1] ^ 1]), "bad_crc", [2000]),
     ],
 )
 def test_all_decodable_lines_of_an_unsound_object_are_set_aside(
@@ -75,9 +137,62 @@ def test_all_decodable_lines_of_an_unsound_object_are_set_aside(
 def test_an_object_that_is_damaged_in_the_middle_gives_no_row(lake: Lake) -> None:
     half = len(GZIP) // 2
     outcome = lake.both(GZIP[:half] + b"\xff" * 99 + GZIP[half:], TABLE)
-    assert list(outcome.reasons) == ["gzip_crc"]
-    assert outcome.result.lines_in == outcome.reasons["gzip_crc"] >= 500
+    assert list(outcome.reasons) == ["bad_crc"]
+    assert outcome.result.lines_in == outcome.reasons["bad_crc"] >= 500
     assert outcome.rows == []
+
+
+# Lines that do not compress to nothing: several blocks of 128 KiB, of which zstd makes a frame.
+DRAW = random.Random(7)
+LONG = an_object(*({"v": f"{number} {DRAW.randbytes(40).hex()}"} for number in range(8000)))
+FRAMES = [
+    pytest.param(zstandard.ZstdCompressor(write_checksum=checksum, write_content_size=size).compress(LONG), checksum)
+    for checksum in (True, False)
+    for size in (True, False)
+]
+BLOCK = 128 << 10
+
+
+@pytest.mark.parametrize(("frame", "checksum"), FRAMES)
+def test_the_blocks_before_the_end_of_a_truncated_zstd_object_are_kept(
+    lake: Lake, frame: bytes, checksum: bool
+) -> None:
+    for content, before in ((frame[: len(frame) // 2], 0), (frame + frame[: len(frame) // 2], len(LONG))):
+        outcome = lake.both(content, TABLE)
+        assert (list(outcome.reasons), outcome.rows) == (["truncated"], [])
+        assert outcome.result.lines_in == outcome.result.lines_quarantined == len(outcome.quarantined)
+        kept = "\n".join(record["text"] for record in outcome.quarantined)
+        assert (LONG + LONG).decode().startswith(kept)
+        assert len(kept) >= before + len(LONG) // 2 - 2 * BLOCK
+
+
+@pytest.mark.parametrize(("frame", "checksum"), FRAMES)
+def test_the_blocks_before_the_damage_of_a_zstd_object_are_kept(lake: Lake, frame: bytes, checksum: bool) -> None:
+    half = len(frame) // 2
+    damaged = frame[:half] + b"\xff" * 300_000 + frame[half:]
+    outcome = lake.both(damaged, TABLE)
+    assert (list(outcome.reasons), outcome.rows) == (["bad_crc"], [])
+    assert outcome.result.lines_in == outcome.result.lines_quarantined == len(outcome.quarantined)
+    texts = [content_of(record) for record in outcome.quarantined]
+    sound = b"\n".join(texts)[: len(LONG) // 2 - 2 * BLOCK]
+    assert len(sound) == len(LONG) // 2 - 2 * BLOCK
+    assert LONG.startswith(sound)
+
+
+def test_all_lines_of_a_zstd_frame_with_a_wrong_checksum_are_kept(lake: Lake) -> None:
+    frame = zstandard.ZstdCompressor(write_checksum=True).compress(LONG)
+    outcome = lake.both(frame[:-1] + bytes([frame[-1] ^ 1]), TABLE)
+    assert outcome.reasons == {"bad_crc": 8000}
+
+
+@pytest.mark.parametrize(("frame", "checksum"), FRAMES)
+def test_salvage_reads_the_same_from_any_place_before_the_fault_on(frame: bytes, checksum: bool) -> None:
+    damaged = frame[: len(frame) // 2] + b"\xff" * 300_000
+    with pytest.raises(UnsoundError) as unsound:
+        list(Inflation([damaged]))
+    sound = [b"".join(salvage([damaged], offset)) for offset in (0, 1000, unsound.value.offset)]
+    assert len(set(sound)) == 1
+    assert LONG[: len(LONG) // 2 - 2 * BLOCK] in sound[0]
 
 
 def test_a_bomb_is_stopped(lake: Lake) -> None:
