@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from prism_assets.domain.tables import Column, TableDefinition
-from prism_assets.kernels.values import Rule, rule_of
+from prism_assets.kernels.values import NOT_FINITE, Constant, Rule, rule_of
 
 Indices = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -94,7 +94,7 @@ class ColumnBuilder:
         if value is None:
             self.values.append(None)
             return
-        stored, reason = self.rule(value, raw)
+        stored, reason = (None, NOT_FINITE) if type(value) is Constant else self.rule(value, raw)
         if reason is not None:
             self.reasons.setdefault(reason, []).append(len(self.values))
         self.values.append(stored)

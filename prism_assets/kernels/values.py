@@ -2,7 +2,8 @@
 
 A rule takes a JSON value and its text as written, and gives the stored value, or the reason why there is none.
 Stored are: text, int (integers, days, milliseconds), float, Decimal, bool. A cut string is stored *and* counted.
-Numbers written with a fraction or an exponent are read as doubles wherever the column is not a decimal.
+Whole numbers are exact however they are written, `9007199254740993.0` and `1e18` too; only the fraction of a unix time
+is that of a double. NaN, Infinity and -Infinity without quotes are no JSON and in no column a value: null, and counted.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from decimal import ROUND_DOWN, Context, Decimal, InvalidOperation
+from decimal import Context, Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from prism_assets.domain.tables import DEFAULT_LENGTH, INTEGER_TYPES, Column, TableDefinition
 from prism_assets.kernels import times
+from prism_assets.kernels.numbers import scaled
 
 UNFIT = "unfit"
 OUT_OF_RANGE = "out_of_range"
@@ -34,7 +36,7 @@ _NAMED_NUMBERS = ("NaN", "Infinity", "-Infinity")
 _BOOLEANS = {"true": True, "t": True, "false": False, "f": False}
 _STRING_OR_SPACE = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")|[ \t\r\n]+', re.DOTALL)
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_EXACT = Context(prec=200, rounding=ROUND_DOWN)
+_EXACT = Context(prec=40)
 
 
 class Number(str):
@@ -104,6 +106,8 @@ def boolean(value: Any, _raw: str) -> Result:
 
 def _string_rule(length: int) -> Rule:
     def rule(value: Any, raw: str) -> Result:
+        if type(value) is not str and _has_constant(raw):
+            return None, NOT_FINITE
         text: str = value if type(value) is str else compact(raw)
         if len(text) * 4 <= length or len(text.encode()) <= length:
             return text, None
@@ -115,7 +119,7 @@ def _string_rule(length: int) -> Rule:
 def _json_rule(length: int) -> Rule:
     def rule(_value: Any, raw: str) -> Result:
         if _has_constant(raw):
-            return None, UNFIT
+            return None, NOT_FINITE
         text = compact(raw)
         if len(text) * 4 <= length or len(text.encode()) <= length:
             return text, None
@@ -125,6 +129,7 @@ def _json_rule(length: int) -> Rule:
 
 
 def _has_constant(raw: str) -> bool:
+    """Whether NaN or an infinity stands anywhere in a JSON text without quotes."""
     if "NaN" not in raw and "Infinity" not in raw:
         return False
     bare = _STRING.sub("", raw)
@@ -144,8 +149,8 @@ def _integer_rule(bits: int) -> Rule:
     def rule(value: Any, _raw: str) -> Result:
         text = _number_text(value)
         if text is None:
-            return None, NOT_FINITE if type(value) is Constant else UNFIT
-        whole = _whole(text)
+            return None, UNFIT
+        whole, _ = scaled(text)
         if whole is None or not -top <= whole < top:
             return None, OUT_OF_RANGE
         return whole, None
@@ -153,20 +158,11 @@ def _integer_rule(bits: int) -> Rule:
     return rule
 
 
-def _whole(text: str) -> int | None:
-    """The number, its fraction dropped; None where it is longer than any integer type."""
-    if text.lstrip("-").isdigit():
-        return int(text) if len(text.lstrip("-0")) <= 20 else None
-    value = float(text)
-    return int(value) if abs(value) < 1e30 else None
-
-
 def _float_rule(overflow: float) -> Rule:
     def rule(value: Any, _raw: str) -> Result:
         text = _number_text(value)
         if text is None:
-            named = type(value) is Constant or value in _NAMED_NUMBERS if isinstance(value, str) else False
-            return None, NOT_FINITE if named else UNFIT
+            return None, NOT_FINITE if type(value) is str and value in _NAMED_NUMBERS else UNFIT
         number = float(text)
         return (number, None) if abs(number) < overflow else (None, NOT_FINITE)
 
@@ -175,21 +171,16 @@ def _float_rule(overflow: float) -> Rule:
 
 def _decimal_rule(precision: int, scale: int) -> Rule:
     """More fraction digits than the scale are dropped; more integer digits than fit are out of range."""
-    unit = Decimal(1).scaleb(-scale)
-    limit = Decimal(1).scaleb(precision - scale)
+    limit = 10**precision
 
     def rule(value: Any, _raw: str) -> Result:
         text = _number_text(value)
         if text is None:
-            return None, NOT_FINITE if type(value) is Constant else UNFIT
-        try:
-            number = Decimal(text)
-        except InvalidOperation:
+            return None, UNFIT
+        units, _ = scaled(text, scale)
+        if units is None or abs(units) >= limit:
             return None, OUT_OF_RANGE
-        if number and number.adjusted() >= precision - scale:
-            return None, OUT_OF_RANGE
-        scaled = number.quantize(unit, ROUND_DOWN, _EXACT)
-        return (scaled, None) if abs(scaled) < limit else (None, OUT_OF_RANGE)
+        return Decimal(units).scaleb(-scale, _EXACT), None
 
     return rule
 
@@ -212,9 +203,10 @@ def _timestamp_rule(column: Column) -> Rule:
 def _unix_time(text: str | None, unit: str) -> int | None:
     if text is None:
         return None
-    if text.lstrip("-").isdigit():
-        return times.unix_int(int(text), unit) if len(text.lstrip("-0")) <= 20 else None
-    return times.unix_float(float(text), unit)
+    whole, exact = scaled(text)
+    if whole is None:
+        return None
+    return times.unix_int(whole, unit) if exact else times.unix_float(float(text), unit)
 
 
 def _date_rule(column: Column, zone: ZoneInfo) -> Rule:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import tempfile
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from prism_assets.kernels.numbers import scaled
 from prism_assets_tests.kernels.builders import Lake, a_column, a_table, a_value, an_object
 
 SECOND = 1_540_339_223_000
@@ -23,7 +30,9 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, Any, str | None]]]] = {
             ("12.50", "12.50", None),
             ("1e3", "1e3", None),
             ("true", "true", None),
-            ("NaN", "NaN", None),
+            ("NaN", None, "not_finite"),
+            ('"NaN"', "NaN", None),
+            ("[-Infinity]", None, "not_finite"),
             ('[1, "a"]', "[1,\"a", "cut"),
             ("{ }", "{}", None),
             ("null", None, None),
@@ -39,6 +48,7 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, Any, str | None]]]] = {
             ('"T"', None, "unfit"),
             ("1", None, "unfit"),
             ("[]", None, "unfit"),
+            ("NaN", None, "not_finite"),
             ("null", None, None),
         ],
     ),
@@ -71,6 +81,21 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, Any, str | None]]]] = {
             ("9" * 500, None, "out_of_range"),
             ('"9223372036854775807"', 2**63 - 1, None),
             ("9007199254740993", 2**53 + 1, None),
+            ("9007199254740993.0", 2**53 + 1, None),
+            ('"9007199254740993.5"', 2**53 + 1, None),
+            ("-9007199254740993.999999", -(2**53) - 1, None),
+            ("900719925474099300e-2", 2**53 + 1, None),
+            ("9.223372036854775807e18", 2**63 - 1, None),
+            ("9.223372036854775808E+18", None, "out_of_range"),
+            ("-9223372036854775808.9", -(2**63), None),
+            ("0.0009223372036854775807e+22", 2**63 - 1, None),
+            ("1e400", None, "out_of_range"),
+            ("1E-400", 0, None),
+            ("-0.0", 0, None),
+            ("0e999999999999999999999", 0, None),
+            ("1e999999999", None, "out_of_range"),
+            ("1e-99999999999999999999999", 0, None),
+            ("-Infinity", None, "not_finite"),
         ],
     ),
     "real": (
@@ -103,6 +128,8 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, Any, str | None]]]] = {
             ("1e3", Decimal("1000.00"), None),
             ("1e99999999999999999999", None, "out_of_range"),
             ("1e-99999999", Decimal("0.00"), None),
+            ("1e-99999999999999999999999", Decimal("0.00"), None),
+            ("0e99999999999999999999999", Decimal("0.00"), None),
             ("0.1", Decimal("0.10"), None),
             ("NaN", None, "not_finite"),
             ('"1,5"', None, "unfit"),
@@ -132,6 +159,11 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, Any, str | None]]]] = {
             ('"yesterday"', None, "unfit"),
             ("true", None, "unfit"),
             ("1e300", None, "unfit"),
+            ("1540339223.0", SECOND, None),
+            ("1.540339223e9", SECOND, None),
+            ("154033922300e-2", SECOND, None),
+            ("1e999999999", None, "unfit"),
+            ("NaN", None, "not_finite"),
         ],
     ),
     "date": (
@@ -144,6 +176,7 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, Any, str | None]]]] = {
             ("1540339223", "2018-10-24", None),
             ('"2018-02-29"', None, "unfit"),
             ("[]", None, "unfit"),
+            ("Infinity", None, "not_finite"),
         ],
     ),
     "json": (
@@ -156,8 +189,8 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, Any, str | None]]]] = {
             ('"\\u0041 \\\\"', '"\\u0041 \\\\"', None),
             ('"日本語日本語"', '"日本語日本語"', None),
             ('"日本語日本語!"', None, "too_long"),
-            ("NaN", None, "unfit"),
-            ('[1, -Infinity]', None, "unfit"),
+            ("NaN", None, "not_finite"),
+            ('[1, -Infinity]', None, "not_finite"),
             ('"NaN"', '"NaN"', None),
             ("null", None, None),
         ],
@@ -202,11 +235,27 @@ def test_a_column_that_changes_kind_within_an_object_keeps_every_value(lake: Lak
         ("microseconds", "1540339223000999", SECOND),
         ("milliseconds", "5.7", 5),
         ("microseconds", "-1", -1),
+        ("microseconds", "9007199254741001.0", 9007199254741),
+        ("microseconds", '"9.007199254741001e15"', 9007199254741),
+        ("microseconds", "9007199254740999", 9007199254740),
+        ("microseconds", "9007199254740999.0", 9007199254740),
     ],
 )
 def test_unix_time_counts_in_the_declared_unit(lake: Lake, unit: str, number: str, instant: int) -> None:
-    table = a_table(a_column("v", "timestamp", 2, time_unit=unit))
-    assert lake.both(an_object(a_value(number)), table).rows[0]["v"] == instant
+    table = a_table(a_column("v", "timestamp", 2, time_unit=unit), a_column("day", "date", 3, time_unit=unit))
+    row = lake.both(an_object(a_value(f'{number},"day":{number}')), table).rows[0]
+    assert row["v"] == instant
+    local = datetime.fromtimestamp(instant // 1000, timezone(timedelta(hours=9)))
+    assert row["day"] == local.date()
+
+
+def test_numbers_up_to_the_limit_are_not_taken_for_milliseconds(lake: Lake) -> None:
+    """1,500,000,000,000 ms is in 2017; what is smaller counts as seconds, out of all years."""
+    table = a_table(a_column("v", "timestamp", 2), a_column("day", "date", 3, source="v"))
+    old = [a_value(text) for text in ("1499999999999", "1499999999999.0", '"1499999999999"', "1.4e12")]
+    outcome = lake.both(an_object(*old, a_value("1500000000001")), table)
+    assert [row["v"] for row in outcome.rows] == [*[None] * 4, 1_500_000_000_001]
+    assert outcome.value_errors == {("v", "unfit"): 4, ("day", "unfit"): 4}
 
 
 def test_seconds_up_to_the_limit_are_seconds_and_out_of_all_years(lake: Lake) -> None:
@@ -214,6 +263,76 @@ def test_seconds_up_to_the_limit_are_seconds_and_out_of_all_years(lake: Lake) ->
         an_object(a_value("1500000000000"), a_value("1500000000000.0")), a_table(a_column("v", "timestamp", 2))
     )
     assert outcome.value_errors == {("v", "unfit"): 2}
+
+
+DIGITS = st.text("0123456789", min_size=1, max_size=22)
+WRITTEN = st.one_of(
+    st.builds(
+        lambda sign, whole, fraction, exponent: f"{sign}{int(whole)}{fraction}{exponent}",
+        st.sampled_from(["", "-"]),
+        DIGITS,
+        st.one_of(st.just(""), DIGITS.map(lambda digits: f".{digits}")),
+        st.one_of(st.just(""), st.builds("{}{}".format, st.sampled_from(["e", "E+", "e-"]), st.integers(0, 60))),
+    ),
+    # Near the ends of integers, and of what doubles hold exactly, written in other ways.
+    st.builds(
+        lambda near, shift, zeros: f"{near * 10**zeros}e{-zeros}" if shift else f"{near}.{'0' * zeros}1",
+        st.sampled_from([sign * 2**bits + off for sign in (1, -1) for bits in (15, 31, 53, 63) for off in (-1, 0, 1)]),
+        st.booleans(),
+        st.integers(0, 9),
+    ),
+)  # fmt: skip
+NUMBER_TABLE = a_table(
+    a_column("smallint", "smallint", 2),
+    a_column("integer", "integer", 3),
+    a_column("bigint", "bigint", 4),
+    a_column("decimal", "decimal", 5, precision=20, scale=4),
+    a_column("seconds", "timestamp", 6),
+    a_column("micros", "timestamp", 7, time_unit="microseconds"),
+)
+BITS = {"smallint": 16, "integer": 32, "bigint": 64}
+FIRST, LAST = -62_135_596_800_000, 253_402_300_799_999
+
+
+def truncated(number: Fraction) -> int:
+    return abs(number).__floor__() * (-1 if number < 0 else 1)
+
+
+def expected(text: str) -> dict[str, Any]:
+    """What the columns of NUMBER_TABLE hold of a number; of instants only those of whole numbers."""
+    number = Fraction(text)
+    stored: dict[str, Any] = {}
+    for name, bits in BITS.items():
+        stored[name] = truncated(number) if -(1 << (bits - 1)) <= truncated(number) < 1 << (bits - 1) else None
+    units = truncated(number * 10**4)
+    stored["decimal"] = Decimal(units).scaleb(-4) if abs(units) < 10**20 else None
+    if number.denominator == 1:
+        seconds = int(number) if number > 1_500_000_000_000 else int(number) * 1000
+        instants = {"seconds": seconds, "micros": int(number) // 1000}
+        stored |= {name: instant if FIRST <= instant <= LAST else None for name, instant in instants.items()}
+    return stored
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(WRITTEN, min_size=1, max_size=20), st.booleans())
+def test_numbers_are_exact_however_they_are_written_and_read(texts: list[str], quoted: bool) -> None:
+    values = [f'"{text}"' if quoted else text for text in texts]
+    names = [column.name for column in NUMBER_TABLE.columns[1:]]
+    lines = [a_value("0," + ",".join(f'"{name}":{value}' for name in names)) for value in values]
+    with tempfile.TemporaryDirectory() as folder:
+        rows = Lake(Path(folder)).both(an_object(*lines), NUMBER_TABLE).rows
+    for text, row in zip(texts, rows, strict=True):
+        for name, value in expected(text).items():
+            assert row[name] == value, (text, name)
+
+
+@given(WRITTEN, st.integers(0, 30))
+def test_the_integer_part_of_a_scaled_number_is_that_of_the_fraction(text: str, shift: int) -> None:
+    number = Fraction(text) * 10**shift
+    found, exact = scaled(text, shift)
+    assert (found is None) == (abs(number) >= 10**40)
+    if found is not None:
+        assert (found, exact) == (truncated(number), number.denominator == 1)
 
 
 def test_a_time_without_offset_is_at_the_source_offset(lake: Lake) -> None:

@@ -1,0 +1,37 @@
+"""Numbers as they are written, exactly: nothing passes through a double, and no exponent makes a huge integer."""
+
+from __future__ import annotations
+
+import re
+
+MOST_DIGITS = 40
+"""Of the integers that are made: more than any type of column holds."""
+
+_NUMBER = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?)(\d+))?", re.ASCII)
+# Beyond the digits of any line: an exponent of so many digits decides alone.
+_EXPONENT_DIGITS = 18
+
+
+def scaled(text: str, shift: int = 0) -> tuple[int | None, bool]:
+    """The integer part of a number × 10^shift, and whether that is all of it.
+
+    None if the integer part has more than 40 digits. `text` is a number of JSON; leading zeros do no harm.
+    """
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        raise ValueError("no number")
+    sign, whole, fraction, exponent_sign, exponent = match.groups(default="")
+    digits = (whole + fraction).lstrip("0")
+    if not digits:
+        return 0, True
+    point = len(digits) - len(fraction) + _signed(exponent_sign, exponent) + shift
+    if point > MOST_DIGITS:
+        return None, False
+    number = int(digits[:point].ljust(point, "0")) if point > 0 else 0
+    return -number if sign else number, not digits[max(point, 0) :].strip("0")
+
+
+def _signed(sign: str, digits: str) -> int:
+    digits = digits.lstrip("0")
+    size = int(digits or "0") if len(digits) <= _EXPONENT_DIGITS else 10**_EXPONENT_DIGITS
+    return -size if sign == "-" else size
