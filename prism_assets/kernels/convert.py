@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timezone
 
@@ -32,8 +32,6 @@ from prism_assets.kernels.small import SmallObjects
 from prism_assets.kernels.typed import Layout
 from prism_assets.objectstore.keys import TableKeys
 from prism_assets.objectstore.stores import Stores
-
-STREAMED = 64 << 20
 
 
 def convert_object(
@@ -146,11 +144,9 @@ class Conversion:
     def _small_objects(self) -> SmallObjects:
         return SmallObjects(self._layout, self._task, self._stores, self._bucket, self._keys)
 
-    def _chunks(self) -> Iterable[bytes]:
+    def _chunks(self) -> Iterator[bytes]:
         task = self._task
-        if task.content_length > STREAMED:
-            return self._stores.get_chunks(task.bucket, task.key, etag=task.etag)
-        return [self._stores.get(task.bucket, task.key, etag=task.etag)]
+        return self._stores.get_chunks(task.bucket, task.key, etag=task.etag, length=task.content_length)
 
     def _read(self, part: Block | LongLine, hints: Hints) -> None:
         if isinstance(part, LongLine):

@@ -76,7 +76,7 @@ def _open(task: MergeTask, stores: Stores, bucket: str) -> list[Input]:
     """Fetches all inputs, a few at a time; raises InvariantBroken for one that is not what the task says."""
 
     def fetch(entry: MergeInput) -> list[Input]:
-        return Input.opened(entry, stores.get(bucket, entry.key))
+        return Input.opened(entry, stores.get(bucket, entry.key, length=entry.content_length))
 
     with ThreadPoolExecutor(_READS) as pool:
         return [part for parts in pool.map(fetch, task.inputs) for part in parts]

@@ -7,7 +7,7 @@ page, and drops a slash at either end. To S3 a key is a text like any other. bot
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,24 +17,31 @@ from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    IncompleteReadError,
     NoCredentialsError,
     ParamValidationError,
     PartialCredentialsError,
+    ReadTimeoutError,
+    ResponseStreamingError,
 )
 from botocore.utils import parse_timestamp
 
 from prism_assets.domain.errors import PrismError, SettingsError
+from prism_assets.objectstore.parts import Part
 from prism_assets.objectstore.refusals import changed_object, denied, missing_bucket, missing_object, place, unclear
 from prism_assets.objectstore.stores import ObjectInfo, StoreConfig
 from prism_assets.transactions import refuse_inside_transaction
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+    from mypy_boto3_s3.type_defs import GetObjectOutputTypeDef
 
-_SHORTEST_READ, _LONGEST_READ = 5.0, 60.0
+_SHORTEST_READ = 5.0
 _LONGEST_PAUSE = 20.0
 """Between two tries, by boto3's standard mode: up to 1, 2, 4 … seconds, and never more than this."""
 _MOST_TRIES = 7
+_BROKEN_ANSWERS = 3
+_BROKEN = (IncompleteReadError, ReadTimeoutError, ResponseStreamingError)
 
 
 class S3Keys:
@@ -44,7 +51,8 @@ class S3Keys:
         settings = Config(
             region_name=config.region,
             connect_timeout=5,
-            read_timeout=min(_LONGEST_READ, max(_SHORTEST_READ, 2 * config.retry_seconds)),
+            # Of silence, in the middle of an answer too.
+            read_timeout=min(config.silence_seconds, max(_SHORTEST_READ, 2 * config.retry_seconds)),
             retries={"mode": "standard", "total_max_attempts": _tries_within(config.retry_seconds)},
             s3={"addressing_style": "virtual" if config.endpoint is None else "path"},
         )
@@ -74,15 +82,24 @@ class S3Keys:
                 return
             place = {"ContinuationToken": answer["NextContinuationToken"]}  # servers refuse it beside StartAfter
 
-    def get(self, bucket: str, key: str, *, etag: str | None = None) -> bytes:
-        """Reads a whole object."""
-        with _translated(bucket, key):
-            return bytes(self._open(bucket, key, etag).read())
+    def read_part(self, bucket: str, key: str, start: int, stop: int, etag: str | None) -> Part:
+        """Reads the bytes [start, stop), or fewer at the object's end. See `Parts`.
 
-    def get_chunks(self, bucket: str, key: str, *, etag: str | None, chunk: int) -> Iterator[bytes]:
-        """Reads an object piece by piece, each of `chunk` bytes but the last."""
+        boto3 tries again as long as there is no answer. One that breaks off is asked for again here.
+        """
+        guard: dict[str, Any] = {"IfMatch": etag} if etag else {}
+        if start:  # an empty object has no range, not even the first one
+            guard["Range"] = f"bytes={start}-{stop - 1}"
         with _translated(bucket, key):
-            yield from self._open(bucket, key, etag).iter_chunks(chunk)
+            left = _BROKEN_ANSWERS
+            while True:
+                answer = self._client.get_object(Bucket=bucket, Key=key, **guard)
+                try:
+                    return _read_answer(answer, stop - start)
+                except _BROKEN:
+                    left -= 1
+                    if not left:
+                        raise
 
     def head(self, bucket: str, key: str) -> ObjectInfo:
         """What a listing would say about one object."""
@@ -95,9 +112,15 @@ class S3Keys:
         with _translated(bucket, key):
             self._client.delete_object(Bucket=bucket, Key=key)
 
-    def _open(self, bucket: str, key: str, etag: str | None) -> Any:
-        guard: dict[str, Any] = {"IfMatch": etag} if etag else {}
-        return self._client.get_object(Bucket=bucket, Key=key, **guard)["Body"]
+
+def _read_answer(answer: GetObjectOutputTypeDef, most: int) -> Part:
+    length = answer["ContentLength"]
+    whole = answer.get("ContentRange", "").rpartition("/")[2] or length
+    with closing(answer["Body"]) as stream:
+        body = stream.read(most)
+    if len(body) < min(most, length):
+        raise IncompleteReadError(actual_bytes=len(body), expected_bytes=min(most, length))
+    return Part(body, answer.get("ETag"), int(whole))
 
 
 def _read_time(value: Any) -> datetime:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,8 @@ import obstore
 from obstore import exceptions
 from obstore.store import LocalStore, S3Store
 
-from prism_assets.domain.errors import MissingBucket, SettingsError, WrongUse
+from prism_assets.domain.errors import MissingBucket, SettingsError, TerminalError, WrongUse
+from prism_assets.objectstore.parts import PART, Part, Parts
 from prism_assets.objectstore.refusals import (
     PROBE,
     changed_object,
@@ -30,9 +32,18 @@ from prism_assets.objectstore.refusals import (
 from prism_assets.transactions import refuse_inside_transaction
 
 if TYPE_CHECKING:
+    from obstore import GetOptions
+    from obstore.store import ClientConfig
+
     from prism_assets.objectstore.s3 import S3Keys
 
 _PAGE = 1_000
+_LONGEST_READ = 600
+"""Seconds of one part, however slowly it comes: it is given up long before, where nothing comes any more."""
+_LEAST_WRITE, _SLOWEST_WRITE = 60, 256 << 10
+"""Seconds that any write may take, and the bytes a second at which a long one still gets done."""
+_MOST_WRITTEN = 5 << 30
+_WRITES_AT_ONCE = 4
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -40,7 +51,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 class StoreConfig:
     """How to reach the object store. Holds no secret: credentials come from the environment of each process.
 
-    With `local_root` set, buckets are folders below it; otherwise they are S3 buckets.
+    With `local_root` set, buckets are folders below it; otherwise they are S3 buckets. `silence_seconds` is how long a
+    server may say nothing in the middle of an answer.
     """
 
     endpoint: str | None = None
@@ -48,6 +60,7 @@ class StoreConfig:
     local_root: str | None = None
     object_tags: bool = True
     retry_seconds: float = 30.0
+    silence_seconds: float = 20.0
 
     def to_json(self) -> str:
         """One line of JSON that travels to tasks."""
@@ -83,7 +96,7 @@ class Stores:
     def __init__(self, config: StoreConfig) -> None:
         self.config = config
         self._lock = threading.Lock()
-        self._stores: dict[str, S3Store | LocalStore] = {}
+        self._stores: dict[tuple[str, str], S3Store | LocalStore] = {}
         self._s3: S3Keys | None = None
 
     @property
@@ -91,47 +104,48 @@ class Stores:
         """Whether listings are in the order of the keys, as those of S3 are; folders on disk have none."""
         return self.config.local_root is None
 
-    def get(self, bucket: str, key: str, *, etag: str | None = None) -> bytes:
-        """Reads a whole object. With `etag`, ObjectChanged if the object is another one by now."""
-        if not is_path(key):
-            return self._any_key(bucket, key).get(bucket, key, etag=etag)
-        with _translated(bucket, key):
-            result = obstore.get(self._store(bucket), key, options={"if_match": etag} if etag else {})
-            return result.bytes().to_bytes()
+    def get(self, bucket: str, key: str, *, etag: str | None = None, length: int | None = None) -> bytes:
+        """Reads a whole object. With `etag`, ObjectChanged if the object is another one by now.
 
-    def get_chunks(self, bucket: str, key: str, *, etag: str | None = None, chunk: int = 8 << 20) -> Iterator[bytes]:
-        """Reads an object piece by piece, each of at least `chunk` bytes but the last."""
-        if not is_path(key):
-            yield from self._any_key(bucket, key).get_chunks(bucket, key, etag=etag, chunk=chunk)
-            return
-        with _translated(bucket, key):
-            result = obstore.get(self._store(bucket), key, options={"if_match": etag} if etag else {})
-            for piece in result.stream(min_chunk_size=chunk):
-                yield bytes(piece)
+        `length` is what is known of it; it saves an answer that is not read to its end.
+        """
+        return b"".join(self.get_chunks(bucket, key, etag=etag, length=length))
+
+    def get_chunks(
+        self, bucket: str, key: str, *, etag: str | None = None, length: int | None = None, chunk: int | None = None
+    ) -> Iterator[bytes]:
+        """Reads an object piece by piece, each of about `chunk` bytes, however long it is and its reader takes."""
+        yield from self._parts(bucket, key, etag, length, chunk or PART)
 
     def put(self, bucket: str, key: str, body: bytes | memoryview, *, kind: str | None = None) -> None:
-        """Writes an object as a whole. `kind` (live, delayed, merged) becomes the tag PrismObjectType, where on."""
+        """Writes an object as a whole. `kind` (live, delayed, merged) becomes the tag PrismObjectType, where on.
+
+        What is long goes up in parts, a few at a time: each must be done within the timeout.
+        """
         _check_path(bucket, key)
         tags = {"PrismObjectType": kind} if kind and self.config.object_tags else None
         with _translated(bucket, key):
-            obstore.put(self._store(bucket), key, body, tags=tags)
+            obstore.put(self._store(bucket), key, body, tags=tags, max_concurrency=_WRITES_AT_ONCE)
 
     def put_new(self, bucket: str, key: str, body: bytes | memoryview, *, kind: str | None = None) -> bool:
-        """Writes an object only if there is none under its key; False if there is one already."""
+        """Writes an object only if there is none under its key; False if there is one already.
+
+        That takes one request, however long the object is, which so has its time by its length.
+        """
         _check_path(bucket, key)
         tags = {"PrismObjectType": kind} if kind and self.config.object_tags else None
+        store = self._store(bucket, key, len(body))
         with _translated(bucket, key):
             try:
-                obstore.put(self._store(bucket), key, body, tags=tags, mode="create", use_multipart=False)
+                obstore.put(store, key, body, tags=tags, mode="create", use_multipart=False)
             except exceptions.AlreadyExistsError:
                 return False
         return True
 
     def read_version(self, bucket: str, key: str) -> tuple[bytes, str | None]:
         """Reads a whole object, and the etag by which `replace` knows it again."""
-        with _translated(bucket, key):
-            result = obstore.get(self._store(bucket), key)
-            return result.bytes().to_bytes(), result.meta["e_tag"]
+        parts = self._parts(bucket, key, None, None, PART)
+        return b"".join(parts), parts.etag
 
     def replace(
         self, bucket: str, key: str, body: bytes | memoryview, *, etag: str | None, kind: str | None = None
@@ -142,7 +156,7 @@ class Stores:
         write: there, and only there, what another writer puts between the two is still written over.
         """
         tags = {"PrismObjectType": kind} if kind and self.config.object_tags else None
-        store = self._store(bucket)
+        store = self._store(bucket, key, len(body))
         with _translated(bucket, key):
             try:
                 if self.config.local_root is None and etag:
@@ -158,7 +172,7 @@ class Stores:
                     return False
             except FileNotFoundError:
                 return False
-            obstore.put(store, key, body, tags=tags)
+            obstore.put(store, key, body, tags=tags, max_concurrency=_WRITES_AT_ONCE)
         return True
 
     def head(self, bucket: str, key: str) -> ObjectInfo:
@@ -236,13 +250,52 @@ class Stores:
                 self._s3 = S3Keys(self.config)
             return self._s3
 
-    def _store(self, bucket: str) -> S3Store | LocalStore:
-        with self._lock:
-            if bucket not in self._stores:
-                self._stores[bucket] = self._open(bucket)
-            return self._stores[bucket]
+    def _parts(self, bucket: str, key: str, etag: str | None, length: int | None, size: int) -> Parts:
+        if not is_path(key):
+            return Parts(partial(self._any_key(bucket, key).read_part, bucket, key), etag=etag, size=size)
+        ranged = length is not None and length > size
+        return Parts(partial(self._read_part, bucket, key, ranged=ranged), etag=etag, size=size)
 
-    def _open(self, bucket: str) -> S3Store | LocalStore:
+    def _read_part(self, bucket: str, key: str, start: int, stop: int, etag: str | None, *, ranged: bool) -> Part:
+        """The bytes [start, stop), or fewer at the object's end. The first ones need no range, which empty objects have
+        none of: without it the answer is dropped when there are enough.
+        """
+        options: GetOptions = {"if_match": etag} if etag else {}
+        if ranged or start:
+            options["range"] = (start, stop)
+        with _translated(bucket, key):
+            result = obstore.get(self._reading(bucket), key, options=options)
+            length, found = result.meta["size"], result.meta["e_tag"]
+            if "range" in options or length <= stop:
+                body = result.bytes().to_bytes()
+            else:
+                body = bytes(next(iter(result.stream(min_chunk_size=stop))))
+        if len(body) < min(stop, length) - start:
+            raise unclear(f"s3://{bucket}/{key}", bucket, f"{len(body)} bytes came of [{start}, {stop})")
+        return Part(body, found, length)
+
+    def _reading(self, bucket: str) -> S3Store | LocalStore:
+        """Waits for as long as something comes: only silence times out, on the way of a part of any length."""
+        silence = timedelta(seconds=self.config.silence_seconds)
+        return self._client(bucket, {"timeout": timedelta(seconds=_LONGEST_READ), "read_timeout": silence})
+
+    def _store(self, bucket: str, key: str = "", length: int = 0) -> S3Store | LocalStore:
+        """Waits for as long as a request that writes so many bytes may take; others are done in the least time."""
+        if length > _MOST_WRITTEN and self.config.local_root is None:
+            raise TerminalError(f"s3://{bucket}/{key}: S3 takes 5 GiB in one write, and this has {length} bytes")
+        seconds = _LEAST_WRITE
+        while seconds * _SLOWEST_WRITE < length:
+            seconds *= 2
+        return self._client(bucket, {"timeout": timedelta(seconds=seconds)})
+
+    def _client(self, bucket: str, timeouts: ClientConfig) -> S3Store | LocalStore:
+        place = (bucket, "" if self.config.local_root is not None else repr(timeouts))
+        with self._lock:
+            if place not in self._stores:
+                self._stores[place] = self._open(bucket, timeouts)
+            return self._stores[place]
+
+    def _open(self, bucket: str, timeouts: ClientConfig) -> S3Store | LocalStore:
         config = self.config
         if config.local_root is not None:
             root = Path(config.local_root) / bucket
@@ -257,7 +310,7 @@ class Stores:
             virtual_hosted_style_request=config.endpoint is None,
             # TLS guards the bytes on their way; hashing them for the signature too costs both ends half the upload.
             unsigned_payload=True,
-            client_options={"allow_http": True, "timeout": "60s", "connect_timeout": "5s"},
+            client_options={"allow_http": True, "connect_timeout": "5s", **timeouts},
             retry_config={"max_retries": 6, "retry_timeout": timedelta(seconds=config.retry_seconds)},
         )
 

@@ -13,8 +13,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prism_assets.kernels import convert, inflate
+from prism_assets.kernels import inflate
 from prism_assets.kernels.inflate import Inflation, UnsoundError, salvage
+from prism_assets.objectstore import stores
 from prism_assets_tests.kernels.builders import Lake, a_column, a_table, an_object
 
 TABLE = a_table(a_column("v", "string", 2))
@@ -218,9 +219,9 @@ def test_an_object_that_vanished_is_a_terminal_failure(lake: Lake, tmp_path: Pat
     assert not missing.failure.transient
 
 
-def test_big_objects_are_read_in_chunks_with_the_same_result(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_big_objects_are_read_in_parts_with_the_same_result(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = lake.convert(GZIP, TABLE)
-    monkeypatch.setattr(convert, "STREAMED", 100)
+    monkeypatch.setattr(stores, "PART", 100)
     assert lake.convert(GZIP, TABLE).comparable() == whole.comparable()
 
 
