@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import timezone
 
 import pyarrow as pa
 
 from prism_assets.domain.accepted import accepted_days
-from prism_assets.domain.errors import NOT_ITS_FAULT, ObjectChanged, PrismError
+from prism_assets.domain.errors import NOT_ITS_FAULT, InvariantBroken, ObjectChanged, PrismError
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import (
     ConvertResult,
@@ -22,16 +23,19 @@ from prism_assets.domain.work import (
     ValueErrors,
 )
 from prism_assets.failpoints import failpoint
+from prism_assets.kernels.accepted import AcceptedRows, Limits
 from prism_assets.kernels.blocks import Block, LongLine, find_lines, split
 from prism_assets.kernels.fast import Hints, read_block
 from prism_assets.kernels.inflate import Inflation, UnsoundError, salvage
-from prism_assets.kernels.judging import Accepted, Judge
+from prism_assets.kernels.judging import Judge
 from prism_assets.kernels.lines import Reject
 from prism_assets.kernels.quarantine import Quarantine
 from prism_assets.kernels.small import SmallObjects
 from prism_assets.kernels.typed import Layout
 from prism_assets.objectstore.keys import TableKeys
 from prism_assets.objectstore.stores import Stores
+
+LIMITS = Limits()
 
 
 def convert_object(
@@ -42,15 +46,18 @@ def convert_object(
     bucket: str,
     prefix: str,
     by_columns: bool = True,
+    limits: Limits = LIMITS,
 ) -> ConvertResult:
     """Converts one staging object into small objects in `bucket` under the lake's `prefix`.
 
     Nothing is raised for a bad object: its lines are set aside, and what went wrong is the result's failure. The
-    same object gives the same bytes under the same keys. `by_columns=False` reads line by line, for comparison.
+    same object gives the same bytes under the same keys, whatever the `limits` of its memory. `by_columns=False`
+    reads line by line, for comparison.
     """
-    conversion = Conversion(task, table, stores, bucket, TableKeys(prefix, table.name), by_columns)
+    conversion = Conversion(task, table, stores, bucket, TableKeys(prefix, table.name), by_columns, limits)
     try:
-        return conversion.run()
+        with closing(conversion):
+            return conversion.run()
     except ObjectChanged:
         return _changed(task, stores)
     except PrismError as error:
@@ -80,7 +87,6 @@ def _changed(task: ConvertTask, stores: Stores) -> ConvertResult:
 class _Tally:
     """What was read so far."""
 
-    rows: list[Accepted] = field(default_factory=list)
     lines_in: int = 0
     fast_lines: int = 0
     value_errors: Counter[tuple[int, str]] = field(default_factory=Counter)
@@ -97,6 +103,7 @@ class Conversion:
         bucket: str,
         keys: TableKeys,
         by_columns: bool = True,
+        limits: Limits = LIMITS,
     ) -> None:
         self._task = task
         self._layout = Layout.of(table)
@@ -105,16 +112,27 @@ class Conversion:
         self._bucket = bucket
         self._keys = keys
         self._by_columns = by_columns
-        self._quarantine = Quarantine()
+        self._limits = limits
+        self._begin()
+
+    def _begin(self) -> None:
+        self._rows = AcceptedRows(self._layout, self._limits)
+        self._quarantine = Quarantine(self._limits.quarantine)
         self._tally = _Tally()
         self.is_reading = True
         """Whether the staging object is still being read, and nothing written yet."""
 
+    def close(self) -> None:
+        """Lets go of memory and temporary files."""
+        self._rows.close()
+        self._quarantine.close()
+
     def run(self) -> ConvertResult:
         """Reads everything, then writes: nothing is visible before the whole object is known to be sound."""
         self._read_all()
+        self._check_balance()
         self.is_reading = False
-        objects = self._small_objects().write(self._tally.rows)
+        objects = self._small_objects().write(self._rows)
         return ConvertResult(
             staging_object_id=self._task.staging_object_id,
             lines_in=self._tally.lines_in,
@@ -129,7 +147,7 @@ class Conversion:
     def encode(self) -> Iterator[tuple[SmallObject, pa.Buffer]]:
         """Yields the small objects that `run` would write, with their bytes, and writes nothing."""
         self._read_all()
-        yield from self._small_objects().encode(self._tally.rows)
+        yield from self._small_objects().encode(self._rows)
 
     def _read_all(self) -> None:
         hints, inflation = Hints(), Inflation(self._chunks())
@@ -157,9 +175,10 @@ class Conversion:
         rejects = list(read.rejects)
         for rows in read.parts:
             accepted, rejected = self._judge.judge(rows, read.lines.numbers)
-            self._tally.rows.append(accepted)
+            self._rows.add(accepted)
             self._tally.value_errors.update(accepted.value_errors)
             rejects.extend(rejected)
+        self._rows.settle()
         self._tally.lines_in += len(read.lines)
         self._tally.fast_lines += read.fast
         for reject in sorted(rejects, key=_line):
@@ -169,7 +188,8 @@ class Conversion:
 
     def _set_all_aside(self, unsound: UnsoundError) -> None:
         """Reads the object once more and sets all of its lines aside."""
-        self._quarantine, self._tally = Quarantine(), _Tally()
+        self.close()
+        self._begin()
         self._quarantine.note(unsound.reason)
         for part in split(salvage(self._chunks(), unsound.offset)):
             if isinstance(part, LongLine):
@@ -188,6 +208,15 @@ class Conversion:
             self._quarantine.add_garbage(garbage)
         if inflation.padding:
             self._quarantine.note("zero_padding")
+
+    def _check_balance(self) -> None:
+        """Raises InvariantBroken unless each line is a row or in quarantine: better nothing than a part of it."""
+        lines, rows, others = self._tally.lines_in, self._rows.count, self._quarantine.counts.total()
+        if lines != rows + others:
+            where = f"s3://{self._task.bucket}/{self._task.key}"
+            raise InvariantBroken(
+                f"{where}: {lines} lines in, {rows} rows and {others} quarantined; nothing was written"
+            )
 
     def _put_quarantine(self) -> str | None:
         if not self._quarantine.counts.total():

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from prism_assets.domain.errors import InvariantBroken
+from prism_assets.domain.fingerprints import combine
 from prism_assets.kernels.fingerprint import fingerprint
 from prism_assets.objectstore.stores import Stores
 
@@ -18,16 +19,30 @@ def put_once(stores: Stores, bucket: str, key: str, body: pa.Buffer, *, kind: st
     """Writes an object, or finds that one with the same rows is there; returns the length of what is there."""
     if stores.put_new(bucket, key, memoryview(body).cast("B"), kind=kind):
         return int(body.size)
+    length = _length_if_same(stores, bucket, key, memoryview(body))
+    if length is not None:
+        return length
     there = stores.get(bucket, key)
-    if there != memoryview(body):
-        _check_same(there, key, row_count, prints)
+    _check_same(there, key, row_count, prints)
     return len(there)
+
+
+def _length_if_same(stores: Stores, bucket: str, key: str, body: memoryview) -> int | None:
+    """The length of an object if it has these bytes; it is not held as a whole."""
+    position = 0
+    for piece in stores.get_chunks(bucket, key):
+        if body[position : position + len(piece)] != piece:
+            return None
+        position += len(piece)
+    return position if position == len(body) else None
 
 
 def _check_same(there: bytes, key: str, row_count: int, prints: int) -> None:
     try:
-        table = pq.ParquetFile(pa.BufferReader(there)).read(use_threads=False)
+        file = pq.ParquetFile(pa.BufferReader(there))
+        groups = (file.read_row_group(group, use_threads=False) for group in range(file.metadata.num_row_groups))
+        found = combine(map(fingerprint, groups))
     except (pa.ArrowInvalid, OSError):
         raise InvariantBroken(f"{key} exists and is no readable Parquet object; remove it and repeat") from None
-    if table.num_rows != row_count or fingerprint(table) != prints:
+    if file.metadata.num_rows != row_count or found != prints:
         raise InvariantBroken(f"{key} exists with other rows; remove it and repeat")

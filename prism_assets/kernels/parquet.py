@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 
 from prism_assets.domain.tables import Column
 from prism_assets.kernels.fingerprint import FIELD_ID
+from prism_assets.kernels.scratch import mapped, new_file, telling
 from prism_assets.kernels.typed import stored_type
 
 SMALL_ROW_GROUP = 1 << 20
@@ -38,10 +40,11 @@ def schema_of(columns: Sequence[Column]) -> pa.Schema:
 
 
 class Encoder:
-    """Encodes one Parquet object in memory. Equal rows in equal portions give equal bytes."""
+    """Encodes one Parquet object, in memory or on disk. Equal rows in equal portions give equal bytes."""
 
-    def __init__(self, schema: pa.Schema, dictionaries: Sequence[str]) -> None:
-        self._sink = pa.BufferOutputStream()
+    def __init__(self, schema: pa.Schema, dictionaries: Sequence[str], *, on_disk: bool = False) -> None:
+        self._file = new_file() if on_disk else None
+        self._sink = pa.PythonFile(self._file, "w") if on_disk else pa.BufferOutputStream()
         self._writer = pq.ParquetWriter(
             self._sink,
             schema,
@@ -55,12 +58,14 @@ class Encoder:
 
     def write(self, table: pa.Table) -> None:
         """Writes rows as one row group."""
-        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+        with telling() if self._file else nullcontext():
+            self._writer.write_table(table, row_group_size=max(1, table.num_rows))
 
     def finish(self) -> pa.Buffer:
         """The whole object."""
-        self._writer.close()
-        return self._sink.getvalue()
+        with telling() if self._file else nullcontext():
+            self._writer.close()
+        return mapped(self._file) if self._file else self._sink.getvalue()
 
 
 def dictionary_columns(table: pa.Table, sample: int) -> list[str]:

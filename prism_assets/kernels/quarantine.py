@@ -1,25 +1,38 @@
-"""The lines of one object that were set aside: JSON lines, gzip, the same bytes for the same lines."""
+"""The lines of one object that were set aside: JSON lines, gzip, the same bytes for the same lines.
+
+They are held in memory, and on disk as soon as they are many.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
 from collections import Counter
-from typing import Any
+from typing import IO, Any
 
 from isal import isal_zlib
 
 from prism_assets.kernels.blocks import LongLine
 from prism_assets.kernels.inflate import Garbage
+from prism_assets.kernels.scratch import mapped, new_file, telling
 
 
 class Quarantine:
     """Collects lines with number, reason and column, compressed as they come."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: int) -> None:
         self.counts: Counter[str] = Counter()
         self._gzip = isal_zlib.compressobj(1, isal_zlib.DEFLATED, 31)
+        self._memory = memory
         self._parts: list[bytes] = []
+        self._held = 0
+        self._file: IO[bytes] | None = None
+
+    def close(self) -> None:
+        """Lets go of everything."""
+        self._parts.clear()
+        if self._file:
+            self._file.close()
 
     def add(self, line: int, reason: str, column: str | None, content: bytes) -> None:
         """Adds a line; what is not UTF-8 is kept as base64."""
@@ -39,14 +52,31 @@ class Quarantine:
         """Makes the counts name a reason also where no line is set aside for it."""
         self.counts[reason] += 0
 
-    def finish(self) -> bytes:
+    def finish(self) -> memoryview:
         """The whole object; there is nothing to write if no line was added."""
-        return b"".join([*self._parts, self._gzip.flush()])
+        self._keep(self._gzip.flush())
+        if self._file is None:
+            return memoryview(b"".join(self._parts))
+        self._empty_memory(self._file)
+        return memoryview(mapped(self._file)).cast("B")
 
     def _write(self, reason: str, record: dict[str, Any]) -> None:
         self.counts[reason] += 1
         text = json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n"
-        self._parts.append(self._gzip.compress(text.encode()))
+        self._keep(self._gzip.compress(text.encode()))
+
+    def _keep(self, data: bytes) -> None:
+        self._parts.append(data)
+        self._held += len(data)
+        if self._held > self._memory:
+            self._file = self._file or new_file()
+            self._empty_memory(self._file)
+
+    def _empty_memory(self, file: IO[bytes]) -> None:
+        with telling():
+            file.writelines(self._parts)
+        self._parts.clear()
+        self._held = 0
 
 
 def _content(content: bytes) -> dict[str, str]:

@@ -14,6 +14,7 @@ is an instant between look and write. The next repair finds either by its length
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import date
 
@@ -106,8 +107,8 @@ class _Repair:
         try:
             if source.etag is None and self._stores.length(source.bucket, source.key) != source.content_length:
                 raise ObjectChanged(f"{self._source()} is no longer the object that was discovered")
-            conversion = Conversion(source, self._table, self._stores, self._bucket, self._keys)
-            return list(conversion.encode())
+            with closing(Conversion(source, self._table, self._stores, self._bucket, self._keys)) as conversion:
+                return list(conversion.encode())
         except ObjectMissing:
             raise ObjectMissing(f"its staging object {self._source()} is gone; restore that, and repeat") from None
         except ObjectChanged:

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timezone
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.work import ConvertTask, SmallObject
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels import times
+from prism_assets.kernels.accepted import AcceptedRows, DayRows
 from prism_assets.kernels.fingerprint import fingerprint
-from prism_assets.kernels.joining import LARGE, enlarged
-from prism_assets.kernels.judging import Accepted
 from prism_assets.kernels.once import put_once
-from prism_assets.kernels.parquet import SMALL_ROW_GROUP, SMALL_SAMPLE, Encoder, dictionary_columns, schema_of
-from prism_assets.kernels.sorting import order_of
+from prism_assets.kernels.parquet import Encoder
 from prism_assets.kernels.typed import Layout
 from prism_assets.objectstore.keys import TableKeys
 from prism_assets.objectstore.stores import Stores
 
 _PUTS = 4
-
-Indices = npt.NDArray[np.int64]
 
 
 class SmallObjects:
@@ -35,54 +29,34 @@ class SmallObjects:
 
     def __init__(self, layout: Layout, task: ConvertTask, stores: Stores, bucket: str, keys: TableKeys) -> None:
         self._layout = layout
-        self._schema = schema_of(layout.columns)
         self._task = task
         self._stores = stores
         self._bucket = bucket
         self._keys = keys
 
-    def write(self, parts: list[Accepted]) -> tuple[SmallObject, ...]:
-        """Writes the rows, date by date, and empties `parts`; while one date is put the next is encoded."""
+    def write(self, rows: AcceptedRows) -> tuple[SmallObject, ...]:
+        """Writes the rows, date by date, and empties `rows`; while one date is put the next is encoded."""
         with ThreadPoolExecutor(_PUTS) as pool:
-            puts = [pool.submit(self._put, small, body) for small, body in self.encode(parts)]
+            puts = [pool.submit(self._put, small, body) for small, body in self.encode(rows)]
             return tuple(put.result() for put in puts)
 
-    def encode(self, parts: list[Accepted]) -> Iterator[tuple[SmallObject, pa.Buffer]]:
-        """Yields each date's object with its bytes, nothing written yet, and empties `parts`."""
-        numbers = np.concatenate([part.numbers for part in parts] or [np.zeros(0, np.int64)])
-        if not len(numbers):
-            return
-        days = np.concatenate([part.days for part in parts])
-        table = self._joined(parts)
-        dictionaries = dictionary_columns(table, SMALL_SAMPLE)
-        for day in np.unique(days).tolist():
-            yield self._encode(table, dictionaries, np.flatnonzero(days == day), numbers, day)
+    def encode(self, rows: AcceptedRows) -> Iterator[tuple[SmallObject, pa.Buffer]]:
+        """Yields each date's object with its bytes, nothing written yet, and empties `rows`."""
+        for day_rows in rows.by_day():
+            yield self._encode(day_rows, Encoder(rows.schema, rows.dictionaries(), on_disk=rows.on_disk))
 
-    def _joined(self, parts: list[Accepted]) -> pa.Table:
-        """All rows as one table of whole columns; each part lets go of a column as soon as it is joined."""
-        large = sum(column.nbytes for part in parts for column in part.columns) > LARGE
-        schema = enlarged(self._schema) if large else self._schema
-        columns = []
-        for field in reversed(schema):
-            chunks = [part.columns.pop().cast(field.type) for part in parts]
-            columns.append(pa.chunked_array(chunks, field.type).combine_chunks())
-        parts.clear()
-        return pa.Table.from_arrays(columns[::-1], schema=schema)
-
-    def _encode(
-        self, table: pa.Table, dictionaries: Sequence[str], rows: Indices, numbers: Indices, day: int
-    ) -> tuple[SmallObject, pa.Buffer]:
-        rows = rows[order_of(table, rows, self._sort_by(), numbers[rows])]
-        encoder = Encoder(self._schema, dictionaries)
+    def _encode(self, rows: DayRows, encoder: Encoder) -> tuple[SmallObject, pa.Buffer]:
         prints: list[int] = []
-        for start in range(0, len(rows), SMALL_ROW_GROUP):
-            portion = table.take(pa.array(rows[start : start + SMALL_ROW_GROUP])).cast(self._schema)
-            encoder.write(portion)
-            prints.append(fingerprint(portion))
+        bounds: list[datetime] = []
+        count = 0
+        for group in rows.row_groups:
+            encoder.write(group)
+            prints.append(fingerprint(group))
+            bounds = [*bounds[:1], self._instant(group, 0), self._instant(group, group.num_rows - 1)]
+            count += group.num_rows
         body = encoder.finish()
-        date = times.to_date(day)
+        date = times.to_date(rows.day)
         delayed = date in self._task.delayed_dates
-        first, last = (self._instant(table, row) for row in (rows[0], rows[-1]))
         small = SmallObject(
             key=self._keys.small_object(
                 date, self._task.staging_object_id, delayed=delayed, generation=self._task.generation
@@ -90,17 +64,13 @@ class SmallObjects:
             date=date,
             delayed=delayed,
             content_length=body.size,
-            row_count=len(rows),
-            min_time=first,
-            max_time=last,
+            row_count=count,
+            min_time=bounds[0],
+            max_time=bounds[-1],
             fingerprint=combine(prints),
             upload_start_time=datetime.now(timezone.utc),
         )
         return small, body
-
-    def _sort_by(self) -> Sequence[str]:
-        partition = self._layout.table.partition_column
-        return [partition, *(name for name in self._layout.table.merge.sort_by if name != partition)]
 
     def _instant(self, table: pa.Table, row: int) -> datetime:
         """The time of a row; a date counts as its first instant in the table's zone."""

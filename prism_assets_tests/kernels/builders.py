@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 from prism_assets.domain.names import TableName
 from prism_assets.domain.tables import Column, MergePolicy, TableDefinition
 from prism_assets.domain.work import ConvertResult, ConvertTask, MergeInput, MergeResult, MergeTask, SmallObject
-from prism_assets.kernels.convert import convert_object
+from prism_assets.kernels.accepted import Limits
+from prism_assets.kernels.convert import LIMITS, convert_object
 from prism_assets.kernels.merge import merge_range
 from prism_assets.objectstore.stores import StoreConfig, Stores
 
@@ -108,13 +109,25 @@ class Lake:
         delayed: Iterable[date] = (),
         etag: str | None = None,
         received: datetime = RECEIVED,
+        limits: Limits = LIMITS,
     ) -> Outcome:
+        """Converts an object as if for the first time: what lies under its keys would be left as it is."""
+        self.forget(staging_object_id)
         task = a_convert_task(
             staging_object_id, etag=etag, content_length=len(content), received=received, delayed=frozenset(delayed)
         )
         self.stores.put("staging", task.key, content)
-        result = convert_object(task, table, self.stores, bucket="lake", prefix="p/", by_columns=by_columns)
+        result = convert_object(
+            task, table, self.stores, bucket="lake", prefix="p/", by_columns=by_columns, limits=limits
+        )
         return self.outcome(result)
+
+    def forget(self, staging_object_id: int) -> None:
+        """Removes what was made of an object."""
+        keys = [item.key for item in self.stores.list("lake", "p/")]
+        self.stores.delete(
+            "lake", [key for key in keys if f"{staging_object_id:019d}" in key and "/merged/" not in key]
+        )
 
     def convert_again(self, table: TableDefinition, staging_object_id: int = 7) -> ConvertResult:
         """Converts what is in staging now."""

@@ -1,5 +1,6 @@
 """S3 on disk, and Glue and SQS in memory."""
 
+import os
 from pathlib import Path
 
 import boto3
@@ -7,6 +8,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from prism_assets.domain.errors import ObjectChanged
 from prism_assets.local.stack import LocalStack
 from prism_assets.objectstore.stores import StoreConfig, Stores
 from prism_assets_tests.local.test_stack import kill, pid_of, status_of
@@ -78,3 +80,23 @@ def test_objects_are_written_under_conditions(stack: LocalStack, monkeypatch: py
     stores.delete("prism-lake", ["a"])
     assert not stores.replace("prism-lake", "a", b"late", etag=version)
     assert list(stores.list("prism-lake", "")) == []
+
+
+def test_objects_of_several_parts_are_read_under_their_etag(stack: LocalStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    stack.up(services=SERVICES)
+    settings = stack.environment()
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, settings[name])
+    stores = Stores(StoreConfig(endpoint=settings["PRISM_S3_ENDPOINT"], object_tags=False))
+    body = os.urandom(20 << 20)
+    for write in (stores.put, stores.put_new):
+        stores.delete("prism-lake", ["a"])
+        write("prism-lake", "a", body)
+        for length in (None, len(body)):
+            assert stores.get("prism-lake", "a", length=length) == body
+            reading = stores.get_chunks("prism-lake", "a", length=length)
+            next(reading)
+            stores.put("prism-lake", "a", body[::-1])
+            with pytest.raises(ObjectChanged):
+                list(reading)
+            stores.put("prism-lake", "a", body)

@@ -1,0 +1,156 @@
+"""The accepted rows of one staging object: in memory, or as sorted runs on disk as soon as they are too many for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from prism_assets.kernels.joining import LARGE, enlarged
+from prism_assets.kernels.judging import Accepted
+from prism_assets.kernels.parquet import SMALL_ROW_GROUP, SMALL_SAMPLE, dictionary_columns, schema_of
+from prism_assets.kernels.runs import SortedRuns, payload
+from prism_assets.kernels.sorting import order_of
+from prism_assets.kernels.typed import Layout
+
+Indices = npt.NDArray[np.int64]
+
+_ROW = 32
+"""Bytes that a row takes beside its values, held and being sorted: its line, its date, its place."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much of one staging object is in memory, in bytes.
+
+    More rows than `rows` go to disk, in sorted runs of so many bytes; sorting and encoding takes about three times as
+    much again. A row group holds no more, either. Of a run `piece` is read at one time, and of all runs `portion` is
+    sorted; `quarantine` is that of compressed lines that are set aside.
+    """
+
+    rows: int = 128 << 20
+    piece: int = 1 << 20
+    portion: int = 16 << 20
+    quarantine: int = 16 << 20
+
+
+@dataclass(frozen=True)
+class DayRows:
+    """The rows of one event date in order, a row group at a time."""
+
+    day: int
+    row_groups: Iterator[pa.Table]
+
+
+class AcceptedRows:
+    """Takes rows in the order of their lines, block by block, and gives them date by date, sorted."""
+
+    def __init__(self, layout: Layout, limits: Limits) -> None:
+        partition = layout.table.partition_column
+        self.schema = schema_of(layout.columns)
+        self.count = 0
+        self._sort_by = [partition, *(name for name in layout.table.merge.sort_by if name != partition)]
+        self._limits = limits
+        self._held: list[Accepted] = []
+        self._held_bytes = 0
+        self._runs: SortedRuns | None = None
+        self._dictionaries: list[str] | None = None
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether memory did not do."""
+        return self._runs is not None
+
+    def add(self, accepted: Accepted) -> None:
+        """Takes rows of lines behind those of all earlier blocks."""
+        self._held.append(accepted)
+        self._held_bytes += payload(accepted.columns) + _ROW * len(accepted.numbers)
+        self.count += len(accepted.numbers)
+
+    def settle(self) -> None:
+        """Called between blocks: makes a run of what is held if that is too much."""
+        if self._held_bytes > self._limits.rows:
+            self._write_run()
+
+    def close(self) -> None:
+        """Lets go of everything."""
+        self._held.clear()
+        if self._runs:
+            self._runs.close()
+
+    def dictionaries(self) -> list[str]:
+        """The columns that pay for a dictionary, by the first rows; known as soon as a date was asked for."""
+        return self._dictionaries or []
+
+    def by_day(self) -> Iterator[DayRows]:
+        """Yields the dates in order. Memory is emptied on the way: this goes once."""
+        if self._runs is None:
+            yield from self._days_in_memory()
+            return
+        if self._held:
+            self._write_run()
+        for day, (count, size) in self._runs.days().items():
+            per_group = min(SMALL_ROW_GROUP, max(1, self._limits.rows * count // max(1, size)))
+            yield DayRows(day, _regrouped(self._runs.portions(day), per_group))
+
+    def _days_in_memory(self) -> Iterator[DayRows]:
+        if not self.count:
+            return
+        table, days, numbers = self._take_held()
+        for day in np.unique(days).tolist():
+            rows = np.flatnonzero(days == day)
+            yield DayRows(
+                day, _groups_of(table, rows[order_of(table, rows, self._sort_by, numbers[rows])], self.schema)
+            )
+
+    def _write_run(self) -> None:
+        table, days, numbers = self._take_held()
+        self._runs = self._runs or SortedRuns(
+            self.schema, self._sort_by, piece_bytes=self._limits.piece, portion_bytes=self._limits.portion
+        )
+        self._runs.write(table.cast(self.schema), days, numbers)
+
+    def _take_held(self) -> tuple[pa.Table, npt.NDArray[np.int32], Indices]:
+        """All that is held: the rows as one table, their dates and the numbers of their lines."""
+        numbers = np.concatenate([part.numbers for part in self._held])
+        days = np.concatenate([part.days for part in self._held])
+        table = _joined(self._held, self.schema)
+        if self._dictionaries is None:
+            self._dictionaries = dictionary_columns(table, SMALL_SAMPLE)
+        self._held_bytes = 0
+        return table, days, numbers
+
+
+def _joined(parts: list[Accepted], schema: pa.Schema) -> pa.Table:
+    """All rows as one table of whole columns; each part lets go of a column as soon as it is joined."""
+    large = sum(column.nbytes for part in parts for column in part.columns) > LARGE
+    schema = enlarged(schema) if large else schema
+    columns = []
+    for field in reversed(schema):
+        chunks = [part.columns.pop().cast(field.type) for part in parts]
+        columns.append(pa.chunked_array(chunks, field.type).combine_chunks())
+    parts.clear()
+    return pa.Table.from_arrays(columns[::-1], schema=schema)
+
+
+def _groups_of(table: pa.Table, rows: Indices, schema: pa.Schema) -> Iterator[pa.Table]:
+    for start in range(0, len(rows), SMALL_ROW_GROUP):
+        yield table.take(pa.array(rows[start : start + SMALL_ROW_GROUP])).cast(schema)
+
+
+def _regrouped(portions: Iterator[pa.Table], size: int) -> Iterator[pa.Table]:
+    """The same rows, so many at a time."""
+    held: list[pa.Table] = []
+    count = 0
+    for portion in portions:
+        held.append(portion)
+        count += portion.num_rows
+        while count >= size:
+            rows = pa.concat_tables(held)
+            yield rows.slice(0, size).combine_chunks()
+            held, count = [rows.slice(size)], count - size
+    if count:
+        yield pa.concat_tables(held).combine_chunks()

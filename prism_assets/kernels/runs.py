@@ -1,0 +1,176 @@
+"""Sorted runs of rows in a temporary file, merged day by day: an external sort, for objects too big for memory.
+
+A run is what memory held at one time, sorted by event date and then as its small objects are, cut into pieces of about
+1 MiB. All rows of a date have one total order: by the sort columns, then the run, then the place in it, so that rows
+that tie stay in the order of their lines. The beginnings of pieces divide that order into portions of a bounded size;
+each is read from all runs, put into order as a whole and handed out. Memory holds one portion and one piece a run,
+however many rows there are and however many of them tie.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from prism_assets.kernels.scratch import new_file, telling
+from prism_assets.kernels.sorting import order_of
+
+Indices = npt.NDArray[np.int64]
+_Key = tuple[tuple[tuple[bool, Any], ...], int, int]
+"""The place of a row in the order of its date: its sort columns (nulls last), its run, and its number in that."""
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Rows that follow each other in one run, of one date, and where they lie in the file."""
+
+    run: int
+    day: int
+    first: int
+    row_count: int
+    payload: int
+    start: int
+    stop: int
+    key: _Key
+
+
+class SortedRuns:
+    """Sorted runs with one schema. Not to be shared between threads."""
+
+    def __init__(self, schema: pa.Schema, sort_by: Sequence[str], *, piece_bytes: int, portion_bytes: int) -> None:
+        self._schema = schema
+        self._sort_by = sort_by
+        self._piece_bytes = piece_bytes
+        self._portion_bytes = portion_bytes
+        self._file = new_file()
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        self._writer = pa.ipc.new_stream(pa.PythonFile(self._file, "w"), schema, options=options)
+        self._writer.write_batch(pa.RecordBatch.from_pylist([], schema=schema))  # behind it, pieces are alone
+        self._pieces: list[_Piece] = []
+        self._runs = 0
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        self._file.close()
+
+    def write(self, table: pa.Table, days: npt.NDArray[np.int32], numbers: Indices) -> None:
+        """Writes one run of unsorted rows, all of lines behind those of the runs before."""
+        per_piece = max(1, self._piece_bytes * table.num_rows // max(1, payload(table.columns)))
+        with telling():
+            written = 0
+            for day in np.unique(days).tolist():
+                rows = np.flatnonzero(days == day)
+                rows = rows[order_of(table, rows, self._sort_by, numbers[rows])]
+                for start in range(0, len(rows), per_piece):
+                    piece = table.take(pa.array(rows[start : start + per_piece]))
+                    self._write_piece(piece, day, written)
+                    written += piece.num_rows
+            self._file.flush()
+        self._runs += 1
+
+    def _write_piece(self, rows: pa.Table, day: int, first: int) -> None:
+        start = self._file.tell()
+        self._writer.write_batch(rows.combine_chunks().to_batches()[0])
+        key = (self._sort_values(rows, 0), self._runs, first)
+        size = payload(rows.columns)
+        self._pieces.append(_Piece(self._runs, day, first, rows.num_rows, size, start, self._file.tell(), key))
+
+    def days(self) -> dict[int, tuple[int, int]]:
+        """Each date with its number of rows and their payload, the earliest first."""
+        found: dict[int, tuple[int, int]] = {}
+        for piece in self._pieces:
+            rows, size = found.get(piece.day, (0, 0))
+            found[piece.day] = rows + piece.row_count, size + piece.payload
+        return dict(sorted(found.items()))
+
+    def portions(self, day: int) -> Iterator[pa.Table]:
+        """Yields the rows of one date in order, some at a time."""
+        pieces = [piece for piece in self._pieces if piece.day == day]
+        readers = [_RunReader(self, [piece for piece in pieces if piece.run == run]) for run in range(self._runs)]
+        for bound in [*self._bounds(pieces), None]:
+            rows = pa.concat_tables([part for reader in readers for part in reader.before(bound)]).combine_chunks()
+            order = np.arange(rows.num_rows)
+            yield rows.take(pa.array(order_of(rows, order, self._sort_by, order)))
+
+    def _bounds(self, pieces: Sequence[_Piece]) -> Iterator[_Key]:
+        """Beginnings of pieces, as many bytes of other pieces' beginnings apart as a portion has."""
+        size = 0
+        for piece in sorted(pieces, key=lambda piece: piece.key):
+            if size >= self._portion_bytes:
+                yield piece.key
+                size = 0
+            size += piece.payload
+
+    def read(self, piece: _Piece) -> pa.Table:
+        """The rows of a piece."""
+        data = os.pread(self._file.fileno(), piece.stop - piece.start, piece.start)
+        return pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(data), self._schema)])
+
+    def key_of(self, piece: _Piece, rows: pa.Table, row: int) -> _Key:
+        """The place of a row of a piece."""
+        return self._sort_values(rows, row), piece.run, piece.first + row
+
+    def _sort_values(self, rows: pa.Table, row: int) -> tuple[tuple[bool, Any], ...]:
+        values = (_comparable(rows.column(name)[row]) for name in self._sort_by)
+        return tuple((value is None, 0 if value is None else value) for value in values)
+
+
+class _RunReader:
+    """The pieces of one run and date, read one by one as far as rows are asked for."""
+
+    def __init__(self, runs: SortedRuns, pieces: Sequence[_Piece]) -> None:
+        self._runs = runs
+        self._left = list(reversed(pieces))
+        self._rows: pa.Table | None = None
+        self._done = 0
+
+    def before(self, bound: _Key | None) -> Iterator[pa.Table]:
+        """Yields the rows before a place that were not yielded before; all that are left if it is None."""
+        while self._left and (bound is None or self._left[-1].key < bound):
+            piece = self._left[-1]
+            self._rows = rows = self._runs.read(piece) if self._rows is None else self._rows
+            start, self._done = self._done, self._find(piece, rows, bound)
+            yield rows.slice(start, self._done - start)
+            if self._done < piece.row_count:
+                return
+            self._left.pop()
+            self._rows, self._done = None, 0
+
+    def _find(self, piece: _Piece, rows: pa.Table, bound: _Key | None) -> int:
+        """How many rows of a piece come before a place."""
+        low, high = self._done, piece.row_count
+        if bound is None:
+            return high
+        while low < high:
+            middle = (low + high) // 2
+            if self._runs.key_of(piece, rows, middle) < bound:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+def _comparable(scalar: pa.Scalar) -> Any:
+    """A value that Python compares as the column orders; UTF-8 and code points order texts alike."""
+    return scalar.value if pa.types.is_timestamp(scalar.type) else scalar.as_py()
+
+
+def payload(columns: Sequence[pa.Array] | Sequence[pa.ChunkedArray]) -> int:
+    """Bytes of the values of columns. Equal values give equal sums, whatever the arrays look like."""
+    return sum(_payload(chunk) for column in columns for chunk in getattr(column, "chunks", [column]))
+
+
+def _payload(array: pa.Array) -> int:
+    if not len(array):
+        return 0
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        width = 8 if pa.types.is_large_string(array.type) else 4
+        offsets = np.frombuffer(array.buffers()[1], f"i{width}", len(array) + array.offset + 1)
+        return 4 * len(array) + int(offsets[-1] - offsets[array.offset])
+    return len(array) * -(-int(array.type.bit_width) // 8)
