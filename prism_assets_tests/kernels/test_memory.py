@@ -6,6 +6,7 @@ import gzip
 import io
 import random
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from hypothesis import strategies as st
 
 from prism_assets.kernels import inflate
 from prism_assets.kernels.accepted import Limits
+from prism_assets.kernels.convert import convert_object
 from prism_assets.kernels.runs import SortedRuns, payload
 from prism_assets.kernels.sorting import order_of
-from prism_assets_tests.kernels.builders import Lake, a_column, a_table, a_value, an_object
+from prism_assets_tests.kernels.builders import Lake, a_column, a_convert_task, a_table, a_value, an_object
 
 LITTLE = Limits(rows=20_000, piece=700, portion=3_000, quarantine=500)
 COLUMNS = (
@@ -185,3 +187,30 @@ def test_an_object_with_much_in_quarantine_keeps_it_on_disk(lake: Lake) -> None:
     outcome = lake.convert(an_object(*lines, a_value("1")), a_table(*COLUMNS), limits=LITTLE)
     assert [record["text"] for record in outcome.quarantined] == lines
     assert outcome.result.lines_in == 501
+
+
+@pytest.fixture
+def pool() -> Iterator[pa.MemoryPool]:
+    """What Arrow allocates from during a test, to see how much it was at most."""
+    before = pa.default_memory_pool()
+    counting = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(counting)
+    yield counting
+    pa.set_memory_pool(before)
+
+
+def test_what_is_held_at_one_time_does_not_grow_with_the_object(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, pool: pa.MemoryPool
+) -> None:
+    monkeypatch.setattr(inflate, "PIECE", 100_000)
+    table = a_table(a_column("v", "string", 2))
+    limits = Limits(rows=500_000, piece=20_000, portion=100_000)
+    most = {}
+    for lines in (10_000, 80_000):
+        content = an_object(*(a_value(f'"{number:0200}"') for number in range(lines)))
+        task = a_convert_task(lines, content_length=len(content))
+        lake.stores.put("staging", task.key, content)
+        result = convert_object(task, table, lake.stores, bucket="lake", prefix="p/", limits=limits)
+        most[lines] = pool.max_memory()
+        assert result.rows_out == lines
+    assert most[80_000] < 1.5 * most[10_000] < 80_000 * 200
