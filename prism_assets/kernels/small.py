@@ -13,10 +13,10 @@ from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.work import ConvertTask, SmallObject
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels import times
-from prism_assets.kernels.accepted import AcceptedRows, DayRows
 from prism_assets.kernels.fingerprint import fingerprint
 from prism_assets.kernels.once import put_once
 from prism_assets.kernels.parquet import Encoder
+from prism_assets.kernels.rows import AcceptedRows, DayRows
 from prism_assets.kernels.typed import Layout
 from prism_assets.objectstore.keys import TableKeys
 from prism_assets.objectstore.stores import Stores

@@ -190,7 +190,7 @@ class Stores:
     def get_head(self, bucket: str, key: str) -> bytes:
         """Reads the first byte of an object: whether it can be read at all. An empty object has none."""
         if not is_path(key):
-            return next(iter(self._any_key(bucket, key).get_chunks(bucket, key, etag=None, chunk=1)), b"")
+            return self._any_key(bucket, key).read_part(bucket, key, 0, 1, None).body
         if not self.length(bucket, key):
             return b""
         with _translated(bucket, key):

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 from prism_assets.domain.names import TableName
 from prism_assets.domain.tables import Column, MergePolicy, TableDefinition
 from prism_assets.domain.work import ConvertResult, ConvertTask, MergeInput, MergeResult, MergeTask, SmallObject
-from prism_assets.kernels.accepted import Limits
 from prism_assets.kernels.convert import LIMITS, convert_object
 from prism_assets.kernels.merge import merge_range
+from prism_assets.kernels.rows import Limits
 from prism_assets.objectstore.stores import StoreConfig, Stores
 
 RECEIVED = datetime(2018, 10, 25, 3, tzinfo=timezone.utc)

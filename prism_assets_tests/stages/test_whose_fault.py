@@ -91,10 +91,12 @@ class StoresWithoutMemory(Stores):
         super().__init__(config)
         self._too_much = key
 
-    def get(self, bucket: str, key: str, *, etag: str | None = None) -> bytes:
+    def get_chunks(
+        self, bucket: str, key: str, *, etag: str | None = None, length: int | None = None, chunk: int | None = None
+    ) -> Iterator[bytes]:
         if key == self._too_much:
             raise MemoryError
-        return super().get(bucket, key, etag=etag)
+        return super().get_chunks(bucket, key, etag=etag, length=length, chunk=chunk)
 
 
 def objects(world: World) -> list[tuple[Any, ...]]:
