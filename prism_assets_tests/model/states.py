@@ -1,0 +1,252 @@
+"""The state of the model: one table, one day, a few staging objects of one row each, and whoever works on them.
+
+What PostgreSQL holds of the partition, its ranges and publications are values of the product itself. A row is named
+by the number of its staging object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from typing import NamedTuple
+
+from prism_assets.domain.merge_plan import Mergeable, MergedRange, plan_merge
+from prism_assets.domain.partitions import NEW_VERSION, Partition, Publication
+from prism_assets.domain.tables import MergePolicy
+
+Rows = tuple[int, ...]
+"""Rows by staging object, in order, doubles included."""
+
+OBJECT_BYTES = 10
+CUT_WHILE_OPEN = MergePolicy(target_bytes=OBJECT_BYTES // 2, max_objects=1)
+"""Each small object fills two ranges: merges begin while the day is open, and leave a backlog."""
+EXTEND_LATER = MergePolicy(target_bytes=4 * OBJECT_BYTES, max_objects=2)
+"""No small object fills a range: ranges are cut after the close, and extended when late objects come."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """What the protocol relies on. Each can be taken away, and then the exploration must find what goes wrong."""
+
+    ids_under_lock: bool = True
+    """Ids of small objects are given under the partition's row lock (H3)."""
+    tier_of_first_claim: bool = True
+    """The tier comes from the closing mark and the first claim, and a close waits for what came before (H2)."""
+    epoch_lock: bool = True
+    """No partition gets its mark while a batch starts (H2)."""
+    claim_locks_rows: bool = True
+    """A merge job is claimed under its row lock (H1)."""
+    lease_fences: bool = True
+    """A commit proves that its batch or its job was not given to another worker."""
+    one_run_a_table: bool = True
+    """A catalog run has a lock on its table (H7)."""
+    notes_of_others_stay: bool = True
+    """A run takes back its own note, and such of others as no call can land for any more."""
+    sensors_read_notes: bool = True
+    """A note alone is work for the next catalog run."""
+    read_back: bool = True
+    """A publication is recorded only after it was read back."""
+    doubt_stays_noted: bool = True
+    """A call that was sent twice keeps a note, also when the second copy was answered: the first may still land."""
+    switch_needs_evidence: bool = True
+    """Readers are switched only to ranges that hold every live row."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """How much is explored. `batches` and `late_calls` bound what would never end: deaths, and calls on their way.
+
+    With `publications_at_once` the calls of a publication are one step: for what is between the other processes. With
+    `merges_lose_a_row` every merged object lacks the last of its rows: what a certificate is for.
+    """
+
+    objects: int
+    workers: int
+    mergers: int
+    runs: int
+    batches: int
+    late_calls: int
+    calls_sent_twice: bool = False
+    publications_at_once: bool = False
+    merges_lose_a_row: bool = False
+    policy: MergePolicy = CUT_WHILE_OPEN
+
+
+class StagingObject(NamedTuple):
+    """A row of prism_staging_objects: `pending`, `claimed` or `done`; 0 for no batch."""
+
+    state: str = "pending"
+    first_batch: int = 0
+    batch: int = 0
+
+
+class SmallObject(NamedTuple):
+    """A row of prism_small_objects."""
+
+    object_id: int
+    staging: int
+    delayed: bool
+
+
+class Worker(NamedTuple):
+    """A process that runs a batch: its tasks as (staging object, delayed), how many are uploaded, ids given early."""
+
+    phase: str
+    batch: int
+    tasks: tuple[tuple[int, bool], ...]
+    uploaded: int = 0
+    ids: tuple[int, ...] = ()
+
+
+class Range(NamedTuple):
+    """One range of a plan; `extends` is the upper bound of the range whose object is its first input, or -1."""
+
+    lower: int
+    upper: int
+    extends: int
+    rows: Rows
+
+
+class Plan(NamedTuple):
+    """A merge plan as far as the model looks at it."""
+
+    chain_end: int
+    ranges: tuple[Range, ...]
+    backlog: bool
+
+
+class Merger(NamedTuple):
+    """A process that holds a merge job; `leased` while its token is the one of the job."""
+
+    phase: str
+    leased: bool
+    plan: Plan | None = None
+
+
+class Entry(NamedTuple):
+    """One entry of a manifest: a small object (staging, delayed), or with `merged` a range (lower, upper)."""
+
+    merged: bool
+    first: int
+    second: int
+
+
+class Content(NamedTuple):
+    """What a location of the catalog leads to: nothing but the live prefix, or the entries of a manifest."""
+
+    publication: Publication
+    entries: tuple[Entry, ...]
+
+
+class Call(NamedTuple):
+    """A call to the catalog that is on its way, though nobody waits for it; `noted` if a note stands for it."""
+
+    content: Content
+    noted: bool
+
+
+class Run(NamedTuple):
+    """A catalog run; `locked` while the lock of the table is its own, `known` are the notes it may take back."""
+
+    phase: str
+    locked: bool
+    known: int = 0
+    content: Content | None = None
+    in_doubt: bool = False
+
+    @property
+    def noted(self) -> bool:
+        """Whether its own note is there."""
+        return self.phase in ("noted", "written", "checked", "sent", "answered", "read", "recorded")
+
+
+class State(NamedTuple):
+    """Everything: PostgreSQL, the store, the catalog, calls on their way, and the processes.
+
+    `notes` counts the notes of prism_tables that no run and no call stands for any more.
+    """
+
+    objects: tuple[StagingObject, ...]
+    workers: tuple[Worker | None, ...]
+    mergers: tuple[Merger | None, ...]
+    runs: tuple[Run | None, ...]
+    batches: tuple[str, ...] = ()
+    live: frozenset[int] = frozenset()
+    delayed: frozenset[int] = frozenset()
+    small: tuple[SmallObject, ...] = ()
+    sequence: int = 0
+    partition: Partition | None = None
+    chain: tuple[MergedRange, ...] = ()
+    merged: tuple[tuple[int, int, Rows], ...] = ()
+    job_waits: bool = False
+    job_runs: bool = False
+    manifests: tuple[Content, ...] = ()
+    notes: int = 0
+    calls: tuple[Call, ...] = ()
+    shown: Content | None = None
+
+
+def first_state(size: Size) -> State:
+    """Objects that nobody claimed yet, and processes that have nothing to do."""
+    return State(
+        objects=(StagingObject(),) * size.objects,
+        workers=(None,) * size.workers,
+        mergers=(None,) * size.mergers,
+        runs=(None,) * size.runs,
+    )
+
+
+A_NEW_PARTITION = Partition(
+    partition_id=1,
+    table_id=1,
+    date=date(2026, 3, 1),
+    current_version=NEW_VERSION,
+    desired_version=0,
+    last_live_object_id=None,
+    switched=False,
+    closing_batch_id=None,
+    published_object_id=None,
+    published_time=None,
+    last_object_id=0,
+)
+
+
+def fingerprint(rows: Rows) -> int:
+    """The fingerprint of rows: a sum that tells every set of them, doubles included, from every other."""
+    return sum(int(10**row) for row in rows)
+
+
+@cache
+def plan(policy: MergePolicy, is_open: bool, chain: tuple[MergedRange, ...], small: tuple[SmallObject, ...]) -> Plan:
+    """The product's own plan for what is unmerged, reduced to what the model looks at."""
+    end = chain[-1].upper_bound if chain else 0
+    above = [item for item in small if item.object_id > end]
+    staging = {item.object_id: item.staging for item in above}
+    made = plan_merge(
+        policy=policy,
+        is_open=is_open,
+        chain=chain,
+        unmerged=[
+            Mergeable(
+                object_id=item.object_id,
+                key=str(item.object_id),
+                content_length=OBJECT_BYTES,
+                row_count=1,
+                fingerprint=fingerprint((item.staging,)),
+            )
+            for item in above[: policy.max_objects]
+        ],
+        more=len(above) > policy.max_objects,
+        shrinkage=1.0,
+    )
+    ranges = tuple(
+        Range(
+            item.lower_bound,
+            item.upper_bound,
+            item.extends.upper_bound if item.extends else -1,
+            tuple(staging[found.object_id] for found in item.objects),
+        )
+        for item in made.ranges
+    )
+    return Plan(made.chain_end, ranges, made.backlog)
