@@ -6,7 +6,7 @@ by the number of its staging object.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
 from typing import NamedTuple
@@ -45,6 +45,8 @@ class Rules:
     """A run takes back its own note, and such of others as no call can land for any more."""
     sensors_read_notes: bool = True
     """A note alone is work for the next catalog run."""
+    records_are_fenced: bool = True
+    """A run that has lost its lock records nothing, and leaves its note: its call may have come behind a newer one."""
     read_back: bool = True
     """A publication is recorded only after it was read back."""
     doubt_stays_noted: bool = True
@@ -58,7 +60,8 @@ class Size:
     """How much is explored. `batches` and `late_calls` bound what would never end: deaths, and calls on their way.
 
     With `publications_at_once` the calls of a publication are one step: for what is between the other processes. With
-    `merges_lose_a_row` every merged object lacks the last of its rows: what a certificate is for.
+    `merges_lose_a_row` every merged object lacks the last of its rows: what a certificate is for. With `begins_closed`
+    a run has just closed the day, whose one object is merged: what is left is to publish and to switch.
     """
 
     objects: int
@@ -70,6 +73,7 @@ class Size:
     calls_sent_twice: bool = False
     publications_at_once: bool = False
     merges_lose_a_row: bool = False
+    begins_closed: bool = False
     policy: MergePolicy = CUT_WHILE_OPEN
 
 
@@ -187,16 +191,6 @@ class State(NamedTuple):
     shown: Content | None = None
 
 
-def first_state(size: Size) -> State:
-    """Objects that nobody claimed yet, and processes that have nothing to do."""
-    return State(
-        objects=(StagingObject(),) * size.objects,
-        workers=(None,) * size.workers,
-        mergers=(None,) * size.mergers,
-        runs=(None,) * size.runs,
-    )
-
-
 A_NEW_PARTITION = Partition(
     partition_id=1,
     table_id=1,
@@ -210,6 +204,36 @@ A_NEW_PARTITION = Partition(
     published_time=None,
     last_object_id=0,
 )
+
+
+def first_state(size: Size) -> State:
+    """Objects that nobody claimed yet, and processes that have nothing to do."""
+    state = State(
+        objects=(StagingObject(),) * size.objects,
+        workers=(None,) * size.workers,
+        mergers=(None,) * size.mergers,
+        runs=(None,) * size.runs,
+    )
+    return _just_closed(state) if size.begins_closed else state
+
+
+def _just_closed(state: State) -> State:
+    whole = MergedRange(
+        lower_bound=0, upper_bound=1, content_length=OBJECT_BYTES, row_count=1, fingerprint=fingerprint((0,))
+    )
+    return state._replace(
+        objects=(StagingObject("done", 1, 1),),
+        runs=(None, Run("may publish", True)),
+        batches=("done",),
+        live=frozenset({0}),
+        small=(SmallObject(1, 0, False),),
+        sequence=1,
+        partition=replace(
+            A_NEW_PARTITION, last_object_id=1, desired_version=1, closing_batch_id=1, last_live_object_id=1
+        ),
+        chain=(whole,),
+        merged=((0, 1, (0,)),),
+    )
 
 
 def fingerprint(rows: Rows) -> int:

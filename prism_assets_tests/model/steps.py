@@ -67,7 +67,7 @@ def steps(state: State, rules: Rules, size: Size) -> Iterator[Step]:
         yield from lock_table(state, rules)
     for run in _different(state.runs):
         yield from catalog(state, run, rules, size)
-        if run.locked:
+        if run.locked and not size.publications_at_once:
             yield "catalog.lose_lock", _changed(state, run, run._replace(locked=False))
     yield from late_calls(state, rules)
 
@@ -451,6 +451,8 @@ def _begun(state: State, run: Run, partition: Partition, rules: Rules) -> State:
     """Plans, and notes that the catalog is about to be touched. A run that has nothing to do ends here."""
     if current_publication(partition) == wanted_publication(partition) and not _is_noted(state):
         return _changed(state, run, None)
+    if not run.locked:
+        return _changed(state, run, None)  # LeaseLost
     after = state if rules.notes_of_others_stay else _with_note(state, rules)
     return _changed(after, run, run._replace(phase="noted", known=state.notes))
 
@@ -490,12 +492,14 @@ def _publish(state: State, run: Run, partition: Partition, rules: Rules, size: S
         yield "catalog.publish: reads back", after
     elif run.phase == "read":
         recorded = _advanced(partition, content.publication)
-        after = without_run(state, run, rules)  # LeaseLost: a newer publication is recorded already
-        if recorded is not None:
+        after = without_run(state, run, rules)  # LeaseLost: another run has the table, or a newer publication recorded
+        if recorded is not None and (run.locked or not rules.records_are_fenced):
             after = _changed(state._replace(partition=recorded), run, run._replace(phase="recorded"))
         yield "catalog.record", after
-    else:
+    elif run.locked or not rules.records_are_fenced:
         yield "catalog.settle", _settled(state, run, rules)
+    else:
+        yield "catalog.settle", without_run(state, run, rules)
 
 
 def _call(state: State, run: Run, content: Content, rules: Rules, size: Size) -> Iterator[Step]:
