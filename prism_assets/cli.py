@@ -279,6 +279,21 @@ def status(table: Tables = None, day: Day = None, now: Now = None, force: Force 
 
 
 @app.command()
+def doctor(
+    table: Tables = None,
+    deep: Annotated[bool, typer.Option("--deep", help="Read every manifest and every small object, too.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Looks for lost, doubled, hidden or dangling rows, and for what waits for a person. Changes nothing."""
+    from prism_assets.stages.doctor.run import run_doctor
+
+    report = run_doctor(_context(as_json), names=table, deep=deep)
+    console.show_examination(report, as_json=as_json)
+    if not report.is_clean:
+        raise typer.Exit(1)
+
+
+@app.command()
 def files(table: Annotated[str, typer.Argument(help="schema.table")], day: Day = None, as_json: Json = False) -> None:
     """Shows what a reader of the catalog sees: location, objects, lengths."""
     from prism_assets.reading.lake_reader import LakeReader

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from prism_assets.reading.query import QueryResult
     from prism_assets.stages.apply import ApplyPlan
     from prism_assets.stages.catalog import CatalogReport
+    from prism_assets.stages.doctor.findings import DoctorReport
     from prism_assets.stages.repair import RepairReport
     from prism_assets.stages.run import CycleReport
     from prism_assets.stages.status import PartitionStatus, TableStatus
@@ -173,6 +174,22 @@ def show_repair(report: RepairReport, *, as_json: bool) -> None:
         f"{report.checked} small objects checked: {report.missing} missing, {report.damaged} damaged, "
         f"{report.repaired} repaired" + (f"; {report.strays} left over" if report.strays else "")
     )
+
+
+def show_examination(report: DoctorReport, *, as_json: bool) -> None:
+    """Prints a line for each finding, and what was looked at."""
+    if as_json:
+        print_json({"clean": report.is_clean, **vars(report)})
+        return
+    for finding in report.findings:
+        out.print(escape(str(finding)))
+    for problem in report.unseen:
+        out.print(escape(f"not looked at: {problem}"))
+    if report.published_design:
+        out.print("these are tables of the published design: only PostgreSQL was looked at, not the objects")
+    seen = f"{report.tables} tables, {report.partitions} partitions in the catalog, {report.objects} objects"
+    what = "nothing is wrong" if report.is_clean else f"{len(report.findings)} findings"
+    out.print(f"{what}: {seen} looked at in {report.seconds:.1f} s")
 
 
 def show_turns(turns: Sequence[CycleReport], *, as_json: bool) -> None:

@@ -103,3 +103,15 @@ def count_unremoved(connection: Connection) -> dict[int, int]:
         )
     )
     return {row.prism_table_id: row.objects for row in rows}
+
+
+def count_overdue(connection: Connection, seconds: float = 3_600.0) -> dict[int, int]:
+    """How many objects have keys that should have been removed so long ago, by table, where there are any."""
+    rows = connection.execute(
+        text(
+            "SELECT prism_table_id, count(*) AS objects FROM prism_abandoned_uploads WHERE NOT removed "
+            "AND remove_time < clock_timestamp() - make_interval(secs => :seconds) GROUP BY prism_table_id"
+        ),
+        {"seconds": seconds},
+    )
+    return {row.prism_table_id: row.objects for row in rows}

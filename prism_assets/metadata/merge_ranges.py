@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Row, text
 
 from prism_assets.domain.errors import InvariantBroken, LeaseLost
 from prism_assets.domain.merge_plan import MergedRange, MergePlan, PlannedRange
@@ -20,16 +21,33 @@ def load_chain(connection: Connection, partition_id: int) -> list[MergedRange]:
         ),
         {"id": partition_id},
     )
-    return [
-        MergedRange(
-            lower_bound=row.lower_bound,
-            upper_bound=row.upper_bound,
-            content_length=row.content_length,
-            row_count=row.row_count,
-            fingerprint=row.fingerprint,
-        )
-        for row in rows
-    ]
+    return [_range(row) for row in rows]
+
+
+def load_table_chains(connection: Connection, table_id: int) -> dict[int, list[MergedRange]]:
+    """The ranges of all partitions of a table by partition id, each in order, without sentinels. Without locks."""
+    rows = connection.execute(
+        text(
+            "SELECT r.* FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id) "
+            "WHERE p.prism_table_id = :table AND r.lower_bound IS NOT NULL "
+            "ORDER BY r.prism_partition_id, r.upper_bound"
+        ),
+        {"table": table_id},
+    )
+    found: dict[int, list[MergedRange]] = {}
+    for row in rows:
+        found.setdefault(row.prism_partition_id, []).append(_range(row))
+    return found
+
+
+def _range(row: Row[Any]) -> MergedRange:
+    return MergedRange(
+        lower_bound=row.lower_bound,
+        upper_bound=row.upper_bound,
+        content_length=row.content_length,
+        row_count=row.row_count,
+        fingerprint=row.fingerprint,
+    )
 
 
 def observed_shrinkage(connection: Connection, partition_id: int) -> float | None:

@@ -141,6 +141,21 @@ WHERE (o.generation > f.generation OR (o.generation = f.generation AND o.state I
 """
 
 
+def find_foreign(connection: Connection, table_id: int, staging_object_ids: Collection[int]) -> set[int]:
+    """Those of the ids that are of no staging object of the table. Reads without locks.
+
+    An object is registered before anything is uploaded for it, so what is not known after a listing never was.
+    """
+    rows = connection.execute(
+        text(
+            "SELECT f.id FROM unnest(CAST(:ids AS bigint[])) AS f (id) WHERE NOT EXISTS ("
+            "SELECT 1 FROM prism_staging_objects o WHERE o.prism_staging_object_id = f.id AND o.prism_table_id = :table)"
+        ),
+        {"ids": sorted(staging_object_ids), "table": table_id},
+    )
+    return set(rows.scalars())
+
+
 def set_length(connection: Connection, object_id: int, before: int, after: int) -> bool:
     """Records the length of a repaired object, in bytes; False if it is no longer what it was `before`.
 

@@ -44,6 +44,11 @@ class TableKeys:
         """The folder of merged objects and manifests."""
         return f"{self.root}merged/dt={day.isoformat()}/"
 
+    @property
+    def all_merged_prefix(self) -> str:
+        """The folder of the merged objects and manifests of all days."""
+        return f"{self.root}merged/"
+
     def small_object(self, day: date, staging_object_id: int, *, delayed: bool, generation: int = 0) -> str:
         """The Parquet object that holds the rows of one staging object for one event date.
 

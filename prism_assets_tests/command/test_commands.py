@@ -52,7 +52,7 @@ def test_the_names_of_all_commands_are_known() -> None:
     """A new command shows here, so that it gets its tests."""
     assert {" ".join(words) for words in every_command(typer.main.get_command(app)) if words} >= {
         "table", "table apply", "table list", "table show", "discover", "stream", "merge", "catalog", "run", "status",
-        "repair", "files", "query", "quarantine", "quarantine list", "quarantine show",
+        "doctor", "repair", "files", "query", "quarantine", "quarantine list", "quarantine show",
     }  # fmt: skip
 
 

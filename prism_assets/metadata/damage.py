@@ -1,0 +1,222 @@
+"""What must never be true of the rows in PostgreSQL, each as one statement over all tables. Reads without locks.
+
+A statement sees one snapshot, and what it compares is changed in one transaction: a batch or a run that commits
+meanwhile is seen whole or not at all. Each answers with rows of (table, day, how many, an example).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import date
+
+from sqlalchemy import Connection, text
+
+from prism_assets.domain.names import TableName
+
+
+@dataclass(frozen=True, kw_only=True)
+class Damage:
+    """How many rows of one table, or of one of its days, contradict each other, and an example of them."""
+
+    table_id: int | None
+    date: date | None
+    count: int
+    example: str
+
+
+def begin_reading(connection: Connection) -> None:
+    """Has PostgreSQL refuse every change in this transaction."""
+    connection.execute(text("SET TRANSACTION READ ONLY"))
+
+
+def is_of_published_design(connection: Connection) -> bool:
+    """Whether the tables are those of the published design, without what was added to them here."""
+    return not connection.execute(
+        text(
+            "SELECT EXISTS (SELECT 1 FROM information_schema.columns WHERE table_name = 'prism_partitions' "
+            "AND column_name = 'last_object_id' AND table_schema = ANY(current_schemas(false)))"
+        )
+    ).scalar_one()
+
+
+def load_names(connection: Connection) -> dict[int, TableName]:
+    """The names of all tables by id, also of those without a definition."""
+    rows = connection.execute(
+        text(
+            "SELECT prism_table_id, schema_name, table_name, physical_schema_name, physical_table_name "
+            "FROM prism_tables ORDER BY schema_name, table_name"
+        )
+    )
+    return {
+        row.prism_table_id: TableName(
+            row.schema_name, row.table_name, row.physical_schema_name, row.physical_table_name
+        )
+        for row in rows
+    }
+
+
+def find_damage(connection: Connection, statement: str, table_ids: Collection[int]) -> list[Damage]:
+    """What one of the statements below finds in the tables, by table and day."""
+    rows = connection.execute(text(statement), {"tables": list(table_ids)})
+    return [
+        Damage(table_id=row.table_id, date=row.day, count=int(row.count), example=row.example or "") for row in rows
+    ]
+
+
+# Only columns that an installation of the published design has, too.
+
+LIVE_BEHIND_CLOSE = """
+SELECT p.prism_table_id AS table_id, p.partition_date AS day, s.count,
+    format('small object %s lies above %s', s.lowest, p.last_live_object_id) AS example
+FROM prism_partitions p CROSS JOIN LATERAL (
+    SELECT count(*) AS count, min(prism_small_object_id) AS lowest FROM prism_small_objects
+    WHERE prism_partition_id = p.prism_partition_id AND prism_small_object_id > p.last_live_object_id
+        AND NOT delayed) s
+WHERE p.last_live_object_id IS NOT NULL AND s.count > 0 AND p.prism_table_id = ANY(:tables) ORDER BY 1, 2
+"""
+
+BROKEN_CHAIN = """
+SELECT p.prism_table_id AS table_id, p.partition_date AS day, count(*) AS count,
+    (array_agg(format('a range begins at %s where %s ends', coalesce(r.lower_bound::text, 'nothing'),
+        coalesce(r.before::text, 'nothing')) ORDER BY r.upper_bound))[1] AS example
+FROM (SELECT *, lag(upper_bound) OVER (PARTITION BY prism_partition_id ORDER BY upper_bound) AS before
+    FROM prism_merge_ranges) r
+JOIN prism_partitions p USING (prism_partition_id)
+WHERE r.lower_bound IS DISTINCT FROM r.before AND p.prism_table_id = ANY(:tables)
+GROUP BY p.prism_table_id, p.partition_date ORDER BY 1, 2
+"""
+
+DESIRED_WITHOUT_RANGES = """
+SELECT p.prism_table_id AS table_id, p.partition_date AS day, 1 AS count,
+    format('version %s is desired, and the ranges end at %s', p.desired_manifest_version, r.upper) AS example
+FROM prism_partitions p CROSS JOIN LATERAL (SELECT coalesce(max(upper_bound), 0) AS upper FROM prism_merge_ranges
+    WHERE prism_partition_id = p.prism_partition_id) r
+WHERE p.desired_manifest_version <> r.upper AND p.prism_table_id = ANY(:tables) ORDER BY 1, 2
+"""
+
+CURRENT_BEYOND_DESIRED = """
+SELECT prism_table_id AS table_id, partition_date AS day, 1 AS count,
+    format('version %s is shown, and %s is desired', current_manifest_version, desired_manifest_version) AS example
+FROM prism_partitions WHERE current_manifest_version > desired_manifest_version AND prism_table_id = ANY(:tables)
+ORDER BY 1, 2
+"""
+
+NEVER_MERGED = """
+SELECT p.prism_table_id AS table_id, p.partition_date AS day, s.count,
+    format('small object %s lies above %s', s.lowest, p.desired_manifest_version) AS example
+FROM prism_partitions p CROSS JOIN LATERAL (
+    SELECT count(*) AS count, min(prism_small_object_id) AS lowest FROM prism_small_objects
+    WHERE prism_partition_id = p.prism_partition_id AND prism_small_object_id > p.desired_manifest_version) s
+WHERE p.last_live_object_id IS NOT NULL AND s.count > 0 AND p.prism_table_id = ANY(:tables)
+    AND NOT EXISTS (SELECT 1 FROM prism_merge_jobs j WHERE j.prism_partition_id = p.prism_partition_id)
+ORDER BY 1, 2
+"""
+
+# Where ranges tell no rows: an object whose upload began after a range was written cannot be in that range.
+LATE_IN_RANGE = """
+SELECT p.prism_table_id AS table_id, p.partition_date AS day, count(*) AS count,
+    format('small object %s was uploaded after its range was written', min(s.prism_small_object_id)) AS example
+FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id)
+JOIN prism_small_objects s ON s.prism_partition_id = r.prism_partition_id
+    AND s.prism_small_object_id > r.lower_bound AND s.prism_small_object_id <= r.upper_bound
+WHERE s.upload_start_time > r.update_time AND p.prism_table_id = ANY(:tables)
+GROUP BY p.prism_table_id, p.partition_date ORDER BY 1, 2
+"""
+
+# Columns that were added to the published design.
+
+UNBALANCED = """
+WITH written AS (SELECT prism_staging_object_id AS id, sum(row_count) AS rows FROM prism_small_objects GROUP BY 1),
+    kept AS (SELECT prism_staging_object_id AS id, sum(line_count) AS lines FROM prism_quarantine GROUP BY 1)
+SELECT o.prism_table_id AS table_id, CAST(NULL AS date) AS day, count(*) AS count,
+    (array_agg(format('s3://%s/%s: %s lines in, %s rows out of which %s are in small objects, %s quarantined of which '
+        '%s are kept', o.bucket_name, o.object_key, o.lines_in, o.rows_out, coalesce(w.rows, 0), o.rows_quarantined,
+        coalesce(k.lines, 0)) ORDER BY o.prism_staging_object_id))[1] AS example
+FROM prism_staging_objects o
+LEFT JOIN written w ON w.id = o.prism_staging_object_id LEFT JOIN kept k ON k.id = o.prism_staging_object_id
+WHERE o.state = 'done' AND o.prism_table_id = ANY(:tables) AND (o.lines_in <> o.rows_out + o.rows_quarantined
+    OR coalesce(w.rows, 0) <> o.rows_out OR coalesce(k.lines, 0) <> o.rows_quarantined)
+GROUP BY o.prism_table_id ORDER BY 1
+"""
+
+COMMITTED_AND_UNFINISHED = """
+SELECT p.prism_table_id AS table_id, p.partition_date AS day, count(*) AS count,
+    (array_agg(format('s3://%s/%s is %s', o.bucket_name, o.object_key, o.state)))[1] AS example
+FROM prism_staging_objects o JOIN prism_small_objects s USING (prism_staging_object_id)
+JOIN prism_partitions p USING (prism_partition_id)
+WHERE o.state IN ('pending', 'claimed', 'failed') AND p.prism_table_id = ANY(:tables)
+GROUP BY p.prism_table_id, p.partition_date ORDER BY 1, 2
+"""
+
+LAST_OBJECT = """
+SELECT p.prism_table_id AS table_id, p.partition_date AS day, 1 AS count,
+    format('the last small object is %s, on record is %s', s.last, p.last_object_id) AS example
+FROM prism_partitions p CROSS JOIN LATERAL (SELECT coalesce(max(prism_small_object_id), 0) AS last
+    FROM prism_small_objects WHERE prism_partition_id = p.prism_partition_id) s
+WHERE s.last <> p.last_object_id AND p.prism_table_id = ANY(:tables) ORDER BY 1, 2
+"""
+
+UNEQUAL_RANGES = """
+SELECT p.prism_table_id AS table_id, p.partition_date AS day, count(*) AS count,
+    (array_agg(format('the range (%s, %s] holds %s rows and not the same as the %s rows of its small objects',
+        r.lower_bound, r.upper_bound, r.row_count, s.rows) ORDER BY r.upper_bound))[1] AS example
+FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id) CROSS JOIN LATERAL (
+    SELECT coalesce(sum(row_count), 0) AS rows, coalesce(sum(fingerprint), 0) AS print FROM prism_small_objects
+    WHERE prism_partition_id = r.prism_partition_id AND prism_small_object_id > r.lower_bound
+        AND prism_small_object_id <= r.upper_bound) s
+WHERE r.lower_bound IS NOT NULL AND p.prism_table_id = ANY(:tables)
+    AND (s.rows <> r.row_count OR mod(s.print - r.fingerprint, 18446744073709551616) <> 0)
+GROUP BY p.prism_table_id, p.partition_date ORDER BY 1, 2
+"""
+
+PUBLISHED_BEYOND = """
+SELECT prism_table_id AS table_id, partition_date AS day, 1 AS count,
+    format('object %s is shown, and %s is the last', published_object_id, last_object_id) AS example
+FROM prism_partitions WHERE published_object_id > greatest(last_object_id, desired_manifest_version)
+    AND prism_table_id = ANY(:tables) ORDER BY 1, 2
+"""
+
+NO_CERTIFICATE = """
+SELECT p.prism_table_id AS table_id, p.partition_date AS day, 1 AS count, '' AS example FROM prism_partitions p
+WHERE p.switched AND p.prism_table_id = ANY(:tables) AND NOT EXISTS (
+    SELECT 1 FROM prism_switch_certificates c WHERE c.prism_partition_id = p.prism_partition_id) ORDER BY 1, 2
+"""
+
+MARK_BEYOND_BATCHES = """
+SELECT prism_table_id AS table_id, partition_date AS day, 1 AS count,
+    format('the mark is %s, the last batch %s', closing_batch_id, b.last) AS example
+FROM prism_partitions CROSS JOIN (SELECT coalesce(max(prism_stream_batch_id), 0) AS last FROM prism_stream_batches) b
+WHERE closing_batch_id > b.last AND prism_table_id = ANY(:tables) ORDER BY 1, 2
+"""
+
+HELD_BY_NOBODY = """
+SELECT o.prism_table_id AS table_id, CAST(NULL AS date) AS day, count(*) AS count,
+    (array_agg(format('s3://%s/%s', o.bucket_name, o.object_key)))[1] AS example
+FROM prism_staging_objects o LEFT JOIN prism_stream_batches b USING (prism_stream_batch_id)
+WHERE o.state = 'claimed' AND b.state IS DISTINCT FROM 'running' AND o.prism_table_id = ANY(:tables)
+GROUP BY o.prism_table_id ORDER BY 1
+"""
+
+PARKED_MERGE = """
+SELECT p.prism_table_id AS table_id, p.partition_date AS day, count(*) AS count,
+    format('after %s tries: %s', max(j.attempts), max(j.last_error)) AS example
+FROM prism_merge_jobs j JOIN prism_partitions p USING (prism_partition_id)
+WHERE j.parked AND p.prism_table_id = ANY(:tables) GROUP BY p.prism_table_id, p.partition_date ORDER BY 1, 2
+"""
+
+# Sequences are no part of a snapshot: what is read here was given out before or after it, and never less.
+IDS_COME_AGAIN = """
+SELECT CAST(NULL AS bigint) AS table_id, CAST(NULL AS date) AS day, 1 AS count,
+    format('%s: the greatest id is %s, the next one %s', name, greatest_id, next_id) AS example
+FROM (
+    SELECT 'prism_small_objects' AS name, (SELECT max(prism_small_object_id) FROM prism_small_objects) AS greatest_id,
+        (SELECT last_value + is_called::integer FROM prism_small_objects_prism_small_object_id_seq) AS next_id
+    UNION ALL
+    SELECT 'prism_stream_batches', (SELECT max(prism_stream_batch_id) FROM prism_stream_batches),
+        (SELECT last_value + is_called::integer FROM prism_stream_batches_prism_stream_batch_id_seq)
+    UNION ALL
+    SELECT 'prism_staging_objects', (SELECT max(prism_staging_object_id) FROM prism_staging_objects),
+        (SELECT last_value + is_called::integer FROM prism_staging_objects_prism_staging_object_id_seq)
+) ids WHERE greatest_id >= next_id AND CAST(:tables AS bigint[]) IS NOT NULL
+"""

@@ -1,0 +1,208 @@
+"""What PostgreSQL alone can tell: each rule is one statement over all tables, and a sentence for what it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from prism_assets.domain.names import TableName
+from prism_assets.metadata import abandoned_uploads, attempts, damage
+from prism_assets.metadata.damage import Damage
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.doctor.findings import Finding
+
+_REPORT = "Keep all objects, run nothing that deletes, and report it"
+_UPGRADE = "Publish the day anew with this version (`prism catalog --republish`), which shows every committed object"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """One thing that must never be true. `facts` may name `{count}` and `{example}`."""
+
+    invariant: str
+    name: str
+    statement: str
+    facts: str
+    advice: str
+
+    def finding(self, found: Damage, names: Mapping[int, TableName]) -> Finding:
+        """What is said about one row of the statement's answer."""
+        return Finding(
+            invariant=self.invariant,
+            name=self.name,
+            table=None if found.table_id is None else str(names[found.table_id]),
+            date=found.date,
+            facts=self.facts.format(count=found.count, example=found.example),
+            advice=self.advice,
+        )
+
+
+_EVERYWHERE = (
+    Rule(
+        invariant="I3",
+        name="live_behind_close",
+        statement=damage.LIVE_BEHIND_CLOSE,
+        facts="{count} live small objects came behind the close, and readers who saw them lose them with the switch: "
+        "{example}",
+        advice=_REPORT,
+    ),
+    Rule(
+        invariant="I5",
+        name="broken_chain",
+        statement=damage.BROKEN_CHAIN,
+        facts="its ranges are no gapless chain: {example}",
+        advice=_REPORT,
+    ),
+    Rule(
+        invariant="I5",
+        name="desired_without_ranges",
+        statement=damage.DESIRED_WITHOUT_RANGES,
+        facts="{example}",
+        advice=_REPORT,
+    ),
+    Rule(
+        invariant="I4",
+        name="current_beyond_desired",
+        statement=damage.CURRENT_BEYOND_DESIRED,
+        facts="the catalog is recorded to show ranges that nobody asked for: {example}",
+        advice="Run `prism doctor --deep` to see what readers miss, then report it",
+    ),
+    Rule(
+        invariant="I10",
+        name="never_merged",
+        statement=damage.NEVER_MERGED,
+        facts="{count} small objects of a closed day are not merged, and no merge is scheduled: {example}",
+        advice="Run `prism merge --all` for the table and day",
+    ),
+)
+_OF_PUBLISHED_DESIGN = (
+    Rule(
+        invariant="I1",
+        name="late_in_range",
+        statement=damage.LATE_IN_RANGE,
+        facts="{count} small objects have ids that a merge had passed before they came, and are in no merged object: "
+        "{example}",
+        advice=_UPGRADE,
+    ),
+)
+_OURS = (
+    Rule(
+        invariant="I9",
+        name="unbalanced",
+        statement=damage.UNBALANCED,
+        facts="{count} staging objects do not balance: {example}",
+        advice=_REPORT,
+    ),
+    Rule(
+        invariant="I2",
+        name="committed_and_unfinished",
+        statement=damage.COMMITTED_AND_UNFINISHED,
+        facts="{count} small objects are committed though their staging objects are not done, and may come again: "
+        "{example}",
+        advice=_REPORT,
+    ),
+    Rule(
+        invariant="I1",
+        name="last_object",
+        statement=damage.LAST_OBJECT,
+        facts="committed rows are not published: {example}",
+        advice=_REPORT,
+    ),
+    Rule(
+        invariant="I5",
+        name="unequal_ranges",
+        statement=damage.UNEQUAL_RANGES,
+        facts="{count} merged ranges are not equal to what they cover: {example}",
+        advice="Readers are not switched to them. " + _REPORT,
+    ),
+    Rule(
+        invariant="I4",
+        name="published_beyond",
+        statement=damage.PUBLISHED_BEYOND,
+        facts="the catalog is recorded to show objects that are not committed: {example}",
+        advice="Restored from a backup? Then `prism catalog --republish`; otherwise report it",
+    ),
+    Rule(
+        invariant="I5",
+        name="no_certificate",
+        statement=damage.NO_CERTIFICATE,
+        facts="it is switched without a certificate",
+        advice="Compare it with `prism doctor --deep` before anything of it is deleted",
+    ),
+    Rule(
+        invariant="I3",
+        name="mark_beyond_batches",
+        statement=damage.MARK_BEYOND_BATCHES,
+        facts="its closing mark is of a batch that is not known, so that later rows count as earlier: {example}",
+        advice="A failover lost batches: raise the sequence of prism_stream_batches above the mark",
+    ),
+    Rule(
+        invariant="I8",
+        name="ids_come_again",
+        statement=damage.IDS_COME_AGAIN,
+        facts="ids will be given out twice: {example}",
+        advice="A failover or a restore left the sequence behind: set it above the greatest id",
+    ),
+    Rule(
+        invariant="I10",
+        name="held_by_nobody",
+        statement=damage.HELD_BY_NOBODY,
+        facts="{count} staging objects are claimed by batches that do not run, and nobody gives them back: {example}",
+        advice="Set their state to pending, and report it",
+    ),
+    Rule(
+        invariant="I10",
+        name="parked_merge",
+        statement=damage.PARKED_MERGE,
+        facts="its merge waits for somebody, {example}",
+        advice="Mend the cause, then `prism merge --all` for the table and day",
+    ),
+)
+RULES = (*_EVERYWHERE, *_OURS)
+RULES_OF_PUBLISHED_DESIGN = (*_EVERYWHERE, *_OF_PUBLISHED_DESIGN)
+
+
+def look_at_records(context: StageContext, names: Mapping[int, TableName], *, published_design: bool) -> list[Finding]:
+    """All rules, each in a transaction of its own: a long one would keep vacuum waiting."""
+    found = []
+    for rule in RULES_OF_PUBLISHED_DESIGN if published_design else RULES:
+        with context.database.begin() as connection:
+            damage.begin_reading(connection)
+            found += [rule.finding(item, names) for item in damage.find_damage(connection, rule.statement, names)]
+    return found if published_design else [*found, *_unread(context, names), *_unremoved(context, names)]
+
+
+def _unread(context: StageContext, names: Mapping[int, TableName]) -> list[Finding]:
+    with context.database.begin() as connection:
+        damage.begin_reading(connection)
+        found = attempts.unread_objects(connection, list(names))
+    return [
+        Finding(
+            invariant="I10",
+            name="unread_objects",
+            table=str(names[item.table_id]),
+            date=None,
+            facts=f"{item.objects} objects are not read, {item.parked} of them are tried again by themselves: "
+            f"{'; '.join(item.examples)}",
+            advice="Mend the cause, then `prism stream --retry-failed`, or `--give-up KEY`",
+        )
+        for item in found
+    ]
+
+
+def _unremoved(context: StageContext, names: Mapping[int, TableName]) -> list[Finding]:
+    with context.database.begin() as connection:
+        damage.begin_reading(connection)
+        found = abandoned_uploads.count_overdue(connection)
+    return [
+        Finding(
+            invariant="I2",
+            name="unremoved_uploads",
+            table=str(names[table_id]),
+            date=None,
+            facts=f"what was uploaded for {count} objects that were given up is not removed for over an hour",
+            advice="Run `prism stream`; if it stays, the role lacks the right to delete",
+        )
+        for table_id, count in found.items()
+        if table_id in names
+    ]

@@ -1,0 +1,118 @@
+"""The whole examination: records, catalog, store, and on request every manifest and every small object."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+
+from prism_assets.domain.errors import PrismError, WrongUse
+from prism_assets.domain.names import TableName
+from prism_assets.domain.problems import Problem
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata import damage
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.doctor.findings import DoctorReport, Finding
+from prism_assets.stages.doctor.recorded import look_at_records
+from prism_assets.stages.doctor.shown import look_at_catalog, look_at_manifest
+from prism_assets.stages.doctor.stored import look_at_store, partitions_of
+from prism_assets.stages.repair import run_repair
+
+
+def run_doctor(context: StageContext, *, names: Collection[str] | None = None, deep: bool = False) -> DoctorReport:
+    """Examines the tables named, or all. Changes nothing, takes no lock, and may run beside everything else.
+
+    What cannot be reached is told in the report, and the rest is examined. Of an installation of the published design
+    PostgreSQL is examined alone, as nothing there says what objects hold.
+    """
+    started = time.monotonic()
+    with context.database.begin() as connection:
+        damage.begin_reading(connection)
+        published_design = damage.is_of_published_design(connection)
+        chosen = _chosen(damage.load_names(connection), names)
+    findings = look_at_records(context, chosen, published_design=published_design)
+    examination = _Examination(context, deep=deep)
+    if not published_design:
+        examination.run([table for table in context.choose_tables(names) if table.table_id in chosen])
+    return DoctorReport(
+        findings=(*findings, *examination.findings),
+        unseen=tuple(examination.unseen),
+        tables=len(chosen),
+        partitions=examination.partitions,
+        objects=examination.objects,
+        deep=deep,
+        published_design=published_design,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _chosen(known: dict[int, TableName], names: Collection[str] | None) -> dict[int, TableName]:
+    unknown = sorted(set(names or ()) - {str(name) for name in known.values()})
+    if unknown:
+        raise WrongUse(f"there is no table {', '.join(unknown)}")
+    return {number: name for number, name in known.items() if names is None or str(name) in names}
+
+
+class _Examination:
+    """What was seen outside of PostgreSQL so far."""
+
+    def __init__(self, context: StageContext, *, deep: bool) -> None:
+        self._context = context
+        self._deep = deep
+        self.findings: list[Finding] = []
+        self.unseen: list[Problem] = []
+        self.partitions = 0
+        self.objects = 0
+
+    def run(self, tables: list[TableDefinition]) -> None:
+        """Catalog, store and, if asked for, what objects hold."""
+        for table in tables:
+            self._look_at_catalog(table)
+        self._context.progress(f"doctor: {self.partitions} partitions in the catalog")
+        try:
+            self._context.stores.check_bucket(self._context.lake.bucket)
+        except PrismError as error:
+            self.unseen.append(Problem.of(error, "all tables"))
+            return
+        stored = look_at_store(self._context, tables)
+        self.findings += stored.findings
+        self.unseen += stored.unseen
+        self.objects += stored.objects
+        self._context.progress(f"doctor: {self.objects} objects in the store")
+        if self._deep:
+            self._look_deeper(tables)
+
+    def _look_at_catalog(self, table: TableDefinition) -> None:
+        try:
+            count, found = look_at_catalog(self._context, table)
+        except PrismError as error:
+            self.unseen.append(Problem.of(error, str(table.name)))
+            return
+        self.partitions += count
+        self.findings += found
+
+    def _look_deeper(self, tables: list[TableDefinition]) -> None:
+        """Every manifest, and every small object that is needed, by a dry run of repair."""
+        for table, partition in partitions_of(self._context, tables):
+            try:
+                self.findings += look_at_manifest(self._context, table, partition)
+            except PrismError as error:
+                self.unseen.append(Problem.of(error, str(table.name), partition.date))
+        names = [str(table.name) for table in tables]
+        report = run_repair(self._context, names=names, deep=True, dry_run=True)
+        for item in report.partitions:
+            if item.damaged:
+                self.findings.append(
+                    Finding(
+                        invariant="I4",
+                        name="damaged_objects",
+                        table=item.table,
+                        date=item.date,
+                        facts=f"{item.damaged} small objects do not hold the rows that were committed",
+                        advice=f"Run `prism repair --deep --table {item.table} --date {item.date}`",
+                    )
+                )
+        self.unseen += [
+            Problem(table=item.table, date=item.date, reason=f"{item.key} {item.reason}", transient=True)
+            for item in report.irreparable
+            if item.transient
+        ]

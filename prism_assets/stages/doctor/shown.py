@@ -1,0 +1,132 @@
+"""What the catalog shows, against what is recorded: where each day is, and with `deep` what its manifest names."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from prism_assets.domain.errors import InvariantBroken, ObjectMissing
+from prism_assets.domain.partitions import Partition, current_publication, wanted_publication
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata import damage, merge_ranges, partitions, small_objects
+from prism_assets.objectstore.manifests import ManifestEntry, read_manifest
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.doctor.findings import Finding
+from prism_assets.stages.publish import location_of
+
+_LOOKS = 3
+_PAUSE_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class _Difference:
+    date: date
+    recorded: str
+    shown: str | None
+
+
+def look_at_catalog(context: StageContext, table: TableDefinition) -> tuple[int, list[Finding]]:
+    """How many days the catalog should show, and those that it does not, or shows elsewhere.
+
+    What differs is looked at again after a pause, and is a finding if it is the same each time: a run publishes first
+    and records then.
+    """
+    count, differences = _differences(context, table)
+    for _ in range(_LOOKS - 1):
+        if not differences:
+            break
+        time.sleep(_PAUSE_SECONDS)
+        differences &= _differences(context, table)[1]
+    found = sorted(differences, key=lambda item: item.date)
+    return count, [
+        Finding(
+            invariant="I4" if item.shown else "I1",
+            name="catalog",
+            table=str(table.name),
+            date=item.date,
+            facts=f"the catalog shows {item.shown or 'no such partition'}, on record is {item.recorded}",
+            advice=f"Run `prism catalog --republish --table {table.name}`",
+        )
+        for item in found
+    ]
+
+
+def _differences(context: StageContext, table: TableDefinition) -> tuple[int, set[_Difference]]:
+    with context.database.begin() as connection:
+        damage.begin_reading(connection)
+        found = partitions.load_table_partitions(connection, table.table_id)
+    recorded = {
+        item.date: location_of(context.lake, table, item.date, publication)
+        for item in found
+        if (publication := current_publication(item))
+    }
+    shown = _shown(context, table, recorded)
+    return len(recorded), {
+        _Difference(day, location, shown.get(day)) for day, location in recorded.items() if shown.get(day) != location
+    }
+
+
+def _shown(context: StageContext, table: TableDefinition, days: Collection[date]) -> Mapping[date, str]:
+    """Nowhere if the catalog has lost the table."""
+    if not days:
+        return {}
+    try:
+        return context.catalog.locations(table, days)
+    except InvariantBroken:
+        return {}
+
+
+def look_at_manifest(context: StageContext, table: TableDefinition, found: Partition) -> list[Finding]:
+    """Reads the manifest of a day at rest, and holds it against the ranges and objects on record."""
+    with context.database.begin() as connection:
+        damage.begin_reading(connection)
+        partition = partitions.load_partitions(connection, [found.partition_id])[found.partition_id]
+        shown = current_publication(partition)
+        if shown is None or shown.is_live_prefix or shown != wanted_publication(partition):
+            return []
+        chain = merge_ranges.load_chain(connection, partition.partition_id) if partition.switched else []
+        small = small_objects.load_above(connection, partition.partition_id, shown.version, None)
+    keys, day = context.lake.keys(table), partition.date
+    wanted = [
+        ManifestEntry(context.lake.url(keys.merged_object(day, r.lower_bound, r.upper_bound)), r.content_length)
+        for r in chain
+        if r.upper_bound <= shown.version
+    ] + [
+        ManifestEntry(
+            context.lake.url(keys.small_object(day, s.staging_object_id, delayed=s.delayed, generation=s.generation)),
+            s.content_length,
+        )
+        for s in small
+        if s.object_id <= shown.published_object_id
+    ]
+    key = location_of(context.lake, table, day, shown).removeprefix(context.lake.url(""))
+    return [
+        Finding(
+            invariant="I4",
+            name="manifest_entries",
+            table=str(table.name),
+            date=day,
+            facts=f"the manifest {key} {wrong}",
+            advice="Keep it, and report it",
+        )
+        for wrong in _wrong_entries(context, key, wanted)
+    ]
+
+
+def _wrong_entries(context: StageContext, key: str, wanted: Sequence[ManifestEntry]) -> Iterator[str]:
+    try:
+        entries = read_manifest(context.stores.get(context.lake.bucket, key))
+    except ObjectMissing:
+        return  # told by the listing
+    except InvariantBroken as error:
+        yield f"cannot be read: {error}"
+        return
+    if len(set(entries)) != len(entries):
+        yield "names an object twice"
+    lacks, has = set(wanted) - set(entries), set(entries) - set(wanted)
+    if lacks:
+        yield f"lacks {len(lacks)} objects that are committed, such as {min(lacks).url}"
+    if has:
+        yield f"names {len(has)} objects that are not on record so, such as {min(has).url}"

@@ -1,0 +1,241 @@
+"""What the store tells: objects that readers or merges need, and objects that readers see and nobody knows.
+
+PostgreSQL is read first, then the store is listed, and what looks wrong then is looked at once more: what a batch, a
+merge or a repair changed meanwhile is gone by then, and what is damaged is still the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from prism_assets.domain.errors import PrismError
+from prism_assets.domain.merge_plan import MergedRange
+from prism_assets.domain.partitions import Partition, current_publication, needed_above
+from prism_assets.domain.problems import Problem
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata import damage, merge_ranges, partitions, small_objects
+from prism_assets.objectstore.keys import TableKeys, parse_small_object
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.doctor.findings import Finding
+from prism_assets.stages.publish import location_of
+from prism_assets.stages.repair_planning import find_suspects
+
+_LISTINGS = 8
+_EXAMPLES = 3
+
+
+@dataclass
+class StoredObjects:
+    """What was found in the store, and how much was looked at."""
+
+    objects: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    unseen: list[Problem] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Look:
+    objects: int
+    findings: frozenset[Finding]
+
+
+def look_at_store(context: StageContext, tables: Sequence[TableDefinition]) -> StoredObjects:
+    """Merged objects and manifests of each table by one listing, small objects of each day that needs them by two."""
+    found = StoredObjects()
+    with ThreadPoolExecutor(_LISTINGS) as pool:
+        for table, seen in zip(tables, pool.map(lambda table: _merged_twice(context, table), tables), strict=True):
+            _note(found, seen, str(table.name))
+        with context.database.begin() as connection:
+            damage.begin_reading(connection)
+            needed = partitions.load_needed(connection, [table.table_id for table in tables], None)
+        known = {table.table_id: table for table in tables}
+        days = [(known[item.table_id], item) for item in needed]
+        for (table, _), seen in zip(days, pool.map(lambda day: _small_twice(context, *day), days), strict=True):
+            _note(found, seen, str(table.name))
+    return found
+
+
+def _note(found: StoredObjects, seen: _Look | PrismError, table: str) -> None:
+    if isinstance(seen, PrismError):
+        found.unseen.append(Problem.of(seen, table))
+    else:
+        found.objects += seen.objects
+        found.findings += sorted(seen.findings, key=str)
+
+
+def _merged_twice(context: StageContext, table: TableDefinition) -> _Look | PrismError:
+    try:
+        first = _look_at_merged(context, table)
+        return first if not first.findings else _lasting(first, _look_at_merged(context, table))
+    except PrismError as error:
+        return error
+
+
+def _small_twice(context: StageContext, table: TableDefinition, partition: Partition) -> _Look | PrismError:
+    try:
+        first = _look_at_small(context, table, partition)
+        return first if not first.findings else _lasting(first, _look_at_small(context, table, partition))
+    except PrismError as error:
+        return error
+
+
+def _lasting(first: _Look, second: _Look) -> _Look:
+    return _Look(second.objects, first.findings & second.findings)
+
+
+def _look_at_merged(context: StageContext, table: TableDefinition) -> _Look:
+    """Ranges and manifests on record, against one listing of all merged objects of the table."""
+    keys = context.lake.keys(table)
+    with context.database.begin() as connection:
+        damage.begin_reading(connection)
+        found = {item.partition_id: item for item in partitions.load_table_partitions(connection, table.table_id)}
+        ranges = merge_ranges.load_table_chains(connection, table.table_id)
+    listed = {
+        item.key: item.content_length for item in context.stores.list(context.lake.bucket, keys.all_merged_prefix)
+    }
+    findings = set[Finding]()
+    for partition_id, chain in ranges.items():
+        findings |= set(_damaged_ranges(table, found[partition_id], chain, keys, listed))
+    for partition in found.values():
+        findings |= set(_missing_manifest(context, table, partition, listed))
+    return _Look(len(listed), frozenset(findings))
+
+
+def _damaged_ranges(
+    table: TableDefinition,
+    partition: Partition,
+    chain: Sequence[MergedRange],
+    keys: TableKeys,
+    listed: Mapping[str, int],
+) -> Iterator[Finding]:
+    for item in chain:
+        key = keys.merged_object(partition.date, item.lower_bound, item.upper_bound)
+        length = listed.get(key)
+        if length != item.content_length:
+            state = "is missing" if length is None else f"has {length} bytes, not {item.content_length}"
+            yield Finding(
+                invariant="I4",
+                name="merged_object",
+                table=str(table.name),
+                date=partition.date,
+                facts=f"the merged object {key} {state}",
+                advice="Restore it (a version of the bucket, a backup); its small objects may still be there",
+            )
+
+
+def _missing_manifest(
+    context: StageContext, table: TableDefinition, partition: Partition, listed: Mapping[str, int]
+) -> Iterator[Finding]:
+    shown = current_publication(partition)
+    if shown is None or shown.is_live_prefix:
+        return
+    key = location_of(context.lake, table, partition.date, shown).removeprefix(context.lake.url(""))
+    if key not in listed:
+        yield Finding(
+            invariant="I4",
+            name="manifest",
+            table=str(table.name),
+            date=partition.date,
+            facts=f"the manifest {key} that readers are sent to is missing",
+            advice=f"Run `prism catalog --republish --table {table.name}`",
+        )
+
+
+def _look_at_small(context: StageContext, table: TableDefinition, found: Partition) -> _Look:
+    """The small objects of one day that readers or merges need, against a listing; and what else readers would see."""
+    keys = context.lake.keys(table)
+    with context.database.begin() as connection:
+        damage.begin_reading(connection)
+        partition = partitions.load_partitions(connection, [found.partition_id])[found.partition_id]
+        known = small_objects.load_above(connection, partition.partition_id, needed_above(partition), None)
+    live, delayed = keys.live_prefix(partition.date), keys.delayed_prefix(partition.date)
+    folders = [live, *([delayed] if any(item.delayed for item in known) else [])]
+    listed = {
+        item.key: item.content_length for folder in folders for item in context.stores.list(context.lake.bucket, folder)
+    }
+    named = [
+        (
+            item,
+            keys.small_object(partition.date, item.staging_object_id, delayed=item.delayed, generation=item.generation),
+        )
+        for item in known
+    ]
+    findings = {
+        Finding(
+            invariant="I4",
+            name="small_object",
+            table=str(table.name),
+            date=partition.date,
+            facts=f"the small object {suspect.key} {suspect.fault}",
+            advice=f"Run `prism repair --table {table.name} --date {partition.date}`",
+        )
+        for suspect in find_suspects(named, listed, deep=False)
+    }
+    if partition.is_open:
+        unknown = {key for key in listed.keys() - {key for _, key in named} if key.startswith(live)}
+        findings |= set(_strangers(context, table, partition, unknown))
+    return _Look(len(known), frozenset(findings))
+
+
+def _strangers(
+    context: StageContext, table: TableDefinition, partition: Partition, unknown: Collection[str]
+) -> Iterator[Finding]:
+    """What a reader of the live prefix sees and no batch has committed, or still may.
+
+    Asked after the listing: an upload that is over then, or was never one of ours, stays so for ever.
+    """
+    uploads = {key: upload for key in sorted(unknown) if (upload := parse_small_object(key))}
+    with context.database.begin() as connection:
+        damage.begin_reading(connection)
+        over = small_objects.find_strays(connection, partition.partition_id, set(uploads.values()))
+        foreign = small_objects.find_foreign(connection, table.table_id, {number for number, _ in uploads.values()})
+    strays = [key for key, upload in uploads.items() if upload in over]
+    if strays:
+        yield _stranger(
+            table,
+            partition,
+            "stray",
+            strays,
+            "tasks that outlived their drivers put, so that readers see rows twice, or of objects that were given up",
+            f"Run `prism repair --table {table.name} --date {partition.date}`, which removes them",
+        )
+    others = [key for key in sorted(unknown) if key not in uploads or uploads[key][0] in foreign]
+    if others:
+        yield _stranger(
+            table,
+            partition,
+            "foreign",
+            others,
+            "nobody here has put, and readers see them",
+            "Find out who put them there, and remove them",
+        )
+
+
+def _stranger(
+    table: TableDefinition, partition: Partition, name: str, keys: Sequence[str], what: str, advice: str
+) -> Finding:
+    return Finding(
+        invariant="I2",
+        name=name,
+        table=str(table.name),
+        date=partition.date,
+        facts=f"{len(keys)} objects lie under live/ that {what}: {_few(keys)}",
+        advice=advice,
+    )
+
+
+def _few(keys: Sequence[str]) -> str:
+    more = f" and {len(keys) - _EXAMPLES} more" if len(keys) > _EXAMPLES else ""
+    return ", ".join(keys[:_EXAMPLES]) + more
+
+
+def partitions_of(context: StageContext, tables: Iterable[TableDefinition]) -> list[tuple[TableDefinition, Partition]]:
+    """All partitions of the tables, by table and date."""
+    found = []
+    for table in tables:
+        with context.database.begin() as connection:
+            damage.begin_reading(connection)
+            found += [(table, item) for item in partitions.load_table_partitions(connection, table.table_id)]
+    return found

@@ -1,0 +1,58 @@
+"""`prism doctor` on the terminal and as JSON: exit status 0 clean, 1 findings, 2 wrong use."""
+
+from __future__ import annotations
+
+from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.command.prism import Prism
+
+NOON = "2026-03-01T12:00"
+
+
+def a_day(prism: Prism) -> str:
+    """An open day of one object, and the key of its small object."""
+    prism.world.apply(a_table())
+    prism.world.drop(some_rows(3, utc(NOON)))
+    prism.world.stream(NOON)
+    prism.world.catalog(NOON)
+    return next(item.key for item in prism.world.context.stores.list("lake", "") if "/live/" in item.key)
+
+
+def test_a_sound_lake_is_told_in_one_line_with_status_0(prism: Prism) -> None:
+    a_day(prism)
+    assert prism.ok("doctor").out.startswith(
+        "nothing is wrong: 1 tables, 1 partitions in the catalog, 1 objects looked at in "
+    )
+    told = prism.ok("doctor", "--deep", "--json").json
+    assert (told["clean"], told["findings"], told["unseen"], told["deep"]) == (True, [], [], True)
+
+
+def test_a_finding_is_told_with_invariant_table_day_facts_and_what_to_do_and_status_1(prism: Prism) -> None:
+    key = a_day(prism)
+    prism.world.context.stores.delete("lake", [key])
+    done = prism("doctor")
+    assert (done.status, done.err) == (1, "")
+    first, last = done.out.splitlines()
+    assert first == (
+        f"I4 log.events 2026-03-01: the small object {key} is missing. "
+        "Run `prism repair --table log.events --date 2026-03-01`"
+    )
+    assert last.startswith("1 findings: 1 tables")
+    done = prism("doctor", "--json")
+    assert (done.status, done.json["clean"]) == (1, False)
+    (finding,) = done.json["findings"]
+    assert (finding["invariant"], finding["name"], finding["table"]) == ("I4", "small_object", "log.events")
+
+
+def test_what_was_not_looked_at_is_told_with_status_1(prism: Prism) -> None:
+    a_day(prism)
+    prism.set(glue_endpoint="http://127.0.0.1:9")
+    done = prism("doctor")
+    assert done.status == 1
+    assert done.out.startswith("not looked at: log.events: Glue does not answer")
+
+
+def test_wrong_use_has_status_2(prism: Prism) -> None:
+    a_day(prism)
+    done = prism("doctor", "--table", "log.none")
+    assert (done.status, done.out) == (2, "")
+    assert "there is no table log.none" in done.err
