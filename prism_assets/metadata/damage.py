@@ -60,24 +60,24 @@ def find_damage(connection: Connection, statement: str, table_ids: Collection[in
     """What one of the statements below finds in the tables, by table and day."""
     rows = connection.execute(text(statement), {"tables": list(table_ids)})
     return [
-        Damage(table_id=row.table_id, date=row.day, count=int(row.count), example=row.example or "") for row in rows
+        Damage(table_id=row.table_id, date=row.day, count=int(row.found), example=row.example or "") for row in rows
     ]
 
 
 # Only columns that an installation of the published design has, too.
 
 LIVE_BEHIND_CLOSE = """
-SELECT p.prism_table_id AS table_id, p.partition_date AS day, s.count,
+SELECT p.prism_table_id AS table_id, p.partition_date AS day, s.found,
     format('small object %s lies above %s', s.lowest, p.last_live_object_id) AS example
 FROM prism_partitions p CROSS JOIN LATERAL (
-    SELECT count(*) AS count, min(prism_small_object_id) AS lowest FROM prism_small_objects
+    SELECT count(*) AS found, min(prism_small_object_id) AS lowest FROM prism_small_objects
     WHERE prism_partition_id = p.prism_partition_id AND prism_small_object_id > p.last_live_object_id
         AND NOT delayed) s
-WHERE p.last_live_object_id IS NOT NULL AND s.count > 0 AND p.prism_table_id = ANY(:tables) ORDER BY 1, 2
+WHERE p.last_live_object_id IS NOT NULL AND s.found > 0 AND p.prism_table_id = ANY(:tables) ORDER BY 1, 2
 """
 
 BROKEN_CHAIN = """
-SELECT p.prism_table_id AS table_id, p.partition_date AS day, count(*) AS count,
+SELECT p.prism_table_id AS table_id, p.partition_date AS day, count(*) AS found,
     (array_agg(format('a range begins at %s where %s ends', coalesce(r.lower_bound::text, 'nothing'),
         coalesce(r.before::text, 'nothing')) ORDER BY r.upper_bound))[1] AS example
 FROM (SELECT *, lag(upper_bound) OVER (PARTITION BY prism_partition_id ORDER BY upper_bound) AS before
@@ -88,7 +88,7 @@ GROUP BY p.prism_table_id, p.partition_date ORDER BY 1, 2
 """
 
 DESIRED_WITHOUT_RANGES = """
-SELECT p.prism_table_id AS table_id, p.partition_date AS day, 1 AS count,
+SELECT p.prism_table_id AS table_id, p.partition_date AS day, 1 AS found,
     format('version %s is desired, and the ranges end at %s', p.desired_manifest_version, r.upper) AS example
 FROM prism_partitions p CROSS JOIN LATERAL (SELECT coalesce(max(upper_bound), 0) AS upper FROM prism_merge_ranges
     WHERE prism_partition_id = p.prism_partition_id) r
@@ -96,26 +96,26 @@ WHERE p.desired_manifest_version <> r.upper AND p.prism_table_id = ANY(:tables) 
 """
 
 CURRENT_BEYOND_DESIRED = """
-SELECT prism_table_id AS table_id, partition_date AS day, 1 AS count,
+SELECT prism_table_id AS table_id, partition_date AS day, 1 AS found,
     format('version %s is shown, and %s is desired', current_manifest_version, desired_manifest_version) AS example
 FROM prism_partitions WHERE current_manifest_version > desired_manifest_version AND prism_table_id = ANY(:tables)
 ORDER BY 1, 2
 """
 
 NEVER_MERGED = """
-SELECT p.prism_table_id AS table_id, p.partition_date AS day, s.count,
+SELECT p.prism_table_id AS table_id, p.partition_date AS day, s.found,
     format('small object %s lies above %s', s.lowest, p.desired_manifest_version) AS example
 FROM prism_partitions p CROSS JOIN LATERAL (
-    SELECT count(*) AS count, min(prism_small_object_id) AS lowest FROM prism_small_objects
+    SELECT count(*) AS found, min(prism_small_object_id) AS lowest FROM prism_small_objects
     WHERE prism_partition_id = p.prism_partition_id AND prism_small_object_id > p.desired_manifest_version) s
-WHERE p.last_live_object_id IS NOT NULL AND s.count > 0 AND p.prism_table_id = ANY(:tables)
+WHERE p.last_live_object_id IS NOT NULL AND s.found > 0 AND p.prism_table_id = ANY(:tables)
     AND NOT EXISTS (SELECT 1 FROM prism_merge_jobs j WHERE j.prism_partition_id = p.prism_partition_id)
 ORDER BY 1, 2
 """
 
 # Where ranges tell no rows: an object whose upload began after a range was written cannot be in that range.
 LATE_IN_RANGE = """
-SELECT p.prism_table_id AS table_id, p.partition_date AS day, count(*) AS count,
+SELECT p.prism_table_id AS table_id, p.partition_date AS day, count(*) AS found,
     format('small object %s was uploaded after its range was written', min(s.prism_small_object_id)) AS example
 FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id)
 JOIN prism_small_objects s ON s.prism_partition_id = r.prism_partition_id
@@ -129,7 +129,7 @@ GROUP BY p.prism_table_id, p.partition_date ORDER BY 1, 2
 UNBALANCED = """
 WITH written AS (SELECT prism_staging_object_id AS id, sum(row_count) AS rows FROM prism_small_objects GROUP BY 1),
     kept AS (SELECT prism_staging_object_id AS id, sum(line_count) AS lines FROM prism_quarantine GROUP BY 1)
-SELECT o.prism_table_id AS table_id, CAST(NULL AS date) AS day, count(*) AS count,
+SELECT o.prism_table_id AS table_id, CAST(NULL AS date) AS day, count(*) AS found,
     (array_agg(format('s3://%s/%s: %s lines in, %s rows out of which %s are in small objects, %s quarantined of which '
         '%s are kept', o.bucket_name, o.object_key, o.lines_in, o.rows_out, coalesce(w.rows, 0), o.rows_quarantined,
         coalesce(k.lines, 0)) ORDER BY o.prism_staging_object_id))[1] AS example
@@ -141,7 +141,7 @@ GROUP BY o.prism_table_id ORDER BY 1
 """
 
 COMMITTED_AND_UNFINISHED = """
-SELECT p.prism_table_id AS table_id, p.partition_date AS day, count(*) AS count,
+SELECT p.prism_table_id AS table_id, p.partition_date AS day, count(*) AS found,
     (array_agg(format('s3://%s/%s is %s', o.bucket_name, o.object_key, o.state)))[1] AS example
 FROM prism_staging_objects o JOIN prism_small_objects s USING (prism_staging_object_id)
 JOIN prism_partitions p USING (prism_partition_id)
@@ -150,7 +150,7 @@ GROUP BY p.prism_table_id, p.partition_date ORDER BY 1, 2
 """
 
 LAST_OBJECT = """
-SELECT p.prism_table_id AS table_id, p.partition_date AS day, 1 AS count,
+SELECT p.prism_table_id AS table_id, p.partition_date AS day, 1 AS found,
     format('the last small object is %s, on record is %s', s.last, p.last_object_id) AS example
 FROM prism_partitions p CROSS JOIN LATERAL (SELECT coalesce(max(prism_small_object_id), 0) AS last
     FROM prism_small_objects WHERE prism_partition_id = p.prism_partition_id) s
@@ -158,7 +158,7 @@ WHERE s.last <> p.last_object_id AND p.prism_table_id = ANY(:tables) ORDER BY 1,
 """
 
 UNEQUAL_RANGES = """
-SELECT p.prism_table_id AS table_id, p.partition_date AS day, count(*) AS count,
+SELECT p.prism_table_id AS table_id, p.partition_date AS day, count(*) AS found,
     (array_agg(format('the range (%s, %s] holds %s rows and not the same as the %s rows of its small objects',
         r.lower_bound, r.upper_bound, r.row_count, s.rows) ORDER BY r.upper_bound))[1] AS example
 FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id) CROSS JOIN LATERAL (
@@ -171,27 +171,27 @@ GROUP BY p.prism_table_id, p.partition_date ORDER BY 1, 2
 """
 
 PUBLISHED_BEYOND = """
-SELECT prism_table_id AS table_id, partition_date AS day, 1 AS count,
+SELECT prism_table_id AS table_id, partition_date AS day, 1 AS found,
     format('object %s is shown, and %s is the last', published_object_id, last_object_id) AS example
 FROM prism_partitions WHERE published_object_id > greatest(last_object_id, desired_manifest_version)
     AND prism_table_id = ANY(:tables) ORDER BY 1, 2
 """
 
 NO_CERTIFICATE = """
-SELECT p.prism_table_id AS table_id, p.partition_date AS day, 1 AS count, '' AS example FROM prism_partitions p
+SELECT p.prism_table_id AS table_id, p.partition_date AS day, 1 AS found, '' AS example FROM prism_partitions p
 WHERE p.switched AND p.prism_table_id = ANY(:tables) AND NOT EXISTS (
     SELECT 1 FROM prism_switch_certificates c WHERE c.prism_partition_id = p.prism_partition_id) ORDER BY 1, 2
 """
 
 MARK_BEYOND_BATCHES = """
-SELECT prism_table_id AS table_id, partition_date AS day, 1 AS count,
+SELECT prism_table_id AS table_id, partition_date AS day, 1 AS found,
     format('the mark is %s, the last batch %s', closing_batch_id, b.last) AS example
 FROM prism_partitions CROSS JOIN (SELECT coalesce(max(prism_stream_batch_id), 0) AS last FROM prism_stream_batches) b
 WHERE closing_batch_id > b.last AND prism_table_id = ANY(:tables) ORDER BY 1, 2
 """
 
 HELD_BY_NOBODY = """
-SELECT o.prism_table_id AS table_id, CAST(NULL AS date) AS day, count(*) AS count,
+SELECT o.prism_table_id AS table_id, CAST(NULL AS date) AS day, count(*) AS found,
     (array_agg(format('s3://%s/%s', o.bucket_name, o.object_key)))[1] AS example
 FROM prism_staging_objects o LEFT JOIN prism_stream_batches b USING (prism_stream_batch_id)
 WHERE o.state = 'claimed' AND b.state IS DISTINCT FROM 'running' AND o.prism_table_id = ANY(:tables)
@@ -199,7 +199,7 @@ GROUP BY o.prism_table_id ORDER BY 1
 """
 
 PARKED_MERGE = """
-SELECT p.prism_table_id AS table_id, p.partition_date AS day, count(*) AS count,
+SELECT p.prism_table_id AS table_id, p.partition_date AS day, count(*) AS found,
     format('after %s tries: %s', max(j.attempts), max(j.last_error)) AS example
 FROM prism_merge_jobs j JOIN prism_partitions p USING (prism_partition_id)
 WHERE j.parked AND p.prism_table_id = ANY(:tables) GROUP BY p.prism_table_id, p.partition_date ORDER BY 1, 2
@@ -207,7 +207,7 @@ WHERE j.parked AND p.prism_table_id = ANY(:tables) GROUP BY p.prism_table_id, p.
 
 # Sequences are no part of a snapshot: what is read here was given out before or after it, and never less.
 IDS_COME_AGAIN = """
-SELECT CAST(NULL AS bigint) AS table_id, CAST(NULL AS date) AS day, 1 AS count,
+SELECT CAST(NULL AS bigint) AS table_id, CAST(NULL AS date) AS day, 1 AS found,
     format('%s: the greatest id is %s, the next one %s', name, greatest_id, next_id) AS example
 FROM (
     SELECT 'prism_small_objects' AS name, (SELECT max(prism_small_object_id) FROM prism_small_objects) AS greatest_id,
