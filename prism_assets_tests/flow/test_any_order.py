@@ -1,0 +1,313 @@
+"""The real stages in any order, with deaths, zombies, repeats and late rows, against a dictionary of what was dropped.
+
+After each step a reader is judged: he sees nothing that was not dropped, nothing twice, and never less of a day than
+before. In the end everything is there exactly once, the ledger balances, and every day is switched within two runs.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from prism_assets.domain.errors import LeaseLost
+from prism_assets.domain.work import ConvertResult
+from prism_assets.reading.lake_reader import path_of
+from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.repair import run_repair
+from prism_assets.stages.status import read_status
+from prism_assets.stages.stream_commit import commit_batch
+from prism_assets.stages.stream_plan import StreamPlan, start_batch
+from prism_assets.stages.unread import retry_failed
+from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
+from prism_assets_tests.metadata.worlds import a_world
+from prism_assets_tests.postgres import PostgresServer
+from prism_assets_tests.stages.engines import (
+    FailingEngine,
+    PausingEngine,
+    another_worker,
+    expire_leases,
+    rest_is_over,
+)
+from prism_assets_tests.world import World
+
+TABLE = "log.events"
+COLUMNS = ("{name: color, type: string}", "{name: size, type: bigint}")
+BEGIN = utc("2026-03-01T10:00")
+MERGE = "{interval: 0, target_bytes: 2500, max_objects: 3}"
+THEN = ("nothing", "nothing", "stream", "stream and catalog")
+
+Seen = Mapping[date, Counter[int]]
+
+
+@dataclass(frozen=True)
+class OpenBatch:
+    """A batch whose worker stands still: what it claimed, and what it uploaded."""
+
+    plan: StreamPlan
+    results: Sequence[ConvertResult]
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """What was dropped, what a reader saw last, and the clock of all commands."""
+
+    make_world: Callable[[ExitStack], World]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._opened = ExitStack()
+        self.world = type(self).make_world(self._opened)
+        self.now = BEGIN
+        self.dropped: dict[date, set[int]] = defaultdict(set)
+        self.broken = 0
+        self.seen: Seen = {}
+        self.columns = 0
+        self.open: list[OpenBatch] = []
+        self._apply()
+        self._begin_day()
+
+    def teardown(self) -> None:
+        try:
+            self._come_to_rest()
+        finally:
+            self._opened.close()
+
+    @rule(days_ago=st.sampled_from([0, 0, 1, 1, 2]), broken=st.sampled_from([0, 0, 2]), then=st.sampled_from(THEN))
+    def objects_arrive(self, days_ago: int, broken: int, then: str) -> None:
+        self._drop(3, days_ago, broken)
+        if then != "nothing":
+            self._stream()
+        if then == "stream and catalog":
+            self._catalog()
+
+    @rule(uploads=st.sampled_from([True, True, False]), days_ago=st.sampled_from([0, 0, 1]))
+    def a_worker_claims_and_stands_still(self, uploads: bool, days_ago: int) -> None:
+        self._drop(2, days_ago, 0)
+        self.world.discover(self._clock)
+        rest_is_over(self.world)
+        context = self.world.context
+        plan = start_batch(context, None)
+        assert plan is not None
+        results = list(context.engine.convert(plan.tasks, plan.definitions)) if uploads else []
+        self.open.append(OpenBatch(plan, results))
+
+    @precondition(lambda self: self.open)
+    @rule(which=st.integers(0, 9), dead=st.booleans())
+    def a_worker_goes_on(self, which: int, dead: bool) -> None:
+        """It commits if its batch is its own, and changes nothing if another worker did that meanwhile."""
+        batch = self.open.pop(which % len(self.open))
+        if dead:
+            expire_leases(self.world)
+            self._stream()
+        context = self.world.context
+        results = batch.results or list(context.engine.convert(batch.plan.tasks, batch.plan.definitions))
+        with suppress(LeaseLost):
+            commit_batch(context, batch.plan, results, self.now)
+
+    @rule(kind=st.sampled_from(["due", "all", "by a worker that stands still"]))
+    def merge(self, kind: str) -> None:
+        if kind == "by a worker that stands still":
+            engine = PausingEngine(self.world.context.engine, self._another_merges)
+            another_worker(self.world, engine).merge(self._clock, everything=True)
+        else:
+            self._merge(everything=kind == "all")
+
+    @rule(runs=st.sampled_from([0, 1, 1, 2]))
+    def the_day_ends(self, runs: int) -> None:
+        midnight = self.now.replace(hour=0, minute=0) + timedelta(days=1)
+        self.now = midnight + timedelta(minutes=10)
+        for run in range(runs):
+            if run:
+                self._merge()
+            self._catalog()
+        self._begin_day()
+
+    @rule()
+    def catalog(self) -> None:
+        self._catalog()
+
+    @rule(data=st.data())
+    def a_mishap(self, data: st.DataObject) -> None:
+        mishaps = (
+            self._all_leases_run_out,
+            self._the_store_coughs_behind_uploads,
+            self._an_object_is_away_for_a_while,
+            self._objects_are_lost_and_repaired,
+            self._a_column_is_added,
+            self._rows_of_two_days_and_none_arrive,
+        )
+        data.draw(st.sampled_from(mishaps))()
+
+    def _all_leases_run_out(self) -> None:
+        expire_leases(self.world)
+
+    def _the_store_coughs_behind_uploads(self) -> None:
+        self._drop(2, 0, 1)
+        self.world.discover(self._clock)
+        engine = FailingEngine(self.world.context.engine, 2)
+        another_worker(self.world, engine).stream(self._clock)
+
+    def _an_object_is_away_for_a_while(self) -> None:
+        key = self._drop(2, 0, 0)
+        path = self.world.root / "buckets" / "staging" / key
+        body = path.read_bytes()
+        self.world.discover(self._clock)
+        path.unlink()
+        self.world.stream(self._clock)
+        path.write_bytes(body)
+        rest_is_over(self.world)
+        retry_failed(self.world.context)
+
+    def _objects_are_lost_and_repaired(self) -> None:
+        stores = self.world.context.stores
+        found = [item.key for item in stores.list("lake", "") if "/live/" in item.key or "/delayed/" in item.key]
+        before = {key: stores.get("lake", key) for key in found}
+        stores.delete("lake", found)
+        assert run_repair(self.world.context).errors == ()
+        for key, body in before.items():  # what nobody has committed, or nobody needs any more
+            stores.put_new("lake", key, body)
+
+    def _a_column_is_added(self) -> None:
+        self.columns = min(self.columns + 1, len(COLUMNS))
+        self._apply()
+
+    def _rows_of_two_days_and_none_arrive(self) -> None:
+        midnight = self.now.replace(hour=0, minute=0)
+        rows = some_rows(4, midnight - timedelta(seconds=2))
+        self.dropped[midnight.date() - timedelta(days=1)] |= {row["id"] for row in rows[:2]}
+        self.dropped[midnight.date()] |= {row["id"] for row in rows[2:]}
+        self.world.drop(rows)
+        self.world.drop([])
+        self.world.discover(self._clock)
+        assert self.world.discover(self._clock).new == 0
+
+    def _begin_day(self) -> None:
+        """Each day has rows that are shown: of what is not, readers can miss nothing."""
+        self._drop(1, 0, 0)
+        self._stream()
+        self._catalog()
+
+    def _drop(self, count: int, days_ago: int, broken: int) -> str:
+        start = self.now - timedelta(days=days_ago)
+        rows = some_rows(count, start)
+        self.dropped[start.date()] |= {row["id"] for row in rows}
+        self.broken += broken
+        return self.world.drop([], body=as_lines(rows) + b"broken\n" * broken)
+
+    # What must hold
+
+    @invariant()
+    def a_reader_sees_what_was_dropped_once_and_never_less(self) -> None:
+        seen = self._read()
+        for day, rows in seen.items():
+            assert max(rows.values(), default=1) == 1, f"{day}: a row is seen twice"
+            assert rows.keys() <= self.dropped[day], f"{day}: a row is seen that is none of this day"
+        for day, before in self.seen.items():
+            assert before.keys() <= seen.get(day, Counter()).keys(), f"{day}: a row is seen no more"
+        self.seen = seen
+
+    def _come_to_rest(self) -> None:
+        self.now += timedelta(days=1)
+        expire_leases(self.world)
+        self._stream()
+        for _ in range(2):
+            rest_is_over(self.world)
+            self.world.stream(self._clock)
+            self._merge()
+            self._catalog()
+        self.a_reader_sees_what_was_dropped_once_and_never_less()
+        dropped = {day: rows for day, rows in self.dropped.items() if rows}
+        assert {day: set(rows) for day, rows in self.seen.items() if rows} == dropped
+        (status,) = read_status(self.world.context, now=self.now)
+        assert (status.pending, status.claimed, status.failed) == (0, 0, 0)
+        assert {(item.date, item.state) for item in status.partitions} == {(day, "switched") for day in dropped}
+        rows = sum(map(len, dropped.values()))
+        assert self._ledger() == (rows + self.broken, rows, self.broken)
+        assert [str(item) for item in run_doctor(self.world.context).findings] == []
+
+    @property
+    def _clock(self) -> str:
+        return f"{self.now:%Y-%m-%dT%H:%M}"
+
+    def _apply(self) -> None:
+        plan = self.world.apply(a_table(TABLE, columns=COLUMNS[: self.columns], merge=MERGE), now=self._clock)
+        assert plan.problems == ()
+
+    def _stream(self) -> None:
+        rest_is_over(self.world)
+        self.world.stream(self._clock)
+
+    def _merge(self, *, everything: bool = False) -> None:
+        assert self.world.merge(self._clock, everything=everything).problems == ()
+
+    def _another_merges(self) -> None:
+        expire_leases(self.world)
+        self._merge()
+
+    def _catalog(self) -> None:
+        self.world.catalog(self._clock)
+
+    def _read(self) -> Seen:
+        reader = self.world.reader()
+        found: dict[date, Counter[int]] = {}
+        for partition in reader.table(TABLE).partitions:
+            rows = found.setdefault(partition.date, Counter())
+            for item in partition.objects:
+                table = pq.read_table(
+                    path_of(item.url), filesystem=reader.filesystem, columns=["id"], partitioning=None
+                )
+                rows.update(table.column("id").to_pylist())
+        return found
+
+    def _ledger(self) -> tuple[int, int, int]:
+        with self.world.context.database.begin() as connection:
+            row = connection.exec_driver_sql(
+                "SELECT coalesce(sum(lines_in), 0), coalesce(sum(rows_out), 0), "
+                "(SELECT coalesce(sum(line_count), 0) FROM prism_quarantine) FROM prism_staging_objects"
+            ).one()
+        return int(row[0]), int(row[1]), int(row[2])
+
+
+@pytest.fixture
+def database_url(postgres: PostgresServer) -> Iterator[str]:
+    url = postgres.create_database()
+    yield url
+    postgres.drop_database(url)
+
+
+def test_in_any_order_of_steps_nothing_is_lost_doubled_or_hidden(
+    services: Mapping[str, str], database_url: str, long: bool
+) -> None:
+    worlds = 0
+
+    def make_world(opened: ExitStack) -> World:
+        nonlocal worlds
+        worlds += 1
+        root = Path(opened.enter_context(tempfile.TemporaryDirectory()))
+        # Deaths are no fault of an object here, however many: it is never given up for them.
+        return opened.enter_context(a_world(services, database_url, root, max_attempts=1_000))
+
+    machine = type("AnyOrderHere", (AnyOrder,), {"make_world": staticmethod(make_world)})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=200 if long else 8,
+            stateful_step_count=50 if long else 20,
+            deadline=None,
+            derandomize=not long,
+            database=None,
+            phases=[Phase.generate, Phase.shrink] if long else [Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+    assert worlds >= (200 if long else 8)
