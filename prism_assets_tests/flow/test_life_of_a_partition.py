@@ -7,6 +7,8 @@ from datetime import date, timedelta
 import pytest
 
 from prism_assets.domain.errors import LeaseLost
+from prism_assets.stages.catalog_preview import preview
+from prism_assets.stages.catalog_work import find_catalog_work
 from prism_assets.stages.stream_commit import commit_batch
 from prism_assets.stages.stream_plan import start_batch
 from prism_assets.stages.unread import retry_failed
@@ -16,6 +18,7 @@ from prism_assets_tests.world import World
 DAY = "2026-03-01"
 NOON = f"{DAY}T12:00"
 AFTER = "2026-03-02T00:10"
+LATER_ON = ("its merge of 1 objects, which is due at 2026-03-01 15:59:00Z",)
 
 
 @pytest.fixture
@@ -76,6 +79,22 @@ def test_the_day_is_over_at_midnight_of_the_tables_zone_and_not_before(world: Wo
     assert world.status("2026-03-01", NOON).state == "live"
     world.catalog("2026-03-01T15:00")
     assert world.status("2026-03-01", NOON).state == "closed"
+
+
+def test_sensors_and_previews_know_the_end_of_a_day_to_the_second(world: World) -> None:
+    world.apply(a_table(timezone="Asia/Tokyo"))
+    world.drop(some_rows(1, utc("2026-03-01T14:59:59")))
+    world.stream("2026-03-01T14:59")
+    world.catalog("2026-03-01T14:59")
+
+    def steps(now: str) -> tuple[list[str], int]:
+        work = [item.step for item in find_catalog_work(world.context, now=utc(now))]
+        return work, len(preview(world.context, now=utc(now)))
+
+    assert steps("2026-03-01T14:59:59") == ([], 0)
+    assert steps("2026-03-01T15:00:00") == (["close"], 1)
+    assert world.status(DAY, "2026-03-01T14:59:59").waits_for == ("the end of its day at 2026-03-01 15:00Z", *LATER_ON)
+    assert world.status(DAY, "2026-03-01T15:00:00").waits_for == ("the next catalog run, to close", *LATER_ON)
 
 
 def test_a_batch_in_flight_keeps_the_partition_open_and_its_rows_live(events: World) -> None:
