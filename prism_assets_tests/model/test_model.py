@@ -35,6 +35,7 @@ LONG = {
     "late objects beside two runs": LATE_OBJECTS,
     "merge beside two runs": replace(CATALOG, mergers=1),
     "two calls of long ago": replace(CATALOG, late_calls=2),
+    "two calls of long ago at the switch": replace(SWITCH, late_calls=2),
 }
 STEPS = {
     "stream": {"stream.start", "convert.put", "stream.commit", "stream.revive"},
@@ -72,7 +73,7 @@ def test_nor_in_any_order_of_more(name: str, long: bool) -> None:
         pytest.skip("hundreds of thousands of states: with --long")
     found = explored(Rules(), LONG[name])
     assert found.fault is None, str(found)
-    assert found.states > 50_000
+    assert found.states > 40_000
 
 
 @pytest.mark.parametrize(
