@@ -306,7 +306,7 @@ def lease_over(state: State) -> State:
 
 
 def lock_table(state: State, rules: Rules) -> Iterator[Step]:
-    """`catalog_lock`: one run a table. Nothing is done for a table without partitions."""
+    """The lease: one run a table. Nothing is done for a table without partitions."""
     if state.partition is None or (rules.one_run_a_table and any(run and run.locked for run in state.runs)):
         return
     yield "catalog.lock", state._replace(runs=_exchanged(state.runs, None, Run("may switch", True)))

@@ -4,7 +4,7 @@ from alembic import op
 
 from prism_assets.metadata.migrations.indexes import build_index
 
-revision = "0011"
+revision = "0010"
 down_revision = "0009"
 branch_labels = None
 depends_on = None
