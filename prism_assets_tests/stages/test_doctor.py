@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
@@ -12,7 +12,9 @@ import pytest
 
 from prism_assets.domain.errors import CatalogUnavailable, PrismError, WrongUse
 from prism_assets.metadata import damage
+from prism_assets.objectstore.keys import marker_key
 from prism_assets.objectstore.manifests import read_manifest, write_manifest
+from prism_assets.objectstore.stores import Stores
 from prism_assets.stages.doctor.findings import DoctorReport, Finding
 from prism_assets.stages.doctor.recorded import RULES, RULES_OF_PUBLISHED_DESIGN
 from prism_assets.stages.doctor.run import run_doctor
@@ -89,7 +91,6 @@ def late_rows_of_a_switched_day(world: World) -> None:
 
 def life(world: World) -> Iterator[str]:
     """A day from nothing to late rows that are merged, step by step; yields what was done."""
-    yield "no table"
     world.apply(a_table(merge="{interval: 0, target_bytes: 1000, max_objects: 2}"))
     yield "applied"
     for number in range(5):
@@ -490,6 +491,21 @@ def test_what_cannot_be_looked_at_is_told_and_the_rest_is_examined(world: World)
     assert [str(problem) for problem in report.unseen] == ["log.events: Glue does not answer"]
     assert [item.name for item in report.findings] == ["small_object"]
     assert not report.is_clean
+
+
+def test_a_database_and_a_lake_that_do_not_belong_together_are_found(world: World) -> None:
+    closed_day(world)
+    world.context.stores.delete("lake", [marker_key(world.context.lake.prefix)])
+    (finding,) = run_doctor(replace(world.context)).findings
+    assert (finding.invariant, finding.name, finding.table) == ("I1", "wrong_lake", None)
+
+
+def test_a_lake_that_cannot_be_reached_is_told(world: World) -> None:
+    closed_day(world)
+    (world.root / "buckets" / "lake").rename(world.root / "buckets" / "away")
+    report = run_doctor(replace(world.context, stores=Stores(world.context.lake.store)))
+    assert [problem.table for problem in report.unseen] == ["all tables"]
+    assert "bucket lake does not exist" in report.unseen[0].reason
 
 
 # Deeper

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 
-from prism_assets.domain.errors import PrismError, WrongUse
+from prism_assets.domain.errors import PrismError, WrongLake, WrongUse
 from prism_assets.domain.names import TableName
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
@@ -52,6 +52,17 @@ def _chosen(known: dict[int, TableName], names: Collection[str] | None) -> dict[
     return {number: name for number, name in known.items() if names is None or str(name) in names}
 
 
+def _wrong_lake(error: WrongLake) -> Finding:
+    return Finding(
+        invariant="I1",
+        name="wrong_lake",
+        table=None,
+        date=None,
+        facts=str(error),
+        advice="Until then nobody works, and only PostgreSQL was looked at",
+    )
+
+
 class _Examination:
     """What was seen outside of PostgreSQL so far."""
 
@@ -64,15 +75,18 @@ class _Examination:
         self.objects = 0
 
     def run(self, tables: list[TableDefinition]) -> None:
-        """Catalog, store and, if asked for, what objects hold."""
-        for table in tables:
-            self._look_at_catalog(table)
-        self._context.progress(f"doctor: {self.partitions} partitions in the catalog")
+        """Catalog, store and, if asked for, what objects hold. In another lake there is nothing to compare."""
         try:
-            self._context.stores.check_bucket(self._context.lake.bucket)
+            self._context.check_lake()
+        except WrongLake as error:
+            self.findings.append(_wrong_lake(error))
+            return
         except PrismError as error:
             self.unseen.append(Problem.of(error, "all tables"))
             return
+        for table in tables:
+            self._look_at_catalog(table)
+        self._context.progress(f"doctor: {self.partitions} partitions in the catalog")
         stored = look_at_store(self._context, tables)
         self.findings += stored.findings
         self.unseen += stored.unseen
