@@ -228,6 +228,7 @@ def _within(rows: Sequence[Row[Any]], count: int, size: int, *, started: bool) -
 
 
 def _mark_claimed(connection: Connection, batch_id: int, ids: Sequence[int]) -> list[ClaimedObject]:
+    """In the order in which they were picked, whatever the plan of the update makes of it."""
     rows = connection.execute(
         text(
             "UPDATE prism_staging_objects o SET state = 'claimed', prism_stream_batch_id = :batch, "
@@ -239,7 +240,8 @@ def _mark_claimed(connection: Connection, batch_id: int, ids: Sequence[int]) -> 
         ),
         {"batch": batch_id, "ids": list(ids)},
     )
-    return [_claimed(row) for row in rows]
+    claimed = {row.prism_staging_object_id: _claimed(row) for row in rows}
+    return [claimed[staging_object_id] for staging_object_id in ids]
 
 
 def _claimed(row: Row[Any]) -> ClaimedObject:

@@ -52,9 +52,9 @@ def some_days(count: int, folder: str = "live") -> dict[date, str]:
     return {day: f"{ROOT}{folder}/dt={day}/" for day in days}
 
 
-def an_error(code: str, *, tries: int = 0) -> ClientError:
+def an_error(code: str, tries_before: int = 0) -> ClientError:
     """An error of Glue, which was met after so many tries that had no answer."""
-    answer: Any = {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"RetryAttempts": tries}}
+    answer: Any = {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"RetryAttempts": tries_before}}
     return ClientError(answer, "Call")
 
 
@@ -293,10 +293,7 @@ def test_who_changes_the_catalog_hears_of_each_call_that_does(
         (an_error("AccessDeniedException"), True),
         (an_error("InternalServiceException"), False),
         (an_error("OperationTimeoutException"), False),
-        (
-            an_error("InvalidInputException", tries=1),
-            False,
-        ),
+        (an_error("InvalidInputException", tries_before=1), False),
     ],
 )
 def test_a_call_is_answered_when_no_try_of_it_can_land_any_more(

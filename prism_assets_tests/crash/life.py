@@ -11,7 +11,7 @@ NOON, AFTER = "2026-03-01T12:00", "2026-03-02T00:10"
 
 
 def main() -> None:
-    """Calls of a process that was killed are taken for over: how long they may take, nobody wants to wait here."""
+    """Takes the calls of killed processes to the catalog for over: nobody wants to wait for that here."""
     context = build_context(load_settings())
     with context.database.begin() as connection:
         connection.exec_driver_sql("UPDATE prism_publication_notes SET expire_time = start_time")

@@ -21,7 +21,7 @@ from prism_assets_tests.stages.test_publish import AFTER, late_rows, record
 from prism_assets_tests.stages.test_repair import small_keys
 from prism_assets_tests.world import World
 
-CATALOG = ("prism_assets.cli", "catalog", "--now", f"{AFTER}:00Z")
+CATALOG = ("prism_assets.cli", "catalog", "--now", f"{AFTER}:00Z", "--force")
 Stop = Callable[..., subprocess.Popen[str]]
 
 
