@@ -67,7 +67,7 @@ def unclear(where: str, bucket: str, message: str) -> PrismError:
     words = _NAMES.sub("", _TRIES.sub("", message.partition("\n\nDebug source")[0]))
     if "NoSuchBucket" in words or "NO_SUCH_BUCKET" in words:
         return missing_bucket(bucket)
-    if "InvalidRange" in words:  # it is shorter than it was
+    if "InvalidRange" in words or "range was invalid" in words:  # it is shorter than it was
         return changed_object(where)
     if any(code in words for code in _DENIED):
         return denied(where)

@@ -271,7 +271,7 @@ class Stores:
             else:
                 body = bytes(next(iter(result.stream(min_chunk_size=stop))))
         if len(body) < min(stop, length) - start:
-            raise unclear(f"s3://{bucket}/{key}", bucket, f"{len(body)} bytes came of [{start}, {stop})")
+            raise unclear(place(bucket, key), bucket, f"its body has {len(body)} bytes of [{start}, {stop})")
         return Part(body, found, length)
 
     def _reading(self, bucket: str) -> S3Store | LocalStore:
@@ -289,11 +289,11 @@ class Stores:
         return self._client(bucket, {"timeout": timedelta(seconds=seconds)})
 
     def _client(self, bucket: str, timeouts: ClientConfig) -> S3Store | LocalStore:
-        place = (bucket, "" if self.config.local_root is not None else repr(timeouts))
+        name = (bucket, "" if self.config.local_root is not None else repr(timeouts))
         with self._lock:
-            if place not in self._stores:
-                self._stores[place] = self._open(bucket, timeouts)
-            return self._stores[place]
+            if name not in self._stores:
+                self._stores[name] = self._open(bucket, timeouts)
+            return self._stores[name]
 
     def _open(self, bucket: str, timeouts: ClientConfig) -> S3Store | LocalStore:
         config = self.config
