@@ -2,18 +2,22 @@
 
 `failpoint("merge.after_put")` costs one dictionary look-up of an empty mapping when PRISM_FAILPOINTS is unset.
 Grammar: `name=[p%][n*]action[->[p%][n*]action…]`, several separated by `;`. A term with `n*` is used n times,
-then the next one takes over; without `n*` it is used for ever. Actions: `kill9`, `raise(Error)`, `sleep(s)`,
-`pause(file)` (until the file is gone), `off`. Example: `stream.after_convert=3*off->1*kill9`.
+then the next one takes over; without `n*` it is used for ever. Actions: `kill9`, `raise(Error)` (an error of the
+error tree, or one of Python's own), `sleep(s)`, `pause(file)` (until the file is gone), `off`. Example:
+`stream.after_convert=3*off->1*kill9`.
 
 PRISM_FAILPOINTS_LOG names a file to which every failpoint reached is appended, one name a line: a dry run
 with it lists the points a crash sweep must cover.
 """
 
+import builtins
 import os
 import random
 import re
 import signal
+import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,8 +65,19 @@ def parse(text: str) -> dict[str, list[_Term]]:
     return points
 
 
-_POINTS = parse(os.environ.get("PRISM_FAILPOINTS", ""))
-_LOG = os.environ.get("PRISM_FAILPOINTS_LOG")
+_LOCK = threading.Lock()
+_POINTS: dict[str, list[_Term]] = {}
+_LOG: str | None = None
+
+
+def configure(environment: Mapping[str, str]) -> None:
+    """Sets the failpoints of this process as its environment says; a process that was forked calls it with its own."""
+    global _POINTS, _LOG
+    _POINTS = parse(environment.get("PRISM_FAILPOINTS", ""))
+    _LOG = environment.get("PRISM_FAILPOINTS_LOG")
+
+
+configure(os.environ)
 
 
 def failpoint(name: str) -> None:
@@ -75,23 +90,21 @@ def failpoint(name: str) -> None:
 
 
 def _hit(name: str, terms: list[_Term]) -> None:
-    for term in terms:
-        if term.left == 0:
-            continue
-        if random.random() * 100 >= term.percent:
+    """Does what the term whose turn it is says. Threads that come at once are counted one by one."""
+    with _LOCK:
+        term = next((term for term in terms if term.left != 0), None)
+        if term is None or random.random() * 100 >= term.percent:
             return
         if term.left is not None:
             term.left -= 1
-        _act(name, term)
-        return
+    _act(name, term)
 
 
 def _act(name: str, term: _Term) -> None:
     if term.action == "kill9":
         os.kill(os.getpid(), signal.SIGKILL)
     elif term.action == "raise":
-        error = getattr(errors, term.argument, InjectedFault)
-        raise error(f"failpoint {name}")
+        raise _error_named(term.argument)(f"failpoint {name}")
     elif term.action == "sleep":
         time.sleep(float(term.argument))
     elif term.action == "pause":
@@ -99,3 +112,8 @@ def _act(name: str, term: _Term) -> None:
         path.with_suffix(path.suffix + ".reached").touch()
         while path.exists():
             time.sleep(0.01)
+
+
+def _error_named(name: str) -> type[Exception]:
+    found = getattr(errors, name, None) or getattr(builtins, name, None)
+    return found if isinstance(found, type) and issubclass(found, Exception) else InjectedFault

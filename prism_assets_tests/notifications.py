@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from typing import Any
 from urllib.parse import quote_plus
 
@@ -58,7 +59,7 @@ class QueueOfTest:
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
         self._client = boto3.client("sqs", endpoint_url=endpoint, region_name="us-east-1")
-        self.url: str = self._client.create_queue(QueueName=f"q{next(_NUMBERS)}")["QueueUrl"]
+        self.url: str = self._client.create_queue(QueueName=f"q{os.getpid()}-{next(_NUMBERS)}")["QueueUrl"]
         self.hide_for(600)
 
     def hide_for(self, seconds: int) -> None:

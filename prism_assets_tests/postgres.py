@@ -21,16 +21,28 @@ class PostgresServer:
         self._numbers = itertools.count(1)
         self._migrated = False
 
-    def create_database(self) -> str:
-        """Makes a migrated, empty database and returns its URL."""
+    @property
+    def url(self) -> str:
+        """The URL of the server, as which further instances may be made in other processes."""
+        return self._url.render_as_string(hide_password=False)
+
+    def template(self) -> str:
+        """The name of a database that was migrated once and is empty."""
         if not self._migrated:
             self._execute(f"CREATE DATABASE {_TEMPLATE}")
             template = Database(self._render(_TEMPLATE))
             template.migrate()
             template.dispose()
             self._migrated = True
-        name = f"prism_test_{next(self._numbers)}"
-        self._execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE} STRATEGY FILE_COPY")
+        return _TEMPLATE
+
+    def create_database(self) -> str:
+        """Makes a migrated, empty database and returns its URL."""
+        return self.copy_database(self.template(), f"prism_test_{next(self._numbers)}")
+
+    def copy_database(self, template: str, name: str) -> str:
+        """Makes a copy of a database that nobody is connected to, and returns its URL."""
+        self._execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
         return self._render(name)
 
     def drop_database(self, url: str) -> None:

@@ -183,6 +183,7 @@ def _switch(
             refusal = switch_refusal(locked, evidence)
             if refusal is None:
                 partitions.switch(connection, partition.partition_id, evidence, now)
+                failpoint("catalog.in_switch")
         if refusal is None:
             failpoint("catalog.after_switch")
             switched.append(partition.date)
@@ -211,6 +212,7 @@ def _close(
             leases.hold(connection, lease)
             locks.hold_epoch(connection)
             marks = partitions.mark_closing(connection, [p.partition_id for p in unmarked])
+            failpoint("catalog.in_mark")
         failpoint("catalog.after_mark")
         marked = [p.date for p in unmarked if p.partition_id in marks]
     closed = []
@@ -237,4 +239,5 @@ def _close_one(context: StageContext, lease: Lease, partition: Partition, now: d
             partitions.close(connection, partition.partition_id)
             if locked.last_object_id > locked.desired_version:
                 merge_jobs.hasten(connection, partition.partition_id, now)
+            failpoint("catalog.in_close")
         return left

@@ -311,6 +311,7 @@ def _register(context: StageContext, known: KnownStream, page: list[ObjectInfo],
         added = staging_objects.register(connection, known.stream_id, known.table_id, found, now)
         for odd in strange:
             staging_objects.register_unknown(connection, odd, UNREADABLE, now)
+        failpoint("discover.in_page")
     return added, len(strange)
 
 

@@ -144,6 +144,8 @@ def merge_one_by_one(
                 regardless=regardless,
                 seen=seen,
             )
+            if jobs:
+                failpoint("merge.in_claim")
         if not jobs:
             return
         failpoint("merge.after_claim")

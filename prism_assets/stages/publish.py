@@ -158,6 +158,7 @@ def _record(
         for item in sorted(contents, key=lambda item: item.partition_id):
             if not partitions.advance_published(connection, item.partition_id, contents[item].publication, now):
                 raise LeaseLost(f"{table.name} {item.date} was published by a newer run meanwhile; repeat")
+        failpoint("catalog.in_record")
 
 
 def _published(

@@ -68,6 +68,7 @@ def commit_batch(
         partition_ids = partitions.ensure_and_lock(connection, {(task.table_id, small.date) for task, small in written})
         failpoint("stream.in_commit")
         highest = small_objects.insert_small_objects(connection, written, partition_ids)
+        failpoint("stream.after_insert")
         partitions.raise_last_object(connection, highest)
         staging_objects.finish(connection, batch_id, outcome.done, now)
         small_objects.insert_quarantine(connection, outcome.done, now)

@@ -69,6 +69,7 @@ def start_batch(context: StageContext, table_ids: Collection[int] | None) -> Str
         definitions = tables.load_versions(connection, {(item.table_id, item.definition_version) for item in claimed})
         accepted = {item.staging_object_id: _accepted(item, definitions) for item in claimed}
         marks = partitions.closing_marks(connection, _days_by_table(claimed, accepted))
+        failpoint("stream.in_start")
     failpoint("stream.after_start")
     return StreamPlan(
         batch=batch,

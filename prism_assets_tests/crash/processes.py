@@ -25,6 +25,8 @@ def environment(world: World, **more: str) -> dict[str, str]:
         "PRISM_SPARK_REMOTE": settings.spark_remote,
         "PRISM_TABLES_DIR": str(settings.tables_dir),
         "PRISM_LEASE_SECONDS": "1",
+        **({"PRISM_SQS_ENDPOINT": settings.sqs_endpoint} if settings.sqs_endpoint else {}),
+        **({"PRISM_SQS_QUEUE_URLS": ",".join(settings.sqs_queue_urls)} if settings.sqs_queue_urls else {}),
         **more,
     }
 

@@ -8,10 +8,10 @@ import time
 import pytest
 
 from prism_assets_tests.builders import a_table, some_rows, utc
-from prism_assets_tests.crash.life import NOON
 from prism_assets_tests.crash.processes import run
 from prism_assets_tests.world import World
 
+NOON = "2026-03-01T12:00"
 STREAM = ("prism_assets.cli", "stream", "--now", f"{NOON}:00Z")
 ONE_ATTEMPT = {"PRISM_MAX_ATTEMPTS": "1"}
 

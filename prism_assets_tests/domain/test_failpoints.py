@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -42,11 +43,18 @@ def test_an_unset_failpoint_does_nothing() -> None:
 
 
 def test_raise_throws_the_named_error_of_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
-    arm(monkeypatch, "a=raise(LeaseLost);b=raise")
+    arm(monkeypatch, "a=raise(LeaseLost);b=raise;c=raise(parse)")
     with pytest.raises(LeaseLost, match="failpoint a"):
         failpoint("a")
-    with pytest.raises(InjectedFault):
-        failpoint("b")
+    for name in ("b", "c"):
+        with pytest.raises(InjectedFault):
+            failpoint(name)
+
+
+def test_raise_throws_errors_of_python_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    arm(monkeypatch, "a=raise(RuntimeError)")
+    with pytest.raises(RuntimeError, match="failpoint a"):
+        failpoint("a")
 
 
 def test_a_counted_term_gives_way_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,6 +63,23 @@ def test_a_counted_term_gives_way_to_the_next(monkeypatch: pytest.MonkeyPatch) -
     failpoint("a")
     with pytest.raises(InjectedFault):
         failpoint("a")
+    failpoint("a")
+
+
+def test_threads_that_come_at_once_are_counted_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    arm(monkeypatch, "a=50*off->50*raise->off")
+    with ThreadPoolExecutor(20) as pool:
+        results = [pool.submit(failpoint, "a") for _ in range(200)]
+    assert sum(result.exception() is not None for result in results) == 50
+
+
+def test_a_forked_process_takes_the_failpoints_of_its_own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failpoints, "_POINTS", {})
+    monkeypatch.setattr(failpoints, "_LOG", None)
+    failpoints.configure({"PRISM_FAILPOINTS": "a=raise"})
+    with pytest.raises(InjectedFault):
+        failpoint("a")
+    failpoints.configure({})
     failpoint("a")
 
 

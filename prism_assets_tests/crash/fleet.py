@@ -1,0 +1,225 @@
+"""Workers that live many lives: one process imports everything and forks them; each has a fork server and a catalog.
+
+`python -m prism_assets_tests.crash.fleet FD…` is that process: it serves one worker over each of the sockets. It may
+run another copy of the package than its caller has: null controls do.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import queue
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import boto3
+import sqlalchemy
+
+from prism_assets_tests.crash.fork_server import ForkServer
+from prism_assets_tests.faults.glue import GlueServer
+from prism_assets_tests.postgres import PostgresServer
+from prism_assets_tests.world import World
+
+ROOT = Path(__file__).parents[2]
+WORKERS = 2 * (os.cpu_count() or 1)
+"""Half of the time a life waits for leases."""
+
+# What lives import while they run, imported before the first fork.
+_NEEDED = (
+    "prism_assets.platform",
+    "prism_assets.engine.inprocess",
+    "prism_assets.kernels.convert",
+    "prism_assets.kernels.merge",
+    "prism_assets.kernels.repair",
+    "prism_assets.reading.query",
+    "prism_assets.stages.run",
+    "prism_assets.stages.repair",
+    "prism_assets_tests.crash.lives",
+    "pyarrow.dataset",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """`module:function`, which a worker calls with itself and these arguments, and which returns what JSON can say."""
+
+    function: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass
+class Done:
+    """Work and what came of it; `error` if the worker itself failed."""
+
+    work: Work
+    result: Any = None
+    error: str = ""
+
+
+class Fleet:
+    """The caller's end: hands work out and yields what is done, in whatever order."""
+
+    def __init__(
+        self, services: Mapping[str, str], template: str, *, workers: int = WORKERS, package: Path = ROOT
+    ) -> None:
+        pairs = [socket.socketpair() for _ in range(workers)]
+        theirs = [their for _, their in pairs]
+        environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("PRISM_")},
+            **{f"SERVICE_{name}": value for name, value in services.items()},
+            "PYTHONPATH": str(package),
+            "OPENBLAS_NUM_THREADS": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        self._folder = tempfile.TemporaryDirectory(prefix="prism-crash-")
+        command = [sys.executable, "-m", "prism_assets_tests.crash.fleet", template, self._folder.name]
+        self._process = subprocess.Popen(
+            [*command, *(str(their.fileno()) for their in theirs)],
+            env=environment,
+            pass_fds=[their.fileno() for their in theirs],
+            cwd=package,
+        )
+        for their in theirs:
+            their.close()
+        self._connections = [ours for ours, _ in pairs]
+
+    def map(self, works: Iterable[Work]) -> Iterator[Done]:
+        """Does all the work on all workers. Closing the iterator leaves out what is not begun."""
+        waiting: queue.SimpleQueue[Work] = queue.SimpleQueue()
+        count = 0
+        for work in works:
+            waiting.put(work)
+            count += 1
+        done: queue.SimpleQueue[Done | None] = queue.SimpleQueue()
+        threads = [
+            threading.Thread(target=_hand_out, args=(connection, waiting, done), daemon=True)
+            for connection in self._connections
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(count):
+                found = done.get()
+                assert found is not None
+                yield found
+        finally:
+            while not waiting.empty():
+                waiting.get()
+            for thread in threads:
+                thread.join()
+
+    def close(self) -> None:
+        """Ends all workers."""
+        for connection in self._connections:
+            connection.close()
+        self._process.wait(30)
+        self._folder.cleanup()
+
+
+def _hand_out(
+    connection: socket.socket, waiting: queue.SimpleQueue[Work], done: queue.SimpleQueue[Done | None]
+) -> None:
+    with connection.makefile("r") as answers:
+        while True:
+            try:
+                work = waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                message = {"function": work.function, "arguments": dict(work.arguments)}
+                connection.sendall(json.dumps(message).encode() + b"\n")
+                line = answers.readline()
+                answer = json.loads(line) if line else {"error": "the worker is gone"}
+                done.put(Done(work, **answer))
+            except OSError as error:
+                done.put(Done(work, error=f"the worker is gone: {error}"))
+
+
+@dataclass
+class Worker:
+    """One process of the fleet: what work functions get."""
+
+    fork_server: ForkServer
+    glue: GlueServer
+    services: Mapping[str, str]
+    template: str
+    folder: Path
+    number: int
+    _worlds: Iterator[int] = field(default_factory=lambda: iter(range(1 << 62)))
+
+    @contextmanager
+    def world(self, **settings: Any) -> Iterator[World]:
+        """A platform of its own: new database, new buckets on disk, an empty catalog."""
+        name = f"crash_{self.number}_{next(self._worlds)}"
+        root = self.folder / name
+        root.mkdir()
+        postgres = PostgresServer(self.services["PRISM_DATABASE_URL"])
+        url = postgres.copy_database(self.template, name)
+        self.glue.clear()
+        world = World.create(root, url, self.glue.endpoint, **{"lease_seconds": 1, **settings})
+        try:
+            yield world
+        finally:
+            world.close()
+            postgres.drop_database(url)
+            shutil.rmtree(root)
+
+
+def _warm_up() -> None:
+    """Imports everything, and reads the descriptions of services, which every client would read anew."""
+    for module in _NEEDED:
+        importlib.import_module(module)
+    for service in ("glue", "s3", "sqs"):
+        boto3.client(service, region_name="us-east-1")
+    sqlalchemy.create_engine("postgresql+psycopg://nobody@127.0.0.1/none").dispose()
+
+
+def _work(connection: socket.socket, template: str, folder: Path, number: int) -> None:
+    fork_server = ForkServer.start()
+    services = {name.removeprefix("SERVICE_"): value for name, value in os.environ.items() if "SERVICE_PRISM_" in name}
+    worker = Worker(fork_server, GlueServer(), services, template, folder, number)
+    with connection.makefile("r") as requests:
+        for line in requests:
+            connection.sendall(json.dumps(_answer(worker, json.loads(line))).encode() + b"\n")
+
+
+def _answer(worker: Worker, request: Any) -> dict[str, Any]:
+    try:
+        module, _, name = request["function"].partition(":")
+        return {"result": getattr(importlib.import_module(module), name)(worker, **request["arguments"])}
+    except BaseException:
+        return {"error": traceback.format_exc()}
+
+
+def main() -> None:
+    template, folder, *numbers = sys.argv[1:]
+    _warm_up()
+    sockets = [socket.socket(fileno=int(number)) for number in numbers]
+    pids = []
+    for number, connection in enumerate(sockets):
+        if (pid := os.fork()) == 0:
+            for other in sockets:
+                if other is not connection:
+                    other.close()
+            _work(connection, template, Path(folder), number)
+            os._exit(0)
+        pids.append(pid)
+    for connection in sockets:
+        connection.close()
+    for pid in pids:
+        os.waitpid(pid, 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""Forks processes that have imported everything already: a life costs no second of imports before it begins.
+
+The server itself opens nothing: no thread, no connection, no runtime of a client, so what it forks is as good as a
+fresh interpreter. It is forked itself before its user starts anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import random
+import selectors
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from prism_assets import failpoints
+from prism_assets.domain.errors import PrismError
+
+STOPPED_BY_ERROR = 75
+"""Exit status of a process that an error of the error tree ended, as it would end a command."""
+CRASHED = 70
+
+
+class Child:
+    """A process that was forked: what became of it, and what it printed."""
+
+    def __init__(self, output: Path) -> None:
+        self.output = output
+        self.pid = 0
+        self.status: int | None = None
+        self.started, self.ended = threading.Event(), threading.Event()
+
+    def wait(self, seconds: float = 120.0) -> int:
+        """The exit status, negative for a signal; kills what takes longer, and fails."""
+        if not self.ended.wait(seconds):
+            self.kill()
+            self.ended.wait(10)
+            raise AssertionError(f"a process hangs: {self.said()}")
+        assert self.status is not None
+        return self.status
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Sends a signal, to this process alone."""
+        self.started.wait(10)
+        if not self.ended.is_set():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def said(self) -> str:
+        """The last of its output."""
+        return self.output.read_text(errors="replace")[-4_000:] if self.output.exists() else ""
+
+
+class ForkServer:
+    """The user's end. `start` must be called while the process has one thread and nothing open."""
+
+    def __init__(self, connection: socket.socket, pid: int) -> None:
+        self._connection = connection
+        self._pid = pid
+        self._children: dict[int, Child] = {}
+        self._lock = threading.Lock()
+        self._numbers = iter(range(1, 1 << 62))
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    @classmethod
+    def start(cls) -> ForkServer:
+        """Forks the server."""
+        assert threading.active_count() == 1, "a process with threads is not forked"
+        ours, theirs = socket.socketpair()
+        if (pid := os.fork()) == 0:
+            ours.close()
+            _serve(theirs)
+        theirs.close()
+        return cls(ours, pid)
+
+    def run(self, function: str, arguments: Mapping[str, Any], environment: Mapping[str, str], output: Path) -> Child:
+        """Starts `module:function` with arguments in a new process, with this environment besides that of AWS."""
+        child = Child(output)
+        with self._lock:
+            number = next(self._numbers)
+            self._children[number] = child
+            request = {"number": number, "function": function, "arguments": arguments, "output": str(output)}
+            self._connection.sendall(json.dumps({**request, "environment": dict(environment)}).encode() + b"\n")
+        return child
+
+    def close(self) -> None:
+        """Ends the server."""
+        self._connection.shutdown(socket.SHUT_RDWR)
+        os.waitpid(self._pid, 0)
+
+    def _listen(self) -> None:
+        with self._connection.makefile() as lines:
+            for line in lines:
+                message = json.loads(line)
+                child = self._children[message["number"]]
+                if "pid" in message:
+                    child.pid = message["pid"]
+                    child.started.set()
+                else:
+                    child.status = message["status"]
+                    self._children.pop(message["number"])
+                    child.ended.set()
+
+
+def _serve(connection: socket.socket) -> None:
+    """Forks what is asked for until the user is gone. A pipe that only the child holds tells that it ended."""
+    gc.collect()
+    gc.freeze()
+    waiting = selectors.DefaultSelector()
+    waiting.register(connection, selectors.EVENT_READ)
+    received = b""
+    while True:
+        for key, _ in waiting.select():
+            if key.fileobj is connection:
+                part = connection.recv(1 << 20)
+                if not part:
+                    os._exit(0)
+                received += part
+                while b"\n" in received:
+                    line, _, received = received.partition(b"\n")
+                    _fork(json.loads(line), connection, waiting)
+            else:
+                waiting.unregister(key.fileobj)
+                os.close(key.fd)
+                number, pid = key.data
+                status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                _tell(connection, {"number": number, "status": status})
+
+
+def _tell(connection: socket.socket, message: Any) -> None:
+    connection.sendall(json.dumps(message).encode() + b"\n")
+
+
+def _fork(request: Any, connection: socket.socket, waiting: selectors.BaseSelector) -> None:
+    end, held = os.pipe()
+    if (pid := os.fork()) == 0:
+        waiting.close()
+        connection.close()
+        os.close(end)
+        _become(request)
+    os.close(held)
+    waiting.register(end, selectors.EVENT_READ, (request["number"], pid))
+    _tell(connection, {"number": request["number"], "pid": pid})
+
+
+def _become(request: Any) -> None:
+    """Does the work that is asked for, and exits without a word to what the parent had."""
+    status = CRASHED
+    try:
+        output = os.open(request["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        for name in [name for name in os.environ if name.startswith("PRISM_")]:
+            del os.environ[name]
+        os.environ.update(request["environment"])
+        random.seed()
+        failpoints.configure(os.environ)
+        module, _, name = request["function"].partition(":")
+        getattr(importlib.import_module(module), name)(**request["arguments"])
+        status = 0
+    except PrismError as error:
+        print(f"{type(error).__name__}: {error}", flush=True)
+        status = STOPPED_BY_ERROR
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

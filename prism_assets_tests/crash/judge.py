@@ -1,0 +1,173 @@
+"""Judges a lake at rest by the invariants of the protocol; each function returns sentences, none if all is well.
+
+What the judge knows of the rows comes from the life that was played, not from what the platform says of itself.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections import Counter
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+
+import sqlalchemy
+
+from prism_assets.stages.status import read_status
+from prism_assets_tests.crash.lives import Life
+from prism_assets_tests.crash.reader import IdReader
+from prism_assets_tests.world import World
+
+_KEYS = re.compile(
+    r"(?:[0-9a-f]{4}\.[^/]+/(?:(?:live|delayed|merged)/dt=\d{4}-\d\d-\d\d/(?:prism-\d{19}|part-\d{19}-\d{19})\.parquet"
+    r"|merged/dt=\d{4}-\d\d-\d\d/manifest-[-r\d]+\.json|quarantine/dt=\d{4}-\d\d-\d\d/prism-\d{19}\.jsonl\.gz))"
+)
+
+
+def judge(world: World, life: Life) -> list[str]:
+    """Everything that must hold when a life is over and all is at rest."""
+    found: list[str] = []
+    with world.context.database.begin() as connection:
+        for check in (_ledger, _small_objects, _ranges, _nothing_running, _everything_switched):
+            found += check(connection, life)
+    found += _rows(world, life)
+    found += _quarantined_lines(world, life)
+    found += _objects(world)
+    found += _nothing_waits(world, life)
+    return found
+
+
+def _rows(world: World, life: Life) -> Iterator[str]:
+    """I1, I2, I4: what readers see is every accepted row once, in its partition, in objects that are there."""
+    reader, expected = IdReader(world.settings), life.expected()
+    for table in life.tables:
+        views = reader.look(table)
+        for day in sorted({*views, *(day for name, day in expected if name == table)}):
+            wanted = expected.get((table, day), set())
+            counts = Counter(views[day].ids) if day in views else Counter[int]()
+            if lost := wanted - set(counts):
+                yield f"I1 {table} {day}: {len(lost)} of {len(wanted)} rows are lost"
+            if strange := set(counts) - wanted:
+                yield f"I1 {table} {day}: {len(strange)} rows are of other partitions or of none"
+            if doubled := [number for number, count in counts.items() if count > 1]:
+                yield f"I2 {table} {day}: {len(doubled)} rows are there more than once"
+            yield from (f"I4 {table} {day}: {fault}" for fault in (views[day].faults if day in views else ()))
+
+
+def _ledger(connection: sqlalchemy.Connection, life: Life) -> Iterator[str]:
+    """I9: of each object lines, rows and lines set aside are what they are, each counted by itself."""
+    rows = connection.exec_driver_sql(
+        "SELECT o.*, s.rows, q.aside FROM prism_staging_objects o "
+        "LEFT JOIN LATERAL (SELECT coalesce(sum(row_count), 0) AS rows FROM prism_small_objects x "
+        "WHERE x.prism_staging_object_id = o.prism_staging_object_id) s ON true "
+        "LEFT JOIN LATERAL (SELECT coalesce(sum(line_count), 0) AS aside FROM prism_quarantine x "
+        "WHERE x.prism_staging_object_id = o.prism_staging_object_id) q ON true"
+    )
+    known = {row.object_key: row for row in rows}
+    for drop in life.drops:
+        row = known.pop(drop.key, None)
+        if row is None:
+            yield f"I9 {drop.key} was never registered"
+            continue
+        said = (row.state, row.lines_in, row.rows_out, row.rows_quarantined, int(row.rows), int(row.aside))
+        wanted = ("done", drop.lines, len(drop.rows), drop.broken, len(drop.rows), drop.broken)
+        if said != wanted:
+            yield f"I9 {drop.key}: state, lines, rows, set aside, rows and lines in objects are {said}, not {wanted}"
+    yield from (f"I9 {key} was registered, and nobody dropped it" for key in known)
+
+
+def _small_objects(connection: sqlalchemy.Connection, _life: Life) -> Iterator[str]:
+    """Live objects are not behind the id at which their partition closed; the highest id on record is the highest."""
+    for row in connection.exec_driver_sql(
+        "SELECT p.partition_date, max(s.prism_small_object_id) FILTER (WHERE NOT s.delayed) AS last_live, "
+        "max(s.prism_small_object_id) AS last, p.last_live_object_id, p.last_object_id FROM prism_partitions p "
+        "JOIN prism_small_objects s USING (prism_partition_id) GROUP BY p.prism_partition_id"
+    ):
+        if row.last_live_object_id is not None and (row.last_live or 0) > row.last_live_object_id:
+            yield f"{row.partition_date}: live object {row.last_live} came behind {row.last_live_object_id}, the last"
+        if row.last != row.last_object_id:
+            yield f"{row.partition_date}: the last object is {row.last}, recorded is {row.last_object_id}"
+
+
+def _ranges(connection: sqlalchemy.Connection, _life: Life) -> Iterator[str]:
+    """I5: the ranges of a partition are one gapless chain, and hold the rows of the objects they cover."""
+    ends: dict[int, int] = {}
+    for row in connection.exec_driver_sql(
+        "SELECT r.*, s.* FROM prism_merge_ranges r LEFT JOIN LATERAL (SELECT count(*) AS objects, "
+        "coalesce(sum(x.row_count), 0) AS covered, coalesce(sum(x.fingerprint), 0) AS prints "
+        "FROM prism_small_objects x WHERE x.prism_partition_id = r.prism_partition_id "
+        "AND x.prism_small_object_id > r.lower_bound AND x.prism_small_object_id <= r.upper_bound) s ON true "
+        "ORDER BY r.prism_partition_id, r.upper_bound"
+    ):
+        where = f"I5 partition {row.prism_partition_id}: range {row.lower_bound}-{row.upper_bound}"
+        if row.lower_bound != (ends.get(row.prism_partition_id) if row.upper_bound else None):
+            yield f"{where} does not begin where the one before it ends"
+        ends[row.prism_partition_id] = row.upper_bound
+        if row.upper_bound and (int(row.covered), int(row.prints) % 2**64) != (row.row_count, row.fingerprint % 2**64):
+            yield f"{where} has {row.row_count} rows, and covers {row.covered} in {row.objects} objects, or others"
+
+
+def _nothing_running(connection: sqlalchemy.Connection, _life: Life) -> Iterator[str]:
+    """I10: nothing is claimed, running, waiting, parked or given up."""
+    for what, statement in (
+        ("batches run", "SELECT count(*) FROM prism_stream_batches WHERE state = 'running'"),
+        ("staging objects are not done", "SELECT count(*) FROM prism_staging_objects WHERE state <> 'done'"),
+        ("merge jobs are left", "SELECT count(*) FROM prism_merge_jobs"),
+        ("publications are unsettled", "SELECT coalesce(sum(unsettled_publications), 0) FROM prism_tables"),
+    ):
+        if count := connection.exec_driver_sql(statement).scalar_one():
+            yield f"I10 {count} {what}"
+
+
+def _everything_switched(connection: sqlalchemy.Connection, life: Life) -> Iterator[str]:
+    """I10: every day is over, so every partition is switched, merged to its end, and published as it is."""
+    rows = connection.exec_driver_sql(
+        "SELECT t.schema_name || '.' || t.table_name AS name, p.* FROM prism_partitions p "
+        "JOIN prism_tables t USING (prism_table_id)"
+    )
+    found: set[tuple[str, date]] = set()
+    for row in rows:
+        found.add((row.name, row.partition_date))
+        state = (row.switched, row.current_manifest_version, row.desired_manifest_version, row.published_object_id)
+        last = row.last_object_id
+        if state != (True, last, last, last) or row.published_revision != row.revision:
+            yield f"I10 {row.name} {row.partition_date} is not at rest at {last}: {state}"
+    yield from (f"I1 {table} {day} has no partition" for table, day in set(life.expected()) - found)
+
+
+def _quarantined_lines(world: World, life: Life) -> Iterator[str]:
+    """I1: each line that was set aside lies in the lake."""
+    keys = [item.key for item in world.context.stores.list("lake", "") if "/quarantine/" in item.key]
+    lines = sum(len(gzip.decompress(world.context.stores.get("lake", key)).splitlines()) for key in keys)
+    if lines != sum(drop.broken for drop in life.drops):
+        yield f"I1 {lines} lines lie in quarantine, not {sum(drop.broken for drop in life.drops)}"
+
+
+def _objects(world: World) -> Iterator[str]:
+    """I6: whatever ranges and unmerged objects need is in the store, and no table's folder holds strange keys."""
+    lengths: dict[str, int] = {item.key: item.content_length for item in world.context.stores.list("lake", "")}
+    with world.context.database.begin() as connection:
+        rows: list[Any] = list(
+            connection.exec_driver_sql(
+                "SELECT p.partition_date AS day, r.* FROM prism_merge_ranges r "
+                "JOIN prism_partitions p USING (prism_partition_id) WHERE r.lower_bound IS NOT NULL"
+            )
+        )
+    for row in rows:
+        end = f"merged/dt={row.day}/part-{row.lower_bound:019d}-{row.upper_bound:019d}.parquet"
+        if row.content_length not in [length for key, length in lengths.items() if key.endswith(end)]:
+            yield f"I6 {end} is missing, or not as long as {row.content_length} bytes"
+    yield from (
+        f"I6 {key} is a key of nothing"
+        for key in lengths
+        if re.match(r"[0-9a-f]{4}\.", key) and not _KEYS.fullmatch(key)
+    )
+
+
+def _nothing_waits(world: World, life: Life) -> Iterator[str]:
+    """I10: status says of nothing that it waits."""
+    for table in read_status(world.context, now=life.rests[-1].now):
+        for partition in table.partitions:
+            if partition.waits_for:
+                yield f"I10 {table.table} {partition.date} waits for {', '.join(partition.waits_for)}"

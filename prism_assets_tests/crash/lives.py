@@ -1,0 +1,371 @@
+"""Lives of a lake, as data: what arrives when, and which stages run. Whoever dies in one goes on where he was.
+
+A life is a function of its name and seed, so that the process that plays it and the one that judges it agree on every
+row. `play` runs in a process of its own and writes down which phase it has finished.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import itertools
+import json
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import boto3
+import pyarrow.parquet as pq
+
+from prism_assets.platform import build_context
+from prism_assets.settings import load_settings
+from prism_assets.stages.apply import run_apply
+from prism_assets.stages.catalog import run_catalog
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.discover import run_discover
+from prism_assets.stages.merge import run_merge
+from prism_assets.stages.repair import run_repair
+from prism_assets.stages.run import CycleReport, lasting_errors, run_once, run_until_idle
+from prism_assets.stages.stream import run_stream
+from prism_assets_tests.builders import a_table, utc
+from prism_assets_tests.notifications import a_body, a_record
+
+BROKEN = b"broken\n"
+HIDDEN_SECONDS = 1
+"""How long a message that was received stays hidden from others."""
+
+
+@dataclass(frozen=True)
+class Drop:
+    """One staging object: rows as (id, time), and broken lines behind them."""
+
+    table: str
+    name: str
+    rows: tuple[tuple[int, datetime], ...]
+    broken: int = 0
+
+    @property
+    def key(self) -> str:
+        """Its key in the staging bucket."""
+        return f"{self.table.split('.')[1]}/2026/{self.name}.gz"
+
+    @property
+    def lines(self) -> int:
+        """How many lines it has."""
+        return len(self.rows) + self.broken
+
+    def body(self) -> bytes:
+        """Its bytes, always the same."""
+        lines = b"".join(
+            json.dumps({"time": at.isoformat().replace("+00:00", "Z"), "id": number}).encode() + b"\n"
+            for number, at in self.rows
+        )
+        return gzip.compress(lines + BROKEN * self.broken, mtime=0)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What arrives by an instant, and the stages that run then, in order."""
+
+    now: datetime
+    steps: tuple[str, ...]
+    drops: tuple[Drop, ...] = ()
+
+
+@dataclass(frozen=True)
+class Life:
+    """Tables by name with their zones, and phases in order.
+
+    `watched` are the tables a reader looks at all the time; the others are damaged on purpose meanwhile. `more` is what
+    arrives besides the phases. `rest` are the stages that run in the end. With a `queue` the bucket tells of what
+    arrives.
+    """
+
+    tables: Mapping[str, str]
+    files: tuple[str, ...]
+    phases: tuple[Phase, ...]
+    watched: tuple[str, ...]
+    more: tuple[Drop, ...] = ()
+    rest: tuple[str, ...] = ("run",)
+    queue: bool = False
+
+    @property
+    def drops(self) -> tuple[Drop, ...]:
+        """Everything that arrives."""
+        return (*(drop for phase in self.phases for drop in phase.drops), *self.more)
+
+    @property
+    def rests(self) -> tuple[Phase, ...]:
+        """Two runs an hour apart when nothing arrives any more: by then everything must be at rest."""
+        end = self.phases[-1].now
+        return tuple(Phase(end + timedelta(hours=hour), self.rest) for hour in (1, 2))
+
+    def expected(self) -> dict[tuple[str, date], set[int]]:
+        """The ids of each partition that readers must see in the end."""
+        found: dict[tuple[str, date], set[int]] = {}
+        for drop in self.drops:
+            zone = ZoneInfo(self.tables[drop.table])
+            for number, at in drop.rows:
+                found.setdefault((drop.table, at.astimezone(zone).date()), set()).add(number)
+        return found
+
+
+class Author:
+    """Makes drops with ids that no other row of the life has."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self._ids = itertools.count(1)
+        self._names = itertools.count(1)
+
+    def drop(self, table: str, *starts: str, rows: int = 8, broken: int = 0) -> Drop:
+        """An object with some rows from each of the instants on."""
+        parts: list[tuple[int, datetime]] = []
+        for start in starts:
+            count = rows + self.random.randrange(5)
+            parts += [(next(self._ids), utc(start) + timedelta(seconds=second)) for second in range(count)]
+        return Drop(table, f"{next(self._names):06}", tuple(parts), broken)
+
+
+def days(seed: int) -> Life:
+    """Three days of two tables in two zones: open, closed with late rows, merged in several ranges, switched, late
+    again, so that a range is extended.
+    """
+    author = Author(seed)
+    drop = author.drop
+    events, clicks = "log.events", "log.clicks"
+    target = 3_000 + author.random.randrange(3) * 500
+    phases = (
+        Phase(utc("2026-03-01T00:00"), ("apply",)),
+        Phase(
+            utc("2026-03-01T12:00"),
+            ("run",),
+            (
+                drop(events, "2026-03-01T11:00", broken=2),
+                drop(events, "2026-02-28T23:00", "2026-03-01T10:00"),
+                drop(clicks, "2026-03-01T11:00"),
+            ),
+        ),
+        Phase(
+            utc("2026-03-01T18:00"),
+            ("run",),
+            (
+                *(drop(events, "2026-03-01T17:00", broken=author.random.randrange(2)) for _ in range(3)),
+                drop(clicks, "2026-03-01T14:30", "2026-03-01T16:00", broken=1),
+            ),
+        ),
+        Phase(utc("2026-03-02T00:10"), ("catalog",)),
+        Phase(
+            utc("2026-03-02T00:20"),
+            ("discover", "stream", "catalog", "run"),
+            (drop(events, "2026-03-01T23:00", "2026-03-02T00:05"), drop(events, "2026-03-01T22:00")),
+        ),
+        Phase(
+            utc("2026-03-02T12:00"),
+            ("run",),
+            (drop(events, "2026-03-01T20:00", "2026-03-02T11:00", broken=1), drop(clicks, "2026-03-02T11:00")),
+        ),
+        Phase(utc("2026-03-03T01:00"), ("run",)),
+    )
+    merge = f"{{interval: 0, target_bytes: {target}, max_objects: 4}}"
+    return Life(
+        tables={events: "UTC", clicks: "Asia/Tokyo"},
+        files=(a_table(events, merge=merge), a_table(clicks, timezone="Asia/Tokyo", merge="{interval: 0}")),
+        phases=phases,
+        watched=(events, clicks),
+    )
+
+
+def damage(seed: int) -> Life:
+    """A day whose objects another version wrote, and two of which are lost before it is published: repair."""
+    author = Author(seed)
+    events, clicks = "log.events", "log.clicks"
+    hour = "2026-03-01T11:00"
+    drops = (*(author.drop(events, hour, broken=number % 2) for number in range(3)), author.drop(clicks, hour))
+    return Life(
+        tables={events: "UTC", clicks: "UTC"},
+        files=(a_table(events, merge="{interval: 0}"), a_table(clicks, merge="{interval: 0}")),
+        phases=(
+            Phase(utc("2026-03-01T00:00"), ("apply",)),
+            Phase(utc("2026-03-01T12:00"), ("discover", "stream"), drops),
+            Phase(utc("2026-03-01T12:10"), ("reencode",)),
+            Phase(utc("2026-03-02T00:10"), ("catalog",)),
+            Phase(utc("2026-03-02T00:20"), ("lose",)),
+            Phase(utc("2026-03-02T00:30"), ("repair", "catalog")),
+            Phase(utc("2026-03-03T01:00"), ("run",)),
+        ),
+        watched=(clicks,),
+        rest=("repair", "run"),
+    )
+
+
+def messages(seed: int) -> Life:
+    """Two days of a bucket that tells of its objects: each message comes, some come again."""
+    author = Author(seed)
+    events = "log.events"
+    return Life(
+        tables={events: "UTC"},
+        files=(a_table(events, merge="{interval: 0}"),),
+        phases=(
+            Phase(utc("2026-03-01T00:00"), ("apply",)),
+            Phase(
+                utc("2026-03-01T12:00"),
+                ("discover", "discover", "run"),
+                tuple(author.drop(events, "2026-03-01T11:00", broken=number) for number in range(3)),
+            ),
+            Phase(utc("2026-03-02T12:00"), ("run",), (author.drop(events, "2026-03-01T13:00", "2026-03-02T11:00"),)),
+            Phase(utc("2026-03-03T01:00"), ("run",)),
+        ),
+        watched=(events,),
+        rest=("wait", "run"),
+        queue=True,
+    )
+
+
+LIVES: Mapping[str, Callable[[int], Life]] = {"days": days, "messages": messages, "damage": damage}
+
+
+def phase_reached(progress: Path) -> int:
+    """The phase that a player is in, by what he wrote down."""
+    return int(progress.read_text()) if progress.exists() else 0
+
+
+def play(name: str, seed: int, staging: str, progress: str) -> None:
+    """Plays a life from the phase that was reached to its last."""
+    life, written = LIVES[name](seed), Path(progress)
+    context = build_context(load_settings())
+    context.settings.tables_dir.mkdir(exist_ok=True)
+    for number, text in enumerate(life.files):
+        (context.settings.tables_dir / f"{number}.yaml").write_text(text)
+    for number, phase in enumerate(life.phases):
+        if number >= phase_reached(written):
+            _play_phase(context, phase, Path(staging))
+            _note(written, number + 1)
+
+
+def recover(name: str, seed: int, staging: str, progress: str) -> None:
+    """Plays what is left of a life, and two runs more; fails if then anything is wrong or left to do."""
+    play(name, seed, staging, progress)
+    life, context = LIVES[name](seed), build_context(load_settings())
+    for phase in life.rests:
+        turns = _play_phase(context, phase, Path(staging))
+        assert not turns[-1].errors, turns[-1].errors
+    assert not lasting_errors(context, turns), lasting_errors(context, turns)
+    again = run_once(context, now=phase.now)
+    assert not again.changed, f"one more run, and it changes something: {again}"
+
+
+def _play_phase(context: StageContext, phase: Phase, staging: Path) -> tuple[CycleReport, ...]:
+    for drop in phase.drops:
+        put(staging, drop, phase.now)
+        for url in context.settings.sqs_queue_urls:
+            _tell(context, url, drop)
+    turns: tuple[CycleReport, ...] = ()
+    for step in phase.steps:
+        turns = do(context, step, phase.now) or turns
+    return turns
+
+
+def do(context: StageContext, step: str, now: datetime) -> tuple[CycleReport, ...]:
+    """Does one step; the turns of a whole run, of other steps none."""
+    return _STEPS[step](context, now) or ()
+
+
+def put(staging: Path, drop: Drop, now: datetime) -> None:
+    """Drops an object whole, as if at that instant; one that is there stays."""
+    path = staging / drop.key
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = staging.parent / f"{path.name}.new"
+    aside.write_bytes(drop.body())
+    os.utime(aside, (now.timestamp(), now.timestamp()))
+    aside.rename(path)
+
+
+def _tell(context: StageContext, url: str, drop: Drop) -> None:
+    client = boto3.client("sqs", endpoint_url=context.settings.sqs_endpoint, region_name="us-east-1")
+    client.send_message(QueueUrl=url, MessageBody=a_body(a_record(drop.key, size=len(drop.body()))))
+
+
+def _note(progress: Path, phase: int) -> None:
+    aside = progress.with_suffix(".new")
+    aside.write_text(str(phase))
+    aside.rename(progress)
+
+
+def _run(context: StageContext, now: datetime) -> tuple[CycleReport, ...]:
+    return run_until_idle(context, clock=lambda: now)
+
+
+def _apply(context: StageContext, now: datetime) -> None:
+    run_apply(context.database, context.settings.tables_dir, now)
+
+
+def _merge_all(context: StageContext, now: datetime) -> None:
+    run_merge(context, now=now, regardless=True)
+
+
+def _repair(context: StageContext, _now: datetime) -> None:
+    run_repair(context)
+
+
+def _wait(_context: StageContext, _now: datetime) -> None:
+    """Until messages that somebody received and did not delete come again."""
+    time.sleep(HIDDEN_SECONDS + 0.1)
+
+
+def _reencode(context: StageContext, _now: datetime) -> None:
+    """Writes all small objects as another version of the encoder would have, and their lengths with them."""
+    for staging_id, key in _small_objects(context):
+        body = io.BytesIO()
+        table = pq.read_table(io.BytesIO(context.stores.get("lake", key)))
+        pq.write_table(table, body, compression="none", use_dictionary=False)
+        context.stores.put("lake", key, body.getvalue())
+        with context.database.begin() as connection:
+            connection.exec_driver_sql(
+                f"UPDATE prism_small_objects SET content_length = {len(body.getvalue())} "
+                f"WHERE prism_staging_object_id = {staging_id}"
+            )
+
+
+def _lose(context: StageContext, _now: datetime) -> None:
+    context.stores.delete("lake", [key for _, key in _small_objects(context)][:2])
+
+
+def _small_objects(context: StageContext) -> Iterator[tuple[int, str]]:
+    """Those of log.events, by staging object id."""
+    for item in sorted(context.stores.list("lake", ""), key=lambda item: item.key):
+        folder, _, name = item.key.rpartition("/")
+        if ".log.events/live/" in folder and name.startswith("prism-") and name.endswith(".parquet"):
+            yield int(name.removeprefix("prism-").removesuffix(".parquet")), item.key
+
+
+_Step = Callable[[StageContext, datetime], "tuple[CycleReport, ...] | None"]
+
+
+def _only(stage: Callable[..., object]) -> _Step:
+    def step(context: StageContext, now: datetime) -> None:
+        stage(context, now=now)
+
+    return step
+
+
+_STEPS: Mapping[str, _Step] = {
+    "apply": _apply,
+    "run": _run,
+    "discover": _only(run_discover),
+    "stream": _only(run_stream),
+    "merge": _only(run_merge),
+    "merge --all": _merge_all,
+    "catalog": _only(run_catalog),
+    "repair": _repair,
+    "wait": _wait,
+    "reencode": _reencode,
+    "lose": _lose,
+}

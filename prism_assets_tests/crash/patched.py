@@ -1,0 +1,118 @@
+"""Copies of the package with one mechanism taken out: what a suite says of them tells whether it can fail at all."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from prism_assets_tests.crash.fleet import ROOT
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A text that must be in a file just once, and what stands there instead."""
+
+    file: str
+    text: str
+    instead: str
+
+
+@dataclass(frozen=True)
+class Removal:
+    """One mechanism, and the race that tells of its absence; none for the sweep."""
+
+    name: str
+    race: str
+    edits: tuple[Edit, ...]
+
+
+REMOVALS: Sequence[Removal] = (
+    Removal("the kill", "", (Edit("failpoints.py", "os.kill(os.getpid(), signal.SIGKILL)", "return"),)),
+    Removal(
+        "the epoch lock",
+        "epoch",
+        (
+            Edit(
+                "metadata/locks.py",
+                'connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _EPOCH})',
+                "return",
+            ),
+        ),
+    ),
+    Removal(
+        "the row locks of a claim",
+        "claim",
+        (
+            Edit(
+                "metadata/staging_objects.py",
+                "ORDER BY o.prism_staging_object_id LIMIT :share FOR UPDATE SKIP LOCKED",
+                "ORDER BY o.prism_staging_object_id LIMIT :share",
+            ),
+        ),
+    ),
+    Removal(
+        "the row locks of a claim of merges",
+        "claim_of_merges",
+        (Edit("metadata/merge_jobs.py", " LIMIT :limit FOR UPDATE OF j SKIP LOCKED", " LIMIT :limit"),),
+    ),
+    Removal(
+        "the fence of batches",
+        "dead_batch",
+        (Edit("metadata/batches.py", 'if state != "running":', "if state is None:"),),
+    ),
+    Removal(
+        "the lease token of merges",
+        "dead_merge",
+        (Edit("metadata/merge_jobs.py", '"AND lease_token = :token FOR UPDATE"', '"AND :token = :token FOR UPDATE"'),),
+    ),
+    Removal(
+        "the lock of partitions before ids are taken",
+        "ids_in_order",
+        (Edit("metadata/partitions.py", '"ORDER BY p.prism_partition_id FOR UPDATE"', '"ORDER BY 1"'),),
+    ),
+    Removal(
+        "the verification of manifests",
+        "damaged_object",
+        (Edit("stages/publish.py", "if length != entry.content_length:", "if False:"),),
+    ),
+    Removal(
+        "the reading back of the catalog",
+        "ignored_update",
+        (Edit("catalogs/glue.py", "        if wrong:", "        if False:"),),
+    ),
+    Removal(
+        "the way upwards only",
+        "late_publisher",
+        (
+            Edit(
+                "metadata/partitions.py",
+                '"AND current_manifest_version <= :version AND coalesce(published_object_id, 0) <= :last "\n'
+                '                "AND published_revision <= :revision"',
+                '""',
+            ),
+        ),
+    ),
+    Removal(
+        "the lock of the catalog",
+        "two_publishers",
+        (
+            Edit("metadata/locks.py", "table_id) if taken else None", "table_id)"),
+            Edit("metadata/locks.py", "if not held:", "if False:"),
+        ),
+    ),
+)
+
+
+def copy_without(removal: Removal, folder: Path) -> Path:
+    """A folder to put before all others on PYTHONPATH: the package without the mechanism, and these tests."""
+    folder.mkdir()
+    shutil.copytree(ROOT / "prism_assets", folder / "prism_assets", ignore=shutil.ignore_patterns("__pycache__"))
+    for edit in removal.edits:
+        file = folder / "prism_assets" / edit.file
+        source = file.read_text()
+        assert source.count(edit.text) == 1, f"{edit.file} has {source.count(edit.text)} times: {edit.text}"
+        file.write_text(source.replace(edit.text, edit.instead))
+    (folder / "prism_assets_tests").symlink_to(ROOT / "prism_assets_tests")
+    return folder

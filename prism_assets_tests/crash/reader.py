@@ -1,0 +1,132 @@
+"""A reader that polls: what analysts see of a lake, twenty times a second, while its writers die."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from prism_assets.domain.errors import CatalogUnavailable, StoreUnavailable, WrongUse
+from prism_assets.reading.lake_reader import LakeReader, ReadPartition, path_of
+from prism_assets.settings import Settings
+
+EVERY = 0.05
+
+
+@dataclass
+class View:
+    """What one look at a partition showed: ids, doubles included, and what was wrong with its objects."""
+
+    ids: list[int]
+    faults: list[str]
+
+
+class IdReader:
+    """Reads the ids of partitions as the catalog shows them; bytes that were read once are not read again."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._reader = LakeReader(settings)
+        self._known: dict[tuple[str, int, Any], list[int]] = {}
+
+    def look(self, table: str) -> dict[date, View]:
+        """All partitions of a table; none before the table is in the catalog."""
+        try:
+            found = self._reader.table(table)
+        except WrongUse:
+            return {}
+        return {partition.date: self._view(partition) for partition in found.partitions}
+
+    def _view(self, partition: ReadPartition) -> View:
+        paths = [path_of(item.url) for item in partition.objects]
+        infos: list[Any] = self._reader.filesystem.get_file_info(paths)
+        view = View([], [])
+        for item, info in zip(partition.objects, infos, strict=True):
+            if info.type != fs.FileType.File:
+                view.faults.append(f"{partition.location} names {item.url}, which is missing")
+            elif info.size != item.content_length:
+                view.faults.append(f"{item.url} has {info.size} bytes, not {item.content_length}")
+            else:
+                view.ids += self._ids(info)
+        return view
+
+    def _ids(self, info: Any) -> list[int]:
+        key = (info.path, info.size, info.mtime_ns)
+        if key not in self._known:
+            with self._reader.filesystem.open_input_file(info.path) as file:
+                body = file.read()
+            self._known[key] = pq.read_table(io.BytesIO(body), columns=["id"]).column(0).to_pylist()
+        return self._known[key]
+
+
+@dataclass
+class Poller(threading.Thread):
+    """Looks at tables again and again, and keeps what no reader may ever see.
+
+    I2: no id twice. I3: a partition never shows less than before. I4: no object that is missing or has another length.
+    """
+
+    settings: Settings
+    tables: Iterable[str]
+    every: float = EVERY
+    may_fail: bool = False
+    looks: int = 0
+    violations: list[str] = field(default_factory=list)
+    seen: dict[tuple[str, date], set[int]] = field(default_factory=dict)
+    _end: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        super().__init__(daemon=True)
+
+    __hash__ = threading.Thread.__hash__
+
+    def run(self) -> None:
+        """Looks at one table after the other; on a busy machine less often, to leave most of it to the writers."""
+        reader, tables = IdReader(self.settings), itertools.cycle(self.tables)
+        while not self._end.is_set():
+            started = time.monotonic()
+            self.look(reader, next(tables))
+            cost = time.monotonic() - started
+            self._end.wait(max(self.every - cost, 2 * cost))
+
+    def look(self, reader: IdReader, table: str) -> None:
+        """One look. A reader whose servers are down sees nothing, which is no fault of the writers."""
+        self.looks += 1
+        try:
+            views = reader.look(table)
+        except (CatalogUnavailable, StoreUnavailable) as error:
+            if not self.may_fail:
+                self.violations.append(f"a read of {table} failed: {error}")
+        except Exception as error:
+            self.violations.append(f"a read of {table} failed: {type(error).__name__}: {error}")
+        else:
+            self._judge(table, views)
+
+    def _judge(self, table: str, views: dict[date, View]) -> None:
+        for day, view in views.items():
+            where = f"{table} {day}"
+            self.violations += [f"I4 {where}: {fault}" for fault in view.faults]
+            now = set(view.ids)
+            if len(now) != len(view.ids):
+                self.violations.append(f"I2 {where}: {len(view.ids) - len(now)} rows were seen twice")
+            before = self.seen.get((table, day), set())
+            if before - now:
+                self.violations.append(
+                    f"I3 {where}: {len(before - now)} of {len(before)} rows were seen before and not now"
+                )
+            self.seen[table, day] = before | now
+        for lost in {day for name, day in self.seen if name == table} - set(views):
+            self.violations.append(f"I3 {table} {lost}: the partition was seen before and not now")
+
+    def finish(self) -> list[str]:
+        """Ends the polling, and returns what was wrong, each once."""
+        self._end.set()
+        self.join(30)
+        return list(dict.fromkeys(self.violations))

@@ -1,0 +1,175 @@
+"""The crash sweep: a life is ended at one hit of one failpoint, goes on in a new process, and is judged."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from prism_assets_tests.crash import lives
+from prism_assets_tests.crash.fleet import ROOT, Done, Fleet, Work, Worker
+from prism_assets_tests.crash.fork_server import CRASHED, STOPPED_BY_ERROR, Child
+from prism_assets_tests.crash.judge import judge
+from prism_assets_tests.crash.lives import HIDDEN_SECONDS, LIVES, Life
+from prism_assets_tests.crash.processes import environment
+from prism_assets_tests.crash.reader import Poller
+from prism_assets_tests.notifications import QueueOfTest
+from prism_assets_tests.world import World
+
+KINDS = ("kill9", "raise")
+MORE_KINDS = ("raise(TerminalError)", "raise(RuntimeError)")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One ending: the life and its seed, and the hit of the failpoint at which the process ends, and how."""
+
+    life: str
+    seed: int
+    point: str = ""
+    hit: int = 0
+    kind: str = "off"
+
+    def __str__(self) -> str:
+        return f"{self.life}/{self.seed}: {self.kind} at hit {self.hit} of {self.point}" if self.point else self.life
+
+
+@dataclass
+class Verdict:
+    """What became of a case. `happened` if the process did end there, or the error was raised there."""
+
+    case: Case
+    happened: bool
+    violations: list[str]
+    looks: int = 0
+    seconds: float = 0.0
+    hits: list[str] = field(default_factory=list)
+
+
+def hits(fleet: Fleet, seeds: Iterable[int]) -> dict[tuple[str, int], Counter[str]]:
+    """Plays lives undisturbed and counts the hits of each failpoint; fails if anything is wrong without a kill."""
+    works = [_work(Case(name, seed)) for seed in seeds for name in LIVES]
+    found = {}
+    for verdict in _verdicts(fleet.map(works)):
+        assert not verdict.violations, (str(verdict.case), verdict.violations)
+        found[verdict.case.life, verdict.case.seed] = Counter(verdict.hits)
+    return {key: found[key] for key in sorted(found, key=lambda key: (key[1], list(LIVES).index(key[0])))}
+
+
+def cases(counted: Mapping[tuple[str, int], Counter[str]], kinds: Sequence[str], which: Sequence[int]) -> list[Case]:
+    """All cases: each point in the first life that reaches it, at the hits asked for, negative ones from the end."""
+    found, covered = [], dict[tuple[int, str], str]()
+    for (life, seed), counts in counted.items():
+        for point, count in counts.items():
+            if covered.setdefault((seed, point), life) != life:
+                continue
+            chosen = sorted(
+                {number for number in (n if n > 0 else count + 1 + n for n in which) if 1 <= number <= count}
+            )
+            found += [Case(life, seed, point, number, kind) for number in chosen for kind in kinds]
+    return found
+
+
+def sweep(fleet: Fleet, wanted: Iterable[Case]) -> Iterator[Verdict]:
+    """Ends a life at each case and yields what became of it."""
+    return _verdicts(fleet.map(_work(case) for case in wanted))
+
+
+def _work(case: Case) -> Work:
+    return Work(function=f"{__name__}:live", arguments={"case": asdict(case)})
+
+
+def _verdicts(done: Iterable[Done]) -> Iterator[Verdict]:
+    for item in done:
+        case = Case(**item.work.arguments["case"])
+        if item.error:
+            yield Verdict(case, False, [f"the test itself failed: {item.error}"])
+        else:
+            yield Verdict(case, **item.result)
+
+
+def points_in_sources(package: Path = ROOT / "prism_assets") -> set[str]:
+    """The names of all failpoints that the sources name."""
+    call = re.compile(r"\bfailpoint\(\s*\"([^\"]+)\"\s*\)")
+    sources = [path.read_text() for path in package.rglob("*.py") if path.name != "failpoints.py"]
+    return {name for source in sources for name in call.findall(source)}
+
+
+def live(worker: Worker, case: dict[str, Any]) -> dict[str, Any]:
+    """What a worker does: a life that ends as the case says, and the life after it, under the eyes of a reader."""
+    started, wanted = time.monotonic(), Case(**case)
+    life = LIVES[wanted.life](wanted.seed)
+    with _world(worker, life) as world:
+        poller = Poller(world.settings, life.watched)
+        poller.start()
+        try:
+            violations, hits, happened = _end_and_recover(worker, world, wanted)
+            if not violations:
+                violations = judge(world, life)
+        finally:
+            seen = poller.finish()
+        return {
+            "happened": happened,
+            "violations": [*violations, *seen],
+            "looks": poller.looks,
+            "seconds": round(time.monotonic() - started, 2),
+            "hits": [] if wanted.point else hits,
+        }
+
+
+@contextmanager
+def _world(worker: Worker, life: Life) -> Iterator[World]:
+    """A world as the life wants it; one that hears of its objects fails if messages are left."""
+    if not life.queue:
+        with worker.world() as world:
+            yield world
+        return
+    queue = QueueOfTest(worker.services["PRISM_SQS_ENDPOINT"])
+    queue.hide_for(HIDDEN_SECONDS)
+    try:
+        with worker.world(sqs_endpoint=queue.endpoint, sqs_queue_urls=(queue.url,)) as world:
+            yield world
+            assert queue.count() == 0, f"{queue.count()} messages are left"
+    finally:
+        queue.delete()
+
+
+def _end_and_recover(worker: Worker, world: World, case: Case) -> tuple[list[str], list[str], bool]:
+    """Plays until the end of the case, and then what is left. Returns violations, hits, and whether it did end so."""
+    log = world.root / "hits"
+    child = _start(worker, world, case, "play", PRISM_FAILPOINTS=_points(case), PRISM_FAILPOINTS_LOG=str(log))
+    status = child.wait()
+    hits = log.read_text().split() if log.exists() else []
+    happened = Counter(hits)[case.point] >= case.hit and (status == -signal.SIGKILL) == (case.kind == "kill9")
+    allowed = {0, -signal.SIGKILL, STOPPED_BY_ERROR, *([CRASHED] if "RuntimeError" in case.kind else [])}
+    violations = []
+    if not happened or status not in allowed:
+        violations.append(f"it ended with {status}{'' if happened else ', and not where it should'}: {child.said()}")
+    after = _start(worker, world, case, "recover")
+    if (status := after.wait()) != 0:
+        violations.append(f"the process after it ended with {status}: {after.said()}")
+    return violations, hits, happened
+
+
+def _points(case: Case) -> str:
+    if not case.point:
+        return ""
+    before = f"{case.hit - 1}*off->" if case.hit > 1 else ""
+    return f"{case.point}={before}1*{case.kind}"
+
+
+def _start(worker: Worker, world: World, case: Case, what: str, **more: str) -> Child:
+    arguments = {
+        "name": case.life,
+        "seed": case.seed,
+        "staging": str(world.root / "buckets" / "staging"),
+        "progress": str(world.root / "progress"),
+    }
+    output = world.root / f"{what}.txt"
+    return worker.fork_server.run(f"{lives.__name__}:{what}", arguments, environment(world, **more), output)

@@ -1,0 +1,52 @@
+"""Races in a forced order, each decided by a lock or a fence; and that the suites turn red when that is taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from prism_assets_tests.crash import races, sweep
+from prism_assets_tests.crash.fleet import Fleet, Work
+from prism_assets_tests.crash.patched import REMOVALS, Removal, copy_without
+from prism_assets_tests.crash.sweep import Case
+from prism_assets_tests.postgres import PostgresServer
+
+
+@pytest.fixture(scope="module")
+def outcomes(fleet: Fleet) -> dict[str, list[str]]:
+    works = [Work(function=f"{races.__name__}:run", arguments={"name": name}) for name in races.RACES]
+    return {
+        done.work.arguments["name"]: [*(done.result or []), *filter(None, [done.error])] for done in fleet.map(works)
+    }
+
+
+@pytest.mark.parametrize("race", races.RACES)
+def test_a_race_ends_well(outcomes: dict[str, list[str]], race: str) -> None:
+    assert outcomes[race] == []
+
+
+@pytest.mark.parametrize("removal", REMOVALS, ids=lambda removal: removal.name)
+def test_a_suite_turns_red_without(
+    removal: Removal, services: Mapping[str, str], postgres: PostgresServer, tmp_path: Path
+) -> None:
+    found = violations_without(removal, services, postgres, tmp_path)
+    assert found, f"nothing tells that {removal.name} is missing"
+
+
+def violations_without(
+    removal: Removal, services: Mapping[str, str], postgres: PostgresServer, folder: Path
+) -> list[str]:
+    """What the suite says of the package without a mechanism."""
+    fleet = Fleet(services, postgres.template(), workers=1, package=copy_without(removal, folder / "copy"))
+    try:
+        if removal.race:
+            (done,) = fleet.map([Work(function=f"{races.__name__}:run", arguments={"name": removal.race})])
+            assert not done.error, done.error
+            return list(done.result)
+        (verdict,) = sweep.sweep(fleet, [Case("days", 1, "stream.in_commit", 1, "kill9")])
+        assert not verdict.happened
+        return verdict.violations
+    finally:
+        fleet.close()
