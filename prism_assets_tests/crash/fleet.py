@@ -26,8 +26,11 @@ from typing import Any
 import boto3
 import sqlalchemy
 
+from prism_assets.platform import build_context
+from prism_assets.settings import Settings
 from prism_assets_tests.crash.fork_server import ForkServer
 from prism_assets_tests.faults.glue import GlueServer
+from prism_assets_tests.faults.s3 import S3Proxy
 from prism_assets_tests.postgres import PostgresServer
 from prism_assets_tests.world import World
 
@@ -77,6 +80,7 @@ class Fleet:
         theirs = [their for _, their in pairs]
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("PRISM_")},
+            **{name: value for name, value in services.items() if name.startswith("AWS_")},
             **{f"SERVICE_{name}": value for name, value in services.items()},
             "PYTHONPATH": str(package),
             "OPENBLAS_NUM_THREADS": "1",
@@ -156,16 +160,21 @@ class Worker:
     template: str
     folder: Path
     number: int
-    _worlds: Iterator[int] = field(default_factory=lambda: iter(range(1 << 62)))
+    _proxies: list[S3Proxy] = field(default_factory=list)
+    _numbers: Iterator[int] = field(default_factory=lambda: iter(range(1 << 62)))
+
+    def new_folder(self, kind: str) -> Path:
+        """An empty folder of a name that no other has."""
+        folder = self.folder / f"{kind}_{self.number}_{next(self._numbers)}"
+        folder.mkdir()
+        return folder
 
     @contextmanager
-    def world(self, **settings: Any) -> Iterator[World]:
+    def world(self, *, server: str | None = None, template: str | None = None, **settings: Any) -> Iterator[World]:
         """A platform of its own: new database, new buckets on disk, an empty catalog."""
-        name = f"crash_{self.number}_{next(self._worlds)}"
-        root = self.folder / name
-        root.mkdir()
-        postgres = PostgresServer(self.services["PRISM_DATABASE_URL"])
-        url = postgres.copy_database(self.template, name)
+        root = self.new_folder("crash")
+        postgres = PostgresServer(server or self.services["PRISM_DATABASE_URL"])
+        url = postgres.copy_database(template or self.template, root.name)
         self.glue.clear()
         world = World.create(root, url, self.glue.endpoint, **{"lease_seconds": 1, **settings})
         try:
@@ -174,6 +183,31 @@ class Worker:
             world.close()
             postgres.drop_database(url)
             shutil.rmtree(root)
+
+    @contextmanager
+    def world_on_s3(self, **settings: Any) -> Iterator[World]:
+        """The same with buckets of its own on an S3 server, which `proxy` stands before for those who want it."""
+        number = f"{self.number}-{next(self._numbers)}"
+        buckets = {name: f"{name}-{number}" for name in ("lake", "staging")}
+        for bucket in buckets.values():
+            (Path(self.services["S3_FOLDER"]) / bucket).mkdir()
+        with self.world() as other:
+            kept = other.settings.model_dump(exclude={"local_root", "bucket", "s3_endpoint", "object_tags"})
+            on_s3 = {"bucket": buckets["lake"], "s3_endpoint": self.services["PRISM_S3_ENDPOINT"], "object_tags": False}
+            made = Settings(**{**kept, **on_s3, **settings})
+            world = World(other.root, made, build_context(made))
+            try:
+                yield world
+            finally:
+                world.close()
+                self.proxy.clear()
+
+    @property
+    def proxy(self) -> S3Proxy:
+        """The proxy before the S3 server."""
+        if not self._proxies:
+            self._proxies.append(S3Proxy(self.services["PRISM_S3_ENDPOINT"]))
+        return self._proxies[0]
 
 
 def _warm_up() -> None:
@@ -187,7 +221,9 @@ def _warm_up() -> None:
 
 def _work(connection: socket.socket, template: str, folder: Path, number: int) -> None:
     fork_server = ForkServer.start()
-    services = {name.removeprefix("SERVICE_"): value for name, value in os.environ.items() if "SERVICE_PRISM_" in name}
+    services = {
+        name.removeprefix("SERVICE_"): value for name, value in os.environ.items() if name.startswith("SERVICE_")
+    }
     worker = Worker(fork_server, GlueServer(), services, template, folder, number)
     with connection.makefile("r") as requests:
         for line in requests:

@@ -138,15 +138,17 @@ def _everything_switched(connection: sqlalchemy.Connection, life: Life) -> Itera
 
 def _quarantined_lines(world: World, life: Life) -> Iterator[str]:
     """I1: each line that was set aside lies in the lake."""
-    keys = [item.key for item in world.context.stores.list("lake", "") if "/quarantine/" in item.key]
-    lines = sum(len(gzip.decompress(world.context.stores.get("lake", key)).splitlines()) for key in keys)
+    lake = world.settings.bucket
+    keys = [item.key for item in world.context.stores.list(lake, "") if "/quarantine/" in item.key]
+    lines = sum(len(gzip.decompress(world.context.stores.get(lake, key)).splitlines()) for key in keys)
     if lines != sum(drop.broken for drop in life.drops):
         yield f"I1 {lines} lines lie in quarantine, not {sum(drop.broken for drop in life.drops)}"
 
 
 def _objects(world: World) -> Iterator[str]:
     """I6: whatever ranges and unmerged objects need is in the store, and no table's folder holds strange keys."""
-    lengths: dict[str, int] = {item.key: item.content_length for item in world.context.stores.list("lake", "")}
+    listed = world.context.stores.list(world.settings.bucket, "")
+    lengths = {item.key: item.content_length for item in listed}
     with world.context.database.begin() as connection:
         rows: list[Any] = list(
             connection.exec_driver_sql(

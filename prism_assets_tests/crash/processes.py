@@ -19,16 +19,23 @@ def environment(world: World, **more: str) -> dict[str, str]:
         "PYTHONPATH": str(Path(__file__).parents[2]),
         "PRISM_DATABASE_URL": settings.database_url.get_secret_value(),
         "PRISM_BUCKET": settings.bucket,
-        "PRISM_LOCAL_ROOT": str(settings.local_root),
+        **_given("PRISM_LOCAL_ROOT", settings.local_root),
+        **_given("PRISM_S3_ENDPOINT", settings.s3_endpoint),
+        "PRISM_OBJECT_TAGS": str(settings.object_tags),
         "PRISM_GLUE_ENDPOINT": str(settings.glue_endpoint),
         "PRISM_GLUE_DATABASE_PREFIX": settings.glue_database_prefix,
         "PRISM_SPARK_REMOTE": settings.spark_remote,
         "PRISM_TABLES_DIR": str(settings.tables_dir),
         "PRISM_LEASE_SECONDS": "1",
-        **({"PRISM_SQS_ENDPOINT": settings.sqs_endpoint} if settings.sqs_endpoint else {}),
-        **({"PRISM_SQS_QUEUE_URLS": ",".join(settings.sqs_queue_urls)} if settings.sqs_queue_urls else {}),
+        "PRISM_MAX_ATTEMPTS": str(settings.max_attempts),
+        **_given("PRISM_SQS_ENDPOINT", settings.sqs_endpoint),
+        **_given("PRISM_SQS_QUEUE_URLS", ",".join(settings.sqs_queue_urls)),
         **more,
     }
+
+
+def _given(name: str, value: str | None) -> dict[str, str]:
+    return {name: value} if value else {}
 
 
 def start(world: World, *arguments: str, **more: str) -> subprocess.Popen[str]:

@@ -6,128 +6,18 @@ the lock or the fence it returns some, which null controls prove.
 
 from __future__ import annotations
 
-import itertools
+import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import date
 from pathlib import Path
-from typing import Any
 
-from prism_assets.platform import build_context
-from prism_assets.settings import load_settings
-from prism_assets_tests.builders import a_table, utc
+import pyarrow.parquet as pq
+
+from prism_assets_tests.crash.actors import AFTER, LATER, LEASE, NOON, Stage, on_stage
 from prism_assets_tests.crash.fleet import Worker
-from prism_assets_tests.crash.fork_server import Child
-from prism_assets_tests.crash.judge import judge
-from prism_assets_tests.crash.lives import Author, Drop, Life, Phase, do, put
-from prism_assets_tests.crash.processes import environment
-from prism_assets_tests.crash.reader import Poller
 from prism_assets_tests.faults.glue import GlueFault
-from prism_assets_tests.world import World
 
-EVENTS = "log.events"
-DAY = date(2026, 3, 1)
-NOON, AFTER, LATER = "2026-03-01T12:00", "2026-03-02T00:10", "2026-03-02T00:20"
-LEASE = 1.0
-_PATIENCE = 30.0
-
-
-def act(steps: list[list[str]]) -> None:
-    """What a process of a race does: steps, each with its instant."""
-    context = build_context(load_settings(), progress=lambda message: print(message, flush=True))
-    for step, now in steps:
-        for turn in do(context, step, utc(now)):
-            for error in turn.errors:
-                print(error, flush=True)
-
-
-@dataclass
-class Actor:
-    """A process of a race, which may stand still at a failpoint until it is told to go on."""
-
-    child: Child
-    file: Path | None
-
-    def stands(self) -> None:
-        """Waits until it stands at its failpoint."""
-        assert self.file is not None
-        reached = self.file.with_suffix(self.file.suffix + ".reached")
-        end = time.monotonic() + _PATIENCE
-        while not reached.exists():
-            assert not self.child.ended.is_set(), f"it ended before it stood still: {self.child.said()}"
-            assert time.monotonic() < end, f"it never stood still: {self.child.said()}"
-            time.sleep(0.01)
-
-    def goes_on(self) -> None:
-        """Lets it go on."""
-        assert self.file is not None
-        self.file.unlink()
-
-    def ends(self) -> int:
-        """Waits for its end, and returns its exit status."""
-        return self.child.wait(60)
-
-
-@dataclass
-class Stage:
-    """A world with processes on it, a reader that polls, and everything that arrived."""
-
-    worker: Worker
-    world: World
-    poller: Poller
-    author: Author = field(default_factory=lambda: Author(1))
-    drops: list[Drop] = field(default_factory=list)
-    _numbers: Iterator[int] = field(default_factory=itertools.count)
-
-    def drop(self, *starts: str, now: str = NOON, rows: int = 6) -> Drop:
-        """Lets an object arrive."""
-        made = self.author.drop(EVENTS, *(starts or ("2026-03-01T11:00",)), rows=rows)
-        self.drops.append(made)
-        put(self.world.root / "buckets" / "staging", made, utc(now))
-        return made
-
-    def start(self, *steps: tuple[str, str], at: str = "", hit: int = 1) -> Actor:
-        """Starts a process that does the steps, and stands still at a failpoint if asked to."""
-        number = next(self._numbers)
-        file = self.world.root / f"pause{number}" if at else None
-        if file:
-            file.touch()
-        before = f"{hit - 1}*off->" if hit > 1 else ""
-        points = {"PRISM_FAILPOINTS": f"{at}={before}1*pause({file})"} if at else {}
-        child = self.worker.fork_server.run(
-            f"{__name__}:act",
-            {"steps": [list(step) for step in steps]},
-            environment(self.world, **points),
-            self.world.root / f"actor{number}.txt",
-        )
-        return Actor(child, file)
-
-    def run(self, *steps: tuple[str, str]) -> int:
-        """Does the steps in a process of their own, to its end."""
-        return self.start(*steps).ends()
-
-    def value(self, statement: str) -> Any:
-        """One value out of PostgreSQL."""
-        with self.world.context.database.begin() as connection:
-            return connection.exec_driver_sql(statement).scalar_one()
-
-    def wait_until(self, statement: str, seconds: float = _PATIENCE) -> None:
-        """Waits until PostgreSQL says that something is so."""
-        end = time.monotonic() + seconds
-        while not self.value(statement):
-            assert time.monotonic() < end, f"it never came to be: {statement}"
-            time.sleep(0.02)
-
-    def at_rest(self) -> list[str]:
-        """Two more runs, an hour apart, by nobody's hand; then everything is judged."""
-        life = Life({EVENTS: "UTC"}, (), (Phase(utc("2026-03-03T01:00"), ()),), (EVENTS,), tuple(self.drops))
-        found = []
-        for rest in life.rests:
-            if status := self.run(("run", rest.now.strftime("%Y-%m-%dT%H:%M"))):
-                found.append(f"a run at rest ended with {status}")
-        return found or judge(self.world, life)
+DAY = "2026-03-01"
 
 
 def expire_lease() -> None:
@@ -196,11 +86,11 @@ def dead_batch(stage: Stage) -> Iterator[str]:
     stage.run(("discover", NOON))
     zombie = stage.start(("stream", NOON), at="stream.after_convert")
     zombie.stands()
-    zombie.child.kill(19)
+    zombie.child.kill(signal.SIGSTOP)
     expire_lease()
     other = stage.start(("stream", NOON), at="stream.after_convert")
     other.stands()
-    zombie.child.kill(18)
+    zombie.child.kill(signal.SIGCONT)
     zombie.goes_on()
     if zombie.ends() != 0:
         yield f"the worker whose batch was given to another failed: {zombie.child.said()}"
@@ -217,11 +107,11 @@ def dead_merge(stage: Stage) -> Iterator[str]:
     stage.run(("discover", NOON), ("stream", NOON), ("catalog", NOON), ("catalog", AFTER))
     zombie = stage.start(("merge", LATER), at="merge.before_commit")
     zombie.stands()
-    zombie.child.kill(19)
+    zombie.child.kill(signal.SIGSTOP)
     expire_lease()
     other = stage.start(("merge", LATER), at="merge.before_commit")
     other.stands()
-    zombie.child.kill(18)
+    zombie.child.kill(signal.SIGCONT)
     zombie.goes_on()
     zombie.ends()
     if stage.value("SELECT count(*) FROM prism_merge_ranges"):
@@ -279,8 +169,6 @@ def damaged_object(stage: Stage) -> Iterator[str]:
 
 def _padded(body: bytes, path: Path) -> None:
     """The same rows in other bytes."""
-    import pyarrow.parquet as pq
-
     aside = path.with_suffix(".was")
     aside.write_bytes(body)
     pq.write_table(pq.read_table(aside), path, compression="none", use_dictionary=False)
@@ -294,7 +182,7 @@ def ignored_update(stage: Stage) -> Iterator[str]:
     stage.worker.glue.faults.append(fault)
     stage.run(("catalog", AFTER))
     assert fault.injected, "the catalog was not asked to update anything"
-    shown = stage.world.partition(DAY.isoformat()).location
+    shown = stage.world.partition(DAY).location
     if stage.value("SELECT current_manifest_version + coalesce(published_object_id, 0) FROM prism_partitions") and (
         "/live/" in shown and stage.value(_RECORDED_AS_CLOSED)
     ):
@@ -371,22 +259,10 @@ RACES: Mapping[str, Race] = {
 }
 
 
-@contextmanager
-def _stage(worker: Worker) -> Iterator[Stage]:
-    with worker.world() as world:
-        world.apply(a_table(EVENTS, merge="{interval: 0, target_bytes: 1}"))
-        poller = Poller(world.settings, (EVENTS,))
-        poller.start()
-        try:
-            yield Stage(worker, world, poller)
-        finally:
-            poller.finish()
-
-
 def run(worker: Worker, name: str) -> list[str]:
     """What a worker of the fleet does: one race, then rest, then judgement."""
     found: list[str] = []
-    with _stage(worker) as stage:
+    with worker.world() as world, on_stage(worker, world) as stage:
         found += RACES[name](stage)
         found += stage.at_rest()
         found += stage.poller.finish()

@@ -1,0 +1,153 @@
+"""Processes on one lake that can be told where to stand still, a reader that polls, and everything that arrived."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from prism_assets.domain.errors import PrismError
+from prism_assets.platform import build_context
+from prism_assets.settings import load_settings
+from prism_assets_tests.builders import a_table, utc
+from prism_assets_tests.crash.fleet import Worker
+from prism_assets_tests.crash.fork_server import Child
+from prism_assets_tests.crash.judge import judge
+from prism_assets_tests.crash.lives import Author, Drop, Life, Phase, do, put
+from prism_assets_tests.crash.processes import environment
+from prism_assets_tests.crash.reader import Poller
+from prism_assets_tests.world import World
+
+EVENTS = "log.events"
+NOON, AFTER, LATER = "2026-03-01T12:00", "2026-03-02T00:10", "2026-03-02T00:20"
+LEASE = 1.0
+_PATIENCE = 30.0
+
+
+def act(steps: list[list[str]], stubborn: bool) -> None:
+    """What a process of a race does: steps, each with its instant. A stubborn one goes on after errors, as a daemon."""
+    context = build_context(load_settings(), progress=lambda message: print(message, flush=True))
+    for step, now in steps:
+        try:
+            turns = do(context, step, utc(now))
+        except PrismError as error:
+            print(f"{type(error).__name__}: {error}", flush=True)
+            if not stubborn:
+                raise
+            continue
+        for turn in turns:
+            for sentence in turn.errors:
+                print(sentence, flush=True)
+        print(f"did {step}", flush=True)
+
+
+@dataclass
+class Actor:
+    """A process of a race, which may stand still at a failpoint until it is told to go on."""
+
+    child: Child
+    file: Path | None
+
+    def stands(self) -> None:
+        """Waits until it stands at its failpoint."""
+        assert self.file is not None
+        reached = self.file.with_suffix(self.file.suffix + ".reached")
+        end = time.monotonic() + _PATIENCE
+        while not reached.exists():
+            assert not self.child.ended.is_set(), f"it ended before it stood still: {self.child.said()}"
+            assert time.monotonic() < end, f"it never stood still: {self.child.said()}"
+            time.sleep(0.01)
+
+    def goes_on(self) -> None:
+        """Lets it go on."""
+        assert self.file is not None
+        self.file.unlink()
+
+    def ends(self) -> int:
+        """Waits for its end, and returns its exit status."""
+        return self.child.wait(60)
+
+
+@dataclass
+class Stage:
+    """One lake. `settings` are those of its processes that are others than the judge's."""
+
+    worker: Worker
+    world: World
+    poller: Poller
+    author: Author = field(default_factory=lambda: Author(1))
+    drops: list[Drop] = field(default_factory=list)
+    settings: dict[str, str] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def drop(self, *starts: str, now: str = NOON, rows: int = 6, broken: int = 0) -> Drop:
+        """Lets an object arrive."""
+        made = self.author.drop(EVENTS, *(starts or ("2026-03-01T11:00",)), rows=rows, broken=broken)
+        self.drops.append(made)
+        if self.world.settings.local_root:
+            put(self.world.root / "buckets" / "staging", made, utc(now))
+        else:
+            self.world.context.stores.put(staging_of(self.world), made.key, made.body())
+        return made
+
+    def start(self, *steps: tuple[str, str], at: str = "", hit: int = 1, stubborn: bool = False) -> Actor:
+        """Starts a process that does the steps, and stands still at a failpoint if asked to."""
+        number = next(self._numbers)
+        file = self.world.root / f"pause{number}" if at else None
+        if file:
+            file.touch()
+        before = f"{hit - 1}*off->" if hit > 1 else ""
+        points = {"PRISM_FAILPOINTS": f"{at}={before}1*pause({file})"} if at else {}
+        child = self.worker.fork_server.run(
+            f"{__name__}:act",
+            {"steps": [list(step) for step in steps], "stubborn": stubborn},
+            environment(self.world, **{**points, **self.settings}),
+            self.world.root / f"actor{number}.txt",
+        )
+        return Actor(child, file)
+
+    def run(self, *steps: tuple[str, str]) -> int:
+        """Does the steps in a process of their own, to its end."""
+        return self.start(*steps).ends()
+
+    def value(self, statement: str) -> Any:
+        """One value out of PostgreSQL."""
+        with self.world.context.database.begin() as connection:
+            return connection.exec_driver_sql(statement).scalar_one()
+
+    def wait_until(self, statement: str, seconds: float = _PATIENCE) -> None:
+        """Waits until PostgreSQL says that something is so."""
+        end = time.monotonic() + seconds
+        while not self.value(statement):
+            assert time.monotonic() < end, f"it never came to be: {statement}"
+            time.sleep(0.02)
+
+    def at_rest(self) -> list[str]:
+        """Two more runs, an hour apart, by nobody's hand; then everything is judged."""
+        life = Life({EVENTS: "UTC"}, (), (Phase(utc("2026-03-03T01:00"), ()),), (EVENTS,), tuple(self.drops))
+        found = []
+        for rest in life.rests:
+            if status := self.run(("run", rest.now.strftime("%Y-%m-%dT%H:%M"))):
+                found.append(f"a run at rest ended with {status}")
+        return found or judge(self.world, life)
+
+
+@contextmanager
+def on_stage(worker: Worker, world: World) -> Iterator[Stage]:
+    """A table, and a reader that polls it."""
+    world.apply(a_table(EVENTS, merge="{interval: 0, target_bytes: 1}", bucket=staging_of(world)))
+    poller = Poller(world.settings, (EVENTS,))
+    poller.start()
+    try:
+        yield Stage(worker, world, poller)
+    finally:
+        poller.finish()
+
+
+def staging_of(world: World) -> str:
+    """The bucket in which objects arrive."""
+    return world.settings.bucket.replace("lake", "staging")

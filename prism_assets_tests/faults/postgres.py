@@ -1,0 +1,137 @@
+"""What happens to PostgreSQL: its sessions end, it stops at once, it fails over to an older copy, statements fail."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+import sqlalchemy
+from sqlalchemy import text
+
+from prism_assets.local.stack import LocalStack
+
+
+class Server:
+    """A PostgreSQL server of a test's own, which it may stop, start and throw back."""
+
+    def __init__(self, home: Path) -> None:
+        self._stack = LocalStack(home)
+        self._data = self._stack.place.data / "postgres"
+
+    def start(self) -> None:
+        """Starts it, and waits until it answers."""
+        self._stack.up(services={"postgres"})
+
+    @property
+    def url(self) -> str:
+        """Its address, with the password."""
+        return self._stack.environment()["PRISM_DATABASE_URL"]
+
+    def stop_at_once(self) -> None:
+        """Ends it without a checkpoint, as `pg_ctl stop -m immediate` does."""
+        self._end(signal.SIGQUIT)
+
+    def kill(self) -> None:
+        """Ends it without a word; its sessions notice by themselves."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: int) -> None:
+        (pid,) = (service.pid for service in self._stack.status() if service.name == "postgres")
+        assert pid is not None, "PostgreSQL does not run"
+        process = psutil.Process(pid)
+        family = [process, *process.children(recursive=True)]
+        process.send_signal(number)
+        _, left = psutil.wait_procs(family, timeout=20)
+        for one in left:
+            one.kill()
+        psutil.wait_procs(left, timeout=5)
+
+    def copy(self, folder: Path) -> None:
+        """Keeps a copy of everything as it is now; the server stands still meanwhile."""
+        self.stop_at_once()
+        subprocess.run(["cp", "-a", str(self._data), str(folder)], check=True)
+        self.start()
+
+    def fail_over_to(self, folder: Path) -> None:
+        """Stops, and starts from a copy: all that was committed since is gone, and ids come again."""
+        self.stop_at_once()
+        shutil.rmtree(self._data)
+        subprocess.run(["cp", "-a", str(folder), str(self._data)], check=True)
+        self.start()
+
+    def remove(self) -> None:
+        """Stops it and deletes all it had."""
+        self._stack.reset()
+
+
+def sessions_of_others(engine: sqlalchemy.Engine) -> int:
+    """How many sessions the database of an engine has besides the one that asks."""
+    with engine.connect() as connection:
+        return int(connection.execute(text(_OTHERS.format("count(*)"))).scalar_one())
+
+
+def end_sessions(engine: sqlalchemy.Engine) -> int:
+    """Ends all sessions of the database of an engine but the one that asks; returns how many."""
+    with engine.connect() as connection:
+        return int(connection.execute(text(_OTHERS.format("count(pg_terminate_backend(pid))"))).scalar_one())
+
+
+_OTHERS = "SELECT {} FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+
+WRITES: Sequence[tuple[str, str]] = (
+    ("prism_staging_objects", "INSERT"),
+    ("prism_staging_objects", "UPDATE"),
+    ("prism_stream_batches", "INSERT"),
+    ("prism_stream_batches", "UPDATE"),
+    ("prism_small_objects", "INSERT"),
+    ("prism_partitions", "INSERT"),
+    ("prism_partitions", "UPDATE"),
+    ("prism_merge_jobs", "INSERT"),
+    ("prism_merge_jobs", "UPDATE"),
+    ("prism_merge_jobs", "DELETE"),
+    ("prism_merge_ranges", "INSERT"),
+    ("prism_switch_certificates", "INSERT"),
+    ("prism_tables", "UPDATE"),
+)
+"""Statements of all stages, by the table they write to."""
+STATES = {"deadlock": "40P01", "serialization failure": "40001", "cancelled": "57014", "lock timeout": "55P03"}
+
+_FAILING = """
+CREATE SEQUENCE prism_test_faults;
+CREATE FUNCTION prism_test_fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF nextval('prism_test_faults') <= {times} THEN
+        RAISE EXCEPTION 'a fault of the test' USING ERRCODE = '{state}';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER prism_test_fail AFTER {verb} ON {table} FOR EACH STATEMENT EXECUTE FUNCTION prism_test_fail();
+"""
+
+
+def make_fail(engine: sqlalchemy.Engine, table: str, verb: str, state: str, times: int) -> None:
+    """Lets the next statements of a kind on a table fail with an SQLSTATE. Sequences do not roll back: they count."""
+    with engine.begin() as connection:
+        connection.exec_driver_sql(_FAILING.format(table=table, verb=verb, state=state, times=times))
+
+
+def failures(engine: sqlalchemy.Engine) -> int:
+    """How often a statement of the kind came by."""
+    with engine.connect() as connection:
+        called, last = connection.exec_driver_sql("SELECT is_called, last_value FROM prism_test_faults").one()
+        return int(last) if called else 0
+
+
+def wait_for(condition: str, engine: sqlalchemy.Engine, seconds: float = 10) -> None:
+    """Waits until a statement returns true."""
+    end = time.monotonic() + seconds
+    while True:
+        with engine.connect() as connection:
+            if connection.exec_driver_sql(condition).scalar_one():
+                return
+        assert time.monotonic() < end, f"it never came to be: {condition}"
+        time.sleep(0.02)

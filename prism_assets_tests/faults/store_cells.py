@@ -1,0 +1,55 @@
+"""The cells of the S3 faults: each operation with each harm, done to a day of a lake, which must come through it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from prism_assets_tests.crash.actors import AFTER, LATER, NOON, on_stage
+from prism_assets_tests.crash.fleet import Work, Worker
+from prism_assets_tests.faults.s3 import HARMS, OPERATIONS, S3Fault
+
+NEVER_ASKED = ("CreateMultipart", "UploadPart", "Complete")
+"""Objects are written whole: parts of uploads cannot be conditional on every server."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One operation, one harm, and after how many requests it is done to how many."""
+
+    operation: str
+    harm: str
+    skip: int = 0
+    times: int = 2
+
+    def __str__(self) -> str:
+        return f"{self.operation}, {self.harm}"
+
+
+CELLS: Sequence[Cell] = tuple(Cell(operation, harm) for operation in OPERATIONS for harm in HARMS)
+
+
+def work_of(cell: Cell) -> Work:
+    """The work that a worker of the fleet does for a cell."""
+    return Work(function=f"{__name__}:run", arguments=dict(vars(cell)))
+
+
+def run(worker: Worker, operation: Any, harm: Any, skip: int, times: int) -> dict[str, Any]:
+    """Plays a day through the proxy, clears the faults, and judges it at rest."""
+    fault = S3Fault(operation, harm, times, skip)
+    violations: list[str] = []
+    with worker.world_on_s3() as world, on_stage(worker, world) as stage:
+        stage.settings["PRISM_S3_ENDPOINT"] = worker.proxy.endpoint
+        worker.proxy.faults.append(fault)
+        for _ in range(3):
+            stage.drop("2026-03-01T11:00", broken=1)
+        stage.run(("run", NOON))
+        stage.drop("2026-03-01T13:00", "2026-03-02T00:01")
+        stage.run(("discover", AFTER), ("catalog", AFTER), ("stream", AFTER), ("catalog", AFTER))
+        stage.run(("run", LATER))
+        asked = worker.proxy.seen[operation]
+        worker.proxy.faults.clear()
+        violations += stage.at_rest()
+        violations += stage.poller.finish()
+    return {"asked": asked, "injected": fault.injected, "violations": violations}
