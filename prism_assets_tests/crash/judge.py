@@ -20,8 +20,8 @@ from prism_assets_tests.crash.reader import IdReader
 from prism_assets_tests.world import World
 
 _KEYS = re.compile(
-    r"(?:[0-9a-f]{4}\.[^/]+/(?:(?:live|delayed|merged)/dt=\d{4}-\d\d-\d\d/(?:prism-\d{19}|part-\d{19}-\d{19})\.parquet"
-    r"|merged/dt=\d{4}-\d\d-\d\d/manifest-[-r\d]+\.json|quarantine/dt=\d{4}-\d\d-\d\d/prism-\d{19}\.jsonl\.gz))"
+    r"(?:[0-9a-f]{4}\.[^/]+/(?:(?:live|delayed|merged)/dt=\d{4}-\d\d-\d\d/(?:prism-\d{19}(?:-g\d+)?|part-\d{19}-\d{19})\.parquet"
+    r"|merged/dt=\d{4}-\d\d-\d\d/manifest-[-r\d]+\.json|quarantine/dt=\d{4}-\d\d-\d\d/prism-\d{19}(?:-g\d+)?\.jsonl\.gz))"
 )
 
 
@@ -71,6 +71,10 @@ def _ledger(connection: sqlalchemy.Connection, life: Life) -> Iterator[str]:
             yield f"I9 {drop.key} was never registered"
             continue
         said = (row.state, row.lines_in, row.rows_out, row.rows_quarantined, int(row.rows), int(row.aside))
+        if drop.vanishes:
+            if said != ("failed", None, None, None, 0, 0):
+                yield f"I9 {drop.key} vanished, and is {said}"
+            continue
         wanted = ("done", drop.lines, len(drop.rows), drop.broken, len(drop.rows), drop.broken)
         if said != wanted:
             yield f"I9 {drop.key}: state, lines, rows, set aside, rows and lines in objects are {said}, not {wanted}"
@@ -109,10 +113,13 @@ def _ranges(connection: sqlalchemy.Connection, _life: Life) -> Iterator[str]:
 
 
 def _nothing_running(connection: sqlalchemy.Connection, _life: Life) -> Iterator[str]:
-    """I10: nothing is claimed, running, waiting, parked or given up."""
+    """I10: nothing is claimed, running, waiting or parked."""
     for what, statement in (
         ("batches run", "SELECT count(*) FROM prism_stream_batches WHERE state = 'running'"),
-        ("staging objects are not done", "SELECT count(*) FROM prism_staging_objects WHERE state <> 'done'"),
+        (
+            "staging objects are not done",
+            "SELECT count(*) FROM prism_staging_objects WHERE state IN ('pending', 'claimed')",
+        ),
         ("merge jobs are left", "SELECT count(*) FROM prism_merge_jobs"),
         ("publications are unsettled", "SELECT coalesce(sum(unsettled_publications), 0) FROM prism_tables"),
     ):
@@ -141,8 +148,8 @@ def _quarantined_lines(world: World, life: Life) -> Iterator[str]:
     lake = world.settings.bucket
     keys = [item.key for item in world.context.stores.list(lake, "") if "/quarantine/" in item.key]
     lines = sum(len(gzip.decompress(world.context.stores.get(lake, key)).splitlines()) for key in keys)
-    if lines != sum(drop.broken for drop in life.drops):
-        yield f"I1 {lines} lines lie in quarantine, not {sum(drop.broken for drop in life.drops)}"
+    if lines != (wanted := sum(drop.broken for drop in life.drops if not drop.vanishes)):
+        yield f"I1 {lines} lines lie in quarantine, not {wanted}"
 
 
 def _objects(world: World) -> Iterator[str]:
@@ -168,8 +175,11 @@ def _objects(world: World) -> Iterator[str]:
 
 
 def _nothing_waits(world: World, life: Life) -> Iterator[str]:
-    """I10: status says of nothing that it waits."""
-    for table in read_status(world.context, now=life.rests[-1].now):
+    """I10: status says of nothing that it waits, and tells of each object that was given up."""
+    status = read_status(world.context, now=life.rests[-1].now)
+    if (told := sum(table.failed for table in status)) != life.vanished:
+        yield f"I10 status tells of {told} objects that were given up, not of {life.vanished}"
+    for table in status:
         for partition in table.partitions:
             if partition.waits_for:
                 yield f"I10 {table.table} {partition.date} waits for {', '.join(partition.waits_for)}"

@@ -127,7 +127,7 @@ def live(worker: Worker, case: dict[str, Any]) -> dict[str, Any]:
 def _world(worker: Worker, life: Life) -> Iterator[World]:
     """A world as the life wants it; one that hears of its objects fails if messages are left."""
     if not life.queue:
-        with worker.world() as world:
+        with worker.world(**life.settings) as world:
             yield world
         return
     queue = QueueOfTest(worker.services["PRISM_SQS_ENDPOINT"])

@@ -14,12 +14,8 @@ from prism_assets_tests.crash.processes import finish, run, start
 from prism_assets_tests.notifications import QueueOfTest, a_body, a_record
 from prism_assets_tests.world import World
 
-<<<<<<< HEAD
-DISCOVER = ("prism_assets.cli", "discover", "--now", f"{NOON}:00Z", "--force", "--json")
-=======
 NOON = "2026-03-01T12:00"
-DISCOVER = ("prism_assets.cli", "discover", "--now", f"{NOON}:00Z", "--json")
->>>>>>> 1fbdef8 (Sweep every failpoint at its first, second and last hit, under a reader)
+DISCOVER = ("prism_assets.cli", "discover", "--now", f"{NOON}:00Z", "--force", "--json")
 POINTS = ("receive.before_commit", "receive.in_commit", "receive.after_commit", "receive.after_delete")
 
 
