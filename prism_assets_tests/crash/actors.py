@@ -62,6 +62,11 @@ class Actor:
             assert time.monotonic() < end, f"it never stood still: {self.child.said()}"
             time.sleep(0.01)
 
+    @property
+    def is_standing(self) -> bool:
+        """Whether it stands at its failpoint."""
+        return self.file is not None and self.file.with_suffix(self.file.suffix + ".reached").exists()
+
     def goes_on(self) -> None:
         """Lets it go on."""
         assert self.file is not None
@@ -126,6 +131,20 @@ class Stage:
             assert time.monotonic() < end, f"it never came to be: {statement}"
             time.sleep(0.02)
 
+    def settles(self, actor: Actor) -> None:
+        """Waits until a process has come as far as it comes: it ended, stands at its failpoint, or waits for a lock."""
+        end = time.monotonic() + _PATIENCE
+        while not (actor.child.ended.is_set() or actor.is_standing or self.value(_WAITING)):
+            assert time.monotonic() < end, f"it neither waits nor ends: {actor.child.said()}"
+            time.sleep(0.02)
+
+    def is_looked_at(self) -> None:
+        """Waits until the reader has looked at everything anew."""
+        seen, end = self.poller.looks, time.monotonic() + _PATIENCE
+        while self.poller.looks < seen + 2:
+            assert time.monotonic() < end, "the reader does not look"
+            time.sleep(0.02)
+
     def at_rest(self) -> list[str]:
         """Two more runs, an hour apart, by nobody's hand; then everything is judged."""
         life = Life({EVENTS: "UTC"}, (), (Phase(utc("2026-03-03T01:00"), ()),), (EVENTS,), tuple(self.drops))
@@ -134,6 +153,12 @@ class Stage:
             if status := self.run(("run", rest.now.strftime("%Y-%m-%dT%H:%M"))):
                 found.append(f"a run at rest ended with {status}")
         return found or judge(self.world, life)
+
+
+_WAITING = (
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' "
+    "AND pid <> pg_backend_pid()"
+)
 
 
 @contextmanager

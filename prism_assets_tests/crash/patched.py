@@ -58,9 +58,17 @@ REMOVALS: Sequence[Removal] = (
         (Edit("metadata/merge_jobs.py", " LIMIT :limit FOR UPDATE OF j SKIP LOCKED", " LIMIT :limit"),),
     ),
     Removal(
-        "the fence of batches",
+        "the fences of batches",
         "dead_batch",
-        (Edit("metadata/batches.py", 'if state != "running":', "if state is None:"),),
+        (
+            Edit("metadata/batches.py", 'if state != "running":', "if False:"),
+            Edit(
+                "metadata/batches.py",
+                'if not _update(connection, batch, "state = ',
+                'if None is _update(connection, batch, "state = ',
+            ),
+            Edit("metadata/staging_objects.py", "if changed != len(results):", "if False:"),
+        ),
     ),
     Removal(
         "the lease token of merges",

@@ -33,7 +33,7 @@ def epoch(stage: Stage) -> Iterator[str]:
     batch = stage.start(("discover", NOON), ("stream", NOON), at="stream.in_start")
     batch.stands()
     marking = stage.start(("catalog", AFTER), at="catalog.after_close")
-    time.sleep(0.5)
+    stage.settles(marking)
     batch.goes_on()
     batch.ends()
     if marking.file and marking.file.exists():
@@ -57,7 +57,7 @@ def claim(stage: Stage) -> Iterator[str]:
     first = stage.start(("stream", NOON), at="stream.in_start")
     first.stands()
     second = stage.start(("stream", NOON))
-    time.sleep(0.5)
+    stage.settles(second)
     first.goes_on()
     if {first.ends(), second.ends()} != {0}:
         yield f"a worker failed: {first.child.said()} {second.child.said()}"
@@ -72,7 +72,7 @@ def claim_of_merges(stage: Stage) -> Iterator[str]:
     first = stage.start(("merge", LATER), at="merge.in_claim")
     first.stands()
     second = stage.start(("merge", LATER))
-    time.sleep(0.5)
+    stage.settles(second)
     first.goes_on()
     if {first.ends(), second.ends()} != {0}:
         yield f"a worker failed: {first.child.said()} {second.child.said()}"
@@ -130,7 +130,7 @@ def ids_in_order(stage: Stage) -> Iterator[str]:
     slow.stands()
     stage.drop()
     fast = stage.start(("discover", NOON), ("stream", NOON), ("merge", NOON), at="merge.before_commit")
-    time.sleep(1.0)
+    stage.settles(fast)
     slow.goes_on()
     if slow.ends() != 0:
         yield f"the slow worker failed: {slow.child.said()}"
@@ -159,7 +159,7 @@ def damaged_object(stage: Stage) -> Iterator[str]:
     aside.rename(path)
     stage.run(("catalog", AFTER))
     stage.run(("catalog", AFTER))
-    time.sleep(0.3)
+    stage.is_looked_at()
     if stage.poller.violations:
         yield "readers were sent to a manifest that was not verified"
     sound = stage.world.root / "sound"
@@ -224,10 +224,10 @@ def two_publishers(stage: Stage) -> Iterable[str]:
     first.stands()
     stage.drop(now=LATER)
     stage.run(("discover", LATER), ("stream", LATER), ("catalog", LATER))
-    time.sleep(0.3)
+    stage.is_looked_at()
     first.goes_on()
     first.ends()
-    time.sleep(0.3)
+    stage.is_looked_at()
     return ()
 
 
