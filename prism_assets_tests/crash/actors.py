@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,6 +99,12 @@ class Stage:
             self.world.context.stores.put(staging_of(self.world), made.key, made.body())
         return made
 
+    def widen(self) -> None:
+        """Gives the table one more column, as a new table file to be applied."""
+        self.world.settings.tables_dir.mkdir(exist_ok=True)
+        text = _table(self.world, columns=["{name: extra, type: bigint}"])
+        (self.world.settings.tables_dir / "events.yaml").write_text(text)
+
     def start(self, *steps: tuple[str, str], at: str = "", hit: int = 1, stubborn: bool = False) -> Actor:
         """Starts a process that does the steps, and stands still at a failpoint if asked to."""
         number = next(self._numbers)
@@ -165,7 +171,7 @@ _WAITING = (
 @contextmanager
 def on_stage(worker: Worker, world: World) -> Iterator[Stage]:
     """A table, and a reader that polls it."""
-    world.apply(a_table(EVENTS, merge="{interval: 0, target_bytes: 1}", bucket=staging_of(world)))
+    world.apply(_table(world))
     poller = Poller(world.settings, (EVENTS,))
     poller.start()
     try:
@@ -177,3 +183,7 @@ def on_stage(worker: Worker, world: World) -> Iterator[Stage]:
 def staging_of(world: World) -> str:
     """The bucket in which objects arrive."""
     return world.settings.bucket.replace("lake", "staging")
+
+
+def _table(world: World, columns: Sequence[str] = ()) -> str:
+    return a_table(EVENTS, merge="{interval: 0, target_bytes: 1}", bucket=staging_of(world), columns=columns)

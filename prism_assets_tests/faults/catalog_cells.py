@@ -1,0 +1,97 @@
+"""The cells of the Glue faults: what its calls meet while a day goes by, and calls that land when all is over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from prism_assets_tests.crash.actors import AFTER, LATER, NOON, Stage, on_stage
+from prism_assets_tests.crash.fleet import Work, Worker
+from prism_assets_tests.faults.glue import GlueFault
+
+BATCHES = ("BatchCreatePartition", "BatchUpdatePartition")
+WRITES = ("CreateDatabase", "CreateTable", "UpdateTable", *BATCHES)
+READS = ("GetTable", "BatchGetPartition")
+TRIES = 4
+"""How often the client tries a call by itself: a fault that lasts longer reaches the stage."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One operation, and what its first calls meet."""
+
+    operation: str
+    kind: str
+    times: int = 1
+    skip: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.operation}, {self.kind} {self.times} times"
+
+
+CELLS: Sequence[Cell] = (
+    *(Cell(operation, "throttled", times) for operation in (*WRITES, *READS) for times in (1, 2 * TRIES)),
+    *(Cell(operation, kind) for operation in (*WRITES, *READS) for kind in ("refused", "lost", "cut")),
+    *(Cell(operation, "lost", 2 * TRIES) for operation in WRITES),
+    *(Cell(operation, "ignored") for operation in BATCHES),
+    *(Cell(operation, "wrong entry", times) for operation in BATCHES for times in (1, 2)),
+)
+
+
+def work_of(cell: Cell) -> Work:
+    """The work that a worker of the fleet does for a cell."""
+    return Work(function=f"{__name__}:run", arguments=dict(vars(cell)))
+
+
+def run(worker: Worker, operation: str, kind: Any, times: int, skip: int) -> dict[str, Any]:
+    """Plays two days whose definition changes in between, and judges them at rest."""
+    fault = GlueFault(operation, kind, times, skip)
+    violations: list[str] = []
+    with worker.world() as world, on_stage(worker, world) as stage:
+        stage.poller.may_fail = operation in READS
+        worker.glue.faults.append(fault)
+        _two_days(stage)
+        worker.glue.faults.clear()
+        violations += stage.at_rest()
+        violations += stage.poller.finish()
+    return {"injected": fault.injected, "violations": violations}
+
+
+def _two_days(stage: Stage) -> None:
+    stage.drop("2026-02-28T23:00", "2026-03-01T11:00")
+    stage.run(("run", NOON))
+    stage.drop("2026-03-01T11:30")
+    stage.run(("run", NOON))
+    stage.widen()
+    stage.run(("apply", NOON), ("catalog", NOON))
+    stage.drop("2026-03-01T23:00", "2026-03-02T00:05", now=AFTER)
+    stage.run(("run", AFTER))
+    stage.run(("run", LATER))
+
+
+def late(worker: Worker, operation: str, skip: int) -> list[str]:
+    """A call is on the way when its caller dies; others publish more until all is at rest; then it lands.
+
+    What readers see then cannot be helped: the call is the catalog's by then. Two runs must bring them back.
+    """
+    fault = GlueFault(operation, "late", times=1, skip=skip)
+    found: list[str] = []
+    with worker.world() as world, on_stage(worker, world) as stage:
+        stage.drop()
+        stage.run(("run", NOON), ("catalog", AFTER))
+        stage.drop(now=AFTER)
+        stage.run(("discover", LATER), ("stream", LATER))
+        worker.glue.faults.append(fault)
+        dying = stage.start(("catalog", LATER), at="catalog.after_publish")
+        while not fault.held:
+            assert not dying.child.ended.is_set(), f"no call was on the way: {dying.child.said()}"
+        dying.child.kill()
+        dying.child.ended.wait(10)
+        stage.drop(now=LATER)
+        stage.run(("discover", LATER), ("stream", LATER), ("catalog", LATER), ("catalog", LATER))
+        found += (f"before it lands: {sentence}" for sentence in stage.at_rest())
+        found += stage.poller.finish()
+        worker.glue.land(fault)
+        found += stage.at_rest()
+    return found
