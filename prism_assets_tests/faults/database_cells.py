@@ -16,6 +16,7 @@ import sqlalchemy
 
 from prism_assets_tests.crash.actors import AFTER, LATER, LEASE, NOON, Actor, Stage, on_stage
 from prism_assets_tests.crash.fleet import Work, Worker
+from prism_assets_tests.crash.fork_server import STOPPED_BY_ERROR
 from prism_assets_tests.faults import postgres
 from prism_assets_tests.faults.postgres import STATES, WRITES, Server
 from prism_assets_tests.faults.tcp import TcpProxy
@@ -152,8 +153,9 @@ def exhausted(stage: Stage, server: Server, _point: str) -> Iterator[str]:
     with contextlib.suppress(psycopg.OperationalError):
         while len(taken) < 1_000:
             taken.append(psycopg.connect(_plain(server.url), connect_timeout=5))
+    assert len(taken) < 1_000, "the server takes any number of connections"
     refused = stage.start(("run", NOON))
-    if refused.ends() == 0 or "too many clients" not in refused.child.said():
+    if refused.ends() != STOPPED_BY_ERROR or "DatabaseUnavailable" not in refused.child.said():
         yield f"the connections were not exhausted: {refused.child.said()}"
     for connection in taken:
         connection.close()
@@ -161,6 +163,8 @@ def exhausted(stage: Stage, server: Server, _point: str) -> Iterator[str]:
 
 def deadlocked(stage: Stage, server: Server, _point: str) -> Iterator[str]:
     """A commit and another session wait for each other, and the commit is chosen as the victim."""
+    stage.drop()
+    stage.run(("run", NOON))
     stage.drop()
     commit = stage.start(("run", NOON), at="stream.in_commit")
     commit.stands()
@@ -170,11 +174,11 @@ def deadlocked(stage: Stage, server: Server, _point: str) -> Iterator[str]:
         other.execute("SELECT 1 FROM prism_staging_objects FOR UPDATE")
         waiting = threading.Thread(target=other.execute, args=("SELECT 1 FROM prism_partitions FOR UPDATE",))
         waiting.start()
-        stage.wait_until("SELECT count(*) > 0 FROM pg_locks WHERE NOT granted")
+        stage.wait_until("SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE '%%prism_partitions FOR UPDATE'")
         commit.goes_on()
-        commit.ends()
-        waiting.join()
+        waiting.join(20)
         other.rollback()
+    commit.ends()
     if "deadlock" not in commit.child.said():
         yield f"there was no deadlock: {commit.child.said()}"
 
