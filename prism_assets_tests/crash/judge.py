@@ -121,7 +121,8 @@ def _nothing_running(connection: sqlalchemy.Connection, _life: Life) -> Iterator
             "SELECT count(*) FROM prism_staging_objects WHERE state IN ('pending', 'claimed')",
         ),
         ("merge jobs are left", "SELECT count(*) FROM prism_merge_jobs"),
-        ("publications are unsettled", "SELECT coalesce(sum(unsettled_publications), 0) FROM prism_tables"),
+        ("publications were not seen to end", "SELECT count(*) FROM prism_publication_notes"),
+        ("leases are held", "SELECT count(*) FROM prism_leases"),
     ):
         if count := connection.exec_driver_sql(statement).scalar_one():
             yield f"I10 {count} {what}"

@@ -88,7 +88,13 @@ REMOVALS: Sequence[Removal] = (
     Removal(
         "the reading back of the catalog",
         "ignored_update",
-        (Edit("catalogs/glue.py", "        if wrong:", "        if False:"),),
+        (
+            Edit(
+                "catalogs/glue.py",
+                "            if shown.get(day) != _shape(table, locations[day])\n        }",
+                "            if False\n        }",
+            ),
+        ),
     ),
     Removal(
         "the way upwards only",
@@ -100,14 +106,19 @@ REMOVALS: Sequence[Removal] = (
                 '                "AND published_revision <= :revision"',
                 '""',
             ),
+            Edit("metadata/leases.py", "if not renew(connection, [lease]):", "if False:"),
         ),
     ),
     Removal(
-        "the lock of the catalog",
+        "the lease of the catalog",
         "two_publishers",
         (
-            Edit("metadata/locks.py", "table_id) if taken else None", "table_id)"),
-            Edit("metadata/locks.py", "if not held:", "if False:"),
+            Edit(
+                "metadata/leases.py",
+                "AND heartbeat_time < clock_timestamp() - make_interval(secs => :lease) ",
+                "AND CAST(:lease AS float) > 0 ",
+            ),
+            Edit("metadata/leases.py", "if not renew(connection, [lease]):", "if False:"),
         ),
     ),
 )

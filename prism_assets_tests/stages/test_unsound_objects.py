@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from prism_assets.metadata import small_objects
+from prism_assets.metadata.quarantine import QuarantineFilter, list_quarantine
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
 from prism_assets_tests.world import World
 
@@ -26,7 +26,7 @@ def ledger(world: World) -> list[Any]:
 
 def quarantine(world: World) -> list[tuple[str, int]]:
     with world.context.database.begin() as connection:
-        return [(row.reason, row.line_count) for row in small_objects.list_quarantine(connection, 9)]
+        return [(row.reason, row.line_count) for row in list_quarantine(connection, QuarantineFilter(limit=9))]
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress], ids=["gzip", "zstd"])
