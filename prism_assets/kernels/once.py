@@ -17,24 +17,22 @@ from prism_assets.objectstore.stores import Stores
 
 def put_once(stores: Stores, bucket: str, key: str, body: pa.Buffer, *, kind: str, row_count: int, prints: int) -> int:
     """Writes an object, or finds that one with the same rows is there; returns the length of what is there."""
-    if stores.put_new(bucket, key, memoryview(body).cast("B"), kind=kind):
-        return int(body.size)
-    length = _length_if_same(stores, bucket, key, memoryview(body))
-    if length is not None:
-        return length
+    content = memoryview(body).cast("B")
+    if stores.put_new(bucket, key, content, kind=kind) or _is_same(stores, bucket, key, content):
+        return len(content)
     there = stores.get(bucket, key)
     _check_same(there, key, row_count, prints)
     return len(there)
 
 
-def _length_if_same(stores: Stores, bucket: str, key: str, body: memoryview) -> int | None:
-    """The length of an object if it has these bytes; it is not held as a whole."""
+def _is_same(stores: Stores, bucket: str, key: str, content: memoryview) -> bool:
+    """Whether an object has these bytes; it is not held as a whole."""
     position = 0
     for piece in stores.get_chunks(bucket, key):
-        if body[position : position + len(piece)] != piece:
-            return None
+        if content[position : position + len(piece)] != piece:
+            return False
         position += len(piece)
-    return position if position == len(body) else None
+    return position == len(content)
 
 
 def _check_same(there: bytes, key: str, row_count: int, prints: int) -> None:

@@ -86,6 +86,9 @@ class _Handler(BaseHTTPRequestHandler):
         start, stop, headers = 0, len(body), {"ETag": etag, "Last-Modified": "Wed, 21 Oct 2015 07:28:00 GMT"}
         if match := re.fullmatch(r"bytes=(\d+)-(\d+)", asked):
             start, stop = int(match[1]), min(int(match[2]) + 1, len(body))
+            if start >= len(body):
+                self._answer(416, b"<Error><Code>InvalidRange</Code></Error>", {})
+                return
             headers["Content-Range"] = f"bytes {start}-{stop - 1}/{len(body)}"
         half = (stop - start) // 2 if number in test.silent | test.cut else stop - start
         self._answer(206 if match else 200, body[start:stop], headers, half, started)
