@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,10 @@ from prism_assets_tests.world import World
 
 EVENTS = "log.events"
 NOON, AFTER, LATER = "2026-03-01T12:00", "2026-03-02T00:10", "2026-03-02T00:20"
+THE_END = utc("2026-03-03T01:00")
 LEASE = 1.0
+_SMALL = "{interval: 0, target_bytes: 1}"
+"""Every small object becomes a merged one."""
 _PATIENCE = 30.0
 
 
@@ -67,6 +72,16 @@ class Actor:
         """Whether it stands at its failpoint."""
         return self.file is not None and self.file.with_suffix(self.file.suffix + ".reached").exists()
 
+    def freezes(self) -> None:
+        """Stops it altogether, for longer than a lease: its heartbeats stop, too."""
+        self.child.kill(signal.SIGSTOP)
+        time.sleep(LEASE + 0.3)
+
+    def thaws(self) -> None:
+        """Lets it go on from where it was frozen, and from its failpoint."""
+        self.child.kill(signal.SIGCONT)
+        self.goes_on()
+
     def goes_on(self) -> None:
         """Lets it go on."""
         assert self.file is not None
@@ -74,7 +89,7 @@ class Actor:
 
     def ends(self) -> int:
         """Waits for its end, and returns its exit status."""
-        return self.child.wait(60)
+        return self.child.wait(300)
 
 
 @dataclass
@@ -102,7 +117,7 @@ class Stage:
     def widen(self) -> None:
         """Gives the table one more column, as a new table file to be applied."""
         self.world.settings.tables_dir.mkdir(exist_ok=True)
-        text = _table(self.world, columns=["{name: extra, type: bigint}"])
+        text = _table(self.world, _SMALL, ["{name: extra, type: bigint}"])
         (self.world.settings.tables_dir / "events.yaml").write_text(text)
 
     def start(self, *steps: tuple[str, str], at: str = "", hit: int = 1, stubborn: bool = False) -> Actor:
@@ -151,9 +166,9 @@ class Stage:
             assert time.monotonic() < end, "the reader does not look"
             time.sleep(0.02)
 
-    def at_rest(self) -> list[str]:
+    def at_rest(self, end: datetime = THE_END) -> list[str]:
         """Two more runs, an hour apart, by nobody's hand; then everything is judged."""
-        life = Life({EVENTS: "UTC"}, (), (Phase(utc("2026-03-03T01:00"), ()),), (EVENTS,), tuple(self.drops))
+        life = Life({EVENTS: "UTC"}, (), (Phase(end, ()),), (EVENTS,), tuple(self.drops))
         found = []
         for rest in life.rests:
             if status := self.run(("run", rest.now.strftime("%Y-%m-%dT%H:%M"))):
@@ -169,9 +184,9 @@ _WAITING = (
 
 
 @contextmanager
-def on_stage(worker: Worker, world: World) -> Iterator[Stage]:
+def on_stage(worker: Worker, world: World, merge: str = _SMALL) -> Iterator[Stage]:
     """A table, and a reader that polls it."""
-    world.apply(_table(world))
+    world.apply(_table(world, merge))
     poller = Poller(world.settings, (EVENTS,))
     poller.start()
     try:
@@ -185,5 +200,5 @@ def staging_of(world: World) -> str:
     return world.settings.bucket.replace("lake", "staging")
 
 
-def _table(world: World, columns: Sequence[str] = ()) -> str:
-    return a_table(EVENTS, merge="{interval: 0, target_bytes: 1}", bucket=staging_of(world), columns=columns)
+def _table(world: World, merge: str, columns: Sequence[str] = ()) -> str:
+    return a_table(EVENTS, merge=merge, bucket=staging_of(world), columns=columns)

@@ -9,7 +9,7 @@ import pytest
 from prism_assets_tests.crash.fleet import Fleet
 from prism_assets_tests.postgres import PostgresServer
 
-_LONG_FORMS = ("crash/test_sweep.py", "crash/test_races.py", "faults/test_")
+_LONG_FORMS = ("crash/test_sweep.py", "crash/test_races.py", "crash/test_load.py", "faults/test_")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -18,13 +18,14 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import boto3
 import sqlalchemy
+import sqlalchemy.exc
 
 from prism_assets.platform import build_context
 from prism_assets.settings import Settings
@@ -150,6 +151,34 @@ def _hand_out(
                 done.put(Done(work, error=f"the worker is gone: {error}"))
 
 
+class Ageing(threading.Thread):
+    """Takes calls to the catalog for over after two seconds, as no call here takes longer. It might be minutes else."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(daemon=True)
+        self._engine = sqlalchemy.create_engine(url, isolation_level="AUTOCOMMIT")
+        self._end = threading.Event()
+
+    def run(self) -> None:
+        while not self._end.wait(0.5):
+            with suppress(sqlalchemy.exc.SQLAlchemyError):  # the server may be down
+                self.age()
+
+    def age(self, seconds: float = 2.0) -> None:
+        """Takes those for over that began before that."""
+        with self._engine.connect() as connection:
+            connection.exec_driver_sql(
+                "UPDATE prism_publication_notes SET expire_time = start_time WHERE expire_time > start_time "
+                f"AND start_time < clock_timestamp() - make_interval(secs => {seconds})"
+            )
+
+    def finish(self) -> None:
+        self._end.set()
+        if self.is_alive():
+            self.join()
+        self._engine.dispose()
+
+
 @dataclass
 class Worker:
     """One process of the fleet: what work functions get."""
@@ -170,16 +199,25 @@ class Worker:
         return folder
 
     @contextmanager
-    def world(self, *, server: str | None = None, template: str | None = None, **settings: Any) -> Iterator[World]:
-        """A platform of its own: new database, new buckets on disk, an empty catalog."""
+    def world(
+        self, *, server: str | None = None, template: str | None = None, calls_age: bool = True, **settings: Any
+    ) -> Iterator[World]:
+        """A platform of its own: new database, new buckets on disk, an empty catalog.
+
+        Calls to the catalog age fast if not said otherwise: nobody wants to wait for minutes after each death.
+        """
         root = self.new_folder("crash")
         postgres = PostgresServer(server or self.services["PRISM_DATABASE_URL"])
         url = postgres.copy_database(template or self.template, root.name)
         self.glue.clear()
         world = World.create(root, url, self.glue.endpoint, **{"lease_seconds": 1, **settings})
+        ageing = Ageing(url)
+        if calls_age:
+            ageing.start()
         try:
             yield world
         finally:
+            ageing.finish()
             world.close()
             postgres.drop_database(url)
             shutil.rmtree(root)

@@ -122,7 +122,6 @@ def _nothing_running(connection: sqlalchemy.Connection, _life: Life) -> Iterator
         ),
         ("merge jobs are left", "SELECT count(*) FROM prism_merge_jobs"),
         ("publications were not seen to end", "SELECT count(*) FROM prism_publication_notes"),
-        ("leases are held", "SELECT count(*) FROM prism_leases"),
     ):
         if count := connection.exec_driver_sql(statement).scalar_one():
             yield f"I10 {count} {what}"

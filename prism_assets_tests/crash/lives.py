@@ -39,8 +39,6 @@ from prism_assets_tests.notifications import a_body, a_record
 
 BROKEN = b"broken\n"
 VANISHING = "-vanishes.gz"
-PATIENCE_SECONDS = 5.0
-"""For a lease of a second that a dead worker had, and not for the end of a call that was lost."""
 HIDDEN_SECONDS = 1
 """How long a message that was received stays hidden from others."""
 
@@ -346,10 +344,7 @@ def _note(progress: Path, phase: int) -> None:
 
 
 def _run(context: StageContext, now: datetime) -> tuple[CycleReport, ...]:
-    """Begins when no call of before can land any more: how long those may take, nobody wants to wait here."""
-    with context.database.begin() as connection:
-        connection.exec_driver_sql("UPDATE prism_publication_notes SET expire_time = start_time")
-    return run_until_idle(context, clock=lambda: now, patience=PATIENCE_SECONDS)
+    return run_until_idle(context, clock=lambda: now)
 
 
 def _apply(context: StageContext, now: datetime) -> None:

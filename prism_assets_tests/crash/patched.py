@@ -28,6 +28,7 @@ class Removal:
     edits: tuple[Edit, ...]
 
 
+_HOLD = Edit("metadata/leases.py", "if not renew(connection, [lease]):", "if False:")
 REMOVALS: Sequence[Removal] = (
     Removal("the kill", "", (Edit("failpoints.py", "os.kill(os.getpid(), signal.SIGKILL)", "return"),)),
     Removal(
@@ -97,28 +98,29 @@ REMOVALS: Sequence[Removal] = (
         ),
     ),
     Removal(
-        "the way upwards only",
-        "late_publisher",
+        "the record upwards only, and by the holder of the lease",
+        "late_record",
         (
+            _HOLD,
             Edit(
                 "metadata/partitions.py",
                 '"AND current_manifest_version <= :version AND coalesce(published_object_id, 0) <= :last "\n'
                 '                "AND published_revision <= :revision"',
                 '""',
             ),
-            Edit("metadata/leases.py", "if not renew(connection, [lease]):", "if False:"),
         ),
     ),
+    Removal("the look at the lease of the catalog before a call", "late_call", (_HOLD,)),
     Removal(
         "the lease of the catalog",
         "two_publishers",
         (
+            _HOLD,
             Edit(
                 "metadata/leases.py",
-                "AND heartbeat_time < clock_timestamp() - make_interval(secs => :lease) ",
-                "AND CAST(:lease AS float) > 0 ",
+                '"AND subject_id = ANY(:ids) AND heartbeat_time < clock_timestamp() - make_interval(secs => :lease) "',
+                '"AND subject_id = ANY(:ids) AND :lease = :lease "',
             ),
-            Edit("metadata/leases.py", "if not renew(connection, [lease]):", "if False:"),
         ),
     ),
 )

@@ -6,23 +6,16 @@ the lock or the fence it returns some, which null controls prove.
 
 from __future__ import annotations
 
-import signal
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from prism_assets_tests.crash.actors import AFTER, LATER, LEASE, NOON, Stage, on_stage
+from prism_assets_tests.crash.actors import AFTER, LATER, NOON, Stage, on_stage
 from prism_assets_tests.crash.fleet import Worker
 from prism_assets_tests.faults.glue import GlueFault
 
 DAY = "2026-03-01"
-
-
-def expire_lease() -> None:
-    """Stands still for longer than a lease."""
-    time.sleep(LEASE + 0.3)
 
 
 def epoch(stage: Stage) -> Iterator[str]:
@@ -86,12 +79,10 @@ def dead_batch(stage: Stage) -> Iterator[str]:
     stage.run(("discover", NOON))
     zombie = stage.start(("stream", NOON), at="stream.after_convert")
     zombie.stands()
-    zombie.child.kill(signal.SIGSTOP)
-    expire_lease()
+    zombie.freezes()
     other = stage.start(("stream", NOON), at="stream.after_convert")
     other.stands()
-    zombie.child.kill(signal.SIGCONT)
-    zombie.goes_on()
+    zombie.thaws()
     if zombie.ends() != 0:
         yield f"the worker whose batch was given to another failed: {zombie.child.said()}"
     if stage.value("SELECT count(*) FROM prism_small_objects"):
@@ -107,12 +98,10 @@ def dead_merge(stage: Stage) -> Iterator[str]:
     stage.run(("discover", NOON), ("stream", NOON), ("catalog", NOON), ("catalog", AFTER))
     zombie = stage.start(("merge", LATER), at="merge.before_commit")
     zombie.stands()
-    zombie.child.kill(signal.SIGSTOP)
-    expire_lease()
+    zombie.freezes()
     other = stage.start(("merge", LATER), at="merge.before_commit")
     other.stands()
-    zombie.child.kill(signal.SIGCONT)
-    zombie.goes_on()
+    zombie.thaws()
     zombie.ends()
     if stage.value("SELECT count(*) FROM prism_merge_ranges"):
         yield "the worker whose job was given to another committed it"
@@ -192,23 +181,36 @@ def ignored_update(stage: Stage) -> Iterator[str]:
 _RECORDED_AS_CLOSED = "SELECT count(*) FROM prism_partitions WHERE published_object_id IS NOT NULL"
 
 
-def late_publisher(stage: Stage) -> Iterator[str]:
-    """A catalog run loses its lock and stands still while another publishes more: the record never goes back (H7)."""
+def late_record(stage: Stage) -> Iterator[str]:
+    """A catalog run is frozen between its call and its record while another publishes: no record goes back (H7)."""
+    yield from _overtaken_at("catalog.after_publish", stage)
+
+
+def late_call(stage: Stage) -> Iterator[str]:
+    """A catalog run is frozen before its call while another publishes more: it does not send readers back (H7, I8)."""
+    yield from _overtaken_at("catalog.after_manifest", stage)
+
+
+def _overtaken_at(point: str, stage: Stage) -> Iterator[str]:
     stage.drop()
     stage.run(("run", NOON), ("catalog", AFTER))
     stage.drop(now=AFTER)
     stage.run(("discover", LATER), ("stream", LATER))
-    zombie = stage.start(("catalog", LATER), at="catalog.after_publish")
+    zombie = stage.start(("catalog", LATER), at=point)
     zombie.stands()
+    zombie.freezes()
     stage.drop(now=LATER)
-    stage.run(("discover", LATER), ("stream", LATER))
-    take_lock_away(stage)
-    stage.run(("catalog", LATER))
-    reached = stage.value("SELECT coalesce(published_object_id, 0) FROM prism_partitions")
-    zombie.goes_on()
+    stage.run(("discover", LATER), ("stream", LATER), ("catalog", LATER))
+    reached = stage.value(_PUBLISHED)
+    stage.is_looked_at()
+    zombie.thaws()
     zombie.ends()
-    if stage.value("SELECT coalesce(published_object_id, 0) FROM prism_partitions") < reached:
+    stage.is_looked_at()
+    if stage.value(_PUBLISHED) < reached:
         yield "the record of what is published went back"
+
+
+_PUBLISHED = "SELECT coalesce(published_object_id, 0) FROM prism_partitions"
 
 
 def two_publishers(stage: Stage) -> Iterable[str]:
@@ -231,15 +233,6 @@ def two_publishers(stage: Stage) -> Iterable[str]:
     return ()
 
 
-def take_lock_away(stage: Stage) -> None:
-    """The sessions of all others end, as when a server fails over, and leases with time."""
-    stage.value(
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
-        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    )
-    expire_lease()
-
-
 Race = Callable[[Stage], Iterable[str]]
 
 RACES: Mapping[str, Race] = {
@@ -253,7 +246,8 @@ RACES: Mapping[str, Race] = {
         ids_in_order,
         damaged_object,
         ignored_update,
-        late_publisher,
+        late_record,
+        late_call,
         two_publishers,
     )
 }

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from prism_assets_tests.crash.actors import AFTER, LATER, NOON, Stage, on_stage
-from prism_assets_tests.crash.fleet import Work, Worker
+from prism_assets_tests.crash.actors import AFTER, LATER, LEASE, NOON, Stage, on_stage
+from prism_assets_tests.crash.fleet import Ageing, Work, Worker
 from prism_assets_tests.faults.glue import GlueFault
 
+AT_REST = "2026-03-03T01:00"
 BATCHES = ("BatchCreatePartition", "BatchUpdatePartition")
 WRITES = ("CreateDatabase", "CreateTable", "UpdateTable", *BATCHES)
 READS = ("GetTable", "BatchGetPartition")
@@ -71,13 +73,13 @@ def _two_days(stage: Stage) -> None:
 
 
 def late(worker: Worker, operation: str, skip: int) -> list[str]:
-    """A call is on the way when its caller dies; others publish more until all is at rest; then it lands.
+    """A call is on the way when its caller dies; others publish more until nothing is to do; then it lands.
 
     What readers see then cannot be helped: the call is the catalog's by then. Two runs must bring them back.
     """
     fault = GlueFault(operation, "late", times=1, skip=skip)
     found: list[str] = []
-    with worker.world() as world, on_stage(worker, world) as stage:
+    with worker.world(calls_age=False) as world, on_stage(worker, world) as stage:
         stage.drop()
         stage.run(("run", NOON), ("catalog", AFTER))
         stage.drop(now=AFTER)
@@ -88,10 +90,12 @@ def late(worker: Worker, operation: str, skip: int) -> list[str]:
             assert not dying.child.ended.is_set(), f"no call was on the way: {dying.child.said()}"
         dying.child.kill()
         dying.child.ended.wait(10)
+        time.sleep(LEASE + 0.3)
         stage.drop(now=LATER)
-        stage.run(("discover", LATER), ("stream", LATER), ("catalog", LATER), ("catalog", LATER))
-        found += (f"before it lands: {sentence}" for sentence in stage.at_rest())
-        found += stage.poller.finish()
+        for _ in range(3):
+            stage.run(*((step, AT_REST) for step in ("discover", "stream", "merge", "catalog")))
+        found += (f"before it lands: {sentence}" for sentence in stage.poller.finish())
         worker.glue.land(fault)
+        Ageing(world.settings.database_url.get_secret_value()).age(0.0)
         found += stage.at_rest()
     return found

@@ -11,7 +11,7 @@ import socket
 import threading
 from dataclasses import dataclass, field
 from datetime import datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Literal
 
 from moto.core.exceptions import ServiceException
@@ -19,6 +19,8 @@ from moto.core.utils import camelcase_to_underscores
 from moto.glue.models import glue_backends
 from moto.glue.responses import GlueResponse
 from werkzeug.exceptions import HTTPException
+
+from prism_assets_tests.faults.http import QuietServer
 
 _ACCOUNT, _REGION = "123456789012", "us-east-1"
 
@@ -50,14 +52,12 @@ class GlueServer:
         self.faults: list[GlueFault] = []
         self.calls: list[str] = []
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        self._server = QuietServer(_handler_of(self))
 
     @property
     def endpoint(self) -> str:
         """The address for clients."""
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return self._server.endpoint
 
     def clear(self) -> None:
         """Forgets all databases, faults and calls."""
@@ -68,8 +68,7 @@ class GlueServer:
 
     def close(self) -> None:
         """Stops listening."""
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.close()
 
     def land(self, fault: GlueFault) -> None:
         """Lets the calls that a late fault has held back take effect, in their order."""

@@ -16,9 +16,11 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Literal, get_args
 from urllib.parse import parse_qs, urlsplit
+
+from prism_assets_tests.faults.http import QuietServer
 
 Operation = Literal[
     "Get", "Head", "List", "Put", "Delete", "DeleteObjects", "CreateMultipart", "UploadPart", "Complete"
@@ -53,14 +55,12 @@ class S3Proxy:
         self.faults: list[S3Fault] = []
         self.seen: Counter[str] = Counter()
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        self._server = QuietServer(_handler_of(self))
 
     @property
     def endpoint(self) -> str:
         """The address for clients."""
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return self._server.endpoint
 
     def clear(self) -> None:
         """Forgets faults and counts."""
@@ -70,8 +70,7 @@ class S3Proxy:
 
     def close(self) -> None:
         """Stops listening."""
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.close()
 
     def fault_of(self, method: str, address: str) -> S3Fault | None:
         """Counts a request, and returns what is to happen to it."""
