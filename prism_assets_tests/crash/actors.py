@@ -178,7 +178,7 @@ class Stage:
 
 _WAITING = (
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' "
-    "AND pid <> pg_backend_pid() AND query NOT LIKE '%%heartbeat_time%%'"
+    "AND pid <> pg_backend_pid() AND query NOT LIKE 'UPDATE prism_stream_batches SET heartbeat_time%%'"
 )
 """A heartbeat waits for the commit of its own batch."""
 

@@ -292,7 +292,8 @@ def main() -> None:
     for connection in sockets:
         connection.close()
     for pid in pids:
-        os.waitpid(pid, 0)
+        if status := os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
+            print(f"a worker ended with {status}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -89,13 +89,7 @@ REMOVALS: Sequence[Removal] = (
     Removal(
         "the reading back of the catalog",
         "ignored_update",
-        (
-            Edit(
-                "catalogs/glue.py",
-                "            if shown.get(day) != _shape(table, locations[day])\n        }",
-                "            if False\n        }",
-            ),
-        ),
+        (Edit("catalogs/glue.py", "if shown.get(day) != _shape(table, locations[day])", "if False"),),
     ),
     Removal(
         "the record upwards only, and by the holder of the lease",
