@@ -50,6 +50,8 @@ _ENDED = {
     "53300": "has no session left: lower the number of workers, or raise max_connections",
     "25006": "takes no changes, as a standby does: check that PRISM_DATABASE_URL names the primary",
 }
+_NO_ROOM = ("too many clients", "too many connections", "connection slots are reserved")
+"""A session that never began has no state to tell by."""
 _MIGRATION_LOCK = 7_170_001
 _MIGRATION_PATIENCE = 3_600.0
 _MIGRATION_PAUSE = 0.1
@@ -183,10 +185,11 @@ def _create_engine(url: sqlalchemy.URL, keepalive: Keepalive) -> Engine:
         },
     )
 
+    # Under REPEATABLE READ, which a server may have as its default, what is read under a lock may be older than the lock.
     @event.listens_for(engine, "connect")
-    def _in_utc(connection: Any, _record: Any) -> None:
+    def _set_up(connection: Any, _record: Any) -> None:
         with connection.cursor() as cursor:
-            cursor.execute("SET TIME ZONE 'UTC'")
+            cursor.execute("SET TIME ZONE 'UTC'; SET default_transaction_isolation = 'read committed'")
         connection.commit()
 
     return engine
@@ -249,6 +252,8 @@ def _named(error: DBAPIError, url: sqlalchemy.URL) -> Exception:
         return DatabaseUnavailable(f"PostgreSQL at {where} {_ENDED[state]}; nothing is half done, repeat")
     if state.startswith(_TRANSIENT_STATES):
         return DatabaseUnavailable(f"PostgreSQL at {where} interrupted the work ({message}); it is safe to repeat")
+    if any(words in message for words in _NO_ROOM):
+        return DatabaseUnavailable(f"PostgreSQL at {where} {_ENDED['53300']}; nothing is half done, repeat")
     if "resolve host" in message:
         return DatabaseUnavailable(f"the host {url.host} is not known: check PRISM_DATABASE_URL, or repeat later")
     if error.connection_invalidated:

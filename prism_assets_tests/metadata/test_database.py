@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+import sqlalchemy
 from sqlalchemy import text
 
 from prism_assets.domain.errors import DatabaseUnavailable
@@ -51,3 +52,16 @@ def test_the_migration_of_another_process_is_waited_for_no_longer_than_there_is_
         hurried.migrate()
     assert time.monotonic() - begun < 10
     hurried.dispose()
+
+
+def test_transactions_are_read_committed_whatever_the_server_has_as_its_default(database_url: str) -> None:
+    """What is read under a row lock must not be older than the lock."""
+    first = Database(database_url)
+    name = sqlalchemy.make_url(database_url).database
+    with first.connect() as connection:
+        connection.execute(text(f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'"))
+    first.dispose()
+    database = Database(database_url)
+    with database.begin() as connection:
+        assert connection.execute(text("SHOW transaction_isolation")).scalar_one() == "read committed"
+    database.dispose()
