@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -104,15 +104,29 @@ class Stage:
     settings: dict[str, str] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
-    def drop(self, *starts: str, now: str = NOON, rows: int = 6, broken: int = 0) -> Drop:
+    def drop(self, *starts: str, now: str = NOON, rows: int = 6, **more: Any) -> Drop:
         """Lets an object arrive."""
-        made = self.author.drop(EVENTS, *(starts or ("2026-03-01T11:00",)), rows=rows, broken=broken)
+        made = self.author.drop(EVENTS, *(starts or ("2026-03-01T11:00",)), rows=rows, **more)
         self.drops.append(made)
-        if self.world.settings.local_root:
-            put(self.world.root / "buckets" / "staging", made, utc(now))
-        else:
-            self.world.context.stores.put(staging_of(self.world), made.key, made.body())
+        self._put(made, now)
         return made
+
+    def overwrite(self, drop: Drop, now: str = NOON) -> None:
+        """Lets another object arrive under the same key, and with other rows."""
+        made = replace(self.author.drop(EVENTS, "2026-03-01T11:00"), name=drop.name)
+        self.drops[self.drops.index(drop)] = made
+        self._put(made, now)
+
+    def _put(self, drop: Drop, now: str) -> None:
+        if self.world.settings.local_root:
+            put(self.world.root / "buckets" / "staging", drop, utc(now))
+        else:
+            self.world.context.stores.put(staging_of(self.world), drop.key, drop.body())
+
+    def vanish(self) -> None:
+        """Lets the objects that vanish do so."""
+        gone = [drop.key for drop in self.drops if drop.vanishes]
+        self.world.context.stores.delete(staging_of(self.world), gone)
 
     def widen(self) -> None:
         """Gives the table one more column, as a new table file to be applied."""

@@ -13,6 +13,7 @@ import json
 import os
 import random
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
@@ -45,13 +46,17 @@ HIDDEN_SECONDS = 1
 
 @dataclass(frozen=True)
 class Drop:
-    """One staging object: rows as (id, time), and broken lines behind them. It may vanish before it is read."""
+    """One staging object: rows as (id, time), and broken lines behind them, of so many bytes that do not compress.
+
+    It may vanish before it is read.
+    """
 
     table: str
     name: str
     rows: tuple[tuple[int, datetime], ...]
     broken: int = 0
     vanishes: bool = False
+    broken_bytes: int = 0
 
     @property
     def key(self) -> str:
@@ -69,7 +74,9 @@ class Drop:
             json.dumps({"time": at.isoformat().replace("+00:00", "Z"), "id": number}).encode() + b"\n"
             for number, at in self.rows
         )
-        return gzip.compress(lines + BROKEN * self.broken, mtime=0)
+        noise = random.Random(self.name)
+        broken = [b64encode(noise.randbytes(self.broken_bytes)) + BROKEN for _ in range(self.broken)]
+        return gzip.compress(lines + b"".join(broken), 1, mtime=0)
 
 
 @dataclass(frozen=True)
@@ -135,14 +142,22 @@ class Author:
         self._ids = itertools.count(1)
         self._names = itertools.count(1)
 
-    def drop(self, table: str, *starts: str, rows: int = 8, broken: int = 0, vanishes: bool = False) -> Drop:
+    def drop(
+        self,
+        table: str,
+        *starts: str,
+        rows: int = 8,
+        broken: int = 0,
+        vanishes: bool = False,
+        broken_bytes: int = 0,
+    ) -> Drop:
         """An object with some rows from each of the instants on."""
         parts: list[tuple[int, datetime]] = []
         for start in starts:
             count = rows + self.random.randrange(5)
             parts += [(next(self._ids), utc(start) + timedelta(seconds=second)) for second in range(count)]
         name = f"{next(self._names):06}{VANISHING.removesuffix('.gz') if vanishes else ''}"
-        return Drop(table, name, tuple(parts), broken, vanishes)
+        return Drop(table, name, tuple(parts), broken, vanishes, broken_bytes)
 
 
 def days(seed: int) -> Life:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from prism_assets_tests.crash.actors import AFTER, LATER, NOON, on_stage
+from prism_assets_tests.crash.actors import AFTER, LATER, NOON, Stage, on_stage
 from prism_assets_tests.crash.fleet import Work, Worker
 from prism_assets_tests.faults.s3 import HARMS, OPERATIONS, S3Fault
 
-NEVER_ASKED = ("CreateMultipart", "UploadPart", "Complete")
-"""Objects are written whole: parts of uploads cannot be conditional on every server."""
+LONG = 900_000
+"""Bytes of a broken line: some of them together are more than what goes up as one part."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,28 @@ def run(worker: Worker, operation: Any, harm: Any, skip: int, times: int) -> dic
     """Plays a day through the proxy, clears the faults, and judges it at rest."""
     fault = S3Fault(operation, harm, times, skip)
     violations: list[str] = []
-    with worker.world_on_s3() as world, on_stage(worker, world) as stage:
+    with worker.world_on_s3(max_attempts=3) as world, on_stage(worker, world) as stage:
         stage.settings["PRISM_S3_ENDPOINT"] = worker.proxy.endpoint
         worker.proxy.faults.append(fault)
-        for _ in range(3):
-            stage.drop("2026-03-01T11:00", broken=1)
-        stage.run(("run", NOON))
-        stage.drop("2026-03-01T13:00", "2026-03-02T00:01")
-        stage.run(("discover", AFTER), ("catalog", AFTER), ("stream", AFTER), ("catalog", AFTER))
-        stage.run(("run", LATER))
+        _a_day(stage)
         asked = worker.proxy.seen[operation]
         worker.proxy.faults.clear()
         violations += stage.at_rest()
         violations += stage.poller.finish()
     return {"asked": asked, "injected": fault.injected, "violations": violations}
+
+
+def _a_day(stage: Stage) -> None:
+    """Objects that are sound, broken, gone or others when they are read; the day closes with a late one."""
+    stage.drop(broken=1)
+    stage.drop("2026-02-28T23:00", "2026-03-01T11:00", broken=7, broken_bytes=LONG)
+    stage.drop(vanishes=True)
+    changing = stage.drop()
+    stage.run(("discover", NOON))
+    stage.vanish()
+    stage.overwrite(changing)
+    stage.run(("stream", NOON), ("merge", NOON), ("catalog", NOON))
+    stage.run(("run", NOON))
+    stage.drop("2026-03-01T13:00", "2026-03-02T00:01")
+    stage.run(("discover", AFTER), ("catalog", AFTER), ("stream", AFTER), ("catalog", AFTER))
+    stage.run(("run", LATER))

@@ -11,7 +11,7 @@ import pytest
 from prism_assets.local.stack import LocalStack
 from prism_assets_tests.crash.fleet import Fleet
 from prism_assets_tests.faults import store_cells
-from prism_assets_tests.faults.store_cells import CELLS, NEVER_ASKED, Cell
+from prism_assets_tests.faults.store_cells import CELLS, Cell
 from prism_assets_tests.postgres import PostgresServer
 
 pytestmark = pytest.mark.stack
@@ -41,6 +41,5 @@ def outcomes(s3_fleet: Fleet) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("cell", CELLS, ids=str)
 def test_the_lake_comes_through(outcomes: dict[str, dict[str, Any]], cell: Cell) -> None:
     outcome = outcomes[str(cell)]
-    assert (outcome["asked"] == 0) == (cell.operation in NEVER_ASKED), "what is asked for has changed"
-    assert (outcome["injected"] == 0) == (cell.operation in NEVER_ASKED), "the fault never came to pass"
+    assert outcome["injected"] > 0, f"the fault never came to pass: asked {outcome['asked']} times"
     assert outcome["violations"] == []
