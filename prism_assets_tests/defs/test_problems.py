@@ -22,6 +22,7 @@ from prism_assets.stages.stream_plan import start_batch
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.defs.test_runs import NOW, TODAY, YESTERDAY, made, run
+from prism_assets_tests.stages.engines import keep_leases
 from prism_assets_tests.world import World
 
 pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning")
@@ -146,6 +147,7 @@ def test_by_hand_objects_that_another_worker_has_are_waited_for(settled: World, 
     settled.drop(some_rows(3, NOW))
     settled.discover(NOW.strftime("%Y-%m-%dT%H:%M"))
     assert start_batch(settled.context, None) is not None
+    keep_leases(settled)
     assert run(instance, location, ["live"], by_sensor=True).success
     result = run(instance, location, ["live"])
     assert not result.success
@@ -159,6 +161,7 @@ def test_by_hand_a_day_that_another_worker_merges_is_waited_for(settled: World, 
     run(instance, location, ["live"])
     with settled.context.database.begin() as connection:
         assert merge_jobs.claim_due(connection, now=NOW, limit=9, worker="another", regardless=True)
+    keep_leases(settled)
     assert run(instance, location, ["merged"], by_sensor=True).success
     result = run(instance, location, ["merged"])
     assert not result.success

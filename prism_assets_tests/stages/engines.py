@@ -193,11 +193,18 @@ def another_worker(world: World, engine: Engine) -> World:
 
 def expire_leases(world: World) -> None:
     """Lets all leases run out, as if their holders had stood still for an hour."""
+    _move_heartbeats(world, "- interval '1 hour'")
+
+
+def keep_leases(world: World) -> None:
+    """Lets no lease run out for an hour, as if their holders renewed them all the time."""
+    _move_heartbeats(world, "+ interval '1 hour'")
+
+
+def _move_heartbeats(world: World, change: str) -> None:
     with world.context.database.begin() as connection:
         for table, running in (("prism_stream_batches", "state = 'running'"), ("prism_merge_jobs", "ongoing_mark > 0")):
-            connection.exec_driver_sql(
-                f"UPDATE {table} SET heartbeat_time = heartbeat_time - interval '1 hour' WHERE {running}"
-            )
+            connection.exec_driver_sql(f"UPDATE {table} SET heartbeat_time = heartbeat_time {change} WHERE {running}")
 
 
 def rest_is_over(world: World) -> None:
