@@ -29,6 +29,8 @@ class AbandonedUpload:
 
 def abandon_uploads(connection: Connection, uploads: Sequence[AbandonedUpload]) -> None:
     """Notes uploads for removal, in the transaction in which their objects are given up or begun anew."""
+    if not uploads:
+        return
     connection.execute(
         text(
             "INSERT INTO prism_abandoned_uploads "
@@ -92,17 +94,6 @@ def note_removal(connection: Connection, uploads: Sequence[AbandonedUpload]) -> 
         ),
         values,
     )
-
-
-def count_unremoved(connection: Connection) -> dict[int, int]:
-    """How many objects have keys that were to be removed and are not yet, by table, where there are any."""
-    rows = connection.execute(
-        text(
-            "SELECT prism_table_id, count(*) AS objects FROM prism_abandoned_uploads WHERE NOT removed "
-            "GROUP BY prism_table_id"
-        )
-    )
-    return {row.prism_table_id: row.objects for row in rows}
 
 
 def count_overdue(connection: Connection, seconds: float = 3_600.0) -> dict[int, int]:

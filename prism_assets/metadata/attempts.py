@@ -32,6 +32,8 @@ def fail_attempts(connection: Connection, batch_id: int, failed: Sequence[Failed
 
 
 def _retry(connection: Connection, batch_id: int, failed: Sequence[tuple[FailedAttempt, Retry]]) -> None:
+    if not failed:
+        return
     changed = connection.execute(
         text(_RETRY),
         {
@@ -58,6 +60,8 @@ WHERE o.prism_staging_object_id = f.id AND o.prism_stream_batch_id = :batch AND 
 
 
 def _give_up(connection: Connection, batch_id: int, failed: Sequence[tuple[FailedAttempt, GiveUp]]) -> None:
+    if not failed:
+        return
     changed = connection.execute(
         text(_GIVE_UP),
         {
@@ -89,6 +93,8 @@ class ChangedObject:
 
 def take_up_versions(connection: Connection, batch_id: int, changed: Sequence[ChangedObject]) -> None:
     """Begins objects of a batch anew with the version that lies under their keys now. The attempt is charged."""
+    if not changed:
+        return
     rows = connection.execute(
         text(_TAKE_UP),
         {

@@ -12,7 +12,7 @@ from prism_assets.domain.attempts import AttemptPolicy, GiveUp, Retry, after_dea
 from prism_assets.domain.errors import ObjectMissing, PrismError
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import ConvertResult, Failure, SourceVersion
+from prism_assets.domain.work import ConvertResult, Failure
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import (
     abandoned_uploads,
@@ -39,7 +39,7 @@ class _Outcome:
     """Results of a batch by what becomes of the object."""
 
     done: list[ConvertResult] = field(default_factory=list)
-    changed: list[tuple[int, SourceVersion, Retry]] = field(default_factory=list)
+    changed: list[ChangedObject] = field(default_factory=list)
     failed: list[FailedAttempt] = field(default_factory=list)
 
     @property
@@ -49,7 +49,8 @@ class _Outcome:
     @property
     def abandoned(self) -> list[int]:
         """Objects whose uploads are of no use: given up, or begun anew."""
-        return [*(item.staging_object_id for item in self.given_up), *(number for number, _, _ in self.changed)]
+        given_up = [item.staging_object_id for item in self.given_up]
+        return [*given_up, *(item.staging_object_id for item in self.changed)]
 
 
 def commit_batch(
@@ -73,7 +74,7 @@ def commit_batch(
         staging_objects.finish(connection, batch_id, outcome.done, now)
         small_objects.insert_quarantine(connection, outcome.done, now)
         attempts.fail_attempts(connection, batch_id, outcome.failed)
-        attempts.take_up_versions(connection, batch_id, [_changed(*item) for item in outcome.changed])
+        attempts.take_up_versions(connection, batch_id, outcome.changed)
         abandoned_uploads.abandon_uploads(connection, [plan.upload(number) for number in outcome.abandoned])
         _schedule_merges(connection, plan, partition_ids, now)
         batches.finish_batch(connection, plan.batch)
@@ -130,16 +131,14 @@ def _sort_out(
             source_serves_others=item.bucket in serving,
         )
         if result.changed is not None and isinstance(verdict, Retry):
-            outcome.changed.append((item.staging_object_id, result.changed, verdict))
+            outcome.changed.append(
+                ChangedObject(staging_object_id=item.staging_object_id, version=result.changed, pause=verdict.pause)
+            )
         else:
             outcome.failed.append(
                 FailedAttempt(staging_object_id=item.staging_object_id, error=failure.message, verdict=verdict)
             )
     return outcome
-
-
-def _changed(staging_object_id: int, version: SourceVersion, verdict: Retry) -> ChangedObject:
-    return ChangedObject(staging_object_id=staging_object_id, version=version, pause=verdict.pause)
 
 
 def _schedule_merges(
@@ -260,12 +259,17 @@ def _charge(
 def _give_up_dead(
     connection: Connection, objects: Mapping[int, ClaimedObject], given_up: Sequence[FailedAttempt]
 ) -> StreamReport:
-    sources = [objects[item.staging_object_id] for item in given_up]
-    known = tables.load_versions(connection, {(item.table_id, item.definition_version) for item in sources})
-    table_of = {item.staging_object_id: known[item.table_id, item.definition_version] for item in sources}
-    abandoned_uploads.abandon_uploads(
-        connection,
-        [upload_of(convert_task(item, frozenset()), table_of[item.staging_object_id]) for item in sources],
-    )
+    table_of = abandon(connection, [objects[item.staging_object_id] for item in given_up])
     problems = tuple(_problem(table_of[item.staging_object_id], objects, item) for item in given_up)
     return StreamReport(revived=len(objects), problems=problems)
+
+
+def abandon(connection: Connection, items: Sequence[ClaimedObject]) -> dict[int, TableDefinition]:
+    """Notes for removal what attempts may have uploaded for objects; returns their definitions, by object."""
+    known = tables.load_versions(connection, {(item.table_id, item.definition_version) for item in items})
+    table_of = {item.staging_object_id: known[item.table_id, item.definition_version] for item in items}
+    abandoned_uploads.abandon_uploads(
+        connection,
+        [upload_of(convert_task(item, frozenset()), table_of[item.staging_object_id]) for item in items],
+    )
+    return table_of

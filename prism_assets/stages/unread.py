@@ -7,11 +7,9 @@ from collections.abc import Collection
 from sqlalchemy import Connection
 
 from prism_assets.domain.errors import WrongUse
-from prism_assets.metadata import abandoned_uploads, attempts, staging_objects, tables
-from prism_assets.metadata.staging_objects import ClaimedObject
+from prism_assets.metadata import attempts, staging_objects
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.stream_plan import convert_task
-from prism_assets.stages.uploads import upload_of
+from prism_assets.stages.stream_commit import abandon
 
 _SCHEME = "s3://"
 
@@ -43,16 +41,9 @@ def give_up_object(context: StageContext, key: str) -> None:
         found = _find(connection, key)
         waiting = staging_objects.lock_waiting(connection, found)
         if waiting is not None:
-            _abandon(connection, waiting)
+            abandon(connection, [waiting])
         if not attempts.dismiss(connection, found):
             raise WrongUse(f"{key} cannot be given up: it is converted, or a worker has it just now")
-
-
-def _abandon(connection: Connection, item: ClaimedObject) -> None:
-    """Has removed what attempts may have uploaded."""
-    known = tables.load_versions(connection, {(item.table_id, item.definition_version)})
-    upload = upload_of(convert_task(item, frozenset()), known[item.table_id, item.definition_version])
-    abandoned_uploads.abandon_uploads(connection, [upload])
 
 
 def _find(connection: Connection, key: str) -> int:
