@@ -17,7 +17,7 @@ from prism_assets.settings import load_reader_settings, load_settings
 from prism_assets.stages.context import StageContext
 
 if TYPE_CHECKING:
-    from prism_assets.stages.leftovers import Kind
+    from prism_assets.stages.leftovers import FindLeftovers
 
 app = typer.Typer(
     name="prism",
@@ -163,7 +163,7 @@ def stream(
         + (f", {report.retried} to be tried again" if report.retried else ""),
         as_json=as_json,
     )
-    _end(context, table, leftovers.objects_left, now=clock, errors=report.failed, as_json=as_json)
+    _report_leftovers(context, table, leftovers.objects_left, now=clock, errors=report.failed, as_json=as_json)
 
 
 @app.command()
@@ -194,7 +194,7 @@ def merge(
         f"{report.jobs} jobs: {objects} small objects into {written}, {report.rows} rows",
         as_json=as_json,
     )
-    _end(context, table, leftovers.merges_left, now=clock, errors=report.failed, as_json=as_json)
+    _report_leftovers(context, table, leftovers.merges_left, now=clock, errors=report.failed, as_json=as_json)
 
 
 @app.command()
@@ -213,16 +213,16 @@ def catalog(
     from prism_assets.stages import leftovers
     from prism_assets.stages.catalog import run_catalog
     from prism_assets.stages.catalog_preview import preview
-    from prism_assets.stages.leases import patience
+    from prism_assets.stages.leases import takeover_seconds
 
     context, clock = _context(as_json), _clock(now, force)
     if dry_run:
         steps = preview(context, now=clock, names=table, republish=republish)
         console.show_lines(steps, [str(step) for step in steps], as_json=as_json)
         return
-    report = run_catalog(context, now=clock, names=table, republish=republish, patience=patience(context))
+    report = run_catalog(context, now=clock, names=table, republish=republish, wait_seconds=takeover_seconds(context))
     console.show_catalog(report, as_json=as_json)
-    _end(context, table, leftovers.switches_left, now=clock, errors=report.errors, as_json=as_json)
+    _report_leftovers(context, table, leftovers.switches_left, now=clock, errors=report.errors, as_json=as_json)
 
 
 @app.command()
@@ -246,26 +246,26 @@ def run(
     until_idle: Annotated[bool, typer.Option("--until-idle", help="Repeat until nothing is left to do.")] = False,
     table: Tables = None,
     patience: Annotated[
-        float, typer.Option(min=0, help="With --until-idle: seconds without any progress after which it ends.")
-    ] = 600,
+        float | None, typer.Option(min=0, help="With --until-idle: seconds without progress after which it ends. [600]")
+    ] = None,
     now: Now = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Runs discover, stream, merge and catalog in this order; says at the end what is left for a person."""
     from prism_assets.stages import leftovers
-    from prism_assets.stages.run import lasting_errors, run_once, run_until_idle
+    from prism_assets.stages.run import PATIENCE_SECONDS, lasting_errors, run_once, run_until_idle
 
     context = _context(as_json)
     clock = _clock_from(now, force)
     turns = (
-        run_until_idle(context, clock=clock, names=table, patience=patience)
+        run_until_idle(context, clock=clock, names=table, patience=PATIENCE_SECONDS if patience is None else patience)
         if until_idle
         else (run_once(context, now=clock(), names=table),)
     )
     console.show_turns(turns, as_json=as_json)
     errors = lasting_errors(context, turns, table)
-    _end(context, table, *leftovers.ALL, now=clock(), errors=errors, as_json=as_json, idle=until_idle)
+    _report_leftovers(context, table, *leftovers.ALL, now=clock(), errors=errors, as_json=as_json, idle=until_idle)
 
 
 @app.command()
@@ -355,10 +355,10 @@ def _fail_if(errors: Sequence[str]) -> None:
         raise TerminalError("\n".join(errors))
 
 
-def _end(
+def _report_leftovers(
     context: StageContext,
     names: Sequence[str] | None,
-    *kinds: Kind,
+    *kinds: FindLeftovers,
     now: datetime,
     errors: Sequence[str],
     as_json: bool,
@@ -390,7 +390,7 @@ def _after_up(report: Any, out: Any) -> None:
     """
     from prism_assets.stages.catalog import run_catalog
     from prism_assets.stages.installation import take_lake
-    from prism_assets.stages.leases import patience
+    from prism_assets.stages.leases import takeover_seconds
 
     if not report.catalog_empty:
         return
@@ -400,7 +400,7 @@ def _after_up(report: Any, out: Any) -> None:
         return
     # One that was set up before lakes had markers has none yet.
     take_lake(context.database, context.lake, context.stores, datetime.now(timezone.utc))
-    done = run_catalog(context, now=datetime.now(timezone.utc), republish=True, patience=patience(context))
+    done = run_catalog(context, now=datetime.now(timezone.utc), republish=True, wait_seconds=takeover_seconds(context))
     if done.errors:
         raise TerminalError(
             "\n".join(

@@ -216,15 +216,12 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
             out.print(_status_line(item))
             for reason in item.waits_for:
                 out.print(f"    waits for {escape(reason)}")
-        if table.pending or table.claimed or table.failed:
-            out.print(
-                f"{table.table}: {table.pending} staging objects pending, {table.claimed} being converted, "
-                f"{table.failed} failed"
-            )
-            for failure in table.failures:
-                out.print(f"    failed: {escape(failure)}")
-            if table.failures:
-                out.print("    mend the cause, then `prism stream --retry-failed`")
+        if table.pending or table.claimed or table.unread:
+            out.print(f"{table.table}: {table.pending} staging objects pending, {table.claimed} being converted")
+            for unread in table.unread:
+                out.print(f"    {unread.objects} {_UNREAD[unread.why.value]}")
+                for example in unread.examples:
+                    out.print(f"        {escape(example)}")
         elif not table.partitions:
             out.print(f"{table.table}: nothing arrived yet")
         if table.unfit_values:
@@ -235,6 +232,14 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
             out.print(escape(f"{table.table}: is being published by {table.publisher}{_silence(table.publisher)}"))
         if table.doubt:
             out.print(escape(f"{table.table}: waits for the next catalog run, to be compared: {table.doubt}"))
+
+
+_UNREAD = {
+    "given_up": "given up: mend the cause, then `prism stream --retry-failed`, or `--give-up KEY` to accept it",
+    "retried_later": "could not be read, and are tried again by themselves; at once by `prism stream --retry KEY`",
+    "overwritten": "not read in their later version: upload it under other keys, then `prism stream --give-up KEY`",
+    "long_outage": "of those pending were refused again and again; they are tried again by themselves",
+}
 
 
 def _silence(publisher: Holder) -> str:

@@ -112,6 +112,7 @@ def take_up_versions(connection: Connection, batch_id: int, changed: Sequence[Ch
 # What makes an object one that has just come: another generation, and no first batch, as a partition may have been
 # closed without it: what it holds for that day is delayed then.
 _ANEW = "state = 'pending', generation = generation + 1, first_batch_id = NULL, definition_version = NULL"
+_AFRESH = f"{_ANEW}, attempts = 0, outages = 0, retry_time = NULL, dismissed = false"
 _TAKE_UP = f"""
 UPDATE prism_staging_objects o SET {_ANEW}, etag = f.etag, content_length = f.length, send_time = f.time,
     attempts = attempts + 1, batch_limit = NULL, last_error = 'it was written again before it was read',
@@ -151,11 +152,13 @@ def retry_parked(connection: Connection, table_ids: Collection[int] | None) -> i
 
 
 def retry_failed(connection: Connection, table_ids: Collection[int] | None) -> int:
-    """Begins objects anew that were given up, whatever their number of attempts; returns how many."""
+    """Begins objects anew that were given up, whatever their number of attempts; returns how many.
+
+    Not those that somebody has accepted as they are: `retry_one` is the way back for them.
+    """
     return connection.execute(
         text(
-            f"UPDATE prism_staging_objects SET {_ANEW}, attempts = 0, outages = 0, retry_time = NULL, dismissed = false "
-            "WHERE state = 'failed' "
+            f"UPDATE prism_staging_objects SET {_AFRESH} WHERE state = 'failed' AND NOT dismissed "
             "AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[])))"
         ),
         {"tables": None if table_ids is None else list(table_ids)},
@@ -166,10 +169,7 @@ def retry_one(connection: Connection, staging_object_id: int) -> bool:
     """Has one object tried at once: anew if it was given up, without its pause if it waits; False if it is neither."""
     parameters = {"id": staging_object_id}
     anew = connection.execute(
-        text(
-            f"UPDATE prism_staging_objects SET {_ANEW}, attempts = 0, outages = 0, retry_time = NULL, dismissed = false "
-            "WHERE prism_staging_object_id = :id AND state = 'failed'"
-        ),
+        text(f"UPDATE prism_staging_objects SET {_AFRESH} WHERE prism_staging_object_id = :id AND state = 'failed'"),
         parameters,
     ).rowcount
     at_once = connection.execute(
@@ -198,45 +198,3 @@ def dismiss(connection: Connection, staging_object_id: int) -> bool:
             {"id": staging_object_id},
         ).rowcount
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class UnreadObjects:
-    """Objects of a table that are not read, or not in their later version, and that nobody has dismissed.
-
-    `parked` are those that will be tried again by themselves: given up for the time being, or still waiting for a store
-    that has long refused everything. `examples` name at most three objects, with their reasons.
-    """
-
-    table_id: int
-    objects: int
-    parked: int
-    examples: tuple[str, ...]
-
-
-def unread_objects(connection: Connection, table_ids: Collection[int]) -> list[UnreadObjects]:
-    """What was given up, overwritten after its conversion, or waits for long: by table, by partial indexes."""
-    rows = connection.execute(text(_UNREAD), {"tables": list(table_ids)})
-    return [
-        UnreadObjects(table_id=row.prism_table_id, objects=row.objects, parked=row.parked, examples=tuple(row.examples))
-        for row in rows
-    ]
-
-
-_UNREAD = """
-SELECT prism_table_id, count(*) AS objects, count(retry_time) AS parked,
-    (array_agg(format('s3://%s/%s: %s', bucket_name, object_key, reason) ORDER BY prism_staging_object_id DESC))[1:3]
-        AS examples
-FROM (
-    SELECT prism_table_id, prism_staging_object_id, bucket_name, object_key, retry_time, last_error AS reason
-    FROM prism_staging_objects WHERE state = 'failed' AND NOT dismissed AND prism_table_id = ANY(:tables)
-    UNION ALL
-    SELECT prism_table_id, prism_staging_object_id, bucket_name, object_key, NULL,
-        'it was written again after it had been converted'
-    FROM prism_staging_objects
-    WHERE overwritten_time IS NOT NULL AND NOT dismissed AND state = 'done' AND prism_table_id = ANY(:tables)
-    UNION ALL
-    SELECT prism_table_id, prism_staging_object_id, bucket_name, object_key, retry_time, last_error
-    FROM prism_staging_objects WHERE state = 'pending' AND outages >= 10 AND prism_table_id = ANY(:tables)
-) unread GROUP BY prism_table_id ORDER BY prism_table_id
-"""

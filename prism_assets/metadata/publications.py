@@ -50,34 +50,33 @@ class Shown:
     time: datetime
 
 
-def load_shown(connection: Connection, table_id: int, compare_seconds: float) -> Shown:
-    """What the last catalog runs of a table left, for the run that holds its lease. Reads without locks."""
+def load_shown(
+    connection: Connection, table_id: int, compare_seconds: float, lease_seconds: float | None = None
+) -> Shown:
+    """What the last catalog runs of a table left; `lease_seconds` as for `load_doubts`. Reads without locks."""
     row = connection.execute(
         text(
-            "SELECT d.definition, t.defined_version, clock_timestamp() AS time, n.*, "
-            "t.compared_time < clock_timestamp() - make_interval(secs => :compare) AS stale FROM prism_tables t "
+            "SELECT d.definition, t.defined_version, clock_timestamp() AS time FROM prism_tables t "
             "JOIN prism_table_definitions d ON d.prism_table_id = t.prism_table_id AND d.version = t.definition_version "
-            "CROSS JOIN LATERAL (SELECT count(*) AS notes, min(start_time) AS since, "
-            "(array_agg(worker ORDER BY start_time))[1] AS worker FROM prism_publication_notes "
-            "WHERE prism_table_id = t.prism_table_id) n WHERE t.prism_table_id = :table"
+            "WHERE t.prism_table_id = :table"
         ),
-        {"table": table_id, "compare": compare_seconds},
+        {"table": table_id},
     ).one()
-    doubt = Doubt(notes=row.notes, worker=row.worker, since=row.since, is_stale=row.stale)
     return Shown(
         definition=TableDefinition.from_document(row.definition),
         defined_version=row.defined_version,
-        doubt=doubt if doubt.notes or doubt.is_stale else None,
+        doubt=load_doubts(connection, [table_id], compare_seconds, lease_seconds).get(table_id),
         time=row.time,
     )
 
 
 def load_doubts(
-    connection: Connection, table_ids: Collection[int], lease_seconds: float, compare_seconds: float
+    connection: Connection, table_ids: Collection[int], compare_seconds: float, lease_seconds: float | None
 ) -> dict[int, Doubt]:
-    """The tables that the next catalog run has to compare with the catalog, for those who hold no lease.
+    """The tables that the next catalog run has to compare with the catalog, and why. Reads without locks.
 
-    The note of a run that is alive is its own matter. Reads without locks.
+    Whoever holds no lease gives `lease_seconds`: the note of a run that is alive is its own matter. To the run that
+    holds the lease every note is one of a run that is over.
     """
     rows = connection.execute(
         text(_DOUBTS), {"tables": list(table_ids), "lease": lease_seconds, "compare": compare_seconds}
@@ -96,7 +95,7 @@ SELECT * FROM (
         FROM prism_publication_notes p WHERE p.prism_table_id = t.prism_table_id AND NOT EXISTS (
             SELECT 1 FROM prism_leases l WHERE l.kind = 'catalog' AND l.subject_id = p.prism_table_id
                 AND l.lease_token = p.lease_token
-                AND l.heartbeat_time >= clock_timestamp() - make_interval(secs => :lease))) n
+                AND l.heartbeat_time >= clock_timestamp() - make_interval(secs => CAST(:lease AS double precision)))) n
     WHERE t.prism_table_id = ANY(:tables)
 ) d WHERE notes > 0 OR stale ORDER BY prism_table_id
 """

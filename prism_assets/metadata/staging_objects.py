@@ -363,55 +363,36 @@ WHERE o.prism_staging_object_id = f.id AND o.prism_stream_batch_id = :batch AND 
 
 
 @dataclass(frozen=True, kw_only=True)
-class FailedObject:
-    """An object that was given up, and why."""
-
-    table_id: int
-    bucket: str
-    key: str
-    last_error: str
-
-
-def list_failed(connection: Connection, limit: int) -> list[FailedObject]:
-    """Objects that were given up, the latest first."""
-    rows = connection.execute(
-        text(
-            "SELECT prism_table_id, bucket_name, object_key, last_error FROM prism_staging_objects "
-            "WHERE state = 'failed' ORDER BY prism_staging_object_id DESC LIMIT :limit"
-        ),
-        {"limit": limit},
-    )
-    return [
-        FailedObject(
-            table_id=row.prism_table_id, bucket=row.bucket_name, key=row.object_key, last_error=row.last_error or ""
-        )
-        for row in rows
-    ]
-
-
-@dataclass(frozen=True, kw_only=True)
 class StagingCounts:
-    """How many staging objects of a table wait, are being converted, or were given up."""
+    """How many staging objects of a table wait or are being converted; `latest_error` is that of one that was tried."""
 
     table_id: int
     pending: int
     claimed: int
-    failed: int
+    latest_error: str | None
 
 
 def count_unfinished(connection: Connection) -> list[StagingCounts]:
-    """Unfinished and failed objects by table, from the partial indexes."""
-    rows = connection.execute(
-        text(
-            "SELECT prism_table_id, count(*) FILTER (WHERE state = 'pending') AS pending, "
-            "count(*) FILTER (WHERE state = 'claimed') AS claimed, count(*) FILTER (WHERE state = 'failed') AS failed "
-            "FROM prism_staging_objects WHERE state IN ('pending', 'claimed', 'failed') GROUP BY prism_table_id"
-        )
-    )
+    """Unfinished objects by table, where there are any, from the partial index."""
+    rows = connection.execute(text(_UNFINISHED))
     return [
-        StagingCounts(table_id=row.prism_table_id, pending=row.pending, claimed=row.claimed, failed=row.failed)
+        StagingCounts(
+            table_id=row.prism_table_id, pending=row.pending, claimed=row.claimed, latest_error=row.latest_error
+        )
         for row in rows
     ]
+
+
+_UNFINISHED = """
+SELECT u.prism_table_id, pending, claimed, CASE WHEN latest_tried IS NOT NULL
+    THEN format('s3://%s/%s: %s', o.bucket_name, o.object_key, o.last_error) END AS latest_error
+FROM (
+    SELECT prism_table_id, count(*) FILTER (WHERE state = 'pending') AS pending,
+        count(*) FILTER (WHERE state = 'claimed') AS claimed,
+        max(prism_staging_object_id) FILTER (WHERE last_error IS NOT NULL) AS latest_tried
+    FROM prism_staging_objects WHERE state IN ('pending', 'claimed') GROUP BY prism_table_id
+) u LEFT JOIN prism_staging_objects o ON o.prism_staging_object_id = u.latest_tried
+"""
 
 
 def count_waiting(connection: Connection, table_ids: Collection[int], before: datetime) -> dict[int, int]:

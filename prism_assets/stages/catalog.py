@@ -91,26 +91,26 @@ def run_catalog(
     now: datetime,
     names: Collection[str] | None = None,
     republish: bool = False,
-    patience: float = 0.0,
+    wait_seconds: float = 0.0,
 ) -> CatalogReport:
     """Runs all five steps for each table. One sick table does not stop the others; its error is in the report.
 
     With `republish` nothing is switched or closed, and the clock decides nothing: the tables are defined and all their
     partitions published as they are recorded. A table that another run is at is waited for when all others are done,
-    for so many seconds of `patience`, and then skipped.
+    for `wait_seconds`, and then skipped.
     """
     started = time.monotonic()
     context.check_lake()
     chosen = context.choose_tables(names)
     reports: dict[int, TableReport] = {}
-    for wait_seconds in (0.0, patience) if patience else (0.0,):
+    for seconds in (0.0, wait_seconds) if wait_seconds else (0.0,):
         for table in chosen:
             if table.table_id in reports and not reports[table.table_id].skipped:
                 continue
-            reports[table.table_id] = report = _report_on(context, table, now, republish, wait_seconds)
+            reports[table.table_id] = report = _report_on(context, table, now, republish, seconds)
             if report.changed:
                 context.progress(f"catalog: {table.name} changed")
-            if report.skipped and not wait_seconds:
+            if report.skipped and not seconds:
                 context.progress(f"catalog: {table.name}: {report.refusal} yet")
     return CatalogReport(tables=tuple(reports[table.table_id] for table in chosen), seconds=time.monotonic() - started)
 

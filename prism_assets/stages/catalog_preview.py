@@ -45,7 +45,10 @@ def _of_table(
     context: StageContext, table: TableDefinition, now: datetime, republish: bool
 ) -> Iterator[tuple[date | None, str]]:
     with context.database.begin() as connection:
-        known = publications.load_shown(connection, table.table_id, context.settings.catalog_compare_seconds)
+        settings = context.settings
+        known = publications.load_shown(
+            connection, table.table_id, settings.catalog_compare_seconds, settings.lease_seconds
+        )
         restless = partitions.load_restless(connection, [table.table_id])
         moves = {item.date: _moves(connection, table, item, now) for item in restless if not republish}
     try:

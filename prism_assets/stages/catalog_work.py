@@ -40,7 +40,7 @@ def find_catalog_work(context: StageContext, *, now: datetime) -> list[CatalogWo
     settings = context.settings
     with context.database.begin() as connection:
         doubts = publications.load_doubts(
-            connection, list(tables), settings.lease_seconds, settings.catalog_compare_seconds
+            connection, list(tables), settings.catalog_compare_seconds, settings.lease_seconds
         )
         restless = partitions.load_restless(connection, list(tables))
         steps = [(item, _next_step(connection, tables[item.table_id], item, now)) for item in restless]

@@ -13,10 +13,10 @@ from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.limits import CheckLimits
 from prism_assets.domain.partitions import Partition, current_publication
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import attempts, check_facts, partitions
-from prism_assets.metadata.attempts import UnreadObjects
+from prism_assets.metadata import check_facts, partitions
 from prism_assets.metadata.check_facts import Balance, ParkedJob, QuarantineShare, RangeSizes, Unmerged
 from prism_assets.metadata.quarantine import UnfitValues, unfit_values
+from prism_assets.metadata.unread_objects import UnreadObjects, load_unread
 from prism_assets.stages.check_outcomes import SHOWN, CheckOutcome, Figures, failed, few, hours, mb, passed
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.publish import location_of
@@ -102,23 +102,27 @@ def _judge_balance(table: TableDefinition, ledger: Balance | None) -> CheckOutco
 
 def _unread_objects(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
     with context.database.begin() as connection:
-        found = {item.table_id: item for item in attempts.unread_objects(connection, request.ids)}
-    return [_judge_unread(table, found.get(table.table_id)) for table in request.tables]
+        found = load_unread(connection, request.ids)
+    return [
+        _judge_unread(table, [item for item in found if item.table_id == table.table_id]) for table in request.tables
+    ]
 
 
-def _judge_unread(table: TableDefinition, unread: UnreadObjects | None) -> CheckOutcome:
-    if unread is None:
-        return passed(
-            table, UNREAD_OBJECTS, "every object was read, or waits for its turn", {"objects": 0, "parked": 0}
-        )
-    more = f"; and {unread.objects - len(unread.examples)} more" if unread.objects > len(unread.examples) else ""
-    again = f"{unread.parked} of them are tried again by themselves. " if unread.parked else ""
+def _judge_unread(table: TableDefinition, unread: Sequence[UnreadObjects]) -> CheckOutcome:
+    objects = sum(item.objects for item in unread)
+    later = sum(item.objects for item in unread if not item.why.needs_a_person)
+    facts = {"objects": objects, "retried_later": later}
+    if not unread:
+        return passed(table, UNREAD_OBJECTS, "every object was read, or waits for its turn", facts)
+    examples = [example for item in unread for example in item.examples]
+    more = f"; and {objects - len(examples)} more" if objects > len(examples) else ""
+    again = f"{later} of them are tried again by themselves. " if later else ""
     return failed(
         table,
         UNREAD_OBJECTS,
-        f"{unread.objects} staging objects are not read: {'; '.join(unread.examples)}{more}. {again}When the cause is "
+        f"{objects} staging objects are not read: {'; '.join(examples)}{more}. {again}When the cause is "
         "mended, `prism stream --retry KEY` or `--retry-failed` tries at once; `--give-up KEY` accepts it as it is",
-        {"objects": unread.objects, "parked": unread.parked},
+        facts,
     )
 
 

@@ -16,7 +16,7 @@ _PAUSE = 0.2
 _MARGIN = 1.0
 
 
-def patience(context: StageContext) -> float:
+def takeover_seconds(context: StageContext) -> float:
     """How many seconds to wait for a lease so that a holder that died or stands still has lost it for certain."""
     return context.settings.lease_seconds + _MARGIN
 

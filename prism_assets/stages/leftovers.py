@@ -10,9 +10,9 @@ from sqlalchemy import Connection
 
 from prism_assets.domain.partitions import PartitionState, contradiction, switch_refusal
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import leftovers, merge_jobs, partitions
-from prism_assets.metadata.leftovers import UnconvertedObjects
+from prism_assets.metadata import merge_jobs, partitions, publications, staging_objects
 from prism_assets.metadata.merge_jobs import JobStatus
+from prism_assets.metadata.unread_objects import Unread, UnreadObjects, load_unread
 from prism_assets.stages.context import StageContext
 
 
@@ -28,51 +28,60 @@ class Leftover:
     stuck: bool = False
 
 
-Kind = Callable[[Connection, Sequence[TableDefinition], datetime], Iterator[Leftover]]
+FindLeftovers = Callable[[StageContext, Connection, Sequence[TableDefinition], datetime], Iterator[Leftover]]
 """Finds the leftovers of one kind; the functions below."""
 
 
 def read_leftovers(
-    context: StageContext, names: Collection[str] | None, kinds: Sequence[Kind], now: datetime
+    context: StageContext, names: Collection[str] | None, kinds: Sequence[FindLeftovers], now: datetime
 ) -> tuple[Leftover, ...]:
     """What lies about in the tables named, or in all, of some kinds."""
     tables = context.choose_tables(names)
     with context.database.begin() as connection:
-        return tuple(item for find in kinds for item in find(connection, tables, now))
+        return tuple(item for find in kinds for item in find(context, connection, tables, now))
 
 
-def objects_left(connection: Connection, tables: Sequence[TableDefinition], _now: datetime) -> Iterator[Leftover]:
+def objects_left(
+    _context: StageContext, connection: Connection, tables: Sequence[TableDefinition], _now: datetime
+) -> Iterator[Leftover]:
     """Staging objects that were given up, and those that will be tried again."""
     named = {table.table_id: str(table.name) for table in tables}
-    for found in leftovers.unconverted_objects(connection, list(named)):
-        yield from _objects_of(named[found.table_id], found)
+    for unread in load_unread(connection, list(named)):
+        yield from _unread_left(named[unread.table_id], unread)
+    for counts in staging_objects.count_unfinished(connection):
+        if counts.table_id in named:
+            why = f", the latest after an error: {counts.latest_error}" if counts.latest_error else ""
+            waiting = (
+                f"{named[counts.table_id]}: {counts.pending + counts.claimed} staging objects wait to be converted"
+            )
+            yield Leftover(sentence=waiting + why, stuck=True)
 
 
-def _objects_of(table: str, found: UnconvertedObjects) -> Iterator[Leftover]:
-    if found.given_up:
+def _unread_left(table: str, unread: UnreadObjects) -> Iterator[Leftover]:
+    latest = unread.examples[0]
+    if unread.why is Unread.GIVEN_UP:
         sentence = (
-            f"{table}: {found.given_up} staging objects are given up, the latest {found.given_up_example}; "
-            f"mend the cause, then `prism stream --retry-failed --table {table}`, or accept it with `--give-up KEY`"
+            f"{table}: {unread.objects} staging objects are given up, the latest {latest}; mend the cause, then "
+            f"`prism stream --retry-failed --table {table}`, or accept it with `--give-up KEY`"
         )
         yield Leftover(sentence=sentence, for_a_person=True)
-    if found.overwritten:
+    if unread.why is Unread.OVERWRITTEN:
         sentence = (
-            f"{table}: {found.overwritten} staging objects were written again after their conversion, the latest "
-            f"{found.overwritten_example}; upload what is new under other keys, then `prism stream --give-up KEY`"
+            f"{table}: {unread.objects} staging objects are not read in their later version, the latest {latest}; "
+            "upload what is new under other keys, then `prism stream --give-up KEY`"
         )
         yield Leftover(sentence=sentence, for_a_person=True)
-    if found.parked:
+    if unread.why is Unread.RETRIED_LATER:
         sentence = (
-            f"{table}: {found.parked} staging objects could not be read and are tried again by themselves from "
-            f"{found.parked_until:%Y-%m-%d %H:%M}Z on, the latest {found.parked_example}"
+            f"{table}: {unread.objects} staging objects could not be read and are tried again by themselves from "
+            f"{unread.retry_time:%Y-%m-%d %H:%M}Z on, the latest {latest}"
         )
         yield Leftover(sentence=sentence)
-    if found.waiting:
-        why = f", the latest after an error: {found.waiting_example}" if found.waiting_example else ""
-        yield Leftover(sentence=f"{table}: {found.waiting} staging objects wait to be converted{why}", stuck=True)
 
 
-def merges_left(connection: Connection, tables: Sequence[TableDefinition], now: datetime) -> Iterator[Leftover]:
+def merges_left(
+    _context: StageContext, connection: Connection, tables: Sequence[TableDefinition], now: datetime
+) -> Iterator[Leftover]:
     """Merges that are parked, that failed and go again, or that should be done by now."""
     jobs = {job.partition_id: job for job in merge_jobs.load_status(connection) if _is_told(job, now)}
     named = {table.table_id: str(table.name) for table in tables}
@@ -100,7 +109,9 @@ def _merge_left(table: str, day: date, job: JobStatus, now: datetime) -> Leftove
     return Leftover(sentence=f"{table} {day}: its merge goes again at {job.schedule_time:%Y-%m-%d %H:%M:%S}Z{before}")
 
 
-def switches_left(connection: Connection, tables: Sequence[TableDefinition], _now: datetime) -> Iterator[Leftover]:
+def switches_left(
+    _context: StageContext, connection: Connection, tables: Sequence[TableDefinition], _now: datetime
+) -> Iterator[Leftover]:
     """Closed partitions that nothing will ever switch: what they hold contradicts itself, or no merge is scheduled."""
     named: Mapping[int, str] = {table.table_id: str(table.name) for table in tables}
     restless = partitions.load_restless(connection, list(named))
@@ -120,4 +131,16 @@ def switches_left(connection: Connection, tables: Sequence[TableDefinition], _no
             yield Leftover(sentence=sentence, for_a_person=True)
 
 
-ALL: Sequence[Kind] = (objects_left, merges_left, switches_left)
+def publications_left(
+    context: StageContext, connection: Connection, tables: Sequence[TableDefinition], _now: datetime
+) -> Iterator[Leftover]:
+    """Publications that were not seen to end, whose calls may still change the catalog: the next runs compare it."""
+    named = {table.table_id: str(table.name) for table in tables}
+    settings = context.settings
+    doubts = publications.load_doubts(connection, list(named), settings.catalog_compare_seconds, settings.lease_seconds)
+    for table_id, doubt in doubts.items():
+        if doubt.notes:
+            yield Leftover(sentence=f"{named[table_id]}: {doubt}", stuck=True)
+
+
+ALL: Sequence[FindLeftovers] = (objects_left, merges_left, switches_left, publications_left)

@@ -26,7 +26,7 @@ from prism_assets.metadata import leases, partitions, small_objects, tables
 from prism_assets.metadata.leases import Holder, Lease, LeaseKind
 from prism_assets.stages.bisect import Bisect
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.leases import leased, patience
+from prism_assets.stages.leases import leased, takeover_seconds
 from prism_assets.stages.repair_planning import MISSING, RepairPlan, Suspect, plan_repair, repair_chunks
 
 _PARTITIONS_AT_ONCE = 100
@@ -197,7 +197,7 @@ class _Repair:
         if self._dry_run:
             return nullcontext({})
         ids = [item.partition_id for item in part]
-        return leased(self._context, LeaseKind.REPAIR, ids, patience(self._context))
+        return leased(self._context, LeaseKind.REPAIR, ids, takeover_seconds(self._context))
 
     def _skip(self, others: Sequence[Partition]) -> None:
         with self._context.database.begin() as connection:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from prism_assets.domain.problems import Problem
-from prism_assets.metadata import merge_jobs, partitions, publications, staging_objects
+from prism_assets.metadata import merge_jobs, partitions
 from prism_assets.stages.catalog import CatalogReport, run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover import DiscoverReport, run_discover
-from prism_assets.stages.leases import patience
+from prism_assets.stages.leases import takeover_seconds
+from prism_assets.stages.leftovers import merges_left, objects_left, publications_left, read_leftovers
 from prism_assets.stages.merge import MergeReport, run_merge
 from prism_assets.stages.stream import run_stream
 from prism_assets.stages.stream_report import StreamReport
@@ -54,7 +55,7 @@ def run_once(context: StageContext, *, now: datetime, names: Collection[str] | N
         discover=run_discover(context, now=now, names=names),
         stream=run_stream(context, now=now, names=names),
         merge=run_merge(context, now=now, names=names),
-        catalog=run_catalog(context, now=now, names=names, patience=patience(context)),
+        catalog=run_catalog(context, now=now, names=names, wait_seconds=takeover_seconds(context)),
     )
 
 
@@ -81,8 +82,7 @@ def run_until_idle(
         if turn.changed and time.monotonic() - moved <= patience:
             continue
         later = clock()
-        waits = _waits_for(context, turns, later, context.choose_ids(names), clock_moves=later > now)
-        waits = waits or (not turn.catalog.errors and _awaits_publications(context, names))
+        waits = _waits(context, turns, names, later, clock_moves=later > now)
         if not waits or time.monotonic() - moved > patience:
             return tuple(turns)
         time.sleep(_PAUSE_SECONDS)
@@ -121,41 +121,22 @@ def _failing_merges(
     return {partition: problem for partition, problem in problems.items() if problem}
 
 
-def _awaits_publications(context: StageContext, names: Collection[str] | None) -> bool:
-    """Whether somebody's lost call may still change the catalog, or could when the last turn compared it."""
-    table_ids = [table.table_id for table in context.choose_tables(names)]
-    settings = context.settings
-    with context.database.begin() as connection:
-        doubts = publications.load_doubts(
-            connection, table_ids, settings.lease_seconds, settings.catalog_compare_seconds
-        )
-    return any(doubt.notes for doubt in doubts.values())
-
-
-def _waits_for(
+def _waits(
     context: StageContext,
     turns: Sequence[CycleReport],
+    names: Collection[str] | None,
     now: datetime,
-    table_ids: Collection[int] | None,
     *,
     clock_moves: bool,
 ) -> bool:
     """Whether work is claimed by a worker alive or dead, another run is at the catalog, or a next try comes by itself.
 
-    A merge that the surroundings kept from its end comes again soon, if the clock of this run moves at all.
+    A merge that the surroundings kept from its end comes again soon, if the clock of this run moves at all. What a call
+    that was lost may still change is not waited for where the catalog does not answer.
     """
-    if turns[-1].catalog.skipped:
+    catalog = turns[-1].catalog
+    kinds = [objects_left, merges_left, *([] if catalog.errors else [publications_left])]
+    if catalog.skipped or any(item.stuck for item in read_leftovers(context, names, kinds, now)):
         return True
-    failing = _failing_merges(context, turns, table_ids)
-    soon = {partition for partition, problem in failing.items() if problem.transient and clock_moves}
-    with context.database.begin() as connection:
-        counts = staging_objects.count_unfinished(connection)
-        if any((c.pending or c.claimed) and (table_ids is None or c.table_id in table_ids) for c in counts):
-            return True
-        awaited = [
-            job.partition_id
-            for job in merge_jobs.load_status(connection)
-            if job.running or (not job.parked and (job.schedule_time <= now or job.partition_id in soon))
-        ]
-        found = partitions.load_partitions(connection, awaited)
-        return any(table_ids is None or item.table_id in table_ids for item in found.values())
+    failing = _failing_merges(context, turns, context.choose_ids(names))
+    return clock_moves and any(problem.transient for problem in failing.values())

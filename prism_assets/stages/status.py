@@ -21,11 +21,11 @@ from prism_assets.metadata.leases import Holder, LeaseKind
 from prism_assets.metadata.merge_jobs import JobStatus
 from prism_assets.metadata.publications import Doubt
 from prism_assets.metadata.quarantine import UnfitValues, unfit_values
-from prism_assets.metadata.staging_objects import FailedObject, StagingCounts
+from prism_assets.metadata.staging_objects import StagingCounts
 from prism_assets.metadata.statistics import PartitionFigures, partition_figures
+from prism_assets.metadata.unread_objects import UnreadObjects, load_unread
 from prism_assets.stages.context import StageContext
 
-_FAILURES_SHOWN = 20
 _UNFIT_DAYS = 7
 
 
@@ -47,7 +47,7 @@ class PartitionStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class TableStatus:
-    """One table: its partitions and the staging objects that are not done; `failures` tells why, for the latest.
+    """One table: its partitions and the staging objects that are not done; `unread` tells which are not read, and why.
 
     `publisher` is who publishes it now, and since when; `doubt` is why the next catalog run compares all of it.
     `unfit_values` are those of the last `unfit_days` that did not fit their column; only where tables are named.
@@ -56,8 +56,7 @@ class TableStatus:
     table: str
     pending: int
     claimed: int
-    failed: int
-    failures: tuple[str, ...]
+    unread: tuple[UnreadObjects, ...]
     partitions: tuple[PartitionStatus, ...]
     unfit_values: tuple[UnfitValues, ...] = ()
     unfit_days: int = _UNFIT_DAYS
@@ -73,16 +72,16 @@ def read_status(
     found = []
     with context.database.begin() as connection:
         counts = {count.table_id: count for count in staging_objects.count_unfinished(connection)}
-        failed = staging_objects.list_failed(connection, _FAILURES_SHOWN)
+        unread = load_unread(connection, [table.table_id for table in chosen])
         jobs: dict[int, list[JobStatus]] = {}
         for job in merge_jobs.load_status(connection):
             jobs.setdefault(job.partition_id, []).append(job)
         for table in chosen:
-            found.append(_table_status(connection, table, counts.get(table.table_id), failed, jobs, now, day))
+            found.append(_table_status(connection, table, counts.get(table.table_id), unread, jobs, now, day))
         ids = [table.table_id for table in chosen]
         publishers = leases.holders(connection, LeaseKind.CATALOG, ids)
         settings = context.settings
-        doubts = publications.load_doubts(connection, ids, settings.lease_seconds, settings.catalog_compare_seconds)
+        doubts = publications.load_doubts(connection, ids, settings.catalog_compare_seconds, settings.lease_seconds)
         since = now - timedelta(days=_UNFIT_DAYS)
         unfit = {} if names is None else unfit_values(connection, ids, since)
     return tuple(
@@ -100,7 +99,7 @@ def _table_status(
     connection: Connection,
     table: TableDefinition,
     counts: StagingCounts | None,
-    failed: Sequence[FailedObject],
+    unread: Sequence[UnreadObjects],
     jobs: dict[int, list[JobStatus]],
     now: datetime,
     day: date | None,
@@ -114,10 +113,7 @@ def _table_status(
         table=str(table.name),
         pending=counts.pending if counts else 0,
         claimed=counts.claimed if counts else 0,
-        failed=counts.failed if counts else 0,
-        failures=tuple(
-            f"s3://{item.bucket}/{item.key}: {item.last_error}" for item in failed if item.table_id == table.table_id
-        ),
+        unread=tuple(item for item in unread if item.table_id == table.table_id),
         partitions=tuple(statuses),
     )
 

@@ -177,7 +177,7 @@ def _objects(world: World) -> Iterator[str]:
 def _nothing_waits(world: World, life: Life) -> Iterator[str]:
     """I10: status says of nothing that it waits, and tells of each object that was given up."""
     status = read_status(world.context, now=life.rests[-1].now)
-    if (told := sum(table.failed for table in status)) != life.vanished:
+    if (told := sum(unread.objects for table in status for unread in table.unread)) != life.vanished:
         yield f"I10 status tells of {told} objects that were given up, not of {life.vanished}"
     for table in status:
         for partition in table.partitions:

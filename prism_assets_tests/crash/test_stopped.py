@@ -12,7 +12,7 @@ import pytest
 
 from prism_assets.stages.catalog import run_catalog
 from prism_assets.stages.catalog_work import find_catalog_work
-from prism_assets.stages.leases import patience
+from prism_assets.stages.leases import takeover_seconds
 from prism_assets.stages.repair import run_repair
 from prism_assets_tests.builders import utc
 from prism_assets_tests.crash.processes import finish, start
@@ -65,7 +65,7 @@ def test_a_table_is_taken_over_from_a_run_that_stands_still_and_which_then_chang
     late_rows(world)
     stopped = stop(point, *CATALOG)
     late_rows(world)
-    report = run_catalog(world.context, now=utc(AFTER), patience=patience(world.context))
+    report = run_catalog(world.context, now=utc(AFTER), wait_seconds=takeover_seconds(world.context))
     assert report.errors == ()
     before = (record(world), world.partition("2026-03-01").location)
     assert before[0] == (0, 4)
@@ -79,7 +79,7 @@ def test_a_switch_is_left_to_the_run_that_took_over(world: World, stop: Stop) ->
     a_closed_day(world)
     world.merge(AFTER)
     stopped = stop("catalog.after_lease", *CATALOG)
-    report = run_catalog(world.context, now=utc(AFTER), names=["log.events"], republish=True, patience=30)
+    report = run_catalog(world.context, now=utc(AFTER), names=["log.events"], republish=True, wait_seconds=30)
     assert report.errors == ()
     assert go_on(stopped)[0] == 1
     assert world.status("2026-03-01", AFTER).state == "closed"
@@ -95,7 +95,7 @@ def test_a_call_that_a_stopped_run_makes_when_it_goes_on_is_put_right_by_the_nex
     late_rows(world)
     stopped = stop("catalog.before_call", *CATALOG)
     late_rows(world)
-    assert run_catalog(world.context, now=utc(AFTER), patience=patience(world.context)).errors == ()
+    assert run_catalog(world.context, now=utc(AFTER), wait_seconds=takeover_seconds(world.context)).errors == ()
     newest = world.ids()
     assert go_on(stopped)[0] == 1
     assert len(world.ids()) < len(newest), "the late call did land"

@@ -229,7 +229,7 @@ class AnyOrder(RuleBasedStateMachine):
         dropped = {day: rows for day, rows in self.dropped.items() if rows}
         assert {day: set(rows) for day, rows in self.seen.items() if rows} == dropped
         (status,) = read_status(self.world.context, now=self.now)
-        assert (status.pending, status.claimed, status.failed) == (0, 0, 0)
+        assert (status.pending, status.claimed, status.unread) == (0, 0, ())
         assert {(item.date, item.state) for item in status.partitions} == {(day, "switched") for day in dropped}
         rows = sum(map(len, dropped.values()))
         assert self._ledger() == (rows + self.broken, rows, self.broken)

@@ -211,7 +211,7 @@ def test_publications_that_a_former_version_had_under_way_keep_their_note(old: R
     old.sql("UPDATE prism_tables SET unsettled_publications = 2")
     old.database.migrate()
     with old.database.begin() as connection:
-        (doubt,) = publications.load_doubts(connection, [1], 60, 3_600).values()
+        (doubt,) = publications.load_doubts(connection, [1], 3_600, 60).values()
     assert (doubt.notes, doubt.worker, doubt.is_stale) == (1, "a former version", True)
     assert old.sql("SELECT expire_time > clock_timestamp() + interval '9 minutes' FROM prism_publication_notes") == [
         (True,)

@@ -14,7 +14,8 @@ from prism_assets.domain.work import ConvertResult, QuarantineCount, SourceVersi
 from prism_assets.metadata import attempts, batches, staging_objects, work_counts
 from prism_assets.metadata.attempts import ChangedObject, FailedAttempt
 from prism_assets.metadata.batches import DeadBatch
-from prism_assets.metadata.staging_objects import ClaimedObject, FoundObject, StagingCounts
+from prism_assets.metadata.staging_objects import ClaimedObject, FoundObject
+from prism_assets.metadata.unread_objects import Unread, load_unread
 from prism_assets_tests.metadata.rows import NOON, Rows
 from prism_assets_tests.metadata.sessions import Sessions
 
@@ -226,8 +227,9 @@ def test_an_object_given_up_is_failed_and_not_claimed_again(rows: Rows) -> None:
         fail(connection, item, GiveUp())
     assert claim(rows) == []
     with rows.database.begin() as connection:
-        counts = staging_objects.count_unfinished(connection)
-    assert counts == [StagingCounts(table_id=table.table_id, pending=0, claimed=0, failed=1)]
+        assert staging_objects.count_unfinished(connection) == []
+        (unread,) = load_unread(connection, [table.table_id])
+    assert (unread.why, unread.objects, unread.retry_time) == (Unread.GIVEN_UP, 1, None)
 
 
 def test_an_object_finished_twice_keeps_its_first_ledger(rows: Rows) -> None:

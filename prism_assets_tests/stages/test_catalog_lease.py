@@ -9,7 +9,7 @@ from typing import Any
 from prism_assets.metadata import leases
 from prism_assets.metadata.leases import LeaseKind
 from prism_assets.stages.catalog import CatalogReport, run_catalog
-from prism_assets.stages.leases import leased, patience
+from prism_assets.stages.leases import leased, takeover_seconds
 from prism_assets.stages.status import read_status
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.stages.catalogs import PausingCatalog, holders_fall_silent, with_catalog
@@ -62,7 +62,7 @@ def test_a_run_waits_for_the_tables_of_another_when_it_has_done_all_others(world
             release = threading.Timer(0.5, lambda: _release(world, held[first.table_id]))
             assert leases.holders(connection, LeaseKind.CATALOG, [first.table_id])
         release.start()
-        report = run_catalog(with_catalog(world, catalog, "me").context, now=utc(NOON), patience=30)
+        report = run_catalog(with_catalog(world, catalog, "me").context, now=utc(NOON), wait_seconds=30)
     release.join()
     assert report.errors == ()
     assert [table.table for table in report.tables] == ["log.a", "log.b"]
@@ -80,7 +80,7 @@ def test_a_holder_that_died_is_overcome_by_whoever_waits_as_long_as_a_lease(worl
     with world.context.database.begin() as connection:
         assert leases.take(connection, LeaseKind.CATALOG, [table.table_id], "dead", 60)
     assert run_catalog(world.context, now=utc(NOON)).tables[0].skipped
-    report = run_catalog(world.context, now=utc(NOON), patience=patience(world.context))
+    report = run_catalog(world.context, now=utc(NOON), wait_seconds=takeover_seconds(world.context))
     assert report.errors == ()
     assert report.tables[0].defined == "created"
 
@@ -89,7 +89,7 @@ def test_a_holder_that_works_on_is_not_overcome_however_long_it_takes(world: Wor
     world.apply(a_table())
     (table,) = world.context.choose_tables(None)
     with leased(with_catalog(world, None).context, LeaseKind.CATALOG, [table.table_id]):
-        report = run_catalog(world.context, now=utc(NOON), patience=patience(world.context))
+        report = run_catalog(world.context, now=utc(NOON), wait_seconds=takeover_seconds(world.context))
     assert report.tables[0].skipped
     assert HOLDER in report.errors[0]
 

@@ -11,14 +11,14 @@ from prism_assets.defs.assets.outcome import Facts, Outcome, Task
 from prism_assets.domain.problems import Problem
 from prism_assets.stages.catalog import CatalogReport, TableReport, run_catalog
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.leases import patience
+from prism_assets.stages.leases import takeover_seconds
 
 
 def make_catalog(context: StageContext, task: Task) -> Outcome:
     """Switches, closes, defines and publishes; the facts of a day tell which of these happened to it."""
     ids = table_ids(context, task.tables)
-    wait_seconds = 0.0 if task.by_sensor else patience(context)
-    done = run_catalog(context, now=datetime.now(timezone.utc), names=task.tables, patience=wait_seconds)
+    wait_seconds = 0.0 if task.by_sensor else takeover_seconds(context)
+    done = run_catalog(context, now=datetime.now(timezone.utc), names=task.tables, wait_seconds=wait_seconds)
     changed = {(table.table_id, day): facts for table in done.tables for day, facts in _days(table).items()}
     figures = read_figures(context, ids, with_own_day(ids, task.day, changed))
     waits = {(table.table_id, wait.date): wait.reason for table in done.tables for wait in table.waiting}

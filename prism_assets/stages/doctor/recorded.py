@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from prism_assets.domain.names import TableName
-from prism_assets.metadata import abandoned_uploads, attempts, damage
+from prism_assets.metadata import abandoned_uploads, damage
 from prism_assets.metadata.damage import Damage
+from prism_assets.metadata.unread_objects import load_unread
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.findings import Finding
 
@@ -175,15 +176,14 @@ def look_at_records(context: StageContext, names: Mapping[int, TableName], *, pu
 def _unread(context: StageContext, names: Mapping[int, TableName]) -> list[Finding]:
     with context.database.begin() as connection:
         damage.begin_reading(connection)
-        found = attempts.unread_objects(connection, list(names))
+        found = load_unread(connection, list(names))
     return [
         Finding(
             invariant="I10",
             name="unread_objects",
             table=str(names[item.table_id]),
             date=None,
-            facts=f"{item.objects} objects are not read, {item.parked} of them are tried again by themselves: "
-            f"{'; '.join(item.examples)}",
+            facts=f"{item.objects} objects are not read ({item.why.value}): {'; '.join(item.examples)}",
             advice="Mend the cause, then `prism stream --retry-failed`, or `--give-up KEY`",
         )
         for item in found

@@ -1,0 +1,86 @@
+"""Statements that tell which staging objects are not read, or not in their later version, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from sqlalchemy import Connection, text
+
+LONG_OUTAGE_ATTEMPTS = 10
+"""After so many refusals that were charged to nobody, an object that waits is told as one that is not read."""
+
+
+class Unread(str, Enum):
+    """Why an object is not read."""
+
+    GIVEN_UP = "given_up"
+    """Somebody has to act."""
+    RETRIED_LATER = "retried_later"
+    """Given up for the time being; it is tried again by itself."""
+    OVERWRITTEN = "overwritten"
+    """It is converted, and was written again after that: somebody has to act."""
+    LONG_OUTAGE = "long_outage"
+    """It waits, as its store has long refused everything; it is tried again by itself."""
+
+    @property
+    def needs_a_person(self) -> bool:
+        """Whether it stays as it is until somebody acts."""
+        return self in (Unread.GIVEN_UP, Unread.OVERWRITTEN)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnreadObjects:
+    """Objects of one table that are not read for one reason, and that nobody has accepted as they are.
+
+    `examples` are the latest three at most, with their errors; `retry_time` is when the first is tried again.
+    """
+
+    table_id: int
+    why: Unread
+    objects: int
+    retry_time: datetime | None
+    examples: tuple[str, ...]
+
+
+def load_unread(connection: Connection, table_ids: Collection[int]) -> list[UnreadObjects]:
+    """What is not read, by table and reason. Reads partial indexes, without locks; for status, checks and doctor."""
+    rows = connection.execute(text(_UNREAD), {"tables": list(table_ids)})
+    return [
+        UnreadObjects(
+            table_id=row.prism_table_id,
+            why=Unread(row.why),
+            objects=row.objects,
+            retry_time=row.retry_time,
+            examples=tuple(row.examples),
+        )
+        for row in rows
+    ]
+
+
+# The objects are counted by id, and only the three that are told are looked up.
+_UNREAD = f"""
+SELECT u.prism_table_id, u.why, u.objects, u.retry_time, e.examples FROM (
+    SELECT prism_table_id, why, count(*) AS objects, min(retry_time) AS retry_time,
+        (array_agg(prism_staging_object_id ORDER BY prism_staging_object_id DESC))[1:3] AS latest
+    FROM (
+        SELECT prism_table_id, prism_staging_object_id, retry_time,
+            CASE WHEN retry_time IS NULL THEN '{Unread.GIVEN_UP.value}' ELSE '{Unread.RETRIED_LATER.value}' END AS why
+        FROM prism_staging_objects WHERE state = 'failed' AND NOT dismissed AND prism_table_id = ANY(:tables)
+        UNION ALL
+        SELECT prism_table_id, prism_staging_object_id, NULL, '{Unread.OVERWRITTEN.value}' FROM prism_staging_objects
+        WHERE overwritten_time IS NOT NULL AND NOT dismissed AND state = 'done' AND prism_table_id = ANY(:tables)
+        UNION ALL
+        SELECT prism_table_id, prism_staging_object_id, retry_time, '{Unread.LONG_OUTAGE.value}'
+        FROM prism_staging_objects WHERE state = 'pending' AND outages >= {LONG_OUTAGE_ATTEMPTS}
+            AND prism_table_id = ANY(:tables)
+    ) o GROUP BY prism_table_id, why
+) u CROSS JOIN LATERAL (
+    SELECT array_agg(format('s3://%s/%s: %s', bucket_name, object_key,
+        CASE WHEN u.why = '{Unread.OVERWRITTEN.value}' THEN 'it was written again after it had been converted'
+            ELSE last_error END) ORDER BY prism_staging_object_id DESC) AS examples
+    FROM prism_staging_objects WHERE prism_staging_object_id = ANY(u.latest)
+) e ORDER BY u.prism_table_id, u.why
+"""
