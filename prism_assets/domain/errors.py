@@ -13,6 +13,7 @@ PrismError
     │   ├── SettingsError
     │   └── DefinitionError
     ├── AccessDenied
+    ├── ObjectArchived        it has to be restored before it can be read
     ├── MissingBucket
     ├── WrongLake             the database belongs to another lake, or the lake to another database
     ├── MissingQueue
@@ -21,6 +22,7 @@ PrismError
     ├── EngineFailed          the engine ran and a task died in it
     ├── LeaseLost             another worker owns the work now: nothing was changed
     └── InvariantBroken       what is stored contradicts itself: nothing was changed
+        └── KeyOccupied       other rows lie under a key that was to be written
 """
 
 
@@ -76,6 +78,10 @@ class AccessDenied(TerminalError):
     """The credentials were refused. Check the access key and the policy of the role."""
 
 
+class ObjectArchived(TerminalError):
+    """An object lies in an archive and must be restored before it can be read."""
+
+
 class MissingBucket(TerminalError):
     """A bucket does not exist. Create it, or correct the setting that names it."""
 
@@ -108,8 +114,12 @@ class InvariantBroken(TerminalError):
     """Stored facts contradict each other; nothing was changed. The message names the partition and the facts."""
 
 
-NOT_ITS_FAULT = (TransientError, AccessDenied, MissingBucket)
-"""Errors of the surroundings: an object that meets one is tried again, and for long, as it is not to blame."""
+class KeyOccupied(InvariantBroken):
+    """Other rows lie under a key than those to be written, as after a failover ids come again. They were left alone."""
+
+
+NOT_ITS_FAULT = (TransientError, AccessDenied, ObjectArchived, MissingBucket)
+"""Errors that may pass without a change of the object: one that meets them is tried again, and for long."""
 
 WORTH_REPEATING = (TransientError, LeaseLost)
 """Errors after which the same call may succeed by itself: the surroundings were away, or another worker was first."""

@@ -16,13 +16,17 @@ from typing import Any
 class Failure:
     """Why a task failed. Transient failures are worth another attempt, whoever is to blame.
 
-    `at_source` says that the staging object could not be read, `killed` that a worker died over the task.
+    `at_source` says that the staging object could not be read, and `of_object` that the store refuses this object for
+    what it is, as it does those of an archive; `killed` that a worker died over the task; `occupied` that other rows
+    lie under a key it was to write.
     """
 
     message: str
     transient: bool
     at_source: bool = False
+    of_object: bool = False
     killed: bool = False
+    occupied: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +91,7 @@ class SourceVersion:
 
     etag: str | None
     content_length: int
-    last_modified: datetime
+    last_modified: datetime | None
 
 
 @dataclass(frozen=True, kw_only=True)

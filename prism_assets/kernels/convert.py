@@ -11,7 +11,14 @@ from datetime import timezone
 import pyarrow as pa
 
 from prism_assets.domain.accepted import accepted_days
-from prism_assets.domain.errors import NOT_ITS_FAULT, InvariantBroken, ObjectChanged, PrismError
+from prism_assets.domain.errors import (
+    NOT_ITS_FAULT,
+    InvariantBroken,
+    KeyOccupied,
+    ObjectArchived,
+    ObjectChanged,
+    PrismError,
+)
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import (
     ConvertResult,
@@ -62,7 +69,11 @@ def convert_object(
         return _changed(task, stores)
     except PrismError as error:
         failure = Failure(
-            message=str(error), transient=isinstance(error, NOT_ITS_FAULT), at_source=conversion.is_reading
+            message=str(error),
+            transient=isinstance(error, NOT_ITS_FAULT),
+            at_source=conversion.is_reading,
+            of_object=isinstance(error, ObjectArchived),
+            occupied=isinstance(error, KeyOccupied),
         )
     except MemoryError:
         raise

@@ -9,14 +9,17 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from prism_assets.domain.errors import InvariantBroken
+from prism_assets.domain.errors import KeyOccupied
 from prism_assets.domain.fingerprints import combine
 from prism_assets.kernels.fingerprint import fingerprint
 from prism_assets.objectstore.stores import Stores
 
 
 def put_once(stores: Stores, bucket: str, key: str, body: pa.Buffer, *, kind: str, row_count: int, prints: int) -> int:
-    """Writes an object, or finds that one with the same rows is there; returns the length of what is there."""
+    """Writes an object, or finds that one with the same rows is there; returns the length of what is there.
+
+    KeyOccupied if other rows are.
+    """
     content = memoryview(body).cast("B")
     if stores.put_new(bucket, key, content, kind=kind) or _is_same(stores, bucket, key, content):
         return len(content)
@@ -41,6 +44,6 @@ def _check_same(there: bytes, key: str, row_count: int, prints: int) -> None:
         groups = (file.read_row_group(group, use_threads=False) for group in range(file.metadata.num_row_groups))
         found = combine(map(fingerprint, groups))
     except (pa.ArrowInvalid, OSError):
-        raise InvariantBroken(f"{key} exists and is no readable Parquet object; remove it and repeat") from None
+        raise KeyOccupied(f"{key} exists and is no readable Parquet object; remove it and repeat") from None
     if file.metadata.num_rows != row_count or found != prints:
-        raise InvariantBroken(f"{key} exists with other rows; remove it and repeat")
+        raise KeyOccupied(f"{key} exists with other rows; remove it and repeat")

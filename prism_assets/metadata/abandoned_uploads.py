@@ -72,28 +72,44 @@ def due_uploads(connection: Connection, table_ids: Collection[int] | None, limit
     ]
 
 
+def postpone_removal(connection: Connection, uploads: Sequence[AbandonedUpload], seconds: float) -> None:
+    """Puts off what the store would not remove, so that the removal of others does not wait for it."""
+    connection.execute(
+        text(
+            "UPDATE prism_abandoned_uploads SET remove_time = clock_timestamp() + make_interval(secs => :seconds) "
+            f"WHERE {_THESE}"
+        ),
+        {**_values(uploads), "seconds": seconds},
+    )
+
+
 def note_removal(connection: Connection, uploads: Sequence[AbandonedUpload]) -> None:
     """Notes that keys were removed: after the first time they are looked at once more, after the second no more."""
-    values = {
-        "ids": [item.staging_object_id for item in uploads],
-        "generations": [item.generation for item in uploads],
-        "seconds": _SECOND_REMOVAL_SECONDS,
-    }
-    these = (
-        "(prism_staging_object_id, generation) IN "
-        "(SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:generations AS integer[])))"
-    )
+    values = _values(uploads)
     connection.execute(
-        text(f"DELETE FROM prism_abandoned_uploads WHERE removed AND remove_time <= clock_timestamp() AND {these}"),
+        text(f"DELETE FROM prism_abandoned_uploads WHERE removed AND remove_time <= clock_timestamp() AND {_THESE}"),
         values,
     )
     connection.execute(
         text(
             "UPDATE prism_abandoned_uploads SET removed = true, "
-            f"remove_time = clock_timestamp() + make_interval(secs => :seconds) WHERE NOT removed AND {these}"
+            f"remove_time = clock_timestamp() + make_interval(secs => :seconds) WHERE NOT removed AND {_THESE}"
         ),
-        values,
+        {**values, "seconds": _SECOND_REMOVAL_SECONDS},
     )
+
+
+_THESE = (
+    "(prism_staging_object_id, generation) IN "
+    "(SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:generations AS integer[])))"
+)
+
+
+def _values(uploads: Sequence[AbandonedUpload]) -> dict[str, list[int]]:
+    return {
+        "ids": [item.staging_object_id for item in uploads],
+        "generations": [item.generation for item in uploads],
+    }
 
 
 def count_overdue(connection: Connection, seconds: float = 3_600.0) -> dict[int, int]:

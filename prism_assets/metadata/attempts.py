@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
 
-from prism_assets.domain.attempts import GiveUp, Retry
+from prism_assets.domain.attempts import GiveUp, Retry, Verdict
 from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.work import SourceVersion
 
@@ -22,7 +22,7 @@ class FailedAttempt:
 
     staging_object_id: int
     error: str
-    verdict: Retry | GiveUp
+    verdict: Verdict
 
 
 def fail_attempts(connection: Connection, batch_id: int, failed: Sequence[FailedAttempt]) -> None:
@@ -68,7 +68,7 @@ def _give_up(connection: Connection, batch_id: int, failed: Sequence[tuple[Faile
             "batch": batch_id,
             "ids": [item.staging_object_id for item, _ in failed],
             "errors": [item.error for item, _ in failed],
-            "parked": [verdict.parked for _, verdict in failed],
+            "rests": [verdict.retry_after for _, verdict in failed],
         },
     ).rowcount
     _check(batch_id, changed, len(failed))
@@ -76,23 +76,27 @@ def _give_up(connection: Connection, batch_id: int, failed: Sequence[tuple[Faile
 
 _GIVE_UP = """
 UPDATE prism_staging_objects o SET state = 'failed', attempts = attempts + 1, last_error = f.error, batch_limit = NULL,
-    retry_time = clock_timestamp() + make_interval(secs => f.parked)
-FROM unnest(CAST(:ids AS bigint[]), CAST(:errors AS text[]), CAST(:parked AS double precision[])) AS f (id, error, parked)
+    retry_time = clock_timestamp() + make_interval(secs => f.rest)
+FROM unnest(CAST(:ids AS bigint[]), CAST(:errors AS text[]), CAST(:rests AS double precision[])) AS f (id, error, rest)
 WHERE o.prism_staging_object_id = f.id AND o.prism_stream_batch_id = :batch AND o.state = 'claimed'
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangedObject:
-    """An object that was written again between its discovery and its reading, and after how many seconds to read it."""
+    """An object that begins anew with a version, why, and what is to become of it."""
 
     staging_object_id: int
     version: SourceVersion
-    pause: float
+    reason: str
+    verdict: Verdict
 
 
 def take_up_versions(connection: Connection, batch_id: int, changed: Sequence[ChangedObject]) -> None:
-    """Begins objects of a batch anew with the version that lies under their keys now. The attempt is charged."""
+    """Begins objects of a batch anew with the version that lies under their keys now, or gives them up with it.
+
+    That is another start with other keys, which has all its attempts; counted is how often in a row that happened.
+    """
     if not changed:
         return
     rows = connection.execute(
@@ -103,22 +107,31 @@ def take_up_versions(connection: Connection, batch_id: int, changed: Sequence[Ch
             "etags": [item.version.etag for item in changed],
             "lengths": [item.version.content_length for item in changed],
             "times": [item.version.last_modified for item in changed],
-            "pauses": [item.pause for item in changed],
+            "errors": [item.reason for item in changed],
+            "given_up": [isinstance(item.verdict, GiveUp) for item in changed],
+            "pauses": [_pause(item.verdict) for item in changed],
         },
     ).rowcount
     _check(batch_id, rows, len(changed))
 
 
+def _pause(verdict: Verdict) -> float | None:
+    return verdict.pause if isinstance(verdict, Retry) else verdict.retry_after
+
+
 # What makes an object one that has just come: another generation, and no first batch, as a partition may have been
 # closed without it: what it holds for that day is delayed then.
-_ANEW = "state = 'pending', generation = generation + 1, first_batch_id = NULL, definition_version = NULL"
-_AFRESH = f"{_ANEW}, attempts = 0, outages = 0, retry_time = NULL, dismissed = false"
+_NEW_START = "generation = generation + 1, first_batch_id = NULL, definition_version = NULL"
+_ANEW = f"state = 'pending', {_NEW_START}"
+_AFRESH = f"{_ANEW}, attempts = 0, outages = 0, rewrites = 0, retry_time = NULL, dismissed = false"
 _TAKE_UP = f"""
-UPDATE prism_staging_objects o SET {_ANEW}, etag = f.etag, content_length = f.length, send_time = f.time,
-    attempts = attempts + 1, batch_limit = NULL, last_error = 'it was written again before it was read',
+UPDATE prism_staging_objects o SET {_NEW_START}, state = CASE WHEN f.given_up THEN 'failed' ELSE 'pending' END,
+    etag = f.etag, content_length = f.length, send_time = f.time, attempts = 0, outages = 0, rewrites = rewrites + 1,
+    batch_limit = NULL, last_error = f.error,
     retry_time = clock_timestamp() + make_interval(secs => f.pause)
 FROM unnest(CAST(:ids AS bigint[]), CAST(:etags AS text[]), CAST(:lengths AS bigint[]), CAST(:times AS timestamptz[]),
-    CAST(:pauses AS double precision[])) AS f (id, etag, length, time, pause)
+    CAST(:errors AS text[]), CAST(:given_up AS boolean[]), CAST(:pauses AS double precision[]))
+    AS f (id, etag, length, time, error, given_up, pause)
 WHERE o.prism_staging_object_id = f.id AND o.prism_stream_batch_id = :batch AND o.state = 'claimed'
 """
 
@@ -139,7 +152,7 @@ def _check(batch_id: int, changed: int, expected: int) -> None:
         raise LeaseLost(f"batch {batch_id} holds only {changed} of {expected} objects; it changed nothing")
 
 
-def retry_parked(connection: Connection, table_ids: Collection[int] | None) -> int:
+def retry_due(connection: Connection, table_ids: Collection[int] | None) -> int:
     """Begins objects anew that were given up and are due to be tried again by themselves; returns how many."""
     return connection.execute(
         text(

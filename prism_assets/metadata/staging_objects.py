@@ -14,6 +14,8 @@ from sqlalchemy import Connection, Row, text
 from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.work import ConvertResult
 
+_TURN_OF_SUSPECTS = 8
+"""Every so-many-th batch begins with objects that a batch died with, however many others keep coming."""
 _LATEST_OBJECTS = 10_000
 """Enough to find one that was converted, and few enough to be looked through."""
 
@@ -46,6 +48,7 @@ class ClaimedObject:
     first_batch_id: int
     attempts: int
     outages: int
+    rewrites: int
     generation: int
     batch_limit: int | None
 
@@ -135,9 +138,23 @@ def claim_pending(
     """Claims pending objects for a batch, fairly over the streams, up to a count and a number of bytes.
 
     Locks the rows it picks with SKIP LOCKED, so that two batches never claim one object (an unlocked read lets
-    two workers run the same work). Streams that still have objects share what the first round left over. Objects that
-    a batch died with come when there are no others, in smaller batches and among themselves.
+    two workers run the same work). Objects that a batch died with come when there are no others, or when it is their
+    turn, in smaller batches and among themselves. One that was begun anew waits until what its former start uploaded
+    is removed: readers would see its rows twice.
     """
+    kinds = [_claim_unsuspected, _claim_suspects]
+    if batch_id % _TURN_OF_SUSPECTS == 0:
+        kinds.reverse()
+    for claim in kinds:
+        if claimed := claim(connection, batch_id, table_ids, max_objects, max_bytes):
+            return claimed
+    return []
+
+
+def _claim_unsuspected(
+    connection: Connection, batch_id: int, table_ids: Collection[int] | None, max_objects: int, max_bytes: int
+) -> list[ClaimedObject]:
+    """Streams that still have objects share what the first round left over."""
     claimed: list[ClaimedObject] = []
     streams = _streams_with_pending(connection, table_ids)
     left_bytes = max_bytes
@@ -150,16 +167,18 @@ def claim_pending(
             break
         taken = Counter(row.prism_stream_id for row in rows)
         streams = [stream for stream in streams if taken[stream] == share]
-    return claimed or _claim_suspects(connection, batch_id, table_ids, max_objects, max_bytes)
+    return claimed
 
 
-_PICK = """
+_CLEARED = """(o.generation = 0 OR NOT EXISTS (SELECT 1 FROM prism_abandoned_uploads a
+    WHERE a.prism_staging_object_id = o.prism_staging_object_id AND NOT a.removed))"""
+_PICK = f"""
 SELECT o.prism_staging_object_id, o.prism_stream_id, o.content_length
 FROM unnest(CAST(:streams AS bigint[])) AS s (id)
 CROSS JOIN LATERAL (
     SELECT * FROM prism_staging_objects o
     WHERE o.prism_stream_id = s.id AND o.state = 'pending' AND o.batch_limit IS NULL
-        AND (o.retry_time IS NULL OR o.retry_time <= clock_timestamp())
+        AND (o.retry_time IS NULL OR o.retry_time <= clock_timestamp()) AND {_CLEARED}
     ORDER BY o.prism_staging_object_id LIMIT :share FOR UPDATE SKIP LOCKED
 ) AS o
 """
@@ -174,10 +193,10 @@ def _claim_suspects(
     """
     rows = connection.execute(
         text(
-            "SELECT prism_staging_object_id, content_length, batch_limit FROM prism_staging_objects "
+            "SELECT prism_staging_object_id, content_length, batch_limit FROM prism_staging_objects o "
             "WHERE state = 'pending' AND batch_limit IS NOT NULL "
             "AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[]))) "
-            "AND (retry_time IS NULL OR retry_time <= clock_timestamp()) "
+            f"AND (retry_time IS NULL OR retry_time <= clock_timestamp()) AND {_CLEARED} "
             "ORDER BY attempts, prism_staging_object_id LIMIT :limit FOR UPDATE SKIP LOCKED"
         ),
         {"tables": None if table_ids is None else list(table_ids), "limit": max_objects},
@@ -259,6 +278,7 @@ def _claimed(row: Row[Any]) -> ClaimedObject:
         first_batch_id=row.first_batch_id,
         attempts=row.attempts,
         outages=row.outages,
+        rewrites=row.rewrites,
         generation=row.generation,
         batch_limit=row.batch_limit,
     )
@@ -315,17 +335,18 @@ def lock_waiting(connection: Connection, staging_object_id: int) -> ClaimedObjec
     return None if row is None else _claimed(row)
 
 
-def key_of_converted(connection: Connection, bucket: str) -> str | None:
-    """The key of an object of a bucket that was read lately, if there is one among the last that were registered."""
-    key: str | None = connection.execute(
-        text(
-            "SELECT object_key FROM prism_staging_objects WHERE state = 'done' AND bucket_name = :bucket "
-            "AND prism_staging_object_id > (SELECT max(prism_staging_object_id) FROM prism_staging_objects) - :many "
-            "ORDER BY prism_staging_object_id DESC LIMIT 1"
-        ),
-        {"bucket": bucket, "many": _LATEST_OBJECTS},
-    ).scalar()
-    return key
+def keys_of_converted(connection: Connection, bucket: str, limit: int) -> list[str]:
+    """Keys of the last objects of a bucket that were read, among the last that were registered."""
+    return list(
+        connection.execute(
+            text(
+                "SELECT object_key FROM prism_staging_objects WHERE state = 'done' AND bucket_name = :bucket "
+                "AND prism_staging_object_id > (SELECT max(prism_staging_object_id) FROM prism_staging_objects) - :many "
+                "ORDER BY prism_staging_object_id DESC LIMIT :limit"
+            ),
+            {"bucket": bucket, "many": _LATEST_OBJECTS, "limit": limit},
+        ).scalars()
+    )
 
 
 def finish(connection: Connection, batch_id: int, results: Sequence[ConvertResult], now: datetime) -> None:

@@ -7,6 +7,7 @@ import re
 from prism_assets.domain.errors import (
     AccessDenied,
     MissingBucket,
+    ObjectArchived,
     ObjectChanged,
     ObjectMissing,
     PrismError,
@@ -53,8 +54,10 @@ def changed_object(where: str) -> ObjectChanged:
     return ObjectChanged(f"{where} is no longer the object that was discovered")
 
 
-def denied(where: str) -> AccessDenied:
-    """The store knows the caller and refuses, or does not know the caller."""
+def denied(where: str, said: str = "") -> AccessDenied | ObjectArchived:
+    """The store knows the caller and refuses, or does not know the caller; by its word, or only as the object rests."""
+    if "InvalidObjectState" in said:
+        return ObjectArchived(f"{where}: it lies in an archive; restore it there, and it is read by itself")
     return AccessDenied(f"{where}: access denied; check the credentials and the policy of their owner")
 
 
@@ -69,8 +72,8 @@ def unclear(where: str, bucket: str, message: str) -> PrismError:
         return missing_bucket(bucket)
     if "InvalidRange" in words or "range was invalid" in words:  # it is shorter than it was
         return changed_object(where)
-    if any(code in words for code in _DENIED):
-        return denied(where)
+    if "InvalidObjectState" in words or any(code in words for code in _DENIED):
+        return denied(where, words)
     found = _HOST.search(message)
     host = found[0] if found else ""
     if _METADATA in host or "redential" in words:

@@ -167,5 +167,5 @@ def _named(error: ClientError, bucket: str, where: str) -> PrismError:
     if status == 412:
         return changed_object(where)
     if status in (401, 403):
-        return denied(where)
+        return denied(where, code)
     return unclear(where, bucket, f"{code}: {error.response.get('Error', {}).get('Message', '')}")

@@ -18,7 +18,14 @@ import obstore
 from obstore import exceptions
 from obstore.store import LocalStore, S3Store
 
-from prism_assets.domain.errors import MissingBucket, SettingsError, TerminalError, WrongUse
+from prism_assets.domain.errors import (
+    MissingBucket,
+    ObjectMissing,
+    PrismError,
+    SettingsError,
+    TerminalError,
+    WrongUse,
+)
 from prism_assets.objectstore.parts import PART, Part, Parts
 from prism_assets.objectstore.refusals import (
     PROBE,
@@ -187,14 +194,22 @@ class Stores:
         """The length of an object in bytes; ObjectMissing if there is none."""
         return self.head(bucket, key).content_length
 
-    def get_head(self, bucket: str, key: str) -> bytes:
-        """Reads the first byte of an object: whether it can be read at all. An empty object has none."""
+    def serves(self, bucket: str, key: str) -> bool:
+        """Whether the store hands out an object, or says at least that it is gone: then it refuses not everything."""
+        try:
+            self._read_first_byte(bucket, key)
+        except ObjectMissing:
+            return True
+        except PrismError:
+            return False
+        return True
+
+    def _read_first_byte(self, bucket: str, key: str) -> None:
         if not is_path(key):
-            return self._any_key(bucket, key).read_part(bucket, key, 0, 1, None).body
-        if not self.length(bucket, key):
-            return b""
-        with _translated(bucket, key):
-            return obstore.get_range(self._store(bucket), key, start=0, length=1).to_bytes()
+            self._any_key(bucket, key).read_part(bucket, key, 0, 1, None)
+        elif self.length(bucket, key):
+            with _translated(bucket, key):
+                obstore.get_range(self._store(bucket), key, start=0, length=1)
 
     def delete(self, bucket: str, keys: Sequence[str]) -> None:
         """Deletes objects; those that are not there are no error."""
@@ -330,7 +345,7 @@ def _translated(bucket: str, key: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise (missing_bucket(bucket) if "NoSuchBucket" in str(error) else missing_object(where)) from error
     except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
-        raise denied(where) from error
+        raise denied(where, str(error)) from error
     except exceptions.PreconditionError as error:
         raise changed_object(where) from error
     except (exceptions.BaseError, OSError) as error:

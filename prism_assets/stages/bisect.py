@@ -39,15 +39,17 @@ class Bisect(Generic[_Task, _Result]):
             error = died
         rest = list(left.values())
         if len(tasks) == 1 and rest:
-            self._check_engine()
+            check_engine(self.probe)
             yield self.poisoned(rest[0], error)
         elif rest:
             half = (len(rest) + 1) // 2
             yield from self.results(rest[:half])
             yield from self.results(rest[half:]) if rest[half:] else ()
 
-    def _check_engine(self) -> None:
-        try:
-            self.probe()
-        except EngineFailed as error:
-            raise EngineUnavailable(f"the engine fails whatever it is given: {error}") from error
+
+def check_engine(probe: Callable[[], None]) -> None:
+    """Gives the engine something harmless; EngineUnavailable if it dies of that, too."""
+    try:
+        probe()
+    except EngineFailed as error:
+        raise EngineUnavailable(f"the engine fails whatever it is given: {error}") from error

@@ -238,18 +238,10 @@ def _blamed(context: StageContext, entry: _Running) -> Failure | None:
     if (
         failure is not None
         and failure.at_source
-        and any(_serves(context, key) for key in entry.input_keys(context.lake))
+        and any(context.stores.serves(context.lake.bucket, key) for key in entry.input_keys(context.lake))
     ):
         return replace(failure, transient=False)
     return failure
-
-
-def _serves(context: StageContext, key: str) -> bool:
-    try:
-        context.stores.get_head(context.lake.bucket, key)
-    except PrismError:
-        return False
-    return True
 
 
 def _report(entry: PartitionPlan, outcome: MergedPartition | Failure) -> MergeReport:

@@ -93,13 +93,15 @@ def lasting_errors(
 ) -> tuple[str, ...]:
     """What went wrong in these turns and was not made good, one sentence each.
 
-    Objects that were given up, merges that failed and did not go through since, and whatever the last turn met.
+    Objects that were given up, merges that failed and did not go through since, and whatever the last turn met. What
+    may pass and was met by an earlier turn alone has passed.
     """
     last = turns[-1]
     failing = _failing_merges(context, turns, context.choose_ids(names))
+    streamed = (item for turn in turns for item in turn.stream.problems if turn is last or not item.transient)
     return (
         *last.discover.errors,
-        *dict.fromkeys(error for turn in turns for error in turn.stream.failed),
+        *dict.fromkeys(item.reason for item in streamed),
         *map(str, failing.values()),
         *last.catalog.errors,
     )

@@ -8,14 +8,14 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
-from prism_assets.domain.errors import EngineFailed, EngineUnavailable, InvariantBroken, LeaseLost, PrismError
+from prism_assets.domain.errors import EngineUnavailable, InvariantBroken, LeaseLost, PrismError
 from prism_assets.domain.work import ConvertResult, ConvertTask, Failure
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import attempts, batches
-from prism_assets.stages.bisect import Bisect
+from prism_assets.stages.bisect import Bisect, check_engine
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.heartbeats import Heartbeat
-from prism_assets.stages.stream_commit import charge_batch, commit_batch, release_batch, revive
+from prism_assets.stages.stream_commit import charge_batch, charge_lost_engine, commit_batch, release_batch, revive
 from prism_assets.stages.stream_plan import StreamPlan, start_batch
 from prism_assets.stages.stream_report import StreamReport
 from prism_assets.stages.uploads import remove_abandoned
@@ -55,24 +55,25 @@ def stream_batches(
             continue
         objects, rows = objects + report.objects, rows + report.rows_out
         context.progress(f"stream: {objects} objects, {rows} rows")
-        yield report
-    yield StreamReport(problems=remove_abandoned(context, table_ids))
+        yield replace(report, problems=(*report.problems, *remove_abandoned(context, table_ids)))
 
 
 def _look_back(context: StageContext, table_ids: Collection[int] | None) -> StreamReport:
     """Begins anew what was given up a while ago and may be readable now, and removes what it left behind before."""
     problems = remove_abandoned(context, table_ids)
     with context.database.begin() as connection:
-        return StreamReport(restarted=attempts.retry_parked(connection, table_ids), problems=problems)
+        return StreamReport(restarted=attempts.retry_due(connection, table_ids), problems=problems)
 
 
 def _run_batch(context: StageContext, plan: StreamPlan, now: datetime) -> StreamReport:
     """Converts and commits one batch. What ends it early decides what becomes of its objects.
 
     What contradicts itself, and errors of this code, may come of one of the objects: the batch is divided as if it had
-    died, so that the others go on. Everything else is a fault of the surroundings, and charged to nobody.
+    died, so that the others go on. So may the end of an engine that was at work just before. Everything else is a fault
+    of the surroundings, and charged to nobody.
     """
-    started = time.monotonic()
+    started, was_at_work = time.monotonic(), False
+    results: list[ConvertResult] = []
     beat = Heartbeat(
         context.database,
         context.settings.lease_seconds,
@@ -82,7 +83,10 @@ def _run_batch(context: StageContext, plan: StreamPlan, now: datetime) -> Stream
         with beat:
             if plan.holds_suspects:
                 probe_engine(context, plan)
-            results = list(_converted(context, plan))
+                was_at_work = True
+            for result in _converted(context, plan):
+                results.append(result)
+                was_at_work = True
             failpoint("stream.after_convert")
             report = commit_batch(context, plan, results, now)
     except LeaseLost:
@@ -90,13 +94,17 @@ def _run_batch(context: StageContext, plan: StreamPlan, now: datetime) -> Stream
     except InvariantBroken as error:
         context.progress(f"stream: {error}")
         return charge_batch(context, plan, str(error), proven=True)
+    except EngineUnavailable as error:
+        with suppress(PrismError):
+            charge_lost_engine(context, plan, str(error), proven=was_at_work)
+        raise
     except BaseException as error:
         # Where that fails too, the lease of the batch runs out by itself.
         with suppress(PrismError):
             if isinstance(error, PrismError) or not isinstance(error, Exception):
                 release_batch(context, plan)
             else:
-                charge_batch(context, plan, f"{type(error).__name__} ended the batch")
+                charge_batch(context, plan, f"{type(error).__name__} ended the batch", proven=was_at_work)
         raise
     failpoint("stream.after_commit")
     return replace(report, seconds=time.monotonic() - started)
@@ -107,10 +115,7 @@ def probe_engine(context: StageContext, plan: StreamPlan) -> None:
 
     So a death that follows is one over these objects, and not that of a sick engine.
     """
-    try:
-        context.engine.probe()
-    except EngineFailed as error:
-        raise EngineUnavailable(f"the engine fails whatever it is given: {error}") from error
+    check_engine(context.engine.probe)
     with context.database.begin() as connection:
         batches.note_probe(connection, plan.batch)
     failpoint("stream.after_probe")

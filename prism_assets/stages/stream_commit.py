@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.attempts import AttemptPolicy, GiveUp, Retry, after_death, after_failure
-from prism_assets.domain.errors import ObjectMissing, PrismError
+from prism_assets.domain.attempts import (
+    AttemptPolicy,
+    GiveUp,
+    Verdict,
+    after_death,
+    after_failure,
+    after_lost_engine,
+    after_rewrite,
+)
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import ConvertResult, Failure
+from prism_assets.domain.work import ConvertResult, ConvertTask, SourceVersion
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import (
     abandoned_uploads,
@@ -31,7 +38,9 @@ from prism_assets.stages.stream_plan import StreamPlan, convert_task
 from prism_assets.stages.stream_report import PartitionChange, StreamReport, sum_changes
 from prism_assets.stages.uploads import upload_of
 
-_OTHER_VERSION = Failure(message="it is written again faster than it is read", transient=False)
+_REWRITTEN = "it was written again before it was read"
+_WITNESSES = 5
+"""So many objects that were read before are asked for, to tell a refused object from a store that serves none."""
 
 
 @dataclass
@@ -43,14 +52,17 @@ class _Outcome:
     failed: list[FailedAttempt] = field(default_factory=list)
 
     @property
-    def given_up(self) -> list[FailedAttempt]:
-        return [item for item in self.failed if isinstance(item.verdict, GiveUp)]
+    def given_up(self) -> list[tuple[int, str, GiveUp]]:
+        """Objects with the reason and for how long."""
+        failed = [(item.staging_object_id, item.error, item.verdict) for item in self.failed]
+        changed = [(item.staging_object_id, item.reason, item.verdict) for item in self.changed]
+        return [(number, why, verdict) for number, why, verdict in failed + changed if isinstance(verdict, GiveUp)]
 
     @property
     def abandoned(self) -> list[int]:
         """Objects whose uploads are of no use: given up, or begun anew."""
-        given_up = [item.staging_object_id for item in self.given_up]
-        return [*given_up, *(item.staging_object_id for item in self.changed)]
+        changed = {item.staging_object_id for item in self.changed}
+        return sorted(changed | {number for number, _, _ in self.given_up})
 
 
 def commit_batch(
@@ -83,7 +95,7 @@ def commit_batch(
 
 def policy_of(context: StageContext) -> AttemptPolicy:
     """How many attempts an object has, by the settings."""
-    return AttemptPolicy(most=context.settings.max_attempts, most_refused=context.settings.max_refusals)
+    return AttemptPolicy(max_attempts=context.settings.max_attempts, max_refusals=context.settings.max_refusals)
 
 
 def serving_buckets(context: StageContext, plan: StreamPlan, results: Sequence[ConvertResult]) -> frozenset[str]:
@@ -93,24 +105,18 @@ def serving_buckets(context: StageContext, plan: StreamPlan, results: Sequence[C
     """
     refused, read = set[str](), set[str]()
     for result in results:
-        at_source = result.failure is not None and result.failure.at_source and result.failure.transient
-        (refused if at_source else read).add(plan.task(result).bucket)
+        if result.failure is None or (result.failure.at_source and not result.failure.transient):
+            read.add(plan.task(result).bucket)
+        elif result.failure.at_source:
+            refused.add(plan.task(result).bucket)
     return frozenset(bucket for bucket in refused if bucket in read or _serves(context, bucket))
 
 
 def _serves(context: StageContext, bucket: str) -> bool:
-    """Whether an object that was read once can still be read, or its absence at least is told."""
+    """Whether one of the objects that were read once can still be read, or its absence at least is told."""
     with context.database.begin() as connection:
-        key = staging_objects.key_of_converted(connection, bucket)
-    if key is None:
-        return False
-    try:
-        context.stores.get_head(bucket, key)
-    except ObjectMissing:
-        return True
-    except PrismError:
-        return False
-    return True
+        keys = staging_objects.keys_of_converted(connection, bucket, _WITNESSES)
+    return any(context.stores.serves(bucket, key) for key in keys)
 
 
 def _sort_out(
@@ -119,26 +125,34 @@ def _sort_out(
     outcome = _Outcome()
     for result in results:
         item = plan.claimed[result.staging_object_id]
-        if result.changed is None and result.failure is None:
-            outcome.done.append(result)
-            continue
-        failure = result.failure or _OTHER_VERSION
-        verdict = after_failure(
-            failure,
-            attempts=item.attempts,
-            outages=item.outages,
-            policy=policy,
-            source_serves_others=item.bucket in serving,
-        )
-        if result.changed is not None and isinstance(verdict, Retry):
-            outcome.changed.append(
-                ChangedObject(staging_object_id=item.staging_object_id, version=result.changed, pause=verdict.pause)
+        if result.changed is not None:
+            outcome.changed.append(_begun_anew(item, result.changed, _REWRITTEN, policy))
+        elif result.failure is not None and result.failure.occupied:
+            outcome.changed.append(_begun_anew(item, _version(plan.task(result)), result.failure.message, policy))
+        elif result.failure is not None:
+            verdict = after_failure(
+                result.failure,
+                attempts=item.attempts,
+                outages=item.outages,
+                policy=policy,
+                source_serves_others=item.bucket in serving,
+            )
+            outcome.failed.append(
+                FailedAttempt(staging_object_id=item.staging_object_id, error=result.failure.message, verdict=verdict)
             )
         else:
-            outcome.failed.append(
-                FailedAttempt(staging_object_id=item.staging_object_id, error=failure.message, verdict=verdict)
-            )
+            outcome.done.append(result)
     return outcome
+
+
+def _begun_anew(item: ClaimedObject, version: SourceVersion, reason: str, policy: AttemptPolicy) -> ChangedObject:
+    verdict = after_rewrite(rewrites=item.rewrites, policy=policy)
+    return ChangedObject(staging_object_id=item.staging_object_id, version=version, reason=reason, verdict=verdict)
+
+
+def _version(task: ConvertTask) -> SourceVersion:
+    """The version that was read: its keys were taken, so it begins anew under others."""
+    return SourceVersion(etag=task.etag, content_length=task.content_length, last_modified=task.sent)
 
 
 def _schedule_merges(
@@ -175,17 +189,17 @@ def _report(plan: StreamPlan, outcome: _Outcome) -> StreamReport:
         small_objects=len(changes),
         bytes_in=sum(task.content_length for task in plan.tasks),
         retried=len(outcome.failed) + len(outcome.changed) - len(outcome.given_up),
-        problems=tuple(_problem(plan.table(item.staging_object_id), plan.claimed, item) for item in outcome.given_up),
+        problems=tuple(
+            _problem(plan.table(number), plan.claimed[number], why, verdict)
+            for number, why, verdict in outcome.given_up
+        ),
         changes=sum_changes(changes),
     )
 
 
-def _problem(table: TableDefinition, claimed: Mapping[int, ClaimedObject], item: FailedAttempt) -> Problem:
-    source = claimed[item.staging_object_id]
-    again = ""
-    if isinstance(item.verdict, GiveUp) and item.verdict.parked is not None:
-        again = "; it is tried again by itself"
-    return Problem(table=str(table.name), reason=f"gave up s3://{source.bucket}/{source.key}: {item.error}{again}")
+def _problem(table: TableDefinition, source: ClaimedObject, why: str, verdict: GiveUp) -> Problem:
+    again = "" if verdict.retry_after is None else "; it is tried again by itself"
+    return Problem(table=str(table.name), reason=f"gave up s3://{source.bucket}/{source.key}: {why}{again}")
 
 
 def revive(context: StageContext) -> StreamReport:
@@ -200,9 +214,20 @@ def revive(context: StageContext) -> StreamReport:
             held.setdefault(batch_id, []).append(item)
         report = StreamReport()
         for batch_id, objects in held.items():
+            alone = len(objects) == 1
+            proven = dead[batch_id].probed or (alone and batches.has_finished_after(connection, batch_id))
             message = f"the worker of batch {batch_id} died or stood still"
-            proven = dead[batch_id].probed
-            report += _charge(connection, context, batch_id, objects, message, proven=proven, noticed_late=True)
+
+            def verdict(item: ClaimedObject, companions: int, proven: bool = proven) -> Verdict:
+                return after_death(
+                    attempts=item.attempts,
+                    companions=companions,
+                    proven=proven,
+                    noticed_late=True,
+                    policy=policy_of(context),
+                )
+
+            report += _charge(connection, batch_id, objects, message, verdict)
     return report
 
 
@@ -211,12 +236,28 @@ def charge_batch(context: StageContext, plan: StreamPlan, message: str, *, prove
 
     `proven` if what ended it can only come of its objects.
     """
-    batch_id = plan.batch.batch_id
-    with context.database.begin() as connection:
-        if not batches.abandon(connection, plan.batch):
-            return StreamReport()
-        objects = [item for _, item in staging_objects.load_of_batches(connection, [batch_id])]
-        return _charge(connection, context, batch_id, objects, message, proven=proven, noticed_late=False)
+
+    def verdict(item: ClaimedObject, companions: int) -> Verdict:
+        return after_death(
+            attempts=item.attempts,
+            companions=companions,
+            proven=proven,
+            noticed_late=False,
+            policy=policy_of(context),
+        )
+
+    return _end_charged(context, plan, message, verdict)
+
+
+def charge_lost_engine(context: StageContext, plan: StreamPlan, message: str, *, proven: bool) -> StreamReport:
+    """Ends a batch of the caller's whose engine went away; `proven` if the engine was seen at work just before."""
+
+    def verdict(item: ClaimedObject, companions: int) -> Verdict:
+        return after_lost_engine(
+            attempts=item.attempts, companions=companions, proven=proven, policy=policy_of(context)
+        )
+
+    return _end_charged(context, plan, message, verdict)
 
 
 def release_batch(context: StageContext, plan: StreamPlan) -> None:
@@ -226,46 +267,43 @@ def release_batch(context: StageContext, plan: StreamPlan) -> None:
             attempts.release(connection, plan.batch.batch_id)
 
 
+_Judge = Callable[[ClaimedObject, int], Verdict]
+"""What becomes of an object that ended together with so many others."""
+
+
+def _end_charged(context: StageContext, plan: StreamPlan, message: str, verdict: _Judge) -> StreamReport:
+    batch_id = plan.batch.batch_id
+    with context.database.begin() as connection:
+        if not batches.abandon(connection, plan.batch):
+            return StreamReport()
+        objects = [item for _, item in staging_objects.load_of_batches(connection, [batch_id])]
+        return _charge(connection, batch_id, objects, message, verdict)
+
+
 def _charge(
-    connection: Connection,
-    context: StageContext,
-    batch_id: int,
-    objects: Sequence[ClaimedObject],
-    message: str,
-    *,
-    proven: bool,
-    noticed_late: bool,
+    connection: Connection, batch_id: int, objects: Sequence[ClaimedObject], message: str, verdict: _Judge
 ) -> StreamReport:
-    """Divides the objects of a dead batch. A probe proves that batches work, or one that was committed since."""
-    policy = policy_of(context)
-    failed = []
-    for item in objects:
-        verdict = after_death(
-            attempts=item.attempts,
-            companions=len(objects) - 1,
-            proven=proven or (len(objects) == 1 and batches.has_finished_after(connection, item.first_batch_id)),
-            noticed_late=noticed_late,
-            policy=policy,
-        )
-        error = f"{message}, with {len(objects) - 1} other objects" if len(objects) > 1 else f"{message} over it alone"
-        failed.append(FailedAttempt(staging_object_id=item.staging_object_id, error=error, verdict=verdict))
+    """Gives each object of a batch that ended without a commit its verdict."""
+    companions = len(objects) - 1
+    error = f"{message}, with {companions} other objects" if companions else f"{message} over it alone"
+    failed = [
+        FailedAttempt(staging_object_id=item.staging_object_id, error=error, verdict=verdict(item, companions))
+        for item in objects
+    ]
     attempts.fail_attempts(connection, batch_id, failed)
-    given_up = [item for item in failed if isinstance(item.verdict, GiveUp)]
-    if not given_up:
-        return StreamReport(revived=len(objects))
-    return _give_up_dead(connection, {item.staging_object_id: item for item in objects}, given_up)
+    given_up = {item.staging_object_id: item.verdict for item in failed if isinstance(item.verdict, GiveUp)}
+    sources = [item for item in objects if item.staging_object_id in given_up]
+    table_of = note_abandoned(connection, sources)
+    problems = [
+        _problem(table_of[item.staging_object_id], item, error, given_up[item.staging_object_id]) for item in sources
+    ]
+    return StreamReport(revived=len(objects), problems=tuple(problems))
 
 
-def _give_up_dead(
-    connection: Connection, objects: Mapping[int, ClaimedObject], given_up: Sequence[FailedAttempt]
-) -> StreamReport:
-    table_of = abandon(connection, [objects[item.staging_object_id] for item in given_up])
-    problems = tuple(_problem(table_of[item.staging_object_id], objects, item) for item in given_up)
-    return StreamReport(revived=len(objects), problems=problems)
-
-
-def abandon(connection: Connection, items: Sequence[ClaimedObject]) -> dict[int, TableDefinition]:
+def note_abandoned(connection: Connection, items: Sequence[ClaimedObject]) -> dict[int, TableDefinition]:
     """Notes for removal what attempts may have uploaded for objects; returns their definitions, by object."""
+    if not items:
+        return {}
     known = tables.load_versions(connection, {(item.table_id, item.definition_version) for item in items})
     table_of = {item.staging_object_id: known[item.table_id, item.definition_version] for item in items}
     abandoned_uploads.abandon_uploads(

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from prism_assets.domain.errors import WrongUse
 from prism_assets.metadata import attempts, staging_objects
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.stream_commit import abandon
+from prism_assets.stages.stream_commit import note_abandoned
 
 _SCHEME = "s3://"
 
@@ -41,7 +41,7 @@ def give_up_object(context: StageContext, key: str) -> None:
         found = _find(connection, key)
         waiting = staging_objects.lock_waiting(connection, found)
         if waiting is not None:
-            abandon(connection, [waiting])
+            note_abandoned(connection, [waiting])
         if not attempts.dismiss(connection, found):
             raise WrongUse(f"{key} cannot be given up: it is converted, or a worker has it just now")
 

@@ -265,7 +265,9 @@ def test_another_batch_cannot_finish_retry_or_give_up_an_object(rows: Rows) -> N
     (item,) = claim(rows)
     other = rows.batch().batch_id
     version = SourceVersion(etag="f", content_length=2, last_modified=NOON)
-    changed = ChangedObject(staging_object_id=item.staging_object_id, version=version, pause=0)
+    changed = ChangedObject(
+        staging_object_id=item.staging_object_id, version=version, reason="", verdict=Retry(pause=0, charged=False)
+    )
     with pytest.raises(LeaseLost), rows.database.begin() as connection:
         fail(connection, item, Retry(pause=0, charged=True), other)
     with pytest.raises(LeaseLost), rows.database.begin() as connection:

@@ -210,7 +210,7 @@ def _move_heartbeats(world: World, change: str) -> None:
 def rest_is_over(world: World) -> None:
     """Ends the pause of objects that wait for their next attempt."""
     with world.context.database.begin() as connection:
-        connection.exec_driver_sql("UPDATE prism_staging_objects SET retry_time = NULL")
+        connection.exec_driver_sql("UPDATE prism_staging_objects SET retry_time = NULL WHERE state = 'pending'")
 
 
 def in_background(work: Callable[[], object]) -> threading.Thread:

@@ -53,7 +53,7 @@ def test_a_poisonous_object_ends_up_alone_and_failed_and_the_others_are_done(eve
     for _ in range(events.settings.max_attempts):
         rest_is_over(events)
         failed += worker.stream(NOON).failed
-    assert failed == (f"gave up s3://staging/{keys[4]}: the worker was killed",)
+    assert failed == (f"gave up s3://staging/{keys[4]}: the worker was killed; it is tried again by itself",)
     assert states(events).count(("done", 0)) == 8
     assert states(events)[4] == ("failed", events.settings.max_attempts)
     events.catalog(NOON)

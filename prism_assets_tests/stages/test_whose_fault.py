@@ -343,7 +343,7 @@ def test_an_object_that_kills_its_worker_ends_up_alone_and_failed_and_the_others
     assert [row[0] for row in objects(events)] == ["done"] * 5 + ["failed"] + ["done"] * 2
     assert len(failed) == 1
     assert failed[0].startswith(f"gave up s3://staging/{keys[5]}: the worker of batch ")
-    assert failed[0].endswith(" died or stood still over it alone")
+    assert failed[0].endswith(" died or stood still over it alone; it is tried again by itself")
 
 
 def test_workers_that_die_for_other_reasons_give_up_no_object(events: World) -> None:
@@ -386,7 +386,7 @@ def test_an_object_whose_result_the_engine_leaves_out_is_charged_and_the_others_
     worker = another_worker(events, ForgetfulEngine(events.context.engine, keys[1]))
     assert worker.stream(NOON).objects == 2
     assert objects(events) == [("done", 0, 0), ("pending", 1, 0), ("done", 0, 0)]
-    assert until_given_up(events, worker)[0].endswith("the engine ended without a result for it")
+    assert "the engine ended without a result for it" in until_given_up(events, worker)[0]
 
 
 def test_an_object_that_takes_all_memory_of_this_process_fails_alone(events: World) -> None:
@@ -462,7 +462,7 @@ def test_an_object_written_again_between_claim_and_reading_is_taken_up_as_it_is_
     write_again(events, key, newer)
     results = list(events.context.engine.convert(plan.tasks, plan.definitions))
     assert commit_batch(events.context, plan, results, utc(NOON)).retried == 1
-    assert objects(events) == [("pending", 1, 1)]
+    assert objects(events) == [("pending", 0, 1)], "what is there now has all its attempts"
     rest_is_over(events)
     assert events.stream(NOON).rows_out == 9
     events.catalog(NOON)
@@ -485,7 +485,7 @@ def test_an_object_that_is_written_again_faster_than_it_is_read_is_given_up_and_
                 yield ConvertResult(staging_object_id=task.staging_object_id, changed=version)
 
     failed = until_given_up(events, another_worker(events, TooLate(events.context.engine)))
-    assert failed[0].endswith("it is written again faster than it is read")
+    assert failed[0].endswith("it was written again before it was read; it is tried again by itself")
 
 
 def test_rows_of_an_object_that_is_begun_anew_are_there_once_whatever_comes_late(events: World) -> None:
