@@ -13,6 +13,7 @@ from prism_assets.local.stack import LocalStack
 from prism_assets_tests.glue_limits import enforce_glue_limits
 from prism_assets_tests.notifications import QueueOfTest
 from prism_assets_tests.postgres import PostgresServer
+from prism_assets_tests.reliability import Figures
 from prism_assets_tests.world import World
 
 # The same examples each time: what fails once must fail again. The long forms look further.
@@ -22,6 +23,7 @@ settings.register_profile("further", derandomize=False)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the long forms of the tests as well")
+    parser.addoption("--figures", type=Path, help="note here what tests of reliability reach")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -31,6 +33,12 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def long(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--long"))
+
+
+@pytest.fixture(scope="session")
+def figures(request: pytest.FixtureRequest) -> Figures:
+    """Where tests of reliability note what they reach."""
+    return Figures(request.config.getoption("--figures"))
 
 
 @pytest.fixture(scope="session")

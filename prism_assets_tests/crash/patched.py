@@ -21,19 +21,26 @@ class Edit:
 
 @dataclass(frozen=True)
 class Removal:
-    """One mechanism, and the race that tells of its absence; none for the sweep."""
+    """One mechanism, the race that tells of its absence (none for the sweep), and what it says then."""
 
     name: str
     race: str
+    says: str
     edits: tuple[Edit, ...]
 
 
 _HOLD = Edit("metadata/leases.py", "if not renew(connection, [lease]):", "if False:")
 REMOVALS: Sequence[Removal] = (
-    Removal("the kill", "", (Edit("failpoints.py", "os.kill(os.getpid(), signal.SIGKILL)", "return"),)),
+    Removal(
+        "the kill",
+        "",
+        "not where it should",
+        (Edit("failpoints.py", "os.kill(os.getpid(), signal.SIGKILL)", "return"),),
+    ),
     Removal(
         "the epoch lock",
         "epoch",
+        "knew nothing of the mark",
         (
             Edit(
                 "metadata/locks.py",
@@ -45,6 +52,7 @@ REMOVALS: Sequence[Removal] = (
     Removal(
         "the row locks of a claim",
         "claim",
+        "batches claimed one object",
         (
             Edit(
                 "metadata/staging_objects.py",
@@ -56,11 +64,13 @@ REMOVALS: Sequence[Removal] = (
     Removal(
         "the row locks of a claim of merges",
         "claim_of_merges",
+        "",
         (Edit("metadata/merge_jobs.py", " LIMIT :limit FOR UPDATE OF j SKIP LOCKED", " LIMIT :limit"),),
     ),
     Removal(
         "the fences of batches",
         "dead_batch",
+        "",
         (
             Edit("metadata/batches.py", 'if state != "running":', "if False:"),
             Edit(
@@ -74,26 +84,31 @@ REMOVALS: Sequence[Removal] = (
     Removal(
         "the lease token of merges",
         "dead_merge",
+        "",
         (Edit("metadata/merge_jobs.py", '"AND lease_token = :token FOR UPDATE"', '"AND :token = :token FOR UPDATE"'),),
     ),
     Removal(
         "the lock of partitions before ids are taken",
         "ids_in_order",
+        "passed over an object",
         (Edit("metadata/partitions.py", '"ORDER BY p.prism_partition_id FOR UPDATE"', '"ORDER BY 1"'),),
     ),
     Removal(
         "the verification of manifests",
         "damaged_object",
+        "not verified",
         (Edit("stages/publish.py", "if length != entry.content_length:", "if False:"),),
     ),
     Removal(
         "the reading back of the catalog",
         "ignored_update",
+        "is recorded",
         (Edit("catalogs/glue.py", "if shown.get(day) != _shape(table, locations[day])", "if False"),),
     ),
     Removal(
         "the record upwards only, and by the holder of the lease",
         "late_record",
+        "went back",
         (
             _HOLD,
             Edit(
@@ -104,10 +119,11 @@ REMOVALS: Sequence[Removal] = (
             ),
         ),
     ),
-    Removal("the look at the lease of the catalog before a call", "late_call", (_HOLD,)),
+    Removal("the look at the lease of the catalog before a call", "late_call", "I3", (_HOLD,)),
     Removal(
         "the lease of the catalog",
         "two_publishers",
+        "I3",
         (
             _HOLD,
             Edit(

@@ -12,14 +12,17 @@ from prism_assets_tests.crash.fleet import Fleet, Work
 from prism_assets_tests.crash.patched import REMOVALS, Removal, copy_without
 from prism_assets_tests.crash.sweep import Case
 from prism_assets_tests.postgres import PostgresServer
+from prism_assets_tests.reliability import Figures
 
 
 @pytest.fixture(scope="module")
-def outcomes(fleet: Fleet) -> dict[str, list[str]]:
+def outcomes(fleet: Fleet, figures: Figures) -> dict[str, list[str]]:
     works = [Work(function=f"{races.__name__}:run", arguments={"name": name}) for name in races.RACES]
-    return {
-        done.work.arguments["name"]: [*(done.result or []), *filter(None, [done.error])] for done in fleet.map(works)
-    }
+    found = {}
+    for done in fleet.map(works):
+        found[done.work.arguments["name"]] = said = [*(done.result or []), *filter(None, [done.error])]
+        figures.note("Races in a forced order", said, races=1)
+    return found
 
 
 @pytest.mark.parametrize("race", races.RACES)
@@ -29,10 +32,11 @@ def test_a_race_ends_well(outcomes: dict[str, list[str]], race: str) -> None:
 
 @pytest.mark.parametrize("removal", REMOVALS, ids=lambda removal: removal.name)
 def test_a_suite_turns_red_without(
-    removal: Removal, services: Mapping[str, str], postgres: PostgresServer, tmp_path: Path
+    removal: Removal, services: Mapping[str, str], postgres: PostgresServer, tmp_path: Path, figures: Figures
 ) -> None:
     found = violations_without(removal, services, postgres, tmp_path)
-    assert found, f"nothing tells that {removal.name} is missing"
+    figures.note("Null controls", found, control=f"{removal.name} (race `{removal.race or 'sweep'}`)")
+    assert [said for said in found if removal.says in said], f"nothing tells that {removal.name} is missing: {found}"
 
 
 def violations_without(

@@ -68,6 +68,11 @@ def work_of(cell: Statement) -> Work:
     return Work(function=f"{__name__}:run_statement", arguments=dict(vars(cell)))
 
 
+def work_of_case(name: str, point: str) -> Work:
+    """The work that a worker of the fleet does for an event of a server."""
+    return Work(function=f"{__name__}:run", arguments={"name": name, "point": point})
+
+
 def run_statement(worker: Worker, table: str, verb: str, failure: str, times: int) -> dict[str, Any]:
     """Plays a day in which statements fail, and judges it at rest."""
     violations: list[str] = []
@@ -92,7 +97,7 @@ def _a_day(stage: Stage) -> None:
             stage.drop("2026-03-01T23:00", "2026-03-02T00:05", now=AFTER)
 
 
-def run(worker: Worker, name: str, point: str = "") -> list[str]:
+def run(worker: Worker, name: str, point: str = "") -> dict[str, Any]:
     """What a worker of the fleet does with a server of its own: one event, then rest, then judgement."""
     found: list[str] = []
     with _own_server(worker) as server:
@@ -101,7 +106,7 @@ def run(worker: Worker, name: str, point: str = "") -> list[str]:
             found += EVENTS[name](stage, server, point)
             found += stage.at_rest()
             found += stage.poller.finish()
-    return found
+    return {"injected": 1, "violations": found}
 
 
 @contextmanager

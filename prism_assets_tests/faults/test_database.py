@@ -2,41 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from prism_assets_tests.crash.fleet import Fleet, Work
+from prism_assets_tests.crash.fleet import Fleet
 from prism_assets_tests.faults import database_cells
-from prism_assets_tests.faults.database_cells import CASES, STATEMENTS, Statement
+from prism_assets_tests.faults.cells import play
+from prism_assets_tests.faults.database_cells import ALL_STATEMENTS, CASES, LONG_CASES, STATEMENTS, Statement
+from prism_assets_tests.reliability import Figures
+
+
+def cells(*, long: bool) -> Sequence[Statement]:
+    return ALL_STATEMENTS if long else STATEMENTS
+
+
+def cases(*, long: bool) -> Sequence[tuple[str, str]]:
+    return LONG_CASES if long else CASES
 
 
 @pytest.fixture(scope="module")
-def failing(fleet: Fleet) -> dict[str, dict[str, Any]]:
-    works = {str(cell): database_cells.work_of(cell) for cell in STATEMENTS}
-    done = {str(Statement(**item.work.arguments)): item for item in fleet.map(works.values())}
-    return {name: done[name].result or {"injected": 1, "violations": [done[name].error]} for name in works}
+def failing(fleet: Fleet, figures: Figures, long: bool) -> dict[str, dict[str, Any]]:
+    works = {str(cell): database_cells.work_of(cell) for cell in cells(long=long)}
+    return play(fleet, figures, "PostgreSQL faults", works)
 
 
 @pytest.fixture(scope="module")
-def events(fleet: Fleet) -> dict[tuple[str, str], list[str]]:
-    works = [
-        Work(function=f"{database_cells.__name__}:run", arguments={"name": name, "point": point})
-        for name, point in CASES
-    ]
-    return {
-        (done.work.arguments["name"], done.work.arguments["point"]): done.result if not done.error else [done.error]
-        for done in fleet.map(works)
-    }
+def events(fleet: Fleet, figures: Figures, long: bool) -> dict[str, dict[str, Any]]:
+    works = {" at ".join(case): database_cells.work_of_case(*case) for case in cases(long=long)}
+    return play(fleet, figures, "PostgreSQL faults", works)
 
 
-@pytest.mark.parametrize("cell", STATEMENTS, ids=str)
 def test_the_lake_comes_through_statements_that_fail(failing: dict[str, dict[str, Any]], cell: Statement) -> None:
     outcome = failing[str(cell)]
     assert outcome["injected"] > 0, "no statement failed"
     assert outcome["violations"] == []
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: " at ".join(filter(None, case)))
-def test_the_lake_comes_through(events: dict[tuple[str, str], list[str]], case: tuple[str, str]) -> None:
-    assert events[case] == []
+def test_the_lake_comes_through(events: dict[str, dict[str, Any]], case: tuple[str, str]) -> None:
+    assert events[" at ".join(case)]["violations"] == []

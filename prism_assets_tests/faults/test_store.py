@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -11,8 +11,10 @@ import pytest
 from prism_assets.local.stack import LocalStack
 from prism_assets_tests.crash.fleet import Fleet
 from prism_assets_tests.faults import store_cells
+from prism_assets_tests.faults.cells import diagonal, play
 from prism_assets_tests.faults.store_cells import CELLS, Cell
 from prism_assets_tests.postgres import PostgresServer
+from prism_assets_tests.reliability import Figures
 
 pytestmark = pytest.mark.stack
 
@@ -31,14 +33,16 @@ def s3_fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         stack.reset()
 
 
+def cells(*, long: bool) -> Sequence[Cell]:
+    """All of them take minutes; the short form has each operation, and each harm."""
+    return CELLS if long else diagonal(CELLS, lambda cell: cell.operation, lambda cell: cell.harm)
+
+
 @pytest.fixture(scope="module")
-def outcomes(s3_fleet: Fleet) -> dict[str, dict[str, Any]]:
-    works = {str(cell): store_cells.work_of(cell) for cell in CELLS}
-    done = {str(Cell(**item.work.arguments)): item for item in s3_fleet.map(works.values())}
-    return {name: done[name].result or {"asked": 1, "injected": 1, "violations": [done[name].error]} for name in works}
+def outcomes(s3_fleet: Fleet, figures: Figures, long: bool) -> dict[str, dict[str, Any]]:
+    return play(s3_fleet, figures, "S3 faults", {str(cell): store_cells.work_of(cell) for cell in cells(long=long)})
 
 
-@pytest.mark.parametrize("cell", CELLS, ids=str)
 def test_the_lake_comes_through(outcomes: dict[str, dict[str, Any]], cell: Cell) -> None:
     outcome = outcomes[str(cell)]
     assert outcome["injected"] > 0, f"the fault never came to pass: asked {outcome['asked']} times"

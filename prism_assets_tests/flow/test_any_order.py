@@ -32,6 +32,7 @@ from prism_assets.stages.unread import retry_failed
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
 from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.postgres import PostgresServer
+from prism_assets_tests.reliability import Figures
 from prism_assets_tests.stages.engines import (
     FailingEngine,
     PausingEngine,
@@ -286,7 +287,7 @@ def database_url(postgres: PostgresServer) -> Iterator[str]:
 
 
 def test_in_any_order_of_steps_nothing_is_lost_doubled_or_hidden(
-    services: Mapping[str, str], database_url: str, long: bool
+    services: Mapping[str, str], database_url: str, long: bool, figures: Figures
 ) -> None:
     worlds = 0
 
@@ -311,3 +312,4 @@ def test_in_any_order_of_steps_nothing_is_lost_doubled_or_hidden(
         ),
     )
     assert worlds >= (200 if long else 8)
+    figures.note("State machine", runs=worlds, steps=worlds * (50 if long else 20))

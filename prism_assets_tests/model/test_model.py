@@ -13,6 +13,7 @@ import pytest
 
 from prism_assets_tests.model.explore import Exploration, explore
 from prism_assets_tests.model.states import EXTEND_LATER, Rules, Size
+from prism_assets_tests.reliability import Figures
 
 STREAM = Size(objects=2, workers=2, mergers=0, runs=1, batches=3, late_calls=0, publications_at_once=True)
 """Two workers whose batches die and wake up, against the close."""
@@ -60,18 +61,26 @@ def explored(rules: Rules, size: Size) -> Exploration:
     return found
 
 
+def note(figures: Figures, found: Exploration) -> None:
+    figures.note("Exhaustive model", [found.fault] if found.fault else [], configurations=1, states=found.states)
+
+
 @pytest.mark.parametrize("name", SIZES)
-def test_in_no_order_is_a_row_lost_doubled_or_hidden_and_everything_goes_on_by_itself(name: str) -> None:
+def test_in_no_order_is_a_row_lost_doubled_or_hidden_and_everything_goes_on_by_itself(
+    name: str, figures: Figures
+) -> None:
     found = explored(Rules(), SIZES[name])
+    note(figures, found)
     assert found.fault is None, str(found)
     assert found.states > 1_000
 
 
 @pytest.mark.parametrize("name", LONG)
-def test_nor_in_any_order_of_more(name: str, long: bool) -> None:
+def test_nor_in_any_order_of_more(name: str, long: bool, figures: Figures) -> None:
     if not long:
         pytest.skip("hundreds of thousands of states: with --long")
     found = explored(Rules(), LONG[name])
+    note(figures, found)
     assert found.fault is None, str(found)
     assert found.states > 40_000
 
@@ -102,9 +111,10 @@ def test_every_step_of_the_protocol_is_taken(size: Size, parts: tuple[str, ...])
         pytest.param("doubt_stays_noted", CATALOG, "I10", id="a call that was sent twice leaves no note"),
     ],
 )
-def test_the_exploration_finds_what_goes_wrong_without(rule: str, size: Size, fault: str) -> None:
+def test_the_exploration_finds_what_goes_wrong_without(rule: str, size: Size, fault: str, figures: Figures) -> None:
     without: dict[str, Any] = {rule: False}
     found = explored(Rules(**without), size)
+    figures.note("Null controls", [found.fault or ""], control=f"`{rule}` (exhaustive model)")
     assert found.fault is not None
     assert found.fault.startswith(f"{fault}:"), str(found)
 
