@@ -14,6 +14,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for name, of in (("cell", "cells"), ("case", "cases")):
         if name in metafunc.fixturenames:
             chosen = getattr(metafunc.module, of)(long=metafunc.config.getoption("--long"))
-            metafunc.parametrize(
-                name, chosen, ids=lambda cell: str(cell) if name == "cell" else " at ".join(filter(None, cell))
-            )
+            metafunc.parametrize(name, chosen, ids=_name)
+
+
+def _name(cell: object) -> str:
+    return " at ".join(filter(None, cell)) if isinstance(cell, tuple) else str(cell)
