@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import alembic.command
 import alembic.config
+import alembic.script
 import pytest
 from sqlalchemy import text
 
+from prism_assets.metadata import attempts, publications
 from prism_assets.metadata import database as database_module
-from prism_assets.metadata import publications
 from prism_assets.metadata.database import Database
 from prism_assets.metadata.migrations import versions
 from prism_assets_tests.metadata.rows import Rows
-from prism_assets_tests.metadata.sessions import Sessions
+from prism_assets_tests.metadata.sessions import Session, Sessions
 from prism_assets_tests.postgres import PostgresServer
 
 LATE = ("prism_staging_objects_done", "prism_small_objects_delayed", "prism_partitions_unmerged")
@@ -58,12 +59,12 @@ def sessions(old: Rows) -> Iterator[Sessions]:
     made.close()
 
 
-def valid_indexes(rows: Rows) -> list[str]:
+def valid_indexes(rows: Rows, names: Sequence[str] = LATE) -> list[str]:
     statement = (
         "SELECT name FROM unnest(CAST(:names AS text[])) WITH ORDINALITY AS n (name, place) "
         "JOIN pg_index ON indexrelid = to_regclass(name) WHERE indisvalid ORDER BY place"
     )
-    return [row[0] for row in rows.sql(statement, names=list(LATE))]
+    return [row[0] for row in rows.sql(statement, names=list(names))]
 
 
 def version(rows: Rows) -> str:
@@ -74,12 +75,12 @@ def forget_indexes(rows: Rows) -> None:
     downgrade(rows, "0003")
 
 
-def wait_for_migration(sessions: Sessions) -> None:
-    """Returns when a migration waits for transactions that are older."""
+def wait_for_migration(sessions: Sessions, index: str = "") -> None:
+    """Returns when a migration that builds an index, or a certain one, waits for transactions that are older."""
     watching = sessions.open()
-    statement = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'CREATE INDEX%'"
+    statement = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE :query"
     for _ in range(2_000):
-        if watching.sql(statement)[0][0]:
+        if watching.sql(statement, query=f"CREATE INDEX CONCURRENTLY {index}%")[0][0]:
             watching.commit()
             return
         watching.sql("SELECT pg_sleep(0.005)")
@@ -216,3 +217,95 @@ def test_publications_that_a_former_version_had_under_way_keep_their_note(old: R
     assert old.sql("SELECT expire_time > clock_timestamp() + interval '9 minutes' FROM prism_publication_notes") == [
         (True,)
     ]
+
+
+SINCE_0006 = (
+    "prism_staging_objects_suspects",
+    "prism_staging_objects_overwritten",
+    "prism_staging_objects_outages",
+    "prism_staging_objects_quarantined",
+    "prism_staging_objects_unfit",
+    "prism_quarantine_reason",
+)
+
+
+def fill_quarantine(rows: Rows) -> None:
+    """An index of an empty table is not built while others use it."""
+    rows.sql(
+        "INSERT INTO prism_quarantine (prism_staging_object_id, reason, line_count, create_time) "
+        "SELECT prism_staging_object_id, 'not_json', 1, now() FROM prism_staging_objects"
+    )
+
+
+def a_report(sessions: Sessions) -> Session:
+    """A transaction that only reads and locks nothing: the last step of an index waits for those of before it."""
+    made = sessions.open()
+    made.sql("DECLARE report CURSOR FOR SELECT 1")
+    return made
+
+
+def break_off(rows: Rows, sessions: Sessions, index: str) -> None:
+    """Migrates, and has the server end the migration while it builds an index."""
+    built = SINCE_0006[: SINCE_0006.index(index) + 1]
+    report = a_report(sessions)
+    with ThreadPoolExecutor(1) as thread:
+        migration = thread.submit(rows.database.migrate)
+        for earlier in built[:-1]:
+            wait_for_migration(sessions, earlier)
+            before, report = report, a_report(sessions)
+            before.commit()
+        wait_for_migration(sessions, index)
+        rows.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'CREATE INDEX%'")
+        assert migration.exception(timeout=30) is not None
+    report.commit()
+
+
+@pytest.mark.parametrize("index", SINCE_0006)
+def test_an_upgrade_that_is_broken_off_at_any_index_is_finished_by_the_next(
+    old: Rows, sessions: Sessions, index: str
+) -> None:
+    old.database.migrate()
+    head = version(old)
+    fill_quarantine(old)
+    downgrade(old, "0006")
+    break_off(old, sessions, index)
+    assert version(old) != head
+    old.database.migrate()
+    assert (version(old), valid_indexes(old, SINCE_0006)) == (head, list(SINCE_0006))
+
+
+def revisions_with_indexes() -> list[tuple[str, str]]:
+    """Each migration that builds indexes, with the one before it."""
+    config = alembic.config.Config()
+    config.set_main_option("script_location", str(Path(str(versions.__path__[0])).parent))
+    found = alembic.script.ScriptDirectory.from_config(config).walk_revisions()
+    return [(item.revision, str(item.down_revision)) for item in found if "build_index" in Path(item.path).read_text()]
+
+
+@pytest.mark.parametrize(("revision", "before"), revisions_with_indexes())
+def test_what_a_migration_does_before_it_builds_indexes_can_be_done_again(
+    old: Rows, revision: str, before: str
+) -> None:
+    """It was committed, and the version was not recorded."""
+    old.database.migrate()
+    head = version(old)
+    downgrade(old, revision)
+    old.sql("UPDATE alembic_version SET version_num = :before", before=before)
+    old.database.migrate()
+    assert version(old) == head
+
+
+def test_objects_that_a_former_version_gave_up_are_not_begun_anew_by_the_upgrade(old: Rows) -> None:
+    """Their retry time is that of their last attempt; one that this version parked keeps its own."""
+    old.database.migrate()
+    old.sql("UPDATE prism_staging_objects SET state = 'failed', retry_time = now() - interval '30 days'")
+    downgrade(old, "0006")
+    old.database.migrate()
+    with old.database.begin() as connection:
+        assert attempts.retry_parked(connection, None) == 0
+    old.sql("UPDATE prism_staging_objects SET retry_time = now() - interval '1 day' WHERE prism_staging_object_id = 1")
+    downgrade(old, "0007")
+    old.sql("UPDATE alembic_version SET version_num = '0006'")
+    old.database.migrate()
+    with old.database.begin() as connection:
+        assert attempts.retry_parked(connection, None) == 1

@@ -1,4 +1,4 @@
-"""Indexes on tables that are in use: built while others read and write them."""
+"""Indexes on tables that are in use: built while others read and write them, and what a migration does before."""
 
 from __future__ import annotations
 
@@ -6,12 +6,23 @@ from alembic import op
 from sqlalchemy import text
 
 
+def change_tables(statements: str, *, makes: str) -> None:
+    """Executes what a migration changes before it builds indexes; `makes` is a table that these statements make.
+
+    Building commits it, before the version is recorded. So a death in the middle has it done again: all of it was done,
+    or nothing was, and the table tells which.
+    """
+    if op.get_bind().execute(text("SELECT to_regclass(:name) IS NULL"), {"name": makes}).scalar_one():
+        op.execute(statements)
+
+
 def build_index(name: str, table: str, definition: str) -> None:
     """Builds the index `name ON table definition`, which keeps no reader and no writer of the table waiting.
 
-    That takes more than one transaction, so what the migration did before is committed first. A death in the middle
-    leaves an index that is marked as invalid, and the migration undone: the next one drops the index and builds it anew,
-    or finds it whole. Nobody uses an empty table yet; there the index comes with the transaction, which is quicker.
+    That takes more than one transaction, so what the migration did before is committed first, and must be able to be
+    done again: see `change_tables`. A death in the middle leaves an index that is marked as invalid, and the migration
+    undone: the next one drops the index and builds it anew, or finds it whole. Nobody uses an empty table yet; there the
+    index comes with the transaction, which is quicker.
     """
     connection = op.get_bind()
     valid = connection.execute(

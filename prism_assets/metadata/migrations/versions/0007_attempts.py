@@ -2,7 +2,7 @@
 
 from alembic import op
 
-from prism_assets.metadata.migrations.indexes import build_index
+from prism_assets.metadata.migrations.indexes import build_index, change_tables
 
 revision = "0007"
 down_revision = "0006"
@@ -44,6 +44,9 @@ CREATE TABLE prism_abandoned_uploads (
     PRIMARY KEY (prism_staging_object_id, generation)
 );
 CREATE INDEX prism_abandoned_uploads_due ON prism_abandoned_uploads (remove_time);
+
+-- An object that is given up is tried again by itself when it has such a time. That of before is of its last attempt.
+UPDATE prism_staging_objects SET retry_time = NULL WHERE state = 'failed';
 """
 
 _DOWN = """
@@ -57,7 +60,7 @@ ALTER TABLE prism_stream_batches DROP COLUMN token, DROP COLUMN probed;
 
 
 def upgrade() -> None:
-    op.execute(_UP)
+    change_tables(_UP, makes="prism_abandoned_uploads")
     build_index(
         "prism_staging_objects_suspects",
         "prism_staging_objects",
