@@ -1,7 +1,7 @@
 """Statements on prism_abandoned_uploads: what attempts may have uploaded for a start of an object that is over.
 
-Nothing that is committed later ever lies under these keys: an object that is begun anew has another generation. So
-they may be removed at any time, by anybody, twice.
+Nothing that is committed later ever lies under these keys: an object that is begun anew has another generation, and the
+database refuses small objects of a former one. So they may be removed at any time, by anybody, twice.
 """
 
 from __future__ import annotations
@@ -14,6 +14,12 @@ from sqlalchemy import Connection, text
 
 _SECOND_REMOVAL_SECONDS = 3_600.0
 """By then a task that outlived its driver has come to its end."""
+
+# Not that of an object that is under way in the same generation: a command of an older version began it anew.
+IS_DUE = """a.remove_time <= clock_timestamp() AND NOT EXISTS (SELECT 1 FROM prism_staging_objects o
+    WHERE o.prism_staging_object_id = a.prism_staging_object_id AND o.generation = a.generation
+        AND o.state IN ('pending', 'claimed'))"""
+"""What tells that uploads `a` are to be removed now."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +60,7 @@ def due_uploads(connection: Connection, table_ids: Collection[int] | None, limit
     """What is to be removed now, the longest due first. Reads without locks: removing twice is harmless."""
     rows = connection.execute(
         text(
-            "SELECT * FROM prism_abandoned_uploads WHERE remove_time <= clock_timestamp() "
+            f"SELECT * FROM prism_abandoned_uploads a WHERE {IS_DUE} "
             "AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[]))) "
             "ORDER BY remove_time LIMIT :limit"
         ),
@@ -81,6 +87,28 @@ def postpone_removal(connection: Connection, uploads: Sequence[AbandonedUpload],
         ),
         {**_values(uploads), "seconds": seconds},
     )
+
+
+def load_committed(
+    connection: Connection, uploads: Sequence[AbandonedUpload]
+) -> dict[tuple[int, int], set[tuple[date, bool]]]:
+    """What is committed of uploads all the same: by (staging object id, generation), each (date, delayed).
+
+    A worker of an older version did that before the database refused it. Reads without locks: nobody does it any more.
+    """
+    rows = connection.execute(
+        text(
+            "SELECT f.id, f.generation, p.partition_date, s.delayed FROM "
+            "unnest(CAST(:ids AS bigint[]), CAST(:generations AS integer[])) AS f (id, generation) "
+            "JOIN prism_small_objects s ON s.prism_staging_object_id = f.id AND s.generation = f.generation "
+            "JOIN prism_partitions p USING (prism_partition_id)"
+        ),
+        _values(uploads),
+    )
+    found: dict[tuple[int, int], set[tuple[date, bool]]] = {}
+    for row in rows:
+        found.setdefault((row.id, row.generation), set()).add((row.partition_date, row.delayed))
+    return found
 
 
 def note_removal(connection: Connection, uploads: Sequence[AbandonedUpload]) -> None:

@@ -171,7 +171,7 @@ def _claim_unsuspected(
 
 
 _CLEARED = """(o.generation = 0 OR NOT EXISTS (SELECT 1 FROM prism_abandoned_uploads a
-    WHERE a.prism_staging_object_id = o.prism_staging_object_id AND NOT a.removed))"""
+    WHERE a.prism_staging_object_id = o.prism_staging_object_id AND a.generation < o.generation AND NOT a.removed))"""
 _PICK = f"""
 SELECT o.prism_staging_object_id, o.prism_stream_id, o.content_length
 FROM unnest(CAST(:streams AS bigint[])) AS s (id)

@@ -8,6 +8,8 @@ from datetime import date, datetime
 
 from sqlalchemy import Connection, text
 
+from prism_assets.metadata.abandoned_uploads import IS_DUE
+
 
 @dataclass(frozen=True, kw_only=True)
 class PendingCount:
@@ -30,7 +32,7 @@ def count_pending(connection: Connection, lease_seconds: float, at_most: int = 1
     ]
 
 
-_PENDING = """
+_PENDING = f"""
 SELECT prism_table_id, sum(pending) AS pending, sum(abandoned) AS abandoned FROM (
     SELECT s.prism_table_id, w.pending, 0 AS abandoned FROM prism_streams s
     CROSS JOIN LATERAL (SELECT count(*) AS pending FROM (
@@ -46,8 +48,7 @@ SELECT prism_table_id, sum(pending) AS pending, sum(abandoned) AS abandoned FROM
     SELECT prism_table_id, count(*), 0 FROM prism_staging_objects
     WHERE state = 'failed' AND retry_time <= clock_timestamp() GROUP BY prism_table_id
     UNION ALL
-    SELECT prism_table_id, 0, count(*) FROM prism_abandoned_uploads
-    WHERE remove_time <= clock_timestamp() GROUP BY prism_table_id
+    SELECT prism_table_id, 0, count(*) FROM prism_abandoned_uploads a WHERE {IS_DUE} GROUP BY prism_table_id
 ) u GROUP BY prism_table_id ORDER BY prism_table_id
 """
 

@@ -296,16 +296,16 @@ def test_what_a_migration_does_before_it_builds_indexes_can_be_done_again(
 
 
 def test_objects_that_a_former_version_gave_up_are_not_begun_anew_by_the_upgrade(old: Rows) -> None:
-    """Their retry time is that of their last attempt; one that this version parked keeps its own."""
+    """Their retry time is that of their last attempt; one that is tried again by itself keeps its own."""
     old.database.migrate()
     old.sql("UPDATE prism_staging_objects SET state = 'failed', retry_time = now() - interval '30 days'")
     downgrade(old, "0006")
     old.database.migrate()
     with old.database.begin() as connection:
-        assert attempts.retry_parked(connection, None) == 0
+        assert attempts.retry_due(connection, None) == 0
     old.sql("UPDATE prism_staging_objects SET retry_time = now() - interval '1 day' WHERE prism_staging_object_id = 1")
     downgrade(old, "0007")
     old.sql("UPDATE alembic_version SET version_num = '0006'")
     old.database.migrate()
     with old.database.begin() as connection:
-        assert attempts.retry_parked(connection, None) == 1
+        assert attempts.retry_due(connection, None) == 1
