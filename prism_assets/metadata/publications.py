@@ -123,6 +123,12 @@ def begin_publication(connection: Connection, lease: Lease, worker: str) -> int:
     )
 
 
+def lock_note(connection: Connection, note_id: int) -> bool:
+    """Locks a note; False if another run took it back, as no call of its run could land any more."""
+    statement = text("SELECT 1 FROM prism_publication_notes WHERE prism_publication_note_id = :note FOR UPDATE")
+    return connection.execute(statement, {"note": note_id}).scalar() is not None
+
+
 def begin_call(connection: Connection, note_id: int, longest_seconds: float) -> None:
     """Notes, before a call that changes something, how long it may take to land. Locks the note."""
     connection.execute(

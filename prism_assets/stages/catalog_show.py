@@ -55,7 +55,8 @@ def plan_show(context: StageContext, known: Shown, restless: Sequence[Partition]
     `restless` are the partitions that PostgreSQL knows a catalog run may have to do something about.
 
     All partitions are compared when the table differs, when a publication was not seen to end, and once in a while: a
-    process may stand still for longer than any call takes, between its last look at its lease and its call.
+    process may stand still for longer than any call takes, between its last look at its lease and its call, and die
+    before it has noted that call anew.
     """
     table = known.definition
     if table.version < known.defined_version:
@@ -124,6 +125,7 @@ def show(context: StageContext, lease: Lease, known: Shown, plan: ShowPlan, now:
             _settle(context, lease, known, plan, note_id)
     except PrismError as error:
         done.problems.append(Problem.of(error, str(table.name)))
+        calls.break_off()
     return done
 
 

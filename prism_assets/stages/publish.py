@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
+from sqlalchemy import Connection
+
 from prism_assets.domain.errors import InvariantBroken, LeaseLost, ObjectMissing
 from prism_assets.domain.partitions import Partition, Publication, current_publication, wanted_publication
 from prism_assets.domain.problems import Problem
@@ -61,6 +63,8 @@ class WatchedCalls:
 
     The lease is renewed right before each call, so that nobody takes it over while the call begins. A death or a lost
     answer leaves the note with the time until which the call may land; a death before or after it, with one long over.
+    A process that stood still before its call for longer than that finds its note taken back, and notes the call anew
+    when it has made it: nobody was prepared for it.
     """
 
     def __init__(self, context: StageContext, lease: Lease, note_id: int) -> None:
@@ -73,10 +77,11 @@ class WatchedCalls:
     def begin(self) -> None:
         """Raises LeaseLost if another run has the table now."""
         self._was_lost |= self._is_open
-        self._is_open = True
+        self._is_open = False
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
-            publications.begin_call(connection, self._note_id, self._context.catalog.longest_call_seconds)
+            self._note_call(connection)
+        self._is_open = True
         failpoint("catalog.before_call")
 
     def answered(self) -> None:
@@ -85,7 +90,23 @@ class WatchedCalls:
         self._is_open = False
         if not self._was_lost:
             with self._context.database.begin() as connection:
-                publications.end_calls(connection, self._note_id)
+                publications.end_calls(connection, self._present_note(connection))
+
+    def break_off(self) -> None:
+        """Called when the run ends with an error: a call that was never answered may land from now on."""
+        if self._is_open or self._was_lost:
+            with self._context.database.begin() as connection:
+                self._note_call(connection)
+
+    def _note_call(self, connection: Connection) -> None:
+        note_id = self._present_note(connection)
+        publications.begin_call(connection, note_id, self._context.catalog.longest_call_seconds)
+
+    def _present_note(self, connection: Connection) -> int:
+        """The note of this run, made anew if another run took it back."""
+        if not publications.lock_note(connection, self._note_id):
+            self._note_id = publications.begin_publication(connection, self._lease, self._context.worker)
+        return self._note_id
 
 
 def plan_publications(found: Sequence[Partition], also: Collection[date] = frozenset()) -> list[PublicationPlan]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from datetime import date
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ReadTimeoutError
 
 from prism_assets.stages.catalog import run_catalog
 from prism_assets.stages.catalog_preview import preview
@@ -130,6 +131,44 @@ def test_an_answer_to_a_second_try_leaves_the_first_one_on_its_way(world: World)
     }
     world.catalog(AFTER)
     assert (record(world), notes(world), work(world)) == ((0, 3), 1, ["compare"])
+
+
+def never(_answer: Any) -> Any:
+    raise ReadTimeoutError(endpoint_url="http://glue")
+
+
+@pytest.mark.parametrize(
+    "answered",
+    [lambda answer: answer, lambda answer: {**answer, "ResponseMetadata": {"RetryAttempts": 1}}, never],
+    ids=["at once", "to a second try", "never"],
+)
+def test_a_call_of_a_run_that_stood_still_until_its_note_was_taken_back_is_noted_anew(
+    world: World, answered: Callable[[Any], Any]
+) -> None:
+    a_closed_day(world)
+    late_rows(world)
+    other = with_catalog(world, world.context.catalog)
+    glue = recorded(world)
+    real = glue._inner.batch_update_partition
+
+    def stand_still(**arguments: Any) -> Any:
+        glue.instead.clear()
+        holders_fall_silent(world)
+        calls_are_over(world)
+        late_rows(other)
+        other.catalog(AFTER)
+        assert (work(other), notes(other), len(other.ids())) == ([], 0, 12)
+        return answered(real(**arguments))
+
+    glue.instead["batch_update_partition"] = stand_still
+    assert run_catalog(world.context, now=utc(AFTER)).errors != ()
+    assert len(other.ids()) < 12, "the late call did land"
+    assert work(other) == ["compare"]
+    other.catalog(AFTER)
+    assert len(other.ids()) == 12
+    calls_are_over(other)
+    other.catalog(AFTER)
+    assert (work(other), notes(other), len(other.ids())) == ([], 0, 12)
 
 
 def test_a_table_at_rest_is_asked_for_by_nobody_and_costs_one_call(world: World) -> None:
