@@ -53,9 +53,18 @@ class ClaimedObject:
     batch_limit: int | None
 
 
-def register(connection: Connection, stream_id: int, table_id: int, found: Sequence[FoundObject], now: datetime) -> int:
+def register(
+    connection: Connection,
+    stream_id: int,
+    table_id: int,
+    found: Sequence[FoundObject],
+    now: datetime,
+    *,
+    listed: bool = False,
+) -> int:
     """Inserts the objects that are not known yet and returns how many were new; known ones that waited are refreshed.
 
+    `listed` if the objects were there just now, and not named by events, which come late and in any order.
     Known keys are left out first, so that repeats burn no ids; ON CONFLICT settles a race between two scans. What the
     other scan inserted meanwhile is seen by the refresh, as that is a statement of its own.
     """
@@ -69,7 +78,7 @@ def register(connection: Connection, stream_id: int, table_id: int, found: Seque
     added = connection.execute(text(_INSERT), {**values, "stream": stream_id, "table": table_id, "now": now}).rowcount
     if added < len(found):
         connection.execute(text(_REFRESH), values)
-        connection.execute(text(_NOTE_OVERWRITTEN), {**values, "now": now})
+        connection.execute(text(_NOTE_OVERWRITTEN), {**values, "now": now, "listed": listed})
     return added
 
 
@@ -88,25 +97,34 @@ ORDER BY f.key ON CONFLICT (bucket_name, object_key) DO NOTHING
 # none. From its first claim on it stays as it is, so that each attempt reads the same bytes. What came later is newer;
 # listings know whole seconds only. Locks the rows it changes, in the order of their keys, as inserting does; a batch
 # that claims one of them passes over it meanwhile, and one that it claimed first no longer fits.
-_IS_NEWER = """
-    (o.etag IS DISTINCT FROM f.etag OR o.content_length <> f.length)
-    AND (o.send_time IS NULL OR f.sent > o.send_time
-        OR (f.sent = date_trunc('second', f.sent) AND f.sent >= date_trunc('second', o.send_time)))"""
+_DIFFERS = "(o.etag IS DISTINCT FROM f.etag OR o.content_length <> f.length)"
+
+
+def _is_later(than: str) -> str:
+    return f"""({than} IS NULL OR f.sent > {than}
+        OR (f.sent = date_trunc('second', f.sent) AND f.sent >= date_trunc('second', {than})))"""
+
+
 _REFRESH = f"""
 UPDATE prism_staging_objects o SET etag = n.etag, content_length = n.length, send_time = n.sent FROM (
     SELECT o.prism_staging_object_id AS id, f.etag, f.length, f.sent FROM {_FOUND}
     JOIN prism_staging_objects o ON o.bucket_name = f.bucket AND o.object_key = f.key
-    WHERE o.state = 'pending' AND o.first_batch_id IS NULL AND {_IS_NEWER}
+    WHERE o.state = 'pending' AND o.first_batch_id IS NULL AND {_DIFFERS} AND {_is_later("o.send_time")}
     ORDER BY o.object_key FOR UPDATE OF o
 ) n WHERE o.prism_staging_object_id = n.id
 """
-# One that was written again behind its conversion stays what was converted; that there is more is noted once, to be
-# told. An event without an ETag proves nothing.
+# One that was written again behind its conversion stays what was converted; that there is more is noted once for each
+# version that is seen, to be told. What a listing shows is there, whatever its time: S3 dates an object that was uploaded
+# in parts by the beginning of its upload. An event without an ETag proves nothing.
 _NOTE_OVERWRITTEN = f"""
-UPDATE prism_staging_objects o SET overwritten_time = :now, dismissed = false FROM (
-    SELECT o.prism_staging_object_id AS id FROM {_FOUND}
+UPDATE prism_staging_objects o SET overwritten_time = :now, overwritten_etag = n.etag, overwritten_send_time = n.sent,
+    dismissed = false
+FROM (
+    SELECT o.prism_staging_object_id AS id, f.etag, f.sent FROM {_FOUND}
     JOIN prism_staging_objects o ON o.bucket_name = f.bucket AND o.object_key = f.key
-    WHERE o.state = 'done' AND o.overwritten_time IS NULL AND o.etag IS NOT NULL AND f.etag IS NOT NULL AND {_IS_NEWER}
+    WHERE o.state = 'done' AND o.etag IS NOT NULL AND f.etag IS NOT NULL AND {_DIFFERS}
+        AND f.etag IS DISTINCT FROM o.overwritten_etag
+        AND (CAST(:listed AS boolean) OR {_is_later("greatest(o.send_time, o.overwritten_send_time)")})
     ORDER BY o.object_key FOR UPDATE OF o
 ) n WHERE o.prism_staging_object_id = n.id
 """

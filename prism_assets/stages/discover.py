@@ -308,7 +308,7 @@ def _register(context: StageContext, known: KnownStream, page: list[ObjectInfo],
             continue
         (found if is_readable(item.key) else strange).append(_found(known, item))
     with context.database.begin() as connection:
-        added = staging_objects.register(connection, known.stream_id, known.table_id, found, now)
+        added = staging_objects.register(connection, known.stream_id, known.table_id, found, now, listed=True)
         for odd in strange:
             staging_objects.register_unknown(connection, odd, UNREADABLE, now)
         failpoint("discover.in_page")

@@ -58,9 +58,9 @@ def again(etag: str, seconds: float, *, length: int = 1) -> FoundObject:
     return FoundObject(bucket="staging", key="events/1", etag=etag, content_length=length, send_time=sent)
 
 
-def register(rows: Rows, *found: FoundObject) -> int:
+def register(rows: Rows, *found: FoundObject, listed: bool = False) -> int:
     with rows.database.begin() as connection:
-        return staging_objects.register(connection, 1, 1, found, NOON)
+        return staging_objects.register(connection, 1, 1, found, NOON, listed=listed)
 
 
 def recorded(rows: Rows) -> list[tuple[str, int]]:
@@ -140,6 +140,58 @@ def test_two_that_find_an_object_at_once_leave_it_as_it_was_written_last(rows: R
     assert told.result(timeout=10) == 0
     second.commit()
     assert recorded(rows) == [("f", 1)]
+
+
+@pytest.fixture
+def converted(rows: Rows) -> Rows:
+    """An object `events/1` with the ETag "e" that was converted."""
+    rows.table()
+    register(rows, again("e", 0))
+    rows.sql("UPDATE prism_staging_objects SET state = 'done', lines_in = 0, rows_out = 0, rows_quarantined = 0")
+    return rows
+
+
+def told(rows: Rows) -> bool:
+    """Whether somebody is told that a later version is not read."""
+    with rows.database.begin() as connection:
+        return [item.why for item in load_unread(connection, [1])] == [Unread.OVERWRITTEN]
+
+
+def accept(rows: Rows) -> None:
+    with rows.database.begin() as connection:
+        assert attempts.dismiss(connection, 1)
+
+
+@pytest.mark.parametrize(
+    ("listed", "seconds", "is_told"),
+    [(False, 1, True), (False, -1, False), (True, 1, True), (True, -1, True)],
+    ids=["event", "late event", "listing", "listing of an object uploaded in parts, dated by the beginning"],
+)
+def test_what_a_listing_shows_is_the_later_version_and_an_event_tells_its_time(
+    converted: Rows, listed: bool, seconds: float, is_told: bool
+) -> None:
+    register(converted, again("f", seconds), listed=listed)
+    assert told(converted) is is_told
+    assert recorded(converted) == [("e", 1)]
+
+
+def test_each_later_version_is_told_until_it_is_accepted(converted: Rows) -> None:
+    for etag in "fg":
+        register(converted, again(etag, 5), listed=True)
+        assert told(converted)
+        accept(converted)
+        register(converted, again(etag, 5), listed=True)
+        assert not told(converted)
+
+
+def test_a_late_event_of_a_version_in_between_tells_nobody_again(converted: Rows) -> None:
+    register(converted, again("g", 5), listed=True)
+    accept(converted)
+    register(converted, again("f", 3))
+    register(converted, again("e", 0))
+    assert not told(converted)
+    register(converted, again("h", 7))
+    assert told(converted)
 
 
 def test_an_object_nobody_knows_is_noted_once(rows: Rows) -> None:

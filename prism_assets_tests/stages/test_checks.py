@@ -311,3 +311,7 @@ def test_an_object_written_again_after_its_conversion_is_told_once_it_is_listed(
     give_up_object(world.context, f"s3://staging/{key}")
     world.discover(NOON)
     assert check(world, UNREAD_OBJECTS, NOON).passed
+    path.write_bytes(b'{"time": "2026-03-01T12:00:00Z", "id": 23}\n')
+    os.utime(path, (later - 60, later - 60))
+    world.discover(NOON)
+    assert not check(world, UNREAD_OBJECTS, NOON).passed, "nobody has accepted this one"

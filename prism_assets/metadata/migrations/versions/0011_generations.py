@@ -1,4 +1,4 @@
-"""Small objects are of the generation of their staging object."""
+"""Small objects are of the generation of their staging object, and which later version of an object was told."""
 
 from alembic import op
 
@@ -27,9 +27,13 @@ BEGIN
 END $$;
 CREATE TRIGGER prism_small_objects_generation AFTER INSERT ON prism_small_objects
     REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION prism_check_generation();
+
+-- The version that was seen under the key after the object had been converted: another one is told again.
+ALTER TABLE prism_staging_objects ADD COLUMN overwritten_etag text, ADD COLUMN overwritten_send_time timestamptz;
 """
 
 _DOWN = """
+ALTER TABLE prism_staging_objects DROP COLUMN overwritten_etag, DROP COLUMN overwritten_send_time;
 DROP TRIGGER prism_small_objects_generation ON prism_small_objects;
 DROP FUNCTION prism_check_generation;
 """
