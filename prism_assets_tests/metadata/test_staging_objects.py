@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from prism_assets.domain.attempts import GiveUp, Retry, Verdict
 from prism_assets.domain.errors import InvariantBroken, LeaseLost
 from prism_assets.domain.work import ConvertResult, QuarantineCount, SourceVersion
-from prism_assets.metadata import attempts, batches, staging_objects, work_counts
+from prism_assets.metadata import abandoned_uploads, attempts, batches, staging_objects, work_counts
 from prism_assets.metadata.attempts import ChangedObject, FailedAttempt
 from prism_assets.metadata.batches import DeadBatch
 from prism_assets.metadata.staging_objects import ClaimedObject, FoundObject
@@ -140,6 +140,21 @@ def test_two_that_find_an_object_at_once_leave_it_as_it_was_written_last(rows: R
     assert told.result(timeout=10) == 0
     second.commit()
     assert recorded(rows) == [("f", 1)]
+
+
+@pytest.mark.parametrize(("generation", "waits"), [(0, True), (1, False)], ids=["former start", "this one"])
+def test_an_object_waits_for_the_removal_of_what_its_former_starts_uploaded(
+    rows: Rows, generation: int, waits: bool
+) -> None:
+    """What this one uploaded is not removed before it has ended: they would wait for each other."""
+    rows.table()
+    register(rows, an_object("events/1"))
+    rows.sql("UPDATE prism_staging_objects SET generation = 1")
+    note = "INSERT INTO prism_abandoned_uploads VALUES (1, :generation, 1, '2026-03-01', '2026-03-01', now())"
+    rows.sql(note, generation=generation)
+    with rows.database.begin() as connection:
+        assert bool(abandoned_uploads.due_uploads(connection, None, 10)) is waits
+    assert (claim(rows) == []) is waits
 
 
 @pytest.fixture
