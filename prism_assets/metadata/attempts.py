@@ -123,7 +123,8 @@ def _pause(verdict: Verdict) -> float | None:
 # closed without it: what it holds for that day is delayed then.
 _NEW_START = "generation = generation + 1, first_batch_id = NULL, definition_version = NULL"
 _ANEW = f"state = 'pending', {_NEW_START}"
-_AFRESH = f"{_ANEW}, attempts = 0, outages = 0, rewrites = 0, retry_time = NULL, dismissed = false"
+AFRESH = f"{_ANEW}, attempts = 0, outages = 0, rewrites = 0, retry_time = NULL, dismissed = false"
+"""What makes an object one that nothing is held against."""
 _TAKE_UP = f"""
 UPDATE prism_staging_objects o SET {_NEW_START}, state = CASE WHEN f.given_up THEN 'failed' ELSE 'pending' END,
     etag = f.etag, content_length = f.length, send_time = f.time, attempts = 0, outages = 0, rewrites = rewrites + 1,
@@ -171,7 +172,7 @@ def retry_failed(connection: Connection, table_ids: Collection[int] | None) -> i
     """
     return connection.execute(
         text(
-            f"UPDATE prism_staging_objects SET {_AFRESH} WHERE state = 'failed' AND NOT dismissed "
+            f"UPDATE prism_staging_objects SET {AFRESH} WHERE state = 'failed' AND NOT dismissed "
             "AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[])))"
         ),
         {"tables": None if table_ids is None else list(table_ids)},
@@ -182,7 +183,7 @@ def retry_one(connection: Connection, staging_object_id: int) -> bool:
     """Has one object tried at once: anew if it was given up, without its pause if it waits; False if it is neither."""
     parameters = {"id": staging_object_id}
     anew = connection.execute(
-        text(f"UPDATE prism_staging_objects SET {_AFRESH} WHERE prism_staging_object_id = :id AND state = 'failed'"),
+        text(f"UPDATE prism_staging_objects SET {AFRESH} WHERE prism_staging_object_id = :id AND state = 'failed'"),
         parameters,
     ).rowcount
     at_once = connection.execute(

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, text
 
 from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.work import ConvertResult
+from prism_assets.metadata.attempts import AFRESH
 
 _TURN_OF_SUSPECTS = 8
 """Every so-many-th batch begins with objects that a batch died with, however many others keep coming."""
@@ -62,7 +63,9 @@ def register(
     *,
     listed: bool = False,
 ) -> int:
-    """Inserts the objects that are not known yet and returns how many were new; known ones that waited are refreshed.
+    """Inserts the objects that are not known yet and returns how many were new.
+
+    Of known ones those that waited are refreshed, and those that were given up begin anew where they came again.
 
     `listed` if the objects were there just now, and not named by events, which come late and in any order.
     Known keys are left out first, so that repeats burn no ids; ON CONFLICT settles a race between two scans. What the
@@ -78,6 +81,7 @@ def register(
     added = connection.execute(text(_INSERT), {**values, "stream": stream_id, "table": table_id, "now": now}).rowcount
     if added < len(found):
         connection.execute(text(_REFRESH), values)
+        connection.execute(text(_BEGIN_ANEW), {**values, "listed": listed})
         connection.execute(text(_NOTE_OVERWRITTEN), {**values, "now": now, "listed": listed})
     return added
 
@@ -110,6 +114,17 @@ UPDATE prism_staging_objects o SET etag = n.etag, content_length = n.length, sen
     SELECT o.prism_staging_object_id AS id, f.etag, f.length, f.sent FROM {_FOUND}
     JOIN prism_staging_objects o ON o.bucket_name = f.bucket AND o.object_key = f.key
     WHERE o.state = 'pending' AND o.first_batch_id IS NULL AND {_DIFFERS} AND {_is_later("o.send_time")}
+    ORDER BY o.object_key FOR UPDATE OF o
+) n WHERE o.prism_staging_object_id = n.id
+"""
+# One that was given up and came again, mended or restored, is an object like a new one, also where somebody had accepted
+# that it is not read.
+_BEGIN_ANEW = f"""
+UPDATE prism_staging_objects o SET {AFRESH}, etag = n.etag, content_length = n.length, send_time = n.sent FROM (
+    SELECT o.prism_staging_object_id AS id, f.etag, f.length, f.sent FROM {_FOUND}
+    JOIN prism_staging_objects o ON o.bucket_name = f.bucket AND o.object_key = f.key
+    WHERE o.state = 'failed' AND f.etag IS NOT NULL
+        AND (f.sent > o.send_time OR {_DIFFERS} AND (CAST(:listed AS boolean) OR {_is_later("o.send_time")}))
     ORDER BY o.object_key FOR UPDATE OF o
 ) n WHERE o.prism_staging_object_id = n.id
 """

@@ -567,6 +567,19 @@ def test_an_object_that_is_written_again_faster_than_it_is_read_is_given_up_and_
     assert failed[0].endswith("it was written again before it was read; it is tried again by itself")
 
 
+def test_an_object_that_was_given_up_and_comes_again_is_converted(events: World) -> None:
+    """The producer mends what nobody could read, under the same key."""
+    key = events.drop(some_rows(1, utc(NOON)))
+    worker = another_worker(events, FailingEngine(events.context.engine, times=5, transient=False))
+    until_given_up(events, worker)
+    events.stream(NOON)
+    assert objects(events)[0][0] == "failed", "the same one is not tried again"
+    write_again(events, key, some_rows(4, utc(NOON)))
+    assert events.stream(NOON).rows_out == 4
+    events.catalog(NOON)
+    assert len(events.ids()) == 4
+
+
 def test_rows_of_an_object_that_is_begun_anew_are_there_once_whatever_comes_late(events: World) -> None:
     """A task of the first start uploads when the second is long committed; a repair removes what it left."""
     rows = some_rows(3, utc(NOON))
