@@ -7,6 +7,7 @@ PrismError
 │   ├── CatalogUnavailable
 │   ├── QueueUnavailable
 │   ├── EngineUnavailable
+│   ├── WorkerUnavailable     the machine of a worker has no room, files or threads left
 │   └── AlertNotSent          the message can be sent again
 └── TerminalError             the same call fails again: somebody must act first
     ├── WrongUse              the caller's mistake: exit status 2
@@ -52,6 +53,10 @@ class QueueUnavailable(TransientError):
 
 class EngineUnavailable(TransientError):
     """The Spark server cannot be reached."""
+
+
+class WorkerUnavailable(TransientError):
+    """The machine of the worker lacks what any work needs: room on its disk, open files, threads."""
 
 
 class AlertNotSent(TransientError):

@@ -11,19 +11,11 @@ from datetime import timezone
 import pyarrow as pa
 
 from prism_assets.domain.accepted import accepted_days
-from prism_assets.domain.errors import (
-    NOT_ITS_FAULT,
-    InvariantBroken,
-    KeyOccupied,
-    ObjectArchived,
-    ObjectChanged,
-    PrismError,
-)
+from prism_assets.domain.errors import InvariantBroken, ObjectChanged, PrismError
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import (
     ConvertResult,
     ConvertTask,
-    Failure,
     QuarantineCount,
     SmallObject,
     SourceVersion,
@@ -31,6 +23,7 @@ from prism_assets.domain.work import (
 )
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.blocks import Block, LongLine, find_lines, split
+from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.fast import Hints, read_block
 from prism_assets.kernels.inflate import Inflation, UnsoundError, salvage
 from prism_assets.kernels.judging import Judge
@@ -67,19 +60,11 @@ def convert_object(
             return conversion.run()
     except ObjectChanged:
         return _changed(task, stores)
-    except PrismError as error:
-        failure = Failure(
-            message=str(error),
-            transient=isinstance(error, NOT_ITS_FAULT),
-            at_source=conversion.is_reading,
-            of_object=isinstance(error, ObjectArchived),
-            occupied=isinstance(error, KeyOccupied),
-        )
     except MemoryError:
         raise
     except Exception as error:
-        where = f"s3://{task.bucket}/{task.key}"
-        failure = Failure(message=f"{type(error).__name__} while {where} was converted", transient=False)
+        doing = f"s3://{task.bucket}/{task.key} was converted"
+        failure = failure_of(error, doing, at_source=conversion.is_reading)
     return ConvertResult(staging_object_id=task.staging_object_id, failure=failure)
 
 
@@ -88,7 +73,7 @@ def _changed(task: ConvertTask, stores: Stores) -> ConvertResult:
     try:
         found = stores.head(task.bucket, task.key)
     except PrismError as error:
-        failure = Failure(message=str(error), transient=isinstance(error, NOT_ITS_FAULT), at_source=True)
+        failure = failure_of(error, f"s3://{task.bucket}/{task.key} was looked at", at_source=True)
         return ConvertResult(staging_object_id=task.staging_object_id, failure=failure)
     version = SourceVersion(etag=found.etag, content_length=found.content_length, last_modified=found.last_modified)
     return ConvertResult(staging_object_id=task.staging_object_id, changed=version)

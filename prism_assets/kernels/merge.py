@@ -8,11 +8,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pyarrow as pa
 
-from prism_assets.domain.errors import NOT_ITS_FAULT, InvariantBroken, PrismError
+from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import Failure, MergeInput, MergeResult, MergeTask
 from prism_assets.failpoints import failpoint
+from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.fingerprint import fingerprint
 from prism_assets.kernels.inputs import Input, Window, merge_order, union_schema
 from prism_assets.kernels.once import put_once
@@ -32,13 +33,10 @@ def merge_range(task: MergeTask, table: TableDefinition, stores: Stores, *, buck
     try:
         inputs = _open(task, stores, bucket)
         return _merged(task, table, inputs, stores, bucket)
-    except PrismError as error:
-        transient = isinstance(error, NOT_ITS_FAULT)
-        failure = Failure(message=str(error), transient=transient, at_source=inputs is None)
     except MemoryError:
         raise
     except Exception as error:
-        failure = Failure(message=f"{type(error).__name__} while {task.output_key} was merged", transient=False)
+        failure = failure_of(error, f"{task.output_key} was merged", at_source=inputs is None)
     return _result(task, failure=failure)
 
 

@@ -27,12 +27,12 @@ from prism_assets.domain.errors import (
     LeaseLost,
     ObjectChanged,
     ObjectMissing,
-    PrismError,
 )
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import Failure, RecordedObject, RepairedObject, RepairResult, RepairTask, SmallObject
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.convert import Conversion
+from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.fingerprint import fingerprint
 from prism_assets.objectstore.keys import TableKeys
 from prism_assets.objectstore.stores import Stores
@@ -49,14 +49,11 @@ def repair_object(
     repair = _Repair(task, table, stores, bucket, TableKeys(prefix, table.name))
     try:
         repair.run()
-    except PrismError as error:
-        failure = Failure(message=str(error), transient=isinstance(error, WORTH_REPEATING))
-        return repair.result(failure)
     except MemoryError:
         raise
     except Exception as error:
-        message = f"{type(error).__name__} while s3://{task.source.bucket}/{task.source.key} was converted again"
-        return repair.result(Failure(message=message, transient=False))
+        doing = f"s3://{task.source.bucket}/{task.source.key} was converted again"
+        return repair.result(failure_of(error, doing, passing=WORTH_REPEATING))
     return repair.result(None)
 
 

@@ -13,7 +13,7 @@ from typing import IO
 
 import pyarrow as pa
 
-from prism_assets.domain.errors import TerminalError
+from prism_assets.domain.errors import WorkerUnavailable
 
 
 def new_file() -> IO[bytes]:
@@ -36,7 +36,7 @@ def telling() -> Iterator[None]:
         yield
     except OSError as error:
         folder = tempfile.tempdir or "for temporary files"
-        raise TerminalError(
-            f"the folder {folder} does not take what is too much for memory ({error.strerror or error}): "
-            "make room there, or set TMPDIR where tasks run"
+        raise WorkerUnavailable(
+            f"the machine of the worker: the folder {folder} does not take what is too much for memory "
+            f"({error.strerror or error}): make room there, or set TMPDIR where tasks run"
         ) from error

@@ -12,6 +12,7 @@ from prism_assets.domain.errors import (
     ObjectMissing,
     PrismError,
     StoreUnavailable,
+    WorkerUnavailable,
 )
 
 _DENIED = (
@@ -74,6 +75,8 @@ def unclear(where: str, bucket: str, message: str) -> PrismError:
         return changed_object(where)
     if "InvalidObjectState" in words or any(code in words for code in _DENIED):
         return denied(where, words)
+    if "Too many open files" in _NAMES.sub("", message):
+        return WorkerUnavailable(f"{where}: the machine of the worker has no open files left; raise their limit")
     found = _HOST.search(message)
     host = found[0] if found else ""
     if _METADATA in host or "redential" in words:

@@ -1,0 +1,31 @@
+"""Errors of a kernel as failures of its task: whose fault they are, as far as an error tells."""
+
+from __future__ import annotations
+
+from prism_assets.domain.errors import NOT_ITS_FAULT, KeyOccupied, ObjectArchived, PrismError, WorkerUnavailable
+from prism_assets.domain.work import Failure
+
+
+def failure_of(
+    error: Exception, doing: str, *, at_source: bool = False, passing: tuple[type[PrismError], ...] = NOT_ITS_FAULT
+) -> Failure:
+    """The failure that a task is answered with. `doing` says what was done, for errors that say nothing themselves.
+
+    What the machine of the worker lacks (room, open files, threads) is no fault of what was read, wherever it shows.
+    """
+    if _is_of_the_machine(error):
+        error = WorkerUnavailable(f"the machine of the worker has no resources left ({error}) while {doing}")
+    if not isinstance(error, PrismError):
+        return Failure(message=f"{type(error).__name__} while {doing}", transient=False)
+    return Failure(
+        message=str(error),
+        transient=isinstance(error, passing),
+        at_source=at_source and not isinstance(error, WorkerUnavailable),
+        of_object=isinstance(error, ObjectArchived),
+        occupied=isinstance(error, KeyOccupied),
+    )
+
+
+def _is_of_the_machine(error: Exception) -> bool:
+    """Errors of the operating system have a number; those of libraries over bytes they cannot read have none."""
+    return (isinstance(error, OSError) and error.errno is not None) or "can't start new thread" in str(error)
