@@ -176,19 +176,21 @@ def unmerged(connection: Connection, table_ids: Collection[int], before: date) -
 
 @dataclass(frozen=True, kw_only=True)
 class ParkedJob:
-    """A merge that is tried no more until somebody asks for it."""
+    """A merge that failed too often: tried again at `retry_time`, or no more until somebody asks for it."""
 
     table_id: int
     date: date
     attempts: int
     last_error: str
+    retry_time: datetime | None
 
 
 def parked_jobs(connection: Connection, table_ids: Collection[int]) -> list[ParkedJob]:
     """Parked merge jobs by table and date."""
     rows = connection.execute(
         text(
-            "SELECT p.prism_table_id, p.partition_date, j.attempts, coalesce(j.last_error, '') AS last_error "
+            "SELECT p.prism_table_id, p.partition_date, j.attempts, coalesce(j.last_error, '') AS last_error, "
+            "j.retry_time "
             "FROM prism_merge_jobs j JOIN prism_partitions p USING (prism_partition_id) "
             "WHERE j.parked AND j.ongoing_mark = 0 AND p.prism_table_id = ANY(:tables) "
             "ORDER BY p.prism_table_id, p.partition_date"
@@ -197,7 +199,11 @@ def parked_jobs(connection: Connection, table_ids: Collection[int]) -> list[Park
     )
     return [
         ParkedJob(
-            table_id=row.prism_table_id, date=row.partition_date, attempts=row.attempts, last_error=row.last_error
+            table_id=row.prism_table_id,
+            date=row.partition_date,
+            attempts=row.attempts,
+            last_error=row.last_error,
+            retry_time=row.retry_time,
         )
         for row in rows
     ]

@@ -202,7 +202,7 @@ PARKED_MERGE = """
 SELECT p.prism_table_id AS table_id, p.partition_date AS day, count(*) AS found,
     format('after %s tries: %s', max(j.attempts), max(j.last_error)) AS example
 FROM prism_merge_jobs j JOIN prism_partitions p USING (prism_partition_id)
-WHERE j.parked AND p.prism_table_id = ANY(:tables) GROUP BY p.prism_table_id, p.partition_date ORDER BY 1, 2
+WHERE j.parked AND j.retry_time IS NULL AND p.prism_table_id = ANY(:tables) GROUP BY p.prism_table_id, p.partition_date ORDER BY 1, 2
 """
 
 # Sequences are no part of a snapshot: what is read here was given out before or after it, and never less.

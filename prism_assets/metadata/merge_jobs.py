@@ -4,23 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Row, text
 
+from prism_assets.domain.attempts import Retry, Verdict
 from prism_assets.domain.errors import LeaseLost
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergeJob:
-    """A claimed job: the right to merge one partition until the lease runs out."""
+    """A claimed job: the right to merge one partition until the lease runs out.
+
+    One that `died`, a worker or an engine with it, is claimed by itself; `last_error` ended its last attempt. `probed`
+    says that the engine was seen at work since the claim.
+    """
 
     job_id: int
     partition_id: int
     schedule_time: datetime
     lease_token: UUID
     attempts: int
+    died: bool = False
+    last_error: str | None = None
+    probed: bool = False
 
 
 def schedule(connection: Connection, partition_ids: Collection[int], at: datetime) -> int:
@@ -64,6 +73,8 @@ def claim_due(
 ) -> list[MergeJob]:
     """Claims waiting jobs that are due, oldest first; with `regardless`, whatever their time and also parked ones.
 
+    A parked job is due by itself at its retry time, if it has one.
+
     The rows are locked with SKIP LOCKED before they are marked: without it two workers claim one job. A partition
     that another job is merging is left out, so a partition is merged by one worker at a time. `seen` leaves out
     jobs that this run had already. Jobs that a worker died with come when there are no others, one by one: the one that
@@ -79,17 +90,20 @@ def claim_due(
     }
     rows = connection.execute(text(_CLAIM), {**values, "died": False, "limit": limit}).all()
     rows = rows or connection.execute(text(_CLAIM), {**values, "died": True, "limit": 1}).all()
-    jobs = [
-        MergeJob(
-            job_id=row.prism_merge_job_id,
-            partition_id=row.prism_partition_id,
-            schedule_time=row.schedule_time,
-            lease_token=row.lease_token,
-            attempts=row.attempts,
-        )
-        for row in rows
-    ]
-    return sorted(jobs, key=lambda job: (job.schedule_time, job.job_id))
+    return sorted(map(_job_of, rows), key=lambda job: (job.schedule_time, job.job_id))
+
+
+def _job_of(row: Row[Any]) -> MergeJob:
+    return MergeJob(
+        job_id=row.prism_merge_job_id,
+        partition_id=row.prism_partition_id,
+        schedule_time=row.schedule_time,
+        lease_token=row.lease_token,
+        attempts=row.attempts,
+        died=row.died,
+        last_error=row.last_error,
+        probed=row.probed,
+    )
 
 
 # The choice is a CTE because that is evaluated once. As a subquery of IN it may be evaluated for each row that is
@@ -98,7 +112,7 @@ _CLAIM = """
 WITH due AS MATERIALIZED (
     SELECT j.prism_merge_job_id FROM prism_merge_jobs j JOIN prism_partitions p USING (prism_partition_id)
     WHERE j.ongoing_mark = 0 AND j.died = :died
-        AND (CAST(:regardless AS boolean) OR (j.schedule_time <= :now AND NOT j.parked))
+        AND (CAST(:regardless AS boolean) OR (j.schedule_time <= :now AND (NOT j.parked OR j.retry_time <= :now)))
         AND (CAST(:tables AS bigint[]) IS NULL OR p.prism_table_id = ANY(CAST(:tables AS bigint[])))
         AND (CAST(:day AS date) IS NULL OR p.partition_date = :day)
         AND j.prism_merge_job_id <> ALL(CAST(:seen AS bigint[]))
@@ -107,9 +121,10 @@ WITH due AS MATERIALIZED (
     ORDER BY j.schedule_time, j.prism_merge_job_id LIMIT :limit FOR UPDATE OF j SKIP LOCKED
 )
 UPDATE prism_merge_jobs SET ongoing_mark = prism_merge_job_id, heartbeat_time = clock_timestamp(),
-    lease_token = gen_random_uuid(), worker = :worker, parked = false
+    lease_token = gen_random_uuid(), worker = :worker, parked = false, retry_time = NULL,
+    probed = false
 WHERE prism_merge_job_id IN (SELECT prism_merge_job_id FROM due)
-RETURNING prism_merge_job_id, prism_partition_id, schedule_time, lease_token, attempts
+RETURNING prism_merge_job_id, prism_partition_id, schedule_time, lease_token, attempts, died, last_error, probed
 """
 
 
@@ -145,21 +160,34 @@ def delete(connection: Connection, job: MergeJob) -> None:
     connection.execute(text("DELETE FROM prism_merge_jobs WHERE prism_merge_job_id = :id"), {"id": job.job_id})
 
 
-def put_back(
-    connection: Connection, job: MergeJob, error: str, max_attempts: int, at: datetime, *, died: bool = False
-) -> bool:
-    """Returns a locked job that failed to the waiting ones, due at `at`; True if it is parked after too many tries.
+def note_probe(connection: Connection, jobs: Collection[MergeJob]) -> None:
+    """Notes that the engine was seen at work since these jobs were claimed. Locks their rows; other leases' stay."""
+    connection.execute(
+        text(
+            "UPDATE prism_merge_jobs SET probed = true "
+            "WHERE ongoing_mark > 0 AND lease_token = ANY(CAST(:tokens AS uuid[]))"
+        ),
+        {"tokens": [str(job.lease_token) for job in jobs]},
+    )
 
-    With `died` it is claimed by itself from now on.
+
+def put_back(connection: Connection, job: MergeJob, error: str, verdict: Verdict, now: datetime) -> None:
+    """Returns a locked job that failed to the waiting ones, as the verdict says.
+
+    With a limit to its batch it is claimed by itself from now on.
     """
-    attempts = job.attempts + 1
-    _return(connection, job, attempts=attempts, error=error, parked=attempts >= max_attempts, at=at, died=died)
-    return attempts >= max_attempts
+    if isinstance(verdict, Retry):
+        attempts = job.attempts + 1 if verdict.charged else job.attempts
+        at = now + timedelta(seconds=verdict.pause)
+        _return(connection, job, attempts=attempts, error=error, at=at, died=verdict.batch_limit is not None)
+        return
+    retry_time = None if verdict.retry_after is None else now + timedelta(seconds=verdict.retry_after)
+    _return(connection, job, attempts=job.attempts + 1, error=error, at=now, parked=True, retry_time=retry_time)
 
 
 def give_back(connection: Connection, job: MergeJob, error: str | None, at: datetime) -> None:
     """Returns a locked job that is not to blame to the waiting ones, due at `at`, with the tries it had."""
-    _return(connection, job, attempts=job.attempts, error=error, parked=False, at=at)
+    _return(connection, job, attempts=job.attempts, error=error, at=at)
 
 
 def _return(
@@ -168,8 +196,9 @@ def _return(
     *,
     attempts: int,
     error: str | None,
-    parked: bool,
     at: datetime,
+    parked: bool = False,
+    retry_time: datetime | None = None,
     died: bool = False,
 ) -> None:
     """Makes a running job a waiting one; if another waits already, that one takes over the count and this one goes."""
@@ -180,13 +209,14 @@ def _return(
         "attempts": attempts,
         "error": error,
         "parked": parked,
+        "retry": retry_time,
         "died": died,
     }
     taken_over = connection.execute(
         text(
             "UPDATE prism_merge_jobs SET schedule_time = least(schedule_time, :at), "
             "attempts = greatest(attempts, :attempts), last_error = coalesce(:error, last_error), parked = :parked, "
-            "died = died OR :died "
+            "retry_time = CAST(:retry AS timestamptz), died = died OR :died "
             "WHERE prism_partition_id = :partition AND ongoing_mark = 0"
         ),
         values,
@@ -198,7 +228,7 @@ def _return(
         text(
             "UPDATE prism_merge_jobs SET ongoing_mark = 0, lease_token = NULL, heartbeat_time = NULL, worker = NULL, "
             "schedule_time = :at, attempts = :attempts, last_error = coalesce(:error, last_error), parked = :parked, "
-            "died = died OR :died "
+            "retry_time = CAST(:retry AS timestamptz), died = died OR :died, probed = false "
             "WHERE prism_merge_job_id = :id"
         ),
         values,
@@ -214,16 +244,7 @@ def expired(connection: Connection, lease_seconds: float) -> list[MergeJob]:
         ),
         {"lease": lease_seconds},
     )
-    return [
-        MergeJob(
-            job_id=row.prism_merge_job_id,
-            partition_id=row.prism_partition_id,
-            schedule_time=row.schedule_time,
-            lease_token=row.lease_token,
-            attempts=row.attempts,
-        )
-        for row in rows
-    ]
+    return list(map(_job_of, rows))
 
 
 def is_expired(connection: Connection, job: MergeJob, lease_seconds: float) -> bool:
@@ -288,6 +309,13 @@ class JobStatus:
     attempts: int
     parked: bool
     last_error: str | None
+    retry_time: datetime | None
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether it waits, and a worker takes it by itself."""
+        if self.running or self.schedule_time > now:
+            return False
+        return not self.parked or (self.retry_time is not None and self.retry_time <= now)
 
 
 def tables_merging(connection: Connection, table_ids: Collection[int], day: date) -> set[int]:
@@ -313,6 +341,7 @@ def load_status(connection: Connection) -> list[JobStatus]:
             attempts=row.attempts,
             parked=row.parked,
             last_error=row.last_error,
+            retry_time=row.retry_time,
         )
         for row in rows
     ]

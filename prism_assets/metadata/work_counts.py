@@ -70,13 +70,13 @@ class DueMerges:
 
 
 def due_merges(connection: Connection, now: datetime, lease_seconds: float) -> list[DueMerges]:
-    """Partitions with work for Merge, the longest due first. Parked jobs and partitions in work are left out."""
+    """Partitions with work for Merge, the longest due first. Partitions in work are left out, and parked jobs before their time."""
     rows = connection.execute(
         text(
             "SELECT p.prism_table_id, p.partition_date, count(*) FILTER (WHERE j.ongoing_mark = 0) AS due, "
             "count(*) FILTER (WHERE j.ongoing_mark > 0) AS abandoned "
             "FROM prism_merge_jobs j JOIN prism_partitions p USING (prism_partition_id) "
-            "WHERE (j.ongoing_mark = 0 AND NOT j.parked AND j.schedule_time <= :now AND NOT EXISTS ("
+            "WHERE (j.ongoing_mark = 0 AND (NOT j.parked OR j.retry_time <= :now) AND j.schedule_time <= :now AND NOT EXISTS ("
             "SELECT 1 FROM prism_merge_jobs r WHERE r.prism_partition_id = j.prism_partition_id AND r.ongoing_mark > 0)) "
             "OR (j.ongoing_mark > 0 AND j.heartbeat_time < clock_timestamp() - make_interval(secs => :lease)) "
             "GROUP BY p.prism_table_id, p.partition_date ORDER BY min(j.schedule_time), p.prism_table_id"
@@ -91,7 +91,7 @@ def due_merges(connection: Connection, now: datetime, lease_seconds: float) -> l
 
 @dataclass(frozen=True, kw_only=True)
 class MergeQueue:
-    """All merge jobs in figures; `next_time` is when the first waiting one is due."""
+    """All merge jobs in figures; `next_time` is when the first waiting or parked one is due."""
 
     waiting: int
     running: int
@@ -105,7 +105,8 @@ def merge_queue(connection: Connection) -> MergeQueue:
         text(
             "SELECT count(*) FILTER (WHERE ongoing_mark = 0 AND NOT parked) AS waiting, "
             "count(*) FILTER (WHERE ongoing_mark > 0) AS running, count(*) FILTER (WHERE parked) AS parked, "
-            "min(schedule_time) FILTER (WHERE ongoing_mark = 0 AND NOT parked) AS next_time FROM prism_merge_jobs"
+            "min(CASE WHEN parked THEN retry_time ELSE schedule_time END) FILTER (WHERE ongoing_mark = 0) AS next_time "
+            "FROM prism_merge_jobs"
         )
     ).one()
     return MergeQueue(waiting=row.waiting, running=row.running, parked=row.parked, next_time=row.next_time)

@@ -219,6 +219,11 @@ def _judge_sizes(table: TableDefinition, days: Sequence[RangeSizes]) -> CheckOut
     )
 
 
+def _parked_sentence(job: ParkedJob) -> str:
+    again = f"; it is tried again at {job.retry_time:%Y-%m-%d %H:%M}Z" if job.retry_time else ""
+    return f"the merge of {job.date} is parked after {job.attempts} tries: {job.last_error}{again}"
+
+
 def _unmerged_age(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
     before = max((table.today(request.now) for table in request.tables), default=request.now.date())
     with context.database.begin() as connection:
@@ -252,7 +257,7 @@ def _judge_unmerged(
     if not late and not parked:
         sentence = f"{sum(objects.values())} objects of days that are over are not merged, none for over {limit:g} h"
         return passed(table, UNMERGED_AGE, sentence, figures)
-    parts = [f"the merge of {job.date} is parked after {job.attempts} tries: {job.last_error}" for job in parked]
+    parts = list(map(_parked_sentence, parked))
     parts += [f"{objects[day]} objects of {day} are not merged for {ages[day]:.1f} h" for day in late]
     return failed(
         table,

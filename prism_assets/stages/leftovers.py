@@ -95,6 +95,12 @@ def _is_told(job: JobStatus, now: datetime) -> bool:
 
 
 def _merge_left(table: str, day: date, job: JobStatus, now: datetime) -> Leftover:
+    if job.parked and job.retry_time:
+        sentence = (
+            f"{table} {day}: its merge is parked after {job.attempts} tries: {job.last_error}; it is tried again at "
+            f"{job.retry_time:%Y-%m-%d %H:%M}Z, or at once by `prism merge --all --table {table} --date {day}`"
+        )
+        return Leftover(sentence=sentence)
     if job.parked:
         sentence = (
             f"{table} {day}: its merge is parked after {job.attempts} tries: {job.last_error}; "

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, timezone
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.errors import LeaseLost, PrismError, TerminalError
+from prism_assets.domain.attempts import AttemptPolicy
+from prism_assets.domain.errors import EngineFailed, EngineUnavailable, LeaseLost, PrismError, TerminalError
+from prism_assets.domain.merge_attempts import after_death, after_failure
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import Failure, MergeResult, MergeTask
@@ -22,8 +24,6 @@ from prism_assets.stages.bisect import Bisect
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.heartbeats import Heartbeat
 from prism_assets.stages.merge_planning import PartitionPlan, plan_partition, range_tasks
-
-_TRANSIENT_WAIT = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +97,23 @@ class _Running:
         return [item.key for entries in inputs for item in {entries[0], entries[-1]}]
 
 
+@dataclass
+class _EngineSeen:
+    """Whether the engine was seen at work in this run of jobs: by a probe, a result, or a job that died in it."""
+
+    at_work: bool = False
+
+    def watched(self, run: Callable[[], Iterator[MergeResult]]) -> Iterator[MergeResult]:
+        """Passes the results of a job on, and notes them."""
+        try:
+            for result in run():
+                self.at_work = True
+                yield result
+        except EngineFailed:
+            self.at_work = True
+            raise
+
+
 def run_merge(
     context: StageContext,
     *,
@@ -127,7 +144,7 @@ def merge_one_by_one(
     context.check_lake()
     tables = context.choose_tables(names)
     table_ids = [table.table_id for table in tables]
-    yield MergeReport(revived=revive(context))
+    yield MergeReport(revived=revive(context, now))
     rows = 0
     if regardless:
         _schedule_unmerged(context, table_ids, day, now)
@@ -156,8 +173,8 @@ def merge_one_by_one(
         context.progress(f"merge: {len(seen)} jobs, {rows} rows")
 
 
-def revive(context: StageContext) -> int:
-    """Returns jobs whose lease ran out to the waiting ones; after too many tries they are parked, and visible.
+def revive(context: StageContext, now: datetime) -> int:
+    """Returns jobs whose lease ran out to the waiting ones; those that died alone behind a probe are charged with it.
 
     Each in a transaction that locks the partition first: a death in it leaves the job as it was.
     """
@@ -173,16 +190,19 @@ def revive(context: StageContext) -> int:
             except LeaseLost:
                 continue
             if merge_jobs.is_expired(connection, job, settings.lease_seconds):
+                verdict = after_death(
+                    attempts=job.attempts, alone=job.died, proven=job.probed, policy=_policy_of(context)
+                )
                 merge_jobs.put_back(
-                    connection,
-                    job,
-                    "the worker died or stood still",
-                    settings.merge_max_attempts,
-                    job.schedule_time,
-                    died=True,
+                    connection, job, "the worker died or stood still", verdict, max(now, job.schedule_time)
                 )
                 revived += 1
     return revived
+
+
+def _policy_of(context: StageContext) -> AttemptPolicy:
+    most = context.settings.merge_max_attempts
+    return AttemptPolicy(max_attempts=most, max_refusals=most)
 
 
 def _schedule_unmerged(context: StageContext, table_ids: Collection[int], day: date | None, now: datetime) -> None:
@@ -203,25 +223,48 @@ def _run_jobs(
         context.settings.lease_seconds,
         lambda connection: merge_jobs.heartbeat(connection, tuple(tokens)),
     )
-    with beat, _given_back_on_error(context, jobs):
+    engine = _EngineSeen()
+    with beat, _given_back_on_error(context, jobs, engine, now):
         running = [_plan_job(context, job, tables) for job in jobs]
+        if any(job.died or job.last_error for job in jobs):
+            probe_engine(context, jobs)
+            engine.at_work = True
         refused: list[_Running] = []
-        for entry in _completed(context, running):
+        for entry in _completed(context, running, engine):
             if entry.failure is not None and entry.failure.transient:
                 refused.append(entry)  # whose fault that is, the others tell
                 continue
             yield _end_job(context, entry, entry.failure, now)
             tokens.discard(entry.job.lease_token)
         for entry in refused:
-            yield _end_job(context, entry, _blamed(context, entry), now)
+            yield _end_job(context, entry, entry.failure, now, serves_others=_serves_others(context, entry))
             tokens.discard(entry.job.lease_token)
 
 
-def _end_job(context: StageContext, entry: _Running, failure: Failure | None, now: datetime) -> MergeReport:
-    """Commits one job or charges it; one that was given to another worker meanwhile keeps no other from its end."""
+def probe_engine(context: StageContext, jobs: Collection[MergeJob]) -> None:
+    """Has the engine do something harmless before it gets jobs that ended with an error, and notes that it could.
+
+    So a death that follows is one over these jobs, and not that of an engine that is away.
+    """
+    try:
+        context.engine.probe()
+    except EngineFailed as error:
+        raise EngineUnavailable(f"the engine fails whatever it is given: {error}") from error
+    with context.database.begin() as connection:
+        merge_jobs.note_probe(connection, jobs)
+    failpoint("merge.after_probe")
+
+
+def _end_job(
+    context: StageContext, entry: _Running, failure: Failure | None, now: datetime, *, serves_others: bool = False
+) -> MergeReport:
+    """Commits one job or charges it; one that was given to another worker meanwhile keeps no other from its end.
+
+    `serves_others` says that the store refuses inputs of this job and serves others.
+    """
     try:
         try:
-            outcome = _finish(context, entry, failure, now)
+            outcome = _finish(context, entry, failure, now, serves_others=serves_others)
         except LeaseLost:
             raise
         except TerminalError as error:
@@ -229,19 +272,16 @@ def _end_job(context: StageContext, entry: _Running, failure: Failure | None, no
     except LeaseLost as error:
         context.progress(f"merge: {error}")
         return MergeReport(jobs=1)
+    if serves_others and isinstance(outcome, Failure):
+        outcome = replace(outcome, transient=False)
     return _report(entry.entry, outcome)
 
 
-def _blamed(context: StageContext, entry: _Running) -> Failure | None:
-    """The failure of a job whose inputs the store did not deliver: its own if the store delivers some of them."""
+def _serves_others(context: StageContext, entry: _Running) -> bool:
+    """Whether the store, which did not deliver all inputs of a job, delivers some: then the fault is the job's own."""
     failure = entry.failure
-    if (
-        failure is not None
-        and failure.at_source
-        and any(context.stores.serves(context.lake.bucket, key) for key in entry.input_keys(context.lake))
-    ):
-        return replace(failure, transient=False)
-    return failure
+    at_source = failure is not None and failure.at_source
+    return at_source and any(context.stores.serves(context.lake.bucket, key) for key in entry.input_keys(context.lake))
 
 
 def _report(entry: PartitionPlan, outcome: MergedPartition | Failure) -> MergeReport:
@@ -259,7 +299,7 @@ def _plan_job(context: StageContext, job: MergeJob, tables: Mapping[int, TableDe
     return _Running(entry, job, datetime.now(timezone.utc))
 
 
-def _completed(context: StageContext, running: Sequence[_Running]) -> Iterator[_Running]:
+def _completed(context: StageContext, running: Sequence[_Running], engine: _EngineSeen) -> Iterator[_Running]:
     """Yields each job when all its ranges are written; at once if there is nothing to write."""
     by_id = {entry.job.job_id: entry for entry in running}
     tasks = [task for entry in running for task in range_tasks(entry.entry, entry.job.job_id, context.lake)]
@@ -267,7 +307,7 @@ def _completed(context: StageContext, running: Sequence[_Running]) -> Iterator[_
         if not entry.entry.plan.ranges:
             yield entry
     definitions = {(entry.entry.table.table_id, entry.entry.table.version): entry.entry.table for entry in running}
-    for result in _merged(context, tasks, definitions):
+    for result in _merged(context, tasks, definitions, engine):
         entry = by_id[result.job_id]
         entry.results[result.upper_bound] = result
         if entry.is_complete:
@@ -275,11 +315,14 @@ def _completed(context: StageContext, running: Sequence[_Running]) -> Iterator[_
 
 
 def _merged(
-    context: StageContext, tasks: Sequence[MergeTask], definitions: Mapping[tuple[int, int], TableDefinition]
+    context: StageContext,
+    tasks: Sequence[MergeTask],
+    definitions: Mapping[tuple[int, int], TableDefinition],
+    engine: _EngineSeen,
 ) -> Iterator[MergeResult]:
     """Writes the ranges; one that kills its job ends up alone and fails alone."""
     return Bisect[MergeTask, MergeResult](
-        run=lambda part: context.engine.merge(part, definitions),
+        run=lambda part: engine.watched(lambda: context.engine.merge(part, definitions)),
         task_id=lambda task: (task.job_id, task.upper_bound),
         result_id=lambda result: (result.job_id, result.upper_bound),
         probe=context.engine.probe,
@@ -288,27 +331,41 @@ def _merged(
             lower_bound=task.lower_bound,
             upper_bound=task.upper_bound,
             output_key=task.output_key,
-            failure=Failure(message=str(error), transient=False),
+            failure=Failure(message=str(error), transient=False, killed=True),
         ),
     ).results(tasks)
 
 
 @contextmanager
-def _given_back_on_error(context: StageContext, jobs: Sequence[MergeJob]) -> Iterator[None]:
-    """Gives jobs that cannot go on back at once; where that fails too, their leases run out by themselves."""
+def _given_back_on_error(
+    context: StageContext, jobs: Sequence[MergeJob], engine: _EngineSeen, now: datetime
+) -> Iterator[None]:
+    """Gives jobs that cannot go on back at once; where that fails too, their leases run out by themselves.
+
+    An engine that was at work and is away now may have died of one of them: they are divided like those of a worker
+    that died. One that was never there says nothing of them; they come behind a probe from then on, as they bear its
+    error.
+    """
     try:
         yield
-    except BaseException:
+    except BaseException as error:
+        gone = str(error) if isinstance(error, EngineUnavailable) else None
         for job in jobs:
             with suppress(PrismError), context.database.begin() as connection:
                 partitions.lock_partition(connection, job.partition_id)
                 merge_jobs.lock_claimed(connection, job)
-                merge_jobs.give_back(connection, job, None, job.schedule_time)
+                if gone and engine.at_work:
+                    verdict = after_death(
+                        attempts=job.attempts, alone=job.died, proven=True, policy=_policy_of(context)
+                    )
+                    merge_jobs.put_back(connection, job, gone, verdict, max(now, job.schedule_time))
+                else:
+                    merge_jobs.give_back(connection, job, gone, job.schedule_time)
         raise
 
 
 def _finish(
-    context: StageContext, running: _Running, failure: Failure | None, now: datetime
+    context: StageContext, running: _Running, failure: Failure | None, now: datetime, *, serves_others: bool
 ) -> MergedPartition | Failure:
     """Commits one job: partition row, job row, then ranges, desired version, log and backlog in one transaction.
 
@@ -321,7 +378,7 @@ def _finish(
         partitions.lock_partition(connection, job.partition_id)
         merge_jobs.lock_claimed(connection, job)
         if failure is not None:
-            _return_job(connection, context, job, failure, now)
+            _return_job(connection, context, job, failure, now, serves_others=serves_others)
         else:
             _save(connection, running, now)
         if running.entry.plan.ranges:
@@ -330,13 +387,20 @@ def _finish(
     return failure or done
 
 
-def _return_job(connection: Connection, context: StageContext, job: MergeJob, failure: Failure, now: datetime) -> None:
+def _return_job(
+    connection: Connection,
+    context: StageContext,
+    job: MergeJob,
+    failure: Failure,
+    now: datetime,
+    *,
+    serves_others: bool = False,
+) -> None:
     """Gives a locked job back: charged with its failure, unless that is one of the surroundings."""
-    if failure.transient:
-        merge_jobs.give_back(connection, job, failure.message, now + timedelta(seconds=_TRANSIENT_WAIT))
-        return
-    wait = timedelta(seconds=2.0 ** min(job.attempts, 9))
-    merge_jobs.put_back(connection, job, failure.message, context.settings.merge_max_attempts, now + wait)
+    verdict = after_failure(
+        failure, attempts=job.attempts, policy=_policy_of(context), source_serves_others=serves_others
+    )
+    merge_jobs.put_back(connection, job, failure.message, verdict, now)
 
 
 def _save(connection: Connection, running: _Running, now: datetime) -> None:

@@ -123,7 +123,7 @@ def preview(
         due = {
             status.partition_id
             for status in merge_jobs.load_status(connection)
-            if not status.running and (regardless or (status.schedule_time <= now and not status.parked))
+            if status.is_due(now) or (regardless and not status.running)
         }
         if regardless:
             due |= set(partitions.ids_unmerged(connection, list(tables), day))

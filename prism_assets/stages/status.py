@@ -164,6 +164,9 @@ def _waits_for_merge(item: Partition, figures: PartitionFigures, jobs: list[JobS
     if any(job.running for job in jobs):
         return ["a merge that is running"]
     for job in jobs:
+        if job.parked and job.retry_time:
+            again = f"it is tried again at {job.retry_time:%Y-%m-%d %H:%M}Z"
+            return [f"its merge, parked after {job.attempts} tries: {job.last_error}; {again}"]
         if job.parked:
             return [f"somebody to look at its merge, parked after {job.attempts} tries: {job.last_error}"]
         due = "is due" if job.schedule_time <= now else f"is due at {job.schedule_time:%Y-%m-%d %H:%M:%S}Z"

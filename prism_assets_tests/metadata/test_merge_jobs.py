@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import pytest
 
+from prism_assets.domain.attempts import GiveUp, Retry, Verdict
 from prism_assets.domain.errors import InvariantBroken, LeaseLost
-from prism_assets.metadata import merge_jobs, merge_ranges, partitions
+from prism_assets.metadata import merge_jobs, merge_ranges, partitions, work_counts
 from prism_assets.metadata.merge_jobs import MergeJob
 from prism_assets_tests.metadata.rows import DAY, NOON, Rows, a_range_plan, claim, results_of
 
@@ -19,10 +20,13 @@ def partition(rows: Rows) -> int:
     return rows.partition(rows.table())
 
 
-def put_back(rows: Rows, job: MergeJob, error: str = "boom", most: int = 10) -> bool:
+AFTER_AN_HOUR = Retry(pause=3_600.0, charged=True)
+
+
+def put_back(rows: Rows, job: MergeJob, error: str = "boom", verdict: Verdict = AFTER_AN_HOUR) -> None:
     with rows.database.begin() as connection:
         partitions.lock_partition(connection, job.partition_id)
-        return merge_jobs.put_back(connection, job, error, most, LATER)
+        merge_jobs.put_back(connection, job, error, verdict, NOON)
 
 
 def test_a_job_waits_for_its_time(rows: Rows, partition: int) -> None:
@@ -75,7 +79,7 @@ def test_jobs_seen_in_this_run_are_left_alone(rows: Rows, partition: int) -> Non
 
 def test_a_job_that_failed_waits_again_with_its_error(rows: Rows, partition: int) -> None:
     rows.waiting_job(partition)
-    assert put_back(rows, rows.claimed_job(NOON)) is False
+    put_back(rows, rows.claimed_job(NOON))
     with rows.database.begin() as connection:
         (status,) = merge_jobs.load_status(connection)
         assert claim(connection, NOON) == []
@@ -86,17 +90,50 @@ def test_a_job_that_failed_waits_again_with_its_error(rows: Rows, partition: int
 
 def test_a_job_that_failed_too_often_is_parked_and_not_claimed(rows: Rows, partition: int) -> None:
     rows.waiting_job(partition)
-    outcomes = [put_back(rows, rows.claimed_job(LATER), f"boom {turn}", most=3) for turn in range(3)]
-    assert outcomes == [False, False, True]
+    verdicts: list[Verdict] = [AFTER_AN_HOUR, AFTER_AN_HOUR, GiveUp()]
+    for turn, verdict in enumerate(verdicts):
+        put_back(rows, rows.claimed_job(LATER), f"boom {turn}", verdict)
     with rows.database.begin() as connection:
         (status,) = merge_jobs.load_status(connection)
         assert claim(connection, LATER + timedelta(days=9)) == []
     assert (status.parked, status.attempts, status.last_error) == (True, 3, "boom 2")
 
 
+def test_a_parked_job_is_claimed_by_itself_at_its_retry_time(rows: Rows, partition: int) -> None:
+    rows.waiting_job(partition)
+    put_back(rows, rows.claimed_job(NOON), verdict=GiveUp(retry_after=7_200.0))
+    with rows.database.begin() as connection:
+        (status,) = merge_jobs.load_status(connection)
+        assert (status.parked, status.retry_time) == (True, NOON + timedelta(hours=2))
+        assert (status.is_due(LATER), status.is_due(NOON + timedelta(hours=2))) == (False, True)
+        assert work_counts.merge_queue(connection).next_time == status.retry_time
+        assert claim(connection, LATER) == []
+        (job,) = claim(connection, NOON + timedelta(hours=2))
+    assert (job.attempts, job.last_error) == (1, "boom")
+
+
+def test_a_verdict_that_charges_nothing_leaves_the_tries_and_may_set_a_job_apart(rows: Rows, partition: int) -> None:
+    rows.waiting_job(partition)
+    put_back(rows, rows.claimed_job(NOON), verdict=Retry(pause=0.0, charged=False, batch_limit=1))
+    job = rows.claimed_job(NOON)
+    assert (job.attempts, job.died, job.probed) == (0, True, False)
+
+
+def test_a_probe_is_noted_for_this_claim_alone(rows: Rows, partition: int) -> None:
+    rows.waiting_job(partition)
+    job = rows.claimed_job(NOON)
+    with rows.database.begin() as connection:
+        merge_jobs.note_probe(connection, [job])
+    rows.sql("UPDATE prism_merge_jobs SET heartbeat_time = heartbeat_time - interval '1 minute'")
+    with rows.database.begin() as connection:
+        assert [found.probed for found in merge_jobs.expired(connection, 30)] == [True]
+    put_back(rows, job)
+    assert rows.claimed_job(LATER).probed is False
+
+
 def test_a_parked_job_is_claimed_when_somebody_asks_for_all(rows: Rows, partition: int) -> None:
     rows.waiting_job(partition)
-    put_back(rows, rows.claimed_job(NOON), most=1)
+    put_back(rows, rows.claimed_job(NOON), verdict=GiveUp())
     with rows.database.begin() as connection:
         (job,) = claim(connection, NOON, regardless=True)
     assert job.attempts == 1

@@ -42,10 +42,10 @@ class SickStores(Stores):
             raise self._error
         return super().get_chunks(bucket, key, etag=etag, length=length, chunk=chunk)
 
-    def get(self, bucket: str, key: str, *, length: int | None = None) -> bytes:
+    def get(self, bucket: str, key: str, *, etag: str | None = None, length: int | None = None) -> bytes:
         if self._word in key:
             raise self._error
-        return super().get(bucket, key, length=length)
+        return super().get(bucket, key, etag=etag, length=length)
 
 
 @dataclass

@@ -1,0 +1,39 @@
+"""What becomes of a merge job that failed: tried again, or parked, which is to be tried seldom. Pure decisions.
+
+The vocabulary is that of staging objects (`attempts`), but no merge is given up for a fault that may pass: nothing else
+brings its rows into the merged objects. A job that contradicts what is stored waits for a person.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from prism_assets.domain import attempts as objects
+from prism_assets.domain.attempts import AttemptPolicy, Retry, Verdict
+from prism_assets.domain.work import Failure
+
+_OUTAGE_PAUSE = 60.0
+_DEATH = Failure(message="the worker died over it", transient=False, killed=True)
+
+
+def after_failure(failure: Failure, *, attempts: int, policy: AttemptPolicy, source_serves_others: bool) -> Verdict:
+    """Decides on a job after a result that is a failure. `attempts` are those before this one."""
+    if failure.killed:
+        return after_death(attempts=attempts, alone=True, proven=True, policy=policy)
+    if failure.transient and not (failure.at_source and (failure.of_object or source_serves_others)):
+        return Retry(pause=_OUTAGE_PAUSE, charged=False)
+    return objects.after_failure(
+        failure, attempts=attempts, outages=0, policy=policy, source_serves_others=source_serves_others
+    )
+
+
+def after_death(*, attempts: int, alone: bool, proven: bool, policy: AttemptPolicy) -> Verdict:
+    """Decides on a job whose worker or engine died over it: it is alone from now on.
+
+    Charged is only what was alone already, and only where it is `proven` that the engine worked just before. Others
+    have their turn before it comes again; one that dies too often is parked like one that the store refuses.
+    """
+    if not (alone and proven):
+        return Retry(pause=0.0, charged=False, batch_limit=1)
+    verdict = objects.after_failure(_DEATH, attempts=attempts, outages=0, policy=policy, source_serves_others=False)
+    return replace(verdict, batch_limit=1) if isinstance(verdict, Retry) else verdict

@@ -1,0 +1,206 @@
+"""Merges that fail: by their own fault they are parked and tried seldom, by that of the surroundings not charged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from prism_assets.domain.errors import EngineFailed, EngineUnavailable
+from prism_assets.domain.work import Failure, MergeResult, MergeTask
+from prism_assets.engine.base import Definitions, Engine
+from prism_assets.metadata import merge_jobs, work_counts
+from prism_assets.stages.merge import probe_engine, revive, run_merge
+from prism_assets_tests.builders import utc
+from prism_assets_tests.stages.engines import PoisonedEngine, another_worker, expire_leases
+from prism_assets_tests.stages.test_merge import a_closed_day, jobs
+from prism_assets_tests.world import World
+
+START = utc("2026-03-02T01:00")
+HOUR = timedelta(hours=1)
+
+
+@dataclass
+class RefusingMerges:
+    """The store answers reads of inputs with 503, for as long as it is `on`, and serves all else."""
+
+    inner: Engine
+    on: bool = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
+        if not self.on:
+            yield from self.inner.merge(tasks, definitions)
+            return
+        for task in tasks:
+            yield MergeResult(
+                job_id=task.job_id,
+                lower_bound=task.lower_bound,
+                upper_bound=task.upper_bound,
+                output_key=task.output_key,
+                failure=Failure(message="answered 503 SlowDown", transient=True, at_source=True),
+            )
+
+
+@dataclass
+class FragileServer:
+    """A Spark server that is killed whole when it merges some partition, and is started again after each run."""
+
+    inner: Engine
+    poison: str
+    error: type[Exception] = EngineUnavailable
+    up: bool = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def probe(self) -> None:
+        if not self.up:
+            raise EngineUnavailable("connection refused")
+
+    def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
+        self.probe()
+        if any(self.poison in task.output_key for task in tasks):
+            self.up = False
+            raise self.error("the server was killed for memory")
+        return self.inner.merge(tasks, definitions)
+
+
+def few_tries(world: World) -> None:
+    object.__setattr__(world.context, "settings", world.settings.model_copy(update={"merge_max_attempts": 3}))
+
+
+def due(world: World, now: datetime) -> int:
+    """What the sensor counts."""
+    with world.context.database.begin() as connection:
+        return sum(item.due for item in work_counts.due_merges(connection, now, world.settings.lease_seconds))
+
+
+def until_parked(world: World, worker: World, now: datetime, limit: int = 400) -> datetime:
+    for _ in range(limit):
+        if any(job.parked for job in jobs(world)):
+            return now
+        run_merge(worker.context, now=now)
+        now += timedelta(seconds=30)
+    raise AssertionError("it is tried for ever")
+
+
+def test_a_merge_that_a_store_refused_for_a_while_is_tried_again_by_itself(world: World) -> None:
+    a_closed_day(world)
+    engine = RefusingMerges(world.context.engine)
+    worker = another_worker(world, engine)
+    now = until_parked(world, worker, START)
+    (job,) = jobs(world)
+    assert job.retry_time is not None
+    assert now - START < HOUR
+    assert (due(world, now), run_merge(worker.context, now=now).jobs) == (0, 0)
+    said = " ".join(world.status("2026-03-01", str(now)[:16].replace(" ", "T")).waits_for)
+    assert (
+        f"parked after 10 tries: answered 503 SlowDown; it is tried again at {job.retry_time:%Y-%m-%d %H:%M}Z" in said
+    )
+    engine.on = False
+    assert due(world, job.retry_time) == 1
+    assert len(run_merge(worker.context, now=job.retry_time).merged) == 1
+    assert jobs(world) == []
+
+
+def test_a_merge_that_stays_refused_needs_a_person_after_two_weeks_and_not_before(world: World) -> None:
+    a_closed_day(world)
+    few_tries(world)
+    worker = another_worker(world, RefusingMerges(world.context.engine))
+    now = until_parked(world, worker, START)
+    while (retry := jobs(world)[0].retry_time) is not None:
+        now = retry
+        assert run_merge(worker.context, now=now).jobs == 1
+    assert timedelta(days=10) < now - START < timedelta(days=20)
+    assert run_merge(worker.context, now=now + timedelta(days=99)).jobs == 0
+    assert len(run_merge(world.context, now=now, regardless=True).merged) == 1
+
+
+def test_hosts_that_restart_for_other_reasons_park_no_merge(world: World) -> None:
+    a_closed_day(world)
+    for _ in range(12):
+        with world.context.database.begin() as connection:
+            assert merge_jobs.claim_due(connection, now=START, limit=9, worker="dying")
+        expire_leases(world)
+        revive(world.context, START)
+    (job,) = jobs(world)
+    assert (job.parked, job.attempts, job.last_error) == (False, 0, "the worker died or stood still")
+    assert len(run_merge(world.context, now=START).merged) == 1
+
+
+def test_a_job_that_kills_its_worker_alone_and_behind_a_probe_is_parked_and_parks_no_other(world: World) -> None:
+    """The process dies without a word: all jobs of its run come back, and are taken one by one from then on."""
+    for table in ("log.a", "log.b", "log.c"):
+        a_closed_day(world, table)
+    few_tries(world)
+    context, killer, now = world.context, jobs(world)[1].partition_id, START
+    for _ in range(12):
+        with context.database.begin() as connection:
+            found = merge_jobs.claim_due(connection, now=now, limit=9, worker="dying")
+        if found and found[0].died:
+            assert len(found) == 1
+            probe_engine(context, found)
+        if found and killer not in [job.partition_id for job in found]:
+            with context.database.begin() as connection:
+                for job in found:
+                    merge_jobs.delete(connection, job)
+        expire_leases(world)
+        revive(context, now)
+        now += timedelta(minutes=2)
+    (left,) = jobs(world)
+    assert (left.partition_id, left.parked, left.attempts) == (killer, True, 3)
+    assert left.retry_time is not None
+
+
+@pytest.mark.parametrize("error", [EngineUnavailable, EngineFailed], ids=["it is gone", "it dies and is then gone"])
+def test_a_partition_that_takes_the_server_down_is_parked_alone_and_the_others_are_merged(
+    world: World, error: type[Exception]
+) -> None:
+    for table in ("log.a", "log.sick", "log.well"):
+        a_closed_day(world, table)
+    few_tries(world)
+    engine = FragileServer(world.context.engine, "log.sick", error)
+    worker = another_worker(world, engine)
+    now = START
+    for _ in range(12):
+        engine.up = True
+        with suppress(EngineUnavailable):
+            run_merge(worker.context, now=now)
+        now += timedelta(minutes=2)
+        if len(jobs(world)) == 1 and jobs(world)[0].parked:
+            break
+    (job,) = jobs(world)
+    assert (job.parked, job.attempts) == (True, 3)
+    assert job.retry_time is not None
+    tables = {table.table_id: str(table.name) for table in world.context.choose_tables(None)}
+    with world.context.database.begin() as connection:
+        statement = "SELECT prism_table_id FROM prism_partitions JOIN prism_merge_ranges USING (prism_partition_id)"
+        found = {tables[number] for number in connection.exec_driver_sql(statement).scalars()}
+    assert found == {"log.a", "log.well"}
+
+
+def _never_there(world: World) -> Engine:
+    return FragileServer(world.context.engine, "none", up=False)
+
+
+def _sick(world: World) -> Engine:
+    return PoisonedEngine(world.context.engine, "none", sick=True)
+
+
+@pytest.mark.parametrize("engine", [_never_there, _sick])
+def test_an_engine_that_never_works_charges_no_merge(world: World, engine: Callable[[World], Engine]) -> None:
+    for table in ("log.a", "log.b"):
+        a_closed_day(world, table)
+    worker = another_worker(world, engine(world))
+    for turn in range(15):
+        with pytest.raises(EngineUnavailable):
+            run_merge(worker.context, now=START + turn * HOUR)
+    assert [(job.attempts, job.parked) for job in jobs(world)] == [(0, False)] * 2
+    assert len(run_merge(world.context, now=START + 16 * HOUR).merged) == 2
