@@ -28,6 +28,15 @@ _CONNECT_PORT = 15_002
 _RETRIES = 6
 _GENERATIONS = 40
 """Of one day: a server closes a session no sooner than after an hour without work."""
+_SILENCE_SECONDS = 150
+"""A server ends and reopens the stream of every job within 120 s, so longer silence is that of a host that is gone.
+
+Spark 4.1 has no setting for pings, and its server takes one in 300 s: more often they count against the client, and
+after three without a byte of its own the server closes the connection. They are sent after silence alone, and only
+while a call is open, so a living server gets none.
+"""
+_PING_SECONDS, _CONNECT_SECONDS, _ANSWER_SECONDS = 20, 5, 10
+_SILENT = ("UNAVAILABLE", "DEADLINE_EXCEEDED")
 _OVER = ("SESSION_CLOSED", "SESSION_CHANGED", "SESSION_NOT_FOUND")
 
 
@@ -55,6 +64,7 @@ def open_session(
     if not remote.startswith(_SCHEME):
         return make(remote)
     _check_listening(remote)
+    _notice_silence()
     for address in _addresses(remote, settings or {}):
         try:
             return _impatient(make(address))
@@ -100,9 +110,40 @@ def _forget() -> None:
 
 
 def _check_listening(remote: str) -> None:
-    """The client retries for ten minutes before it says that nobody listens; a person should know at once."""
+    """The client retries for ten minutes before it says that nobody listens; a person should know at once.
+
+    A port alone says little: that of a proxy listens also when there is no server behind it. An error is an answer.
+    """
+    import grpc
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+    from pyspark.sql.connect.proto import ConfigRequest
+
     address = urlsplit(remote.split(";", 1)[0])
-    socket.create_connection((address.hostname or "localhost", address.port or _CONNECT_PORT), timeout=5).close()
+    place = (address.hostname or "localhost", address.port or _CONNECT_PORT)
+    socket.create_connection(place, timeout=_CONNECT_SECONDS).close()
+    with DefaultChannelBuilder(remote).toChannel() as channel:
+        ask = channel.unary_unary(
+            "/spark.connect.SparkConnectService/Config", request_serializer=ConfigRequest.SerializeToString
+        )
+        try:
+            ask(ConfigRequest(), timeout=_ANSWER_SECONDS)  # of no session: it begins none
+        except grpc.RpcError as error:
+            if error.code().name in _SILENT:
+                raise
+
+
+def _notice_silence() -> None:
+    """Has all clients of this process notice a host that is gone without a word, and not wait for it for ever."""
+    from pyspark.sql.connect.client import ChannelBuilder
+
+    wanted = {
+        "grpc.keepalive_time_ms": _SILENCE_SECONDS * 1_000,
+        "grpc.keepalive_timeout_ms": _PING_SECONDS * 1_000,
+        "grpc.http2.ping_timeout_ms": _PING_SECONDS * 1_000,  # its own 60 s would outlast the other
+        "grpc.min_reconnect_backoff_ms": _CONNECT_SECONDS * 1_000,  # which is how long a connection may take
+    }
+    others = [(name, value) for name, value in ChannelBuilder.GRPC_DEFAULT_OPTIONS if name not in wanted]
+    ChannelBuilder.GRPC_DEFAULT_OPTIONS = [*others, *wanted.items()]
 
 
 def _impatient(session: Any) -> SparkSession:

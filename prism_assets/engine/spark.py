@@ -93,6 +93,7 @@ def _translated(error: Exception) -> Exception:
     text, said = str(error), _said(error)
     gone = (
         "UNAVAILABLE",
+        "DEADLINE_EXCEEDED",
         "Connection refused",
         "failed to connect",
         "Cannot connect",
