@@ -281,7 +281,16 @@ def _serves_others(context: StageContext, entry: _Running) -> bool:
     """Whether the store, which did not deliver all inputs of a job, delivers some: then the fault is the job's own."""
     failure = entry.failure
     at_source = failure is not None and failure.at_source
-    return at_source and any(context.stores.serves(context.lake.bucket, key) for key in entry.input_keys(context.lake))
+    return at_source and any(_serves(context, key) for key in entry.input_keys(context.lake))
+
+
+def _serves(context: StageContext, key: str) -> bool:
+    """Whether an input can be read. One that is missing is not served: its whole bucket may be away."""
+    try:
+        context.stores.get_head(context.lake.bucket, key)
+    except PrismError:
+        return False
+    return True
 
 
 def _report(entry: PartitionPlan, outcome: MergedPartition | Failure) -> MergeReport:
