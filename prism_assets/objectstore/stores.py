@@ -194,12 +194,12 @@ class Stores:
         """The length of an object in bytes; ObjectMissing if there is none."""
         return self.head(bucket, key).content_length
 
-    def serves(self, bucket: str, key: str) -> bool:
-        """Whether the store hands out an object, or says at least that it is gone: then it refuses not everything."""
+    def serves(self, bucket: str, key: str, *, if_missing: bool) -> bool:
+        """Whether the store hands out an object; `if_missing` is the answer where it says that there is none."""
         try:
             self._read_first_byte(bucket, key)
         except ObjectMissing:
-            return True
+            return if_missing
         except PrismError:
             return False
         return True

@@ -20,7 +20,7 @@ from prism_assets.failpoints import failpoint
 from prism_assets.metadata import merge_jobs, merge_ranges, partitions
 from prism_assets.metadata.merge_jobs import MergeJob
 from prism_assets.objectstore.lake import Lake
-from prism_assets.stages.bisect import Bisect
+from prism_assets.stages.bisect import Bisect, check_engine
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.heartbeats import Heartbeat
 from prism_assets.stages.merge_planning import PartitionPlan, plan_partition, range_tasks
@@ -246,10 +246,7 @@ def probe_engine(context: StageContext, jobs: Collection[MergeJob]) -> None:
 
     So a death that follows is one over these jobs, and not that of an engine that is away.
     """
-    try:
-        context.engine.probe()
-    except EngineFailed as error:
-        raise EngineUnavailable(f"the engine fails whatever it is given: {error}") from error
+    check_engine(context.engine.probe)
     with context.database.begin() as connection:
         merge_jobs.note_probe(connection, jobs)
     failpoint("merge.after_probe")
@@ -281,16 +278,9 @@ def _serves_others(context: StageContext, entry: _Running) -> bool:
     """Whether the store, which did not deliver all inputs of a job, delivers some: then the fault is the job's own."""
     failure = entry.failure
     at_source = failure is not None and failure.at_source
-    return at_source and any(_serves(context, key) for key in entry.input_keys(context.lake))
-
-
-def _serves(context: StageContext, key: str) -> bool:
-    """Whether an input can be read. One that is missing is not served: its whole bucket may be away."""
-    try:
-        context.stores.get_head(context.lake.bucket, key)
-    except PrismError:
-        return False
-    return True
+    bucket, keys = context.lake.bucket, entry.input_keys(context.lake)
+    # One that is missing is not served: its whole bucket may be away.
+    return at_source and any(context.stores.serves(bucket, key, if_missing=False) for key in keys)
 
 
 def _report(entry: PartitionPlan, outcome: MergedPartition | Failure) -> MergeReport:

@@ -113,10 +113,10 @@ def serving_buckets(context: StageContext, plan: StreamPlan, results: Sequence[C
 
 
 def _serves(context: StageContext, bucket: str) -> bool:
-    """Whether one of the objects that were read once can still be read, or its absence at least is told."""
+    """Whether one of the objects that were read once can be read, or is told to be gone: buckets are cleaned up."""
     with context.database.begin() as connection:
         keys = staging_objects.keys_of_converted(connection, bucket, _WITNESSES)
-    return any(context.stores.serves(bucket, key) for key in keys)
+    return any(context.stores.serves(bucket, key, if_missing=True) for key in keys)
 
 
 def _sort_out(
