@@ -70,7 +70,7 @@ def finish_batch(connection: Connection, batch: Batch) -> None:
         raise _lost(batch)
 
 
-def abandon(connection: Connection, batch: Batch) -> bool:
+def end_as_dead(connection: Connection, batch: Batch) -> bool:
     """Declares a running batch of the caller's own dead; False if it is not running any more."""
     return _update(connection, batch, "state = 'dead', finish_time = clock_timestamp()")
 

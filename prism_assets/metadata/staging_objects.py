@@ -317,13 +317,13 @@ def _claimed(row: Row[Any]) -> ClaimedObject:
     )
 
 
+_SELECT_CLAIMED = "SELECT o.*, s.stream_name FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)"
+
+
 def load_claimed(connection: Connection, staging_object_ids: Collection[int]) -> dict[int, ClaimedObject]:
     """Staging objects by id as a batch claimed them once, whatever became of them. Reads without locks."""
     rows = connection.execute(
-        text(
-            "SELECT o.*, s.stream_name FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id) "
-            "WHERE o.prism_staging_object_id = ANY(:ids)"
-        ),
+        text(f"{_SELECT_CLAIMED} WHERE o.prism_staging_object_id = ANY(:ids)"),
         {"ids": list(staging_object_ids)},
     )
     return {row.prism_staging_object_id: _claimed(row) for row in rows}
@@ -333,8 +333,7 @@ def load_of_batches(connection: Connection, batch_ids: Collection[int]) -> list[
     """The objects that batches still hold, each with its batch. The caller has locked the rows of the batches."""
     rows = connection.execute(
         text(
-            "SELECT o.*, s.stream_name FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id) "
-            "WHERE o.prism_stream_batch_id = ANY(:batches) AND o.state = 'claimed' ORDER BY o.prism_staging_object_id"
+            f"{_SELECT_CLAIMED} WHERE o.prism_stream_batch_id = ANY(:batches) AND o.state = 'claimed' ORDER BY o.prism_staging_object_id"
         ),
         {"batches": list(batch_ids)},
     )
@@ -360,8 +359,7 @@ def lock_waiting(connection: Connection, staging_object_id: int) -> ClaimedObjec
     """Locks a pending object that a batch had claimed before, and returns it; None if it is none."""
     row = connection.execute(
         text(
-            "SELECT o.*, s.stream_name FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id) "
-            "WHERE o.prism_staging_object_id = :id AND o.state = 'pending' AND o.first_batch_id IS NOT NULL FOR UPDATE OF o"
+            f"{_SELECT_CLAIMED} WHERE o.prism_staging_object_id = :id AND o.state = 'pending' AND o.first_batch_id IS NOT NULL FOR UPDATE OF o"
         ),
         {"id": staging_object_id},
     ).one_or_none()

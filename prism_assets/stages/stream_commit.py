@@ -263,7 +263,7 @@ def charge_lost_engine(context: StageContext, plan: StreamPlan, message: str, *,
 def release_batch(context: StageContext, plan: StreamPlan) -> None:
     """Gives a batch of the caller's back that something else than its objects has ended."""
     with context.database.begin() as connection:
-        if batches.abandon(connection, plan.batch):
+        if batches.end_as_dead(connection, plan.batch):
             attempts.release(connection, plan.batch.batch_id)
 
 
@@ -274,7 +274,7 @@ _Judge = Callable[[ClaimedObject, int], Verdict]
 def _end_charged(context: StageContext, plan: StreamPlan, message: str, verdict: _Judge) -> StreamReport:
     batch_id = plan.batch.batch_id
     with context.database.begin() as connection:
-        if not batches.abandon(connection, plan.batch):
+        if not batches.end_as_dead(connection, plan.batch):
             return StreamReport()
         objects = [item for _, item in staging_objects.load_of_batches(connection, [batch_id])]
         return _charge(connection, batch_id, objects, message, verdict)

@@ -37,6 +37,7 @@ STOPS = (
     "catalog.in_record",
     "catalog.in_switch",
 )
+ENDS = ("stream.in_commit", "merge.in_commit", "catalog.in_record")
 
 
 @dataclass(frozen=True)
@@ -125,12 +126,28 @@ def _engine(url: str) -> sqlalchemy.Engine:
 
 def stopped(stage: Stage, server: Server, point: str) -> Iterator[str]:
     """The server stops at once under a process at a point, and is started again: the process goes on by itself."""
+    yield from _at(point, stage, server.stop_at_once, server.start)
+
+
+def killed(stage: Stage, server: Server, point: str) -> Iterator[str]:
+    """The same without a word to its clients."""
+    yield from _at(point, stage, server.kill, server.start)
+
+
+def sessions_ended(stage: Stage, _server: Server, point: str) -> Iterator[str]:
+    """All sessions of a process end at a point, as an operator or the server ends them: it goes on by itself."""
+    url = stage.world.settings.database_url.get_secret_value()
+    yield from _at(point, stage, lambda: postgres.end_sessions(_engine(url)))
+
+
+def _at(point: str, stage: Stage, *events: Callable[[], object]) -> Iterator[str]:
     stage.drop(broken=1)
     stage.drop("2026-02-28T23:00", "2026-03-01T11:00")
     actor = stage.start(*A_DAY, at=point, stubborn=True)
     actor.stands()
-    server.stop_at_once()
-    server.start()
+    stage.world.context.database.dispose()
+    for event in events:
+        event()
     actor.goes_on()
     yield from _does_its_work_in(RECONNECT_SECONDS, stage, actor)
 
@@ -250,10 +267,12 @@ def idle_too_long(stage: Stage, server: Server, point: str) -> Iterator[str]:
 Event = Callable[[Stage, Server, str], Iterator[str]]
 
 EVENTS: Mapping[str, Event] = {
-    event.__name__: event for event in (stopped, exhausted, deadlocked, black_hole, failed_over, idle_too_long)
+    event.__name__: event
+    for event in (stopped, killed, sessions_ended, exhausted, deadlocked, black_hole, failed_over, idle_too_long)
 }
 CASES: Sequence[tuple[str, str]] = (
     *(("stopped", point) for point in STOPS),
+    *((event, point) for event in ("killed", "sessions_ended") for point in ENDS),
     ("exhausted", ""),
     ("deadlocked", ""),
     ("failed_over", ""),

@@ -5,13 +5,11 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
 import sqlalchemy
-from sqlalchemy import text
 
 from prism_assets.local.stack import LocalStack
 
@@ -69,19 +67,16 @@ class Server:
         self._stack.reset()
 
 
-def sessions_of_others(engine: sqlalchemy.Engine) -> int:
-    """How many sessions the database of an engine has besides the one that asks."""
-    with engine.connect() as connection:
-        return int(connection.execute(text(_OTHERS.format("count(*)"))).scalar_one())
-
-
 def end_sessions(engine: sqlalchemy.Engine) -> int:
     """Ends all sessions of the database of an engine but the one that asks; returns how many."""
     with engine.connect() as connection:
-        return int(connection.execute(text(_OTHERS.format("count(pg_terminate_backend(pid))"))).scalar_one())
+        return int(connection.exec_driver_sql(_END_OTHERS).scalar_one())
 
 
-_OTHERS = "SELECT {} FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+_END_OTHERS = (
+    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
 
 WRITES: Sequence[tuple[str, str]] = (
     ("prism_staging_objects", "INSERT"),
@@ -124,14 +119,3 @@ def failures(engine: sqlalchemy.Engine) -> int:
     with engine.connect() as connection:
         called, last = connection.exec_driver_sql("SELECT is_called, last_value FROM prism_test_faults").one()
         return int(last) if called else 0
-
-
-def wait_for(condition: str, engine: sqlalchemy.Engine, seconds: float = 10) -> None:
-    """Waits until a statement returns true."""
-    end = time.monotonic() + seconds
-    while True:
-        with engine.connect() as connection:
-            if connection.exec_driver_sql(condition).scalar_one():
-                return
-        assert time.monotonic() < end, f"it never came to be: {condition}"
-        time.sleep(0.02)

@@ -36,13 +36,12 @@ _PRECONDITION = ("If-None-Match", "If-Match")
 
 @dataclass
 class S3Fault:
-    """What happens to the next `times` requests of an operation, after `skip` of them, to addresses with `where`."""
+    """What happens to the next `times` requests of an operation, after `skip` of them."""
 
     operation: Operation
     harm: Harm
     times: int = 1
     skip: int = 0
-    where: str = ""
     injected: int = 0
 
 
@@ -78,7 +77,7 @@ class S3Proxy:
         with self._lock:
             self.seen[operation] += 1
             for fault in self.faults:
-                if fault.operation != operation or fault.where not in address or fault.times == 0:
+                if fault.operation != operation or fault.times == 0:
                     continue
                 if fault.skip:
                     fault.skip -= 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Sequence
 from datetime import date, datetime
@@ -176,8 +175,3 @@ def results_of(plan: MergePlan) -> Sequence[MergeResult]:
         )
         for planned in plan.ranges
     ]
-
-
-def changed_definition(table: TableDefinition, **more: Any) -> TableDefinition:
-    """The next version of a definition."""
-    return dataclasses.replace(table, version=table.version + 1, **more)

@@ -374,7 +374,7 @@ def test_a_batch_is_told_by_its_token_where_its_id_has_come_again(rows: Rows) ->
         with pytest.raises(LeaseLost), rows.database.begin() as connection:
             work(connection, lost)
     with rows.database.begin() as connection:
-        assert (batches.heartbeat(connection, lost), batches.abandon(connection, lost)) == (False, False)
+        assert (batches.heartbeat(connection, lost), batches.end_as_dead(connection, lost)) == (False, False)
     assert rows.sql("SELECT state, probed FROM prism_stream_batches") == [("running", False)]
 
 

@@ -284,11 +284,6 @@ def _merged(state: State, merger: Merger, rules: Rules, size: Size) -> State:
     )
 
 
-def without_merger(state: State, merger: Merger) -> State:
-    """The same without a worker; its job stays as it is."""
-    return state._replace(mergers=_exchanged(state.mergers, merger, None))
-
-
 def expire_merge(state: State) -> Iterator[Step]:
     """`revive`: a job whose lease is over waits again; its worker may be alive and know nothing of it."""
     if state.job_runs:
