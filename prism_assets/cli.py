@@ -338,16 +338,10 @@ def quarantine_show(
     staging_object_id: Annotated[int, typer.Argument(help="As `prism quarantine list` shows it.")],
 ) -> None:
     """Prints the lines themselves, as JSON Lines."""
-    import gzip
+    from prism_assets.stages.quarantine import quarantined_lines
 
-    from prism_assets.metadata.small_objects import quarantine_key
-
-    context = _context(True)
-    with context.database.begin() as connection:
-        key = quarantine_key(connection, staging_object_id)
-    if key is None:
-        raise WrongUse(f"no line of staging object {staging_object_id} is in quarantine")
-    sys.stdout.write(gzip.decompress(context.stores.get(context.lake.bucket, key)).decode())
+    for piece in quarantined_lines(_context(True), staging_object_id):
+        sys.stdout.buffer.write(piece)
 
 
 def _fail_if(errors: Sequence[str]) -> None:

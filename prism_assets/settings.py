@@ -6,10 +6,13 @@ object store take them from the environment as usual; the local stack's are put 
 
 from __future__ import annotations
 
+import difflib
 import os
+from collections.abc import Collection, Iterator
 from contextlib import suppress
+from datetime import date
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
@@ -187,14 +190,32 @@ class AlertSettings(PrismSettings):
         return value.rstrip("/") if value else None
 
 
+class LocationSettings(PrismSettings):
+    """The settings that decide which assets there are: `PRISM_TABLES_DIR`, `PRISM_STRICT_TABLES`, `PRISM_FIRST_DAY`,
+    `PRISM_SENSOR_SECONDS`, and `PRISM_SOURCE_URL`, which only links them.
+
+    Apart from the others, so that the definitions load, and show, while the platform is not set up yet.
+    """
+
+    tables_dir: Path = Field(default=Path("tables"), description="folder of table files")
+    strict_tables: bool = Field(default=False, description="load nothing where one table file is wrong, as CI wants")
+    first_day: date = Field(default=date(2026, 1, 1), description="first daily partition of every table")
+    sensor_seconds: int = Field(default=10, ge=1, description="pause between two looks for new objects and work")
+    source_url: str | None = Field(
+        default=None, description="address of this repository's files, such as https://github.com/o/r/blob/main"
+    )
+
+
+class MaintenanceSettings(PrismSettings):
+    """How long runs are kept: `PRISM_RUN_RETENTION_DAYS`; how long one maintenance may take: `PRISM_PRUNE_SECONDS`."""
+
+    run_retention_days: int = Field(default=14, ge=1, description="days that runs and their events are kept")
+    prune_seconds: int = Field(default=1_800, ge=1, description="longest time that one maintenance spends on runs")
+
+
 def load_alert_settings(**overrides: Any) -> AlertSettings:
     """Loads the settings of alerts alone; SettingsError lists what is malformed."""
-    try:
-        return AlertSettings(**overrides)
-    except ValidationError as error:
-        raise SettingsError(_explain(error)) from None
-    except ValueError as error:  # tomllib's; its message shows no value
-        raise SettingsError(f"prism.toml cannot be read: {error}") from None
+    return load(AlertSettings, **overrides)
 
 
 _SECRET_VARIABLES = (
@@ -278,23 +299,48 @@ def load_settings(**overrides: Any) -> Settings:
     """
     if "database_url" not in overrides:
         _take_local_environment()
-    try:
-        return Settings(**overrides)
-    except ValidationError as error:
-        raise SettingsError(_explain(error)) from None
-    except ValueError as error:  # tomllib's; its message shows no value
-        raise SettingsError(f"prism.toml cannot be read: {error}") from None
+    settings = load(Settings, **overrides)
+    _refuse_unknown_keys()
+    return settings
 
 
 def load_reader_settings() -> ReaderSettings:
     """Loads what a reader needs, whatever the other settings are; SettingsError lists what is malformed of it."""
     _take_local_environment()
+    return load(ReaderSettings)
+
+
+_Loaded = TypeVar("_Loaded", bound=PrismSettings)
+
+
+def load(kind: type[_Loaded], **overrides: Any) -> _Loaded:
+    """Loads settings of one kind; SettingsError lists what is missing or malformed of them."""
     try:
-        return ReaderSettings()
+        return kind(**overrides)
     except ValidationError as error:
         raise SettingsError(_explain(error)) from None
     except ValueError as error:  # tomllib's; its message shows no value
         raise SettingsError(f"prism.toml cannot be read: {error}") from None
+
+
+def _refuse_unknown_keys() -> None:
+    """A key of prism.toml with a typing error would leave a default in force, and nobody would know."""
+    known = {name for kind in _kinds(PrismSettings) for name in kind.model_fields}
+    unknown = [key for key in TomlConfigSettingsSource(PrismSettings).toml_data if key not in known]
+    if unknown:
+        lines = [f"  {key}: there is no such setting{_nearest(key, known)}" for key in unknown]
+        raise SettingsError("\n".join(["prism.toml has keys that mean nothing:", *lines]))
+
+
+def _kinds(kind: type[PrismSettings]) -> Iterator[type[PrismSettings]]:
+    for more in kind.__subclasses__():
+        yield more
+        yield from _kinds(more)
+
+
+def _nearest(key: str, known: Collection[str]) -> str:
+    found = difflib.get_close_matches(key, known, 1)
+    return f"; did you mean {found[0]}?" if found else ""
 
 
 def _take_local_environment() -> None:

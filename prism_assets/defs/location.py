@@ -7,35 +7,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import TypeVar
 
 from dagster import get_dagster_logger
-from pydantic import Field, ValidationError
 
-from prism_assets.domain.errors import DefinitionError, SettingsError
+from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.limits import CheckLimits
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.settings import PrismSettings
+from prism_assets.settings import LocationSettings, load
 from prism_assets.stages.apply import parse_table_files
 
-_Kind = TypeVar("_Kind", bound=PrismSettings)
 _PROJECT = Path(__file__).resolve().parents[2]
-
-
-class LocationSettings(PrismSettings):
-    """The settings that decide which assets there are: `PRISM_TABLES_DIR`, `PRISM_STRICT_TABLES`, `PRISM_FIRST_DAY`,
-    `PRISM_SENSOR_SECONDS`, and `PRISM_SOURCE_URL`, which only links them.
-
-    Apart from the others, so that the definitions load, and show, while the platform is not set up yet.
-    """
-
-    tables_dir: Path = Field(default=Path("tables"), description="folder of table files")
-    strict_tables: bool = Field(default=False, description="load nothing where one table file is wrong, as CI wants")
-    first_day: date = Field(default=date(2026, 1, 1), description="first daily partition of every table")
-    sensor_seconds: int = Field(default=10, ge=1, description="pause between two looks for new objects and work")
-    source_url: str | None = Field(
-        default=None, description="address of this repository's files, such as https://github.com/o/r/blob/main"
-    )
 
 
 @dataclass(frozen=True)
@@ -72,7 +53,7 @@ def load_location() -> Location:
 
     DefinitionError with PRISM_STRICT_TABLES instead.
     """
-    settings = read_settings(LocationSettings)
+    settings = load(LocationSettings)
     folder = _find(settings.tables_dir)
     tables, problems = parse_table_files(folder)
     if problems and settings.strict_tables:
@@ -82,15 +63,6 @@ def load_location() -> Location:
     return Location(
         folder, settings.first_day, settings.sensor_seconds, tuple(tables), settings.source_url, tuple(problems)
     )
-
-
-def read_settings(kind: type[_Kind]) -> _Kind:
-    """Settings of one kind; SettingsError names every one that is wrong."""
-    try:
-        return kind()
-    except ValidationError as error:
-        problems = [f"PRISM_{str(item['loc'][0]).upper()}: {item['msg']}" for item in error.errors()]
-        raise SettingsError("; ".join(problems)) from None
 
 
 def _find(folder: Path) -> Path:

@@ -29,15 +29,14 @@ from dagster import (
     job,
     op,
 )
-from pydantic import Field
 
 from prism_assets.defs import failures
 from prism_assets.defs.keys import MAINTENANCE
-from prism_assets.defs.location import Location, read_settings
+from prism_assets.defs.location import Location
 from prism_assets.defs.resources import PlatformResource
 from prism_assets.defs.sensors.in_flight import is_ours
 from prism_assets.metadata.upkeep import refresh_statistics
-from prism_assets.settings import PrismSettings
+from prism_assets.settings import MaintenanceSettings, load
 
 _EVERY_NIGHT = "17 3 * * *"
 _PAGE = 100
@@ -48,13 +47,6 @@ _OVER = ("COMPLETED", "FAILED", "CANCELED")
 
 Materialised = Mapping[AssetKey, Mapping[str | None, int]]
 """Ids of the newest materialisations of one run in the event log, by asset and partition."""
-
-
-class MaintenanceSettings(PrismSettings):
-    """How long runs are kept: `PRISM_RUN_RETENTION_DAYS`; how long one maintenance may take: `PRISM_PRUNE_SECONDS`."""
-
-    run_retention_days: int = Field(default=14, ge=1, description="days that runs and their events are kept")
-    prune_seconds: int = Field(default=1_800, ge=1, description="longest time that one maintenance spends on runs")
 
 
 @dataclass(frozen=True)
@@ -161,7 +153,7 @@ def build_maintenance(location: Location) -> tuple[JobDefinition, ScheduleDefini
     @op(description="Deletes old runs that no partition's status hangs on, with their events and logs.")
     def prune_old_runs(context: OpExecutionContext) -> None:
         with failures.mapped():
-            settings = read_settings(MaintenanceSettings)
+            settings = load(MaintenanceSettings)
         before = datetime.now(timezone.utc) - timedelta(days=settings.run_retention_days)
         pruned = prune_runs(context.instance, before=before, seconds=settings.prune_seconds)
         rest = "" if pruned.is_complete else "; the time was over, the next maintenance goes on"

@@ -1,13 +1,15 @@
-"""Statements that list what was set aside: lines in quarantine, and values that did not fit their column."""
+"""Statements on what was set aside: lines in quarantine, and values that did not fit their column."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 from sqlalchemy import Connection, text
+
+from prism_assets.domain.work import ConvertResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +34,41 @@ class QuarantineRow:
     line_count: int
     object_key: str | None
     create_time: datetime
+
+
+def insert_quarantine(connection: Connection, results: Sequence[ConvertResult], now: datetime) -> None:
+    """Notes what was set aside, one row a staging object and reason."""
+    rows = [
+        {
+            "staging": result.staging_object_id,
+            "reason": count.reason,
+            "lines": count.line_count,
+            "key": result.quarantine_key,
+            "now": now,
+        }
+        for result in results
+        for count in result.quarantined
+    ]
+    if rows:
+        connection.execute(
+            text(
+                "INSERT INTO prism_quarantine (prism_staging_object_id, reason, line_count, object_key, create_time) "
+                "VALUES (:staging, :reason, :lines, :key, :now)"
+            ),
+            rows,
+        )
+
+
+def quarantine_key(connection: Connection, staging_object_id: int) -> str | None:
+    """The key of the object that holds the quarantined lines of a staging object, or None."""
+    key: str | None = connection.execute(
+        text(
+            "SELECT object_key FROM prism_quarantine WHERE prism_staging_object_id = :id "
+            "AND object_key IS NOT NULL LIMIT 1"
+        ),
+        {"id": staging_object_id},
+    ).scalar()
+    return key
 
 
 def list_quarantine(connection: Connection, wanted: QuarantineFilter) -> list[QuarantineRow]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 
 from sqlalchemy import Connection, text
 
-from prism_assets.domain.work import ConvertResult, ConvertTask, SmallObject
+from prism_assets.domain.work import ConvertTask, SmallObject
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,29 +63,6 @@ def insert_small_objects(
     for row in rows:
         highest[row.prism_partition_id] = max(highest.get(row.prism_partition_id, 0), row.prism_small_object_id)
     return highest
-
-
-def insert_quarantine(connection: Connection, results: Sequence[ConvertResult], now: datetime) -> None:
-    """Notes what was set aside, one row a staging object and reason."""
-    rows = [
-        {
-            "staging": result.staging_object_id,
-            "reason": count.reason,
-            "lines": count.line_count,
-            "key": result.quarantine_key,
-            "now": now,
-        }
-        for result in results
-        for count in result.quarantined
-    ]
-    if rows:
-        connection.execute(
-            text(
-                "INSERT INTO prism_quarantine (prism_staging_object_id, reason, line_count, object_key, create_time) "
-                "VALUES (:staging, :reason, :lines, :key, :now)"
-            ),
-            rows,
-        )
 
 
 def load_above(
@@ -170,15 +147,3 @@ def set_length(connection: Connection, object_id: int, before: int, after: int) 
             {"id": object_id, "before": before, "after": after},
         ).rowcount
     )
-
-
-def quarantine_key(connection: Connection, staging_object_id: int) -> str | None:
-    """The key of the object that holds the quarantined lines of a staging object, or None."""
-    key: str | None = connection.execute(
-        text(
-            "SELECT object_key FROM prism_quarantine WHERE prism_staging_object_id = :id "
-            "AND object_key IS NOT NULL LIMIT 1"
-        ),
-        {"id": staging_object_id},
-    ).scalar()
-    return key

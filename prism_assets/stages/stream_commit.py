@@ -27,6 +27,7 @@ from prism_assets.metadata import (
     batches,
     merge_jobs,
     partitions,
+    quarantine,
     small_objects,
     staging_objects,
     tables,
@@ -84,7 +85,7 @@ def commit_batch(
         failpoint("stream.after_insert")
         partitions.raise_last_object(connection, highest)
         staging_objects.finish(connection, batch_id, outcome.done, now)
-        small_objects.insert_quarantine(connection, outcome.done, now)
+        quarantine.insert_quarantine(connection, outcome.done, now)
         attempts.fail_attempts(connection, batch_id, outcome.failed)
         attempts.take_up_versions(connection, batch_id, outcome.changed)
         abandoned_uploads.abandon_uploads(connection, [plan.upload(number) for number in outcome.abandoned])

@@ -98,6 +98,11 @@ def test_a_settings_file_that_is_not_toml(prism: Prism) -> None:
     fails(prism("status"), 2, "prism.toml")
 
 
+def test_a_key_of_prism_toml_that_means_nothing_is_named_with_the_one_that_is_meant(prism: Prism) -> None:
+    (prism.world.root / "prism.toml").write_text('lease_second = 5\nfirst_day = "2026-03-01"\n')
+    fails(prism("status"), 2, "lease_second: there is no such setting; did you mean lease_seconds?")
+
+
 def test_a_postgresql_that_is_stopped(prism: Prism) -> None:
     prism.set(database_url="postgresql://prism:canary@127.0.0.1:1/prism", tables_dir=".")
     for words in COMMANDS:

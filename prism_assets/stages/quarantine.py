@@ -1,0 +1,37 @@
+"""Reads back what was set aside."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+
+from prism_assets.domain.errors import InvariantBroken, WrongUse
+from prism_assets.metadata.quarantine import quarantine_key
+from prism_assets.stages.context import StageContext
+
+_GZIP = 31
+_CHUNK_BYTES = 1 << 20
+
+
+def quarantined_lines(context: StageContext, staging_object_id: int) -> Iterator[bytes]:
+    """The quarantined lines of a staging object, as JSON Lines, for `prism quarantine show`: piece by piece.
+
+    WrongUse if there is none.
+    """
+    context.check_lake()
+    with context.database.begin() as connection:
+        key = quarantine_key(connection, staging_object_id)
+    if key is None:
+        raise WrongUse(f"no line of staging object {staging_object_id} is in quarantine")
+    return _inflated(context, key)
+
+
+def _inflated(context: StageContext, key: str) -> Iterator[bytes]:
+    inflater = zlib.decompressobj(_GZIP)
+    try:
+        for chunk in context.stores.get_chunks(context.lake.bucket, key):
+            yield inflater.decompress(chunk, _CHUNK_BYTES)
+            while inflater.unconsumed_tail:
+                yield inflater.decompress(inflater.unconsumed_tail, _CHUNK_BYTES)
+    except zlib.error as error:
+        raise InvariantBroken(f"{key} is damaged: {error}") from error
