@@ -24,6 +24,7 @@ from zoneinfo import ZoneInfo
 import boto3
 import pyarrow.parquet as pq
 
+from prism_assets.metadata import merge_jobs
 from prism_assets.platform import build_context
 from prism_assets.settings import load_settings
 from prism_assets.stages.apply import run_apply
@@ -256,7 +257,7 @@ def messages(seed: int) -> Life:
 
 
 def losses(seed: int) -> Life:
-    """An object that vanishes and is given up, a key that a forgotten task writes later, and a worker that dies."""
+    """An object that vanishes and is given up, a key that a forgotten task writes later, and workers that die."""
     author = Author(seed)
     events, clicks = "log.events", "log.clicks"
     hour = "2026-03-01T11:00"
@@ -276,6 +277,7 @@ def losses(seed: int) -> Life:
                 ("discover", "orphan", "run"),
                 (author.drop(clicks, hour), author.drop(clicks, hour, broken=1), author.drop(events, hour)),
             ),
+            Phase(utc("2026-03-01T14:00"), ("discover", "stream", "orphan merge", "run"), (author.drop(clicks, hour),)),
             Phase(utc("2026-03-02T12:00"), ("run",)),
             Phase(utc("2026-03-03T01:00"), ("run",)),
         ),
@@ -419,6 +421,12 @@ def _orphan(context: StageContext, _now: datetime) -> None:
     start_batch(context, None)
 
 
+def _orphan_merge(context: StageContext, now: datetime) -> None:
+    """A worker claims a merge, and is never heard of again."""
+    with context.database.begin() as connection:
+        merge_jobs.claim_due(connection, now=now, limit=1, worker="nobody", regardless=True)
+
+
 def _small_objects(context: StageContext) -> Iterator[tuple[int, str]]:
     """Those of log.events, by staging object id."""
     for item in sorted(context.stores.list("lake", ""), key=lambda item: item.key):
@@ -452,4 +460,5 @@ _STEPS: Mapping[str, _Step] = {
     "vanish": _vanish,
     "stray": _stray,
     "orphan": _orphan,
+    "orphan merge": _orphan_merge,
 }
