@@ -96,7 +96,10 @@ def _run_batch(context: StageContext, plan: StreamPlan, now: datetime) -> Stream
         return charge_batch(context, plan, str(error), proven=True)
     except EngineUnavailable as error:
         with suppress(PrismError):
-            charge_lost_engine(context, plan, str(error), proven=was_at_work)
+            if len(results) == len(plan.tasks):
+                release_batch(context, plan)  # every object was answered: none of them is to blame
+            else:
+                charge_lost_engine(context, plan, str(error), proven=was_at_work)
         raise
     except BaseException as error:
         # Where that fails too, the lease of the batch runs out by itself.

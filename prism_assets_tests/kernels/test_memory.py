@@ -171,12 +171,12 @@ def test_no_temporary_file_is_left_whatever_happens(
     assert list(scratch.iterdir()) == []
 
 
-def test_a_full_disk_is_a_failure_that_says_what_to_do(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_a_failure_of_nobody_that_says_what_to_do(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inflate, "PIECE", 20_000)
     monkeypatch.setattr(tempfile, "TemporaryFile", a_full_disk)
     failure = lake.convert(many_lines(), a_table(*COLUMNS), limits=LITTLE).result.failure
     assert failure is not None
-    assert not failure.transient
+    assert (failure.transient, failure.at_source) == (True, False)
     assert "No space left on device" in failure.message
     assert "set TMPDIR where tasks run" in failure.message
 
