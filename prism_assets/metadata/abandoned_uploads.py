@@ -80,6 +80,8 @@ def due_uploads(connection: Connection, table_ids: Collection[int] | None, limit
 
 def postpone_removal(connection: Connection, uploads: Sequence[AbandonedUpload], seconds: float) -> None:
     """Puts off what the store would not remove, so that the removal of others does not wait for it."""
+    if not uploads:
+        return
     connection.execute(
         text(
             "UPDATE prism_abandoned_uploads SET remove_time = clock_timestamp() + make_interval(secs => :seconds) "

@@ -51,10 +51,9 @@ def objects_left(
     for counts in staging_objects.count_unfinished(connection):
         if counts.table_id in named:
             why = f", the latest after an error: {counts.latest_error}" if counts.latest_error else ""
-            waiting = (
-                f"{named[counts.table_id]}: {counts.pending + counts.claimed} staging objects wait to be converted"
-            )
-            yield Leftover(sentence=waiting + why, stuck=True)
+            objects = counts.pending + counts.claimed
+            sentence = f"{named[counts.table_id]}: {objects} staging objects wait to be converted{why}"
+            yield Leftover(sentence=sentence, stuck=True)
 
 
 def _unread_left(table: str, unread: UnreadObjects) -> Iterator[Leftover]:

@@ -46,9 +46,9 @@ def remove_abandoned(context: StageContext, table_ids: Collection[int] | None) -
     while len(refused) < _MOST_REFUSED:
         with context.database.begin() as connection:
             due = abandoned_uploads.due_uploads(connection, table_ids, _AT_ONCE)
+            if not due:
+                break
             committed = abandoned_uploads.load_committed(connection, due)
-        if not due:
-            break
         tables = tables or {table.table_id: table for table in context.choose_tables(None)}
         removed, errors = _remove(context, due, tables, committed)
         refused += errors
