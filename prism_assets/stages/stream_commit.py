@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -218,47 +219,23 @@ def revive(context: StageContext) -> StreamReport:
             alone = len(objects) == 1
             proven = dead[batch_id].probed or (alone and batches.has_finished_after(connection, batch_id))
             message = f"the worker of batch {batch_id} died or stood still"
-
-            def verdict(item: ClaimedObject, companions: int, proven: bool = proven) -> Verdict:
-                return after_death(
-                    attempts=item.attempts,
-                    companions=companions,
-                    proven=proven,
-                    noticed_late=True,
-                    policy=policy_of(context),
-                )
-
-            report += _charge(connection, batch_id, objects, message, verdict)
+            decide = partial(after_death, proven=proven, noticed_late=True, policy=policy_of(context))
+            report += _charge(connection, batch_id, objects, message, decide)
     return report
 
 
 def charge_batch(context: StageContext, plan: StreamPlan, message: str, *, proven: bool = False) -> StreamReport:
     """Ends a batch of the caller's that cannot be committed as if its worker had died over it.
 
-    `proven` if what ended it can only come of its objects.
+    `proven` if what ended it can only come of its objects, or if the engine was seen at work just before.
     """
-
-    def verdict(item: ClaimedObject, companions: int) -> Verdict:
-        return after_death(
-            attempts=item.attempts,
-            companions=companions,
-            proven=proven,
-            noticed_late=False,
-            policy=policy_of(context),
-        )
-
-    return _end_charged(context, plan, message, verdict)
+    decide = partial(after_death, proven=proven, noticed_late=False, policy=policy_of(context))
+    return _end_charged(context, plan, message, decide)
 
 
 def charge_lost_engine(context: StageContext, plan: StreamPlan, message: str, *, proven: bool) -> StreamReport:
     """Ends a batch of the caller's whose engine went away; `proven` if the engine was seen at work just before."""
-
-    def verdict(item: ClaimedObject, companions: int) -> Verdict:
-        return after_lost_engine(
-            attempts=item.attempts, companions=companions, proven=proven, policy=policy_of(context)
-        )
-
-    return _end_charged(context, plan, message, verdict)
+    return _end_charged(context, plan, message, partial(after_lost_engine, proven=proven, policy=policy_of(context)))
 
 
 def release_batch(context: StageContext, plan: StreamPlan) -> None:
@@ -268,27 +245,31 @@ def release_batch(context: StageContext, plan: StreamPlan) -> None:
             attempts.release(connection, plan.batch.batch_id)
 
 
-_Judge = Callable[[ClaimedObject, int], Verdict]
-"""What becomes of an object that ended together with so many others."""
+_Decide = Callable[..., Verdict]
+"""What becomes of an object with so many `attempts`, whose batch ended with it and so many `companions`."""
 
 
-def _end_charged(context: StageContext, plan: StreamPlan, message: str, verdict: _Judge) -> StreamReport:
+def _end_charged(context: StageContext, plan: StreamPlan, message: str, decide: _Decide) -> StreamReport:
     batch_id = plan.batch.batch_id
     with context.database.begin() as connection:
         if not batches.end_as_dead(connection, plan.batch):
             return StreamReport()
         objects = [item for _, item in staging_objects.load_of_batches(connection, [batch_id])]
-        return _charge(connection, batch_id, objects, message, verdict)
+        return _charge(connection, batch_id, objects, message, decide)
 
 
 def _charge(
-    connection: Connection, batch_id: int, objects: Sequence[ClaimedObject], message: str, verdict: _Judge
+    connection: Connection, batch_id: int, objects: Sequence[ClaimedObject], message: str, decide: _Decide
 ) -> StreamReport:
     """Gives each object of a batch that ended without a commit its verdict."""
     companions = len(objects) - 1
     error = f"{message}, with {companions} other objects" if companions else f"{message} over it alone"
     failed = [
-        FailedAttempt(staging_object_id=item.staging_object_id, error=error, verdict=verdict(item, companions))
+        FailedAttempt(
+            staging_object_id=item.staging_object_id,
+            error=error,
+            verdict=decide(attempts=item.attempts, companions=companions),
+        )
         for item in objects
     ]
     attempts.fail_attempts(connection, batch_id, failed)
