@@ -18,7 +18,8 @@ _PAUSE_AFTER_DEATH = 30.0
 _FIRST_REST, _LONGEST_REST = 3_600.0, 86_400.0
 _MOST_RESTS = 17
 """Two weeks in all: an archive restores within two days, and nothing is tried for ever."""
-_TRIES_ALONE = 2
+_TRIES_ALONE = 4
+"""Workers that are killed at random die over one object twice in a row, and now and then three times."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,7 @@ TABLES = ("killed.orders", "killed.visits")
 PARTS = ("live", "merged", "catalog")
 DAYS = 3
 # Far more than it takes where nothing else runs, as time alone proves nothing here.
-PATIENCE = 420.0
+PATIENCE = 900.0
 SEED = 20261121
 UNFINISHED = (
     DagsterRunStatus.NOT_STARTED,

@@ -418,7 +418,7 @@ def test_an_object_that_kills_its_worker_ends_up_alone_and_failed_and_the_others
     for _ in range(12):
         worker.run()
         failed += revive(events.context).failed
-    assert worker.sizes == [8, 4, 2, 1, 1]
+    assert worker.sizes == [8, 4, 2, 1, 1, 1, 1]
     assert [row[0] for row in objects(events)] == ["done"] * 5 + ["failed"] + ["done"] * 2
     assert len(failed) == 1
     assert failed[0].startswith(f"gave up s3://staging/{keys[5]}: the worker of batch ")
