@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -27,6 +28,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """A run that is told to end takes its servers along."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     settings.load_profile("further" if config.getoption("--long") else "same")
 
 

@@ -10,6 +10,18 @@ from prism_assets_tests.crash.fleet import Fleet
 from prism_assets_tests.postgres import PostgresServer
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A module says by `cells(long=…)`, `cases(long=…)` and `removals(long=…)` which ones there are."""
+    for name in ("cell", "case", "removal"):
+        if name in metafunc.fixturenames:
+            chosen = getattr(metafunc.module, f"{name}s")(long=metafunc.config.getoption("--long"))
+            metafunc.parametrize(name, chosen, ids=_name)
+
+
+def _name(item: object) -> str:
+    return " at ".join(filter(None, item)) if isinstance(item, tuple) else str(item)
+
+
 @pytest.fixture(scope="session")
 def fleet(services: Mapping[str, str], postgres: PostgresServer) -> Iterator[Fleet]:
     """Workers that play lives with the package as it is."""

@@ -28,6 +28,9 @@ class Removal:
     says: str
     edits: tuple[Edit, ...]
 
+    def __str__(self) -> str:
+        return self.name
+
 
 _HOLD = Edit("metadata/leases.py", "if not renew(connection, [lease]):", "if False:")
 REMOVALS: Sequence[Removal] = (
@@ -139,11 +142,15 @@ REMOVALS: Sequence[Removal] = (
 def copy_without(removal: Removal, folder: Path) -> Path:
     """A folder to put before all others on PYTHONPATH: the package without the mechanism, and these tests."""
     folder.mkdir()
-    shutil.copytree(ROOT / "prism_assets", folder / "prism_assets", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "prism_assets", folder / "prism_assets")
     for edit in removal.edits:
-        file = folder / "prism_assets" / edit.file
-        source = file.read_text()
-        assert source.count(edit.text) == 1, f"{edit.file} has {source.count(edit.text)} times: {edit.text}"
-        file.write_text(source.replace(edit.text, edit.instead))
+        (folder / "prism_assets" / edit.file).write_text(edited(edit, folder))
     (folder / "prism_assets_tests").symlink_to(ROOT / "prism_assets_tests")
     return folder
+
+
+def edited(edit: Edit, root: Path = ROOT) -> str:
+    """The file below `root` as it is after an edit; fails if the text is not there just once."""
+    source = (root / "prism_assets" / edit.file).read_text()
+    assert source.count(edit.text) == 1, f"{edit.file} has {source.count(edit.text)} times: {edit.text}"
+    return source.replace(edit.text, edit.instead)

@@ -104,18 +104,18 @@ class Poller(threading.Thread):
             started = time.monotonic()
             self.look(reader, next(tables))
             cost = time.monotonic() - started
-            self._end.wait(max(self.every - cost, 2 * cost))
+            self._end.wait(max(self.every - cost, 5 * cost))
 
     def look(self, reader: IdReader, table: str) -> None:
         """One look. A reader whose servers are down sees nothing, which is no fault of the writers."""
         self.looks += 1
         try:
             views = reader.look(table)
-        except (CatalogUnavailable, StoreUnavailable) as error:
-            if not self.may_fail:
-                self.violations.append(f"a read of {table} failed: {error}")
         except Exception as error:
-            self.violations.append(f"a read of {table} failed: {type(error).__name__}: {error}")
+            # OSError is Arrow's word for a store that is down.
+            is_down = isinstance(error, (CatalogUnavailable, StoreUnavailable, OSError))
+            if not (self.may_fail and is_down) or isinstance(error, FileNotFoundError):
+                self.violations.append(f"a read of {table} failed: {type(error).__name__}: {error}")
         else:
             self._judge(table, views)
 

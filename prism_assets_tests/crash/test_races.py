@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from prism_assets_tests.crash import races, sweep
 from prism_assets_tests.crash.fleet import Fleet, Work
-from prism_assets_tests.crash.patched import REMOVALS, Removal, copy_without
+from prism_assets_tests.crash.patched import REMOVALS, Removal, copy_without, edited
 from prism_assets_tests.crash.sweep import Case
 from prism_assets_tests.postgres import PostgresServer
 from prism_assets_tests.reliability import Figures
@@ -30,7 +30,17 @@ def test_a_race_ends_well(outcomes: dict[str, list[str]], race: str) -> None:
     assert outcomes[race] == []
 
 
-@pytest.mark.parametrize("removal", REMOVALS, ids=lambda removal: removal.name)
+def removals(*, long: bool) -> Sequence[Removal]:
+    """Each takes seconds: the short form plays every third."""
+    return REMOVALS if long else REMOVALS[::3]
+
+
+@pytest.mark.parametrize("removed", REMOVALS, ids=str)
+def test_what_is_to_be_taken_out_is_there(removed: Removal) -> None:
+    for edit in removed.edits:
+        assert edited(edit)
+
+
 def test_a_suite_turns_red_without(
     removal: Removal, services: Mapping[str, str], postgres: PostgresServer, tmp_path: Path, figures: Figures
 ) -> None:

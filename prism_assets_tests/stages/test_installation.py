@@ -43,7 +43,7 @@ WORK: dict[str, Callable[[World], Any]] = {
     "table apply --dry-run": lambda world: run_apply(world.context, world.settings.tables_dir, utc(NOON), dry_run=True),
     "Dagster's apply": lambda world: apply_sound(world.context, world.settings.tables_dir, utc(NOON)),
 }
-every_work = pytest.mark.parametrize("work", WORK)
+APPLY = [name for name in WORK if "apply" in name]
 
 
 @pytest.fixture
@@ -72,54 +72,52 @@ def bucket(world: World, name: str = "lake") -> Path:
     return world.root / "buckets" / name
 
 
-def is_refused(world: World, other: World, work: str) -> str:
-    """The work of another process fails with one sentence, and changes nothing that anybody could see."""
-    before, ids = _everything(world), world.ids()
-    with pytest.raises(WrongLake) as raised:
-        WORK[work](other)
-    assert _everything(world) == before
+def is_refused(world: World, other: World, *works: str) -> str:
+    """As the first of a process each work fails with the same sentence, and changes nothing that anybody could see."""
+    before, ids, told = _everything(world), world.ids(), set[str]()
+    for work in works:
+        with pytest.raises(WrongLake) as raised:
+            WORK[work](with_settings(other))
+        assert _everything(world) == before, work
+        told.add(str(raised.value))
     assert world.ids() == ids != []
-    assert len(str(raised.value).splitlines()) == 1
-    return str(raised.value)
+    (sentence,) = told
+    assert len(sentence.splitlines()) == 1
+    return sentence
 
 
-@every_work
-def test_a_worker_with_another_prefix_is_refused(full: World, work: str) -> None:
-    told = is_refused(full, with_settings(full, prefix="other/"), work)
+def test_a_worker_with_another_prefix_is_refused(full: World) -> None:
+    told = is_refused(full, with_settings(full, prefix="other/"), *WORK)
     assert "belongs to the lake s3://lake/, and the settings name s3://lake/other/: correct PRISM_BUCKET" in told
 
 
-@every_work
-def test_a_worker_with_another_bucket_is_refused(full: World, work: str) -> None:
+def test_a_worker_with_another_bucket_is_refused(full: World) -> None:
     bucket(full, "pond").mkdir()
-    told = is_refused(full, with_settings(full, bucket="pond"), work)
+    told = is_refused(full, with_settings(full, bucket="pond"), *WORK)
     assert "belongs to the lake s3://lake/, and the settings name s3://pond/" in told
     assert list(bucket(full, "pond").iterdir()) == []
 
 
-@every_work
-def test_a_worker_at_another_endpoint_is_refused(full: World, tmp_path: Path, work: str) -> None:
+def test_a_worker_at_another_endpoint_is_refused(full: World, tmp_path: Path) -> None:
     """A bucket of the same name, at another address: nothing in it tells that it is ours."""
     for name in ("lake", "staging"):
         (tmp_path / "elsewhere" / name).mkdir(parents=True)
-    told = is_refused(full, with_settings(full, local_root=str(tmp_path / "elsewhere")), work)
+    told = is_refused(full, with_settings(full, local_root=str(tmp_path / "elsewhere")), *WORK)
     assert f"has no marker s3://lake/{MARKER}, so it may be another one (at {tmp_path}/elsewhere)" in told
     assert list((tmp_path / "elsewhere" / "lake").iterdir()) == []
 
 
-@every_work
-def test_a_worker_on_a_lake_without_its_marker_is_refused(full: World, work: str) -> None:
+def test_a_worker_on_a_lake_without_its_marker_is_refused(full: World) -> None:
     full.context.stores.delete("lake", [MARKER])
-    told = is_refused(full, with_settings(full), work)
+    told = is_refused(full, with_settings(full), *WORK)
     assert "if the marker was deleted, run `prism table apply --restore-marker`" in told
 
 
-@pytest.mark.parametrize("work", [name for name in WORK if "apply" in name])
-def test_a_second_database_on_the_lake_is_refused(full: World, postgres: PostgresServer, work: str) -> None:
+def test_a_second_database_on_the_lake_is_refused(full: World, postgres: PostgresServer) -> None:
     url = postgres.create_database()
     other = with_settings(full, database_url=type(full.settings.database_url)(url))
     try:
-        told = is_refused(full, other, work)
+        told = is_refused(full, other, *APPLY)
         assert f"the lake s3://lake/ belongs to another database: s3://lake/{MARKER} has its id" in told
         assert "delete this object and run `prism table apply --restore-marker`" in told
     finally:
@@ -127,14 +125,11 @@ def test_a_second_database_on_the_lake_is_refused(full: World, postgres: Postgre
         postgres.drop_database(url)
 
 
-@pytest.mark.parametrize("work", [name for name in WORK if "apply" not in name])
-def test_a_database_that_was_never_applied_to_a_lake_works_on_none(
-    full: World, postgres: PostgresServer, work: str
-) -> None:
+def test_a_database_that_was_never_applied_to_a_lake_works_on_none(full: World, postgres: PostgresServer) -> None:
     url = postgres.create_database()
     other = with_settings(full, database_url=type(full.settings.database_url)(url))
     try:
-        is_refused(full, other, work)
+        is_refused(full, other, *(name for name in WORK if name not in APPLY))
     finally:
         other.close()
         postgres.drop_database(url)
@@ -211,10 +206,9 @@ def test_an_installation_from_before_markers_takes_its_lake_at_the_next_apply(fu
     assert old.apply().lines == ()
 
 
-@pytest.mark.parametrize("work", [name for name in WORK if "apply" in name])
-def test_an_installation_from_before_markers_takes_no_lake_that_has_none_of_its_rows(full: World, work: str) -> None:
+def test_an_installation_from_before_markers_takes_no_lake_that_has_none_of_its_rows(full: World) -> None:
     as_before_markers(full)
-    told = is_refused(full, with_settings(full, prefix="other/"), work)
+    told = is_refused(full, with_settings(full, prefix="other/"), *APPLY)
     assert "PostgreSQL knows rows of 1 tables, and nothing lies in their folders in s3://lake/other/" in told
 
 
