@@ -18,7 +18,7 @@ PARTITION_TAG = "dagster/partition"
 
 
 class Stage(enum.Enum):
-    """A stage that has an asset per table. The value is the last part of its keys."""
+    """A stage that has an asset per table. The value is what its keys end with."""
 
     LIVE = "live"
     MERGED = "merged"
@@ -36,14 +36,19 @@ class Stage(enum.Enum):
 
 
 def asset_key(table: str, part: str) -> AssetKey:
-    """`prism/<schema>/<table>/<part>` of `schema.table`."""
+    """`prism/<schema>/<table>_<part>` of `schema.table`: the UI shows the last part of a key alone."""
     schema, _, name = table.partition(".")
-    return AssetKey(["prism", schema, name, part])
+    return AssetKey(["prism", schema, f"{name}_{part}"])
 
 
 def table_of(key: AssetKey) -> str:
     """`schema.table` of a key that `asset_key` made."""
-    return ".".join(key.path[1:3])
+    return f"{key.path[1]}.{key.path[2].rpartition('_')[0]}"
+
+
+def part_of(key: AssetKey) -> str:
+    """`staging`, `live`, `merged` or `catalog` of a key that `asset_key` made."""
+    return key.path[-1].rpartition("_")[2]
 
 
 def step_name(stage: Stage, zone: str) -> str:

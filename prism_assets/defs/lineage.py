@@ -15,6 +15,7 @@ from dagster import (
     UrlCodeReference,
 )
 
+from prism_assets.defs.keys import part_of
 from prism_assets.defs.location import Location
 from prism_assets.domain.tables import TableDefinition
 
@@ -28,7 +29,7 @@ def placed(spec: AssetSpec, table: TableDefinition, location: Location) -> Asset
     """The asset with the tag of its table, so that `tag:"prism/table"="log.pv_log"` is one row of the lineage, and
     with links to its table file and to the module of its stage.
     """
-    stage = spec.key.path[-1]
+    stage = part_of(spec.key)
     module = _PACKAGE / "stages" / f"{_MODULES[stage]}.py"
     links = [_Link(Path(table.path), location.folder.absolute().parent, "table file")] if table.path else []
     links.append(_Link(module, _PACKAGE.parent, f"what {stage} does"))

@@ -24,7 +24,7 @@ from dagster import (
 from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
 from sqlalchemy import text
 
-from prism_assets.defs.keys import SICK_TAG, asset_key
+from prism_assets.defs.keys import SICK_TAG, asset_key, part_of, table_of
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import build_resources
 from prism_assets.defs.sensors.reported import Reported
@@ -53,15 +53,13 @@ def run_alone(
 
 def said(result: ExecuteInProcessResult) -> dict[tuple[str, str], AssetCheckEvaluation]:
     """What the checks of a run said, by table and name."""
-    return {
-        (".".join(item.asset_key.path[1:3]), item.check_name): item for item in result.get_asset_check_evaluations()
-    }
+    return {(table_of(item.asset_key), item.check_name): item for item in result.get_asset_check_evaluations()}
 
 
 def events(result: SensorResult) -> dict[tuple[str, str], AssetCheckEvaluation]:
     """What a tick reports, by table and name."""
     found = [event for event in result.asset_events if isinstance(event, AssetCheckEvaluation)]
-    return {(".".join(item.asset_key.path[1:3]), item.check_name): item for item in found}
+    return {(table_of(item.asset_key), item.check_name): item for item in found}
 
 
 def said_by(result: SensorResult) -> str:
@@ -71,7 +69,7 @@ def said_by(result: SensorResult) -> str:
 
 def test_every_table_has_its_checks(tmp_path_factory: pytest.TempPathFactory) -> None:
     location = a_location(tmp_path_factory.mktemp("files"), a_table())
-    keys = {(key.asset_key.path[-1], key.name) for asset in assets_of(location) for key in asset.check_keys}
+    keys = {(part_of(key.asset_key), key.name) for asset in assets_of(location) for key in asset.check_keys}
     assert keys == {
         ("live", "rows_balance"),
         ("live", "unread_objects"),
@@ -369,7 +367,7 @@ def test_hours_of_silence_are_counted_by_the_policy_of_the_file(tmp_path_factory
     policies = {
         spec.key.to_user_string(): spec.freshness_policy for asset in assets_of(location) for spec in asset.specs
     }
-    policy = policies.pop("prism/log/events/live")
+    policy = policies.pop("prism/log/events_live")
     assert isinstance(policy, TimeWindowFreshnessPolicy)
     assert policy.warn_window is not None
     assert (policy.warn_window.to_timedelta(), policy.fail_window.to_timedelta()) == (

@@ -11,9 +11,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
-from dagster import AssetKey, AssetSpec, Definitions
+from dagster import AssetSpec, Definitions
 
 from prism_assets.defs.assets.build import build_assets
+from prism_assets.defs.keys import asset_key, part_of
 from prism_assets.defs.location import load_location
 from prism_assets.defs.resources import build_resources
 from prism_assets.defs.sensors.build import build_sensors
@@ -42,7 +43,7 @@ def load_in_a_process(tmp_path: Path, code: str, **environment: str) -> subproce
 
 def test_a_table_is_four_assets_in_the_group_of_its_schema(tmp_path: Path) -> None:
     specs = specs_of(tmp_path, a_table("web.clicks"))
-    assert sorted(specs) == [f"prism/web/clicks/{part}" for part in ("catalog", "live", "merged", "staging")]
+    assert sorted(specs) == [f"prism/web/clicks_{part}" for part in ("catalog", "live", "merged", "staging")]
     assert {spec.group_name for spec in specs.values()} == {"web"}
     assert {tuple(spec.owners) for spec in specs.values()} == {("team:test",)}
 
@@ -50,7 +51,7 @@ def test_a_table_is_four_assets_in_the_group_of_its_schema(tmp_path: Path) -> No
 def test_lineage_runs_from_staging_to_catalog(tmp_path: Path) -> None:
     specs = specs_of(tmp_path, a_table())
     upstream = {
-        key.rpartition("/")[2]: sorted(dep.asset_key.path[-1] for dep in spec.deps) for key, spec in specs.items()
+        key.rpartition("_")[2]: sorted(part_of(dep.asset_key) for dep in spec.deps) for key, spec in specs.items()
     }
     assert upstream == {"staging": [], "live": ["staging"], "merged": ["live"], "catalog": ["live", "merged"]}
 
@@ -62,14 +63,14 @@ def test_tables_of_one_zone_share_a_step_and_its_days_end_with_today(tmp_path: P
     assert sorted(by_name) == [
         "catalog_asia_tokyo", "catalog_utc", "live_asia_tokyo", "live_utc", "merged_asia_tokyo", "merged_utc",
     ]  # fmt: skip
-    assert by_name["live_utc"].keys == {AssetKey(["prism", "a", name, "live"]) for name in ("one", "two")}
+    assert by_name["live_utc"].keys == {asset_key(f"a.{name}", "live") for name in ("one", "two")}
     days = by_name["live_utc"].partitions_def
     assert days is not None
     assert days.get_last_partition_key() == location.tables[0].today(datetime.now(timezone.utc)).isoformat()
 
 
 def test_columns_are_shown_with_the_types_readers_see(tmp_path: Path) -> None:
-    spec = specs_of(tmp_path, a_table(columns=["{name: score, type: double}"]))["prism/log/events/live"]
+    spec = specs_of(tmp_path, a_table(columns=["{name: score, type: double}"]))["prism/log/events_live"]
     columns = spec.metadata["dagster/column_schema"].columns
     assert [(column.name, column.type) for column in columns] == [
         ("time", "timestamp"), ("id", "bigint"), ("score", "double"),

@@ -20,7 +20,7 @@ from dagster import (
 from sqlalchemy import text
 
 from prism_assets.defs.assets.build import build_assets
-from prism_assets.defs.keys import PRIORITY_TAG, SENSOR_TAG, STAGE_TAG, asset_key
+from prism_assets.defs.keys import PRIORITY_TAG, SENSOR_TAG, STAGE_TAG, asset_key, part_of
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import build_resources
 from prism_assets_tests.builders import a_table, some_rows
@@ -44,7 +44,7 @@ def by_hand(instance: DagsterInstance, location: Location, part: str, day: str) 
 def as_requested(instance: DagsterInstance, location: Location, result: SensorResult) -> ExecuteInProcessResult:
     """Carries out the one run that a sensor requested."""
     (request,) = result.run_requests or ()
-    parts = [key.path[-1] for key in request.asset_selection or ()]
+    parts = [part_of(key) for key in request.asset_selection or ()]
     return _run(instance, location, parts, str(request.partition_key), {**request.tags, SENSOR_TAG: "a_sensor"})
 
 
@@ -67,7 +67,7 @@ def marked(result: ExecuteInProcessResult) -> list[tuple[str, str | None, dict[s
     """Which partitions of which assets a run marked, with their metadata."""
     found = [event.step_materialization_data.materialization for event in result.get_asset_materialization_events()]
     return [
-        (item.asset_key.path[-1], item.partition, {name: value.value for name, value in item.metadata.items()})
+        (part_of(item.asset_key), item.partition, {name: value.value for name, value in item.metadata.items()})
         for item in found
     ]
 

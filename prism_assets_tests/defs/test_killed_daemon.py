@@ -15,6 +15,7 @@ from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.scheduler.instigation import InstigatorTick, TickStatus
 from sqlalchemy import text
 
+from prism_assets.defs.keys import asset_key
 from prism_assets.metadata.database import Database
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.outside import BUCKET, Outside
@@ -230,7 +231,7 @@ def test_a_killed_daemon_and_killed_workers_lose_double_and_block_nothing(story:
     story.strike("a run, with the code server", running, code_server=True)
     story.strike("a tick", judge.tick_is_open)
     story.strike("a run", running, workers=True)
-    keys = [["prism", *table.split("."), part] for table in TABLES for part in PARTS]
+    keys = [asset_key(table, part).path for table in TABLES for part in PARTS]
     backfill = dagster.backfill(keys, story.days())
     story.strike("a backfill", in_backfill, workers=True)
     story.strike("a tick, while the backfill recovers", judge.tick_is_open)

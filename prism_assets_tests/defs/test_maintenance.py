@@ -7,7 +7,6 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 from dagster import (
-    AssetKey,
     AssetMaterialization,
     AssetsDefinition,
     DagsterInstance,
@@ -21,7 +20,7 @@ from dagster import (
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
 
-from prism_assets.defs.keys import MAINTENANCE
+from prism_assets.defs.keys import MAINTENANCE, asset_key
 from prism_assets.defs.maintenance import Pruned, build_maintenance, prune_runs
 from prism_assets.defs.resources import build_resources
 from prism_assets_tests.builders import a_table
@@ -31,7 +30,7 @@ from prism_assets_tests.world import World
 pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning")
 
 DAYS = DailyPartitionsDefinition("2026-03-01")
-KEY = AssetKey(["prism", "log", "thing", "live"])
+KEY = asset_key("log.thing", "live")
 LATER = datetime.now(timezone.utc) + timedelta(hours=1)
 
 
@@ -39,7 +38,7 @@ LATER = datetime.now(timezone.utc) + timedelta(hours=1)
 def thing() -> None: ...
 
 
-@asset(partitions_def=DAYS, key=AssetKey(["prism", "log", "brittle", "live"]))
+@asset(partitions_def=DAYS, key=asset_key("log.brittle", "live"))
 def brittle() -> None:
     raise RuntimeError("broken")
 

@@ -66,7 +66,7 @@ def test_late_rows_mark_the_day_they_belong_to(settled: World, instance: Dagster
     location = a_location(settled.root, a_table())
     settled.drop([*some_rows(3, NOW), *some_rows(2, NOW - timedelta(hours=1))])
     events = made(run(instance, location, ["live"]))
-    assert [(name, day) for name, day, _ in events] == [("log/events/live", YESTERDAY), ("log/events/live", TODAY)]
+    assert [(name, day) for name, day, _ in events] == [("log/events_live", YESTERDAY), ("log/events_live", TODAY)]
     assert [item.metadata["rows added"].value for _, _, item in events] == [2, 3]
 
 
@@ -76,7 +76,7 @@ def test_a_day_is_brought_all_the_way_by_hand(settled: World, instance: DagsterI
     result = run(instance, location, ["live", "merged", "catalog"])
     assert result.success
     assert [name for name, day, _ in made(result) if day == TODAY] == [
-        "log/events/live", "log/events/merged", "log/events/catalog",
+        "log/events_live", "log/events_merged", "log/events_catalog",
     ]  # fmt: skip
     assert len(settled.ids()) == 5
 
@@ -97,7 +97,7 @@ def test_healthy_tables_are_yielded_before_the_sick_one_fails_the_run(
     settled.drop(some_rows(1, NOW))
     result = run(instance, location, ["live"], tables=["log.events", "log.sick"])
     assert not result.success
-    assert [name for name, _, _ in made(result)] == ["log/events/live"]
+    assert [name for name, _, _ in made(result)] == ["log/events_live"]
     failure = result.failure_data_for_node("live_utc")
     assert failure is not None
     assert failure.user_failure_data is not None
@@ -144,7 +144,7 @@ def test_a_table_that_cannot_be_repaired_is_sick_and_the_others_are_done(
     settled.context.stores.delete("lake", lost)
     settled.context.stores.delete("staging", [key])
     result = run(instance, location, ["live"], tables=tables)
-    assert [name for name, _, _ in made(result)] == ["log/well/live"]
+    assert [name for name, _, _ in made(result)] == ["log/well_live"]
     failure = result.failure_data_for_node("live_utc")
     assert failure is not None
     assert failure.user_failure_data is not None

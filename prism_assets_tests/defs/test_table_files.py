@@ -99,7 +99,7 @@ def test_a_run_by_hand_does_the_other_tables_where_the_file_of_one_is_refused(
     location = Location(folder, FIRST_DAY, 10, tuple(files))
     result = run(instance, location, ["live"], tables=["log.events", "log.taken"])
     assert not result.success
-    assert [name for name, _, _ in made(result)] == ["log/events/live"]
+    assert [name for name, _, _ in made(result)] == ["log/events_live"]
     assert "log.taken: the table is not there: its file is not applied" in told(result, "live_utc")
 
 

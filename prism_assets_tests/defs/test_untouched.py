@@ -7,7 +7,9 @@ from datetime import datetime, timedelta, timezone
 
 import psutil
 import pytest
+from dagster import AssetKey
 
+from prism_assets.defs.keys import asset_key, part_of
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.outside import BUCKET, Outside
 from prism_assets_tests.defs.server import DagsterServer
@@ -65,12 +67,11 @@ def test_objects_become_rows_with_no_hand_on_it_and_a_day_can_be_made_by_hand(
     ids += [row["id"] for row in late]
     print(f"another object readable after {outside.seconds_until(ids, server, PATIENCE):.1f} s")
 
-    schema, table = TABLE.split(".")
-    keys = [["prism", schema, table, part] for part in ("live", "merged", "catalog")]
+    keys = [asset_key(TABLE, part).path for part in ("live", "merged", "catalog")]
     run = server.finished(server.materialize(keys, now.date().isoformat()), PATIENCE)
     assert run["status"] == "SUCCESS"
     made = {
-        event["assetKey"]["path"][-1]
+        part_of(AssetKey(event["assetKey"]["path"]))
         for event in run["assetMaterializations"]
         if event["partition"] == now.date().isoformat()
     }

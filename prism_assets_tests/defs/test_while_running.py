@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from prism_assets.defs.keys import asset_key
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.outside import BUCKET, Outside
 from prism_assets_tests.defs.server import DagsterServer
@@ -18,6 +19,7 @@ from prism_assets_tests.defs.tables import a_folder
 pytestmark = [pytest.mark.stack, pytest.mark.filterwarnings("default:unclosed:ResourceWarning")]
 
 OLD, NEW = "reloaded.before", "reloaded.after"
+PARTS = ("staging", "live", "merged", "catalog")
 PATIENCE = 300.0
 
 
@@ -50,10 +52,9 @@ def test_a_new_table_file_is_there_after_a_reload_and_its_rows_become_readable(
 
     new_file = Path(environment["PRISM_TABLES_DIR"]) / "new.yaml"
     new_file.write_text(a_table(NEW, bucket=BUCKET))
-    assert not [key for key in server.asset_keys() if "after" in key]
+    assert asset_key(NEW, "live").path not in server.asset_keys()
     server.reload()
-    parts = {key[-1] for key in server.asset_keys() if key[:3] == ["prism", *NEW.split(".")]}
-    assert parts == {"staging", "live", "merged", "catalog"}
+    assert [part for part in PARTS if asset_key(NEW, part).path not in server.asset_keys()] == []
 
     print(f"the new table: readable after {after.seconds_until(ids_after, server, PATIENCE):.1f} s")
     ids_before += before.drop(some_rows(50, now))
@@ -69,7 +70,7 @@ def test_a_cancelled_backfill_leaves_nothing_behind_and_can_be_done_again(
     outside = Outside(environment, OLD)
     known = outside.ids()
     dropped = [outside.drop(some_rows(200, now - timedelta(days=back, minutes=5))) for back in range(6)]
-    keys = [["prism", *OLD.split("."), part] for part in ("live", "merged", "catalog")]
+    keys = [asset_key(OLD, part).path for part in PARTS[1:]]
     first = server.backfill(keys, days)
     _until(lambda: "STARTED" in server.run_states(first).values(), "no run of the backfill starts")
     server.cancel(first)

@@ -37,7 +37,7 @@ class Ui:
         self._open(f"{_asset(table, 'live')}?view=lineage")
         places: dict[str, float] = {}
         for part in _PARTS:
-            node = self._node(part)
+            node = self._node(f"{table.partition('.')[2]}_{part}")
             expect(node).to_be_visible()
             box = node.bounding_box()
             assert box is not None
@@ -48,7 +48,7 @@ class Ui:
     def group(self, schema: str) -> None:
         """Opens the lineage of all tables of a schema."""
         self._open(f"locations/prism_assets/asset-groups/{schema}")
-        expect(self._node("catalog")).to_be_visible()
+        expect(self.page.locator('[data-tooltip$="_catalog"]').first).to_be_visible()
         self.rest()
 
     def materialize(self, table: str, part: str, day: date) -> str:
@@ -120,8 +120,8 @@ class Ui:
     def _open(self, path: str) -> None:
         self.page.goto(self._server.url(path), timeout=PATIENCE)
 
-    def _node(self, part: str) -> Locator:
-        return self.page.locator(f'[data-tooltip="{part}"]').first
+    def _node(self, name: str) -> Locator:
+        return self.page.locator(f'[data-tooltip="{name}"]').first
 
     def _press(self, name: str) -> None:
         button = self.page.get_by_role("button", name=name).first  # its icon has a name too
@@ -174,4 +174,4 @@ def _await_other(before: str, now: Callable[[], str], otherwise: str) -> str:
 
 def _asset(table: str, part: str) -> str:
     schema, name = table.split(".")
-    return f"assets/prism/{schema}/{name}/{part}"
+    return f"assets/prism/{schema}/{name}_{part}"

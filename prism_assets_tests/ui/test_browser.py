@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
 from bench.browser import find_chromium
+from prism_assets.defs.keys import asset_key
 from prism_assets_tests.defs.server import DagsterServer
 from prism_assets_tests.ui.shop import DAYS, ORDERS, SCHEMA, VISITS, a_shop, fill
 
@@ -38,11 +39,11 @@ def server(stack: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -
             yield running
 
 
-def materialized(server: DagsterServer, keys: list[list[str]]) -> dict[tuple[str, ...], set[str]]:
+def materialized(server: DagsterServer, keys: Sequence[Sequence[str]]) -> dict[tuple[str, ...], set[str]]:
     """The days that have been made of each asset."""
     nodes = server.ask(STATUS, {"keys": [{"path": key} for key in keys]})["assetNodes"]
     return {
-        tuple(node["assetKey"]["path"][2:]): {event["partition"] for event in node["assetMaterializations"]}
+        tuple(node["assetKey"]["path"]): {event["partition"] for event in node["assetMaterializations"]}
         for node in nodes
     }
 
@@ -53,7 +54,7 @@ def test_a_person_finds_the_lineage_makes_days_and_reads_what_is_wrong(server: D
     assert CHROMIUM is not None
     today = datetime.now(timezone.utc).date()
     days = [today - timedelta(days=back) for back in range(DAYS)]
-    keys = [["prism", *table.split("."), part] for table in (ORDERS, VISITS) for part in ("live", "merged", "catalog")]
+    keys = [asset_key(table, part).path for table in (ORDERS, VISITS) for part in ("live", "merged", "catalog")]
     with browsing(CHROMIUM, server) as ui:
         try:
             places = ui.lineage_of(ORDERS)
