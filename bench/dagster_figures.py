@@ -17,6 +17,7 @@ SENSORS = (
     "merges_due",
     "dead_workers",
     "table_checks",
+    "runless_materializations",
     "run_failures",
 )
 _PAGE = 100

@@ -17,10 +17,11 @@ from dagster import (
 )
 
 from prism_assets.defs import failures
+from prism_assets.defs.assets import told
 from prism_assets.defs.assets.catalog import make_catalog
 from prism_assets.defs.assets.live import make_live
 from prism_assets.defs.assets.merged import make_merged
-from prism_assets.defs.assets.outcome import Outcome, Task, report
+from prism_assets.defs.assets.outcome import Outcome, Task, fail_for_sick, report
 from prism_assets.defs.checks.evaluate import Selection, blocking_problems, evaluate, evaluate_with, results
 from prism_assets.defs.checks.specs import check_specs
 from prism_assets.defs.keys import Stage, daily, step_name
@@ -76,7 +77,10 @@ def _build_step(stage: Stage, zone: str, location: Location) -> AssetsDefinition
         # The platform is open till the last event: the run's lock tells that its process lives.
         with failures.mapped(), platform.open(location, log.info, log.warning, context.run.run_id) as stages:
             outcome, checked = _carry_out(stages, location, task, selection, log.warning)
-            yield from report(context, task, outcome, results(stage, checked), location.first_day, zone)
+            positions = told.read_positions(stages, task, outcome)
+            events = yield from report(context, task, outcome, results(stage, checked), location.first_day, zone)
+            told.record(stages, positions, events)
+            fail_for_sick(context, task, outcome)
 
     return step
 

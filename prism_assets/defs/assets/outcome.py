@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timezone
 from typing import Any
@@ -61,23 +61,20 @@ def report(
     checked: Iterable[AssetCheckResult],
     first_day: date,
     zone: str,
-) -> Iterator[MaterializeResult[Any] | AssetCheckResult]:
-    """Yields the healthy tables, notes other days, yields the checks, and only then fails for the sick ones.
+) -> Generator[MaterializeResult[Any] | AssetCheckResult, None, set[tuple[str, date]]]:
+    """Yields the healthy tables, notes other days, and yields the checks; returns what was told, by table and day.
 
     By hand, every healthy table is yielded, as who asks for a day gets it, and a table is sick only by what is wrong
     with that day or with all of it: a sick day of a backfill fails alone. A sensor's run marks what it changed, also of
     sick tables as those rows are there, and tells all that is wrong.
     """
-    mine = [problem for problem in outcome.problems if task.by_sensor or problem.date in (None, task.day)]
-    sick = {problem.table for problem in mine}
-    for problem in outcome.problems:
-        if problem not in mine:
-            context.log.warning(f"another day has a problem: {problem}")
-    days = daily(first_day, zone)
+    sick = {problem.table for problem in _problems_of(task, outcome)}
+    days, told = daily(first_day, zone), set[tuple[str, date]]()
     for (table, day), facts in outcome.touched.items():
         if (day != task.day or (task.by_sensor and table in sick)) and has_day(days, day):
             key = asset_key(table, task.stage.value)
             context.log_event(AssetMaterialization(key, metadata=dict(facts), partition=day.isoformat()))
+            told.add((table, day))
     for table in task.tables:
         if table in sick:
             continue
@@ -85,10 +82,25 @@ def report(
         if facts or not task.by_sensor:
             metadata = {**outcome.own_day.get(table, {}), **facts}
             yield MaterializeResult(asset_key=asset_key(table, task.stage.value), metadata=metadata)
+            told.add((table, task.day))
     yield from checked
+    return told
+
+
+def fail_for_sick(context: AssetExecutionContext, task: Task, outcome: Outcome) -> None:
+    """Fails the run for what is wrong with it, once all else is told; warns of what is wrong with other days."""
+    mine = _problems_of(task, outcome)
+    for problem in outcome.problems:
+        if problem not in mine:
+            context.log.warning(f"another day has a problem: {problem}")
     if mine:
+        sick = {problem.table for problem in mine}
         context.instance.add_run_tags(context.run.run_id, {SICK_TAG: ",".join(sorted(sick))})
         failures.raise_for(_sentence(mine), transient=all(problem.transient for problem in mine))
+
+
+def _problems_of(task: Task, outcome: Outcome) -> list[Problem]:
+    return [problem for problem in outcome.problems if task.by_sensor or problem.date in (None, task.day)]
 
 
 def _sentence(problems: Sequence[Problem]) -> str:

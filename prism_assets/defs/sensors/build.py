@@ -21,6 +21,7 @@ from prism_assets.defs.sensors.merges_due import merges_due
 from prism_assets.defs.sensors.new_objects import new_objects
 from prism_assets.defs.sensors.requests import Tick, run_tick
 from prism_assets.defs.sensors.run_failures import run_failures
+from prism_assets.defs.sensors.runless_materializations import runless_materializations
 from prism_assets.defs.sensors.table_checks import table_checks
 
 _SELDOM = 30
@@ -39,6 +40,7 @@ def build_sensors(location: Location) -> list[SensorDefinition]:
         _build("catalog_work", catalog_work, often, location, Stage.CATALOG),
         _build("dead_workers", dead_workers, often, location, None),
         _build("table_checks", table_checks, _CHECKS, location, None),
+        _build("runless_materializations", runless_materializations, seldom, location, None),
         _build_run_failures(seldom),
     ]
 
