@@ -183,10 +183,10 @@ def merge(
 
     context, clock = _context(as_json), _clock(now, force)
     if dry_run:
-        plans = preview(context, now=clock, names=table, day=_day(day), regardless=everything)
+        plans = preview(context, now=clock, names=table, day=_day(day), ignore_schedule=everything)
         console.show_lines(plans, [plan.describe() for plan in plans], as_json=as_json)
         return
-    report = run_merge(context, now=clock, names=table, day=_day(day), regardless=everything)
+    report = run_merge(context, now=clock, names=table, day=_day(day), ignore_schedule=everything)
     objects = sum(entry.objects_in for entry in report.merged)
     written = sum(len(entry.sizes) for entry in report.merged)
     console.show_report(

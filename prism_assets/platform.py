@@ -48,7 +48,7 @@ def build_context(
             settings.region,
             prefix=settings.glue_database_prefix,
             suffix=settings.glue_database_suffix,
-            hurried=deadline is not None,
+            fail_fast=deadline is not None,
         ),
         queues=tuple(
             SqsQueue(url, settings.sqs_endpoint, settings.region, wait_seconds=settings.sqs_wait_seconds)

@@ -95,7 +95,7 @@ class World:
 
     def merge(self, now: str, *, everything: bool = False) -> MergeReport:
         """`prism merge`."""
-        return run_merge(self.context, now=utc(now), regardless=everything)
+        return run_merge(self.context, now=utc(now), ignore_schedule=everything)
 
     def catalog(self, now: str, *, republish: bool = False) -> CatalogReport:
         """`prism catalog`; fails the test on any error."""

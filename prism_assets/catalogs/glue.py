@@ -66,15 +66,15 @@ class _Patience:
 _LONGEST_BACKOFF = 20
 """Seconds: botocore's standard mode never pauses longer between two tries."""
 _USUAL = _Patience(tries=4, connect_seconds=5, read_seconds=30)
-_HURRIED = _Patience(tries=2, connect_seconds=2, read_seconds=5)
+_FAIL_FAST = _Patience(tries=2, connect_seconds=2, read_seconds=5)
 
 
-def glue_client(endpoint: str | None, region: str, *, hurried: bool = False) -> GlueClient:
+def glue_client(endpoint: str | None, region: str, *, fail_fast: bool = False) -> GlueClient:
     """A Glue client that retries throttled calls and gives up on silent servers, sooner where time is short.
 
     Opens no connection yet.
     """
-    patience = _HURRIED if hurried else _USUAL
+    patience = _FAIL_FAST if fail_fast else _USUAL
     config = Config(
         retries={"mode": "standard", "total_max_attempts": patience.tries},
         connect_timeout=patience.connect_seconds,
@@ -88,25 +88,25 @@ class GlueCatalog:
     """The catalog in AWS Glue: one database a schema, `dt` as the partition key."""
 
     def __init__(
-        self, endpoint: str | None, region: str, *, prefix: str = "", suffix: str = "", hurried: bool = False
+        self, endpoint: str | None, region: str, *, prefix: str = "", suffix: str = "", fail_fast: bool = False
     ) -> None:
         self._endpoint = endpoint
         self._region = region
         self._prefix = prefix
         self._suffix = suffix
-        self._hurried = hurried
+        self._fail_fast = fail_fast
         self._made: GlueClient | None = None
 
     @property
     def _client(self) -> GlueClient:
         if self._made is None:
-            self._made = glue_client(self._endpoint, self._region, hurried=self._hurried)
+            self._made = glue_client(self._endpoint, self._region, fail_fast=self._fail_fast)
         return self._made
 
     @property
     def longest_call_seconds(self) -> float:
         """All tries of one call, with the pauses between them, as the client is configured."""
-        return (_HURRIED if self._hurried else _USUAL).longest_call_seconds
+        return (_FAIL_FAST if self._fail_fast else _USUAL).longest_call_seconds
 
     def database_name(self, table: TableDefinition) -> str:
         """Catalog prefix + schema + suffix."""

@@ -11,7 +11,7 @@ from dagster import AssetKey, DailyPartitionsDefinition
 MAINTENANCE = "prism_maintenance"
 STAGE_TAG = "prism/stage"
 DAY_TAG = "prism/day"
-SICK_TAG = "prism/sick"
+FAILED_TABLES_TAG = "prism/failed_tables"
 SENSOR_TAG = "dagster/sensor_name"
 PRIORITY_TAG = "dagster/priority"
 PARTITION_TAG = "dagster/partition"

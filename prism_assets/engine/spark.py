@@ -21,7 +21,7 @@ from prism_assets.domain.work import (
     repair_result_from_json,
 )
 from prism_assets.engine.base import Definitions
-from prism_assets.engine.shares import divide
+from prism_assets.engine.packing import divide
 from prism_assets.engine.worker import RESULT_SCHEMA, encode_share, run_batches
 from prism_assets.objectstore.lake import Lake
 from prism_assets.transactions import refuse_inside_transaction

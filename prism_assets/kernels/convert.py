@@ -22,15 +22,15 @@ from prism_assets.domain.work import (
     ValueErrors,
 )
 from prism_assets.failpoints import failpoint
-from prism_assets.kernels.blocks import Block, LongLine, find_lines, split
 from prism_assets.kernels.failures import failure_of
-from prism_assets.kernels.fast import Hints, read_block
 from prism_assets.kernels.inflate import Inflation, UnsoundError, salvage
-from prism_assets.kernels.judging import Judge
-from prism_assets.kernels.lines import Reject
+from prism_assets.kernels.json.accept import Judge
+from prism_assets.kernels.json.blocks import Block, LongLine, find_lines, split
+from prism_assets.kernels.json.columnar import Hints, read_block
+from prism_assets.kernels.json.rows import Reject
+from prism_assets.kernels.parquet.accepted_rows import AcceptedRows, Limits
+from prism_assets.kernels.parquet.small_objects import SmallObjects
 from prism_assets.kernels.quarantine import Quarantine
-from prism_assets.kernels.rows import AcceptedRows, Limits
-from prism_assets.kernels.small import SmallObjects
 from prism_assets.kernels.typed import Layout
 from prism_assets.objectstore.keys import TableKeys
 from prism_assets.objectstore.stores import Stores

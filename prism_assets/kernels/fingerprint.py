@@ -31,7 +31,7 @@ _S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
 _MASKS = np.array([(1 << (8 * count)) - 1 for count in range(8)] + [(1 << 64) - 1], np.uint64)
 
 
-def fingerprint(table: pa.Table | pa.RecordBatch) -> int:
+def fingerprint_of(table: pa.Table | pa.RecordBatch) -> int:
     """The fingerprint of all rows, signed; columns are told by the field ids in the schema. No rows give 0."""
     total = 0
     for batch in _batches(table):

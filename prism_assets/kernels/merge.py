@@ -14,10 +14,10 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import Failure, MergeInput, MergeResult, MergeTask
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.failures import failure_of
-from prism_assets.kernels.fingerprint import fingerprint
-from prism_assets.kernels.inputs import Input, Window, merge_order, union_schema
-from prism_assets.kernels.once import put_once
-from prism_assets.kernels.parquet import MERGED_ROW_GROUP, MERGED_SAMPLE, Encoder, dictionary_columns
+from prism_assets.kernels.fingerprint import fingerprint_of
+from prism_assets.kernels.parquet.format import MERGED_ROW_GROUP, MERGED_SAMPLE, Encoder, dictionary_columns
+from prism_assets.kernels.parquet.merge_inputs import Input, Window, merge_order, union_schema
+from prism_assets.kernels.parquet.put_if_absent import put_if_absent
 from prism_assets.objectstore.stores import Stores
 
 _READS = 8
@@ -42,12 +42,14 @@ def merge_range(task: MergeTask, table: TableDefinition, stores: Stores, *, buck
 
 def _merged(task: MergeTask, table: TableDefinition, inputs: list[Input], stores: Stores, bucket: str) -> MergeResult:
     schema = union_schema([entry.schema for entry in inputs], table)
-    body, rows, prints = _encoded(inputs, schema, table)
-    _check_sums(task, inputs, rows, prints)
+    body, rows, fingerprint = _encoded(inputs, schema, table)
+    _check_sums(task, inputs, rows, fingerprint)
     failpoint("merge.before_put")
-    length = put_once(stores, bucket, task.output_key, body, kind="merged", row_count=rows, prints=prints)
+    length = put_if_absent(
+        stores, bucket, task.output_key, body, kind="merged", row_count=rows, fingerprint=fingerprint
+    )
     failpoint("merge.after_put")
-    return _result(task, content_length=length, row_count=rows, fingerprint=prints)
+    return _result(task, content_length=length, row_count=rows, fingerprint=fingerprint)
 
 
 def _result(
@@ -88,7 +90,7 @@ def _encoded(inputs: list[Input], schema: pa.Schema, table: TableDefinition) -> 
     """
     encoder: Encoder | None = None
     writing: Future[None] | None = None
-    rows, prints = 0, 0
+    rows, fingerprint = 0, 0
     with ThreadPoolExecutor(1) as pool:
         for portion in _portions(inputs, schema, table):
             encoder = encoder or Encoder(schema, dictionary_columns(portion, MERGED_SAMPLE))
@@ -96,11 +98,11 @@ def _encoded(inputs: list[Input], schema: pa.Schema, table: TableDefinition) -> 
                 writing.result()
             writing = pool.submit(encoder.write, portion)
             rows += portion.num_rows
-            prints = combine([prints, fingerprint(portion)])
+            fingerprint = combine([fingerprint, fingerprint_of(portion)])
         if writing:
             writing.result()
     encoder = encoder or Encoder(schema, [])
-    return encoder.finish(), rows, prints
+    return encoder.finish(), rows, fingerprint
 
 
 def _portions(inputs: list[Input], schema: pa.Schema, table: TableDefinition) -> Iterator[pa.Table]:
@@ -113,13 +115,13 @@ def _portions(inputs: list[Input], schema: pa.Schema, table: TableDefinition) ->
         yield window.take(start, min(start + size, len(order)))
 
 
-def _check_sums(task: MergeTask, inputs: list[Input], rows: int, prints: int) -> None:
+def _check_sums(task: MergeTask, inputs: list[Input], rows: int, fingerprint: int) -> None:
     """Raises InvariantBroken unless what was written is what the inputs were said to hold."""
     expected = combine(entry.fingerprint for entry in task.inputs)
-    if rows == sum(entry.row_count for entry in task.inputs) and prints == expected:
+    if rows == sum(entry.row_count for entry in task.inputs) and fingerprint == expected:
         return
     for entry in task.inputs:
-        found = combine(fingerprint(part.read()) for part in inputs if part.said is entry)
+        found = combine(fingerprint_of(part.read()) for part in inputs if part.said is entry)
         if found != entry.fingerprint:
             raise InvariantBroken(
                 f"{entry.key}: the fingerprint of its rows is {found}, recorded was {entry.fingerprint}"

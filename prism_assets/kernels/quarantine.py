@@ -12,8 +12,8 @@ from typing import IO, Any
 
 from isal import isal_zlib
 
-from prism_assets.kernels.blocks import LongLine
 from prism_assets.kernels.inflate import Garbage
+from prism_assets.kernels.json.blocks import LongLine
 from prism_assets.kernels.scratch import mapped, new_file, telling
 
 

@@ -33,7 +33,7 @@ from prism_assets.domain.work import Failure, RecordedObject, RepairedObject, Re
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.convert import Conversion
 from prism_assets.kernels.failures import failure_of
-from prism_assets.kernels.fingerprint import fingerprint
+from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.objectstore.keys import TableKeys
 from prism_assets.objectstore.stores import Stores
 
@@ -153,9 +153,9 @@ def _fault(body: bytes, recorded: RecordedObject) -> str | None:
     """Why these bytes are not the recorded object, or None if they hold its rows."""
     try:
         table = pq.ParquetFile(pa.BufferReader(body)).read(use_threads=False)
-        prints = fingerprint(table)
+        fingerprint = fingerprint_of(table)
     except (pa.ArrowException, OSError, KeyError, ValueError):
         return "is no readable Parquet object"
-    if table.num_rows != recorded.row_count or prints != recorded.fingerprint:
+    if table.num_rows != recorded.row_count or fingerprint != recorded.fingerprint:
         return f"holds {table.num_rows} rows that are not the {recorded.row_count} committed ones"
     return None

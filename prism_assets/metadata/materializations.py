@@ -24,13 +24,13 @@ class Position:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Untold:
+class Unreported:
     """A partition of which Dagster was not told everything: how far it has come, and how far that was told."""
 
     table_id: int
     date: date
     position: Position
-    told: Position
+    reported: Position
 
 
 def load_positions(
@@ -43,30 +43,30 @@ def load_positions(
     return {(row.prism_table_id, row.partition_date): _position(row) for row in rows}
 
 
-def load_untold(connection: Connection, tables: Mapping[str, Collection[int]], limit: int) -> list[Untold]:
+def load_unreported(connection: Connection, tables: Mapping[str, Collection[int]], limit: int) -> list[Unreported]:
     """Partitions of which Dagster was not told everything, newest days first; `tables` to look at by asset. No locks.
 
     It looks at every partition: 120,000 of them take a tenth of a second, which a tick has.
     """
     wanted = {name: list(tables.get(name, ())) for name in ("live", "merged", "catalog")}
-    rows = connection.execute(text(_UNTOLD), {**wanted, "limit": limit})
+    rows = connection.execute(text(_UNREPORTED), {**wanted, "limit": limit})
     return [
-        Untold(
+        Unreported(
             table_id=row.prism_table_id,
             date=row.partition_date,
             position=_position(row),
-            told=Position(
+            reported=Position(
                 partition_id=row.prism_partition_id,
-                live=row.told_live,
-                merged=row.told_merged,
-                catalog=row.told_catalog,
+                live=row.reported_live,
+                merged=row.reported_merged,
+                catalog=row.reported_catalog,
             ),
         )
         for row in rows
     ]
 
 
-def record_told(connection: Connection, positions: Sequence[Position]) -> None:
+def record_reported(connection: Connection, positions: Sequence[Position]) -> None:
     """Records that Dagster was told so much; what was told further stays. Locks the rows in the order of their ids."""
     if not positions:
         return
@@ -95,15 +95,15 @@ SELECT {_POSITION}
 FROM unnest(CAST(:tables AS bigint[]), CAST(:dates AS date[])) AS w (table_id, day)
 JOIN prism_partitions p ON p.prism_table_id = w.table_id AND p.partition_date = w.day
 """
-_UNTOLD = f"""
+_UNREPORTED = f"""
 SELECT * FROM (
     SELECT {_POSITION},
-        coalesce(m.live, 0) AS told_live, coalesce(m.merged, 0) AS told_merged, coalesce(m.catalog, 0) AS told_catalog
+        coalesce(m.live, 0) AS reported_live, coalesce(m.merged, 0) AS reported_merged, coalesce(m.catalog, 0) AS reported_catalog
     FROM prism_partitions p LEFT JOIN prism_materializations m USING (prism_partition_id)
 ) s
-WHERE live > told_live AND prism_table_id = ANY(:live)
-    OR merged > told_merged AND prism_table_id = ANY(:merged)
-    OR catalog > told_catalog AND prism_table_id = ANY(:catalog)
+WHERE live > reported_live AND prism_table_id = ANY(:live)
+    OR merged > reported_merged AND prism_table_id = ANY(:merged)
+    OR catalog > reported_catalog AND prism_table_id = ANY(:catalog)
 ORDER BY partition_date DESC, prism_partition_id
 LIMIT :limit
 """

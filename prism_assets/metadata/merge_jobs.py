@@ -68,10 +68,10 @@ def claim_due(
     worker: str,
     table_ids: Collection[int] | None = None,
     day: date | None = None,
-    regardless: bool = False,
+    ignore_schedule: bool = False,
     seen: Collection[int] = (),
 ) -> list[MergeJob]:
-    """Claims waiting jobs that are due, oldest first; with `regardless`, whatever their time and also parked ones.
+    """Claims waiting jobs that are due, oldest first; with `ignore_schedule`, whatever their time and also parked ones.
 
     A parked job is due by itself at its retry time, if it has one.
 
@@ -85,7 +85,7 @@ def claim_due(
         "worker": worker,
         "tables": None if table_ids is None else list(table_ids),
         "day": day,
-        "regardless": regardless,
+        "ignore_schedule": ignore_schedule,
         "seen": list(seen),
     }
     rows = connection.execute(text(_CLAIM), {**values, "died": False, "limit": limit}).all()
@@ -112,7 +112,7 @@ _CLAIM = """
 WITH due AS MATERIALIZED (
     SELECT j.prism_merge_job_id FROM prism_merge_jobs j JOIN prism_partitions p USING (prism_partition_id)
     WHERE j.ongoing_mark = 0 AND j.died = :died
-        AND (CAST(:regardless AS boolean) OR (j.schedule_time <= :now AND (NOT j.parked OR j.retry_time <= :now)))
+        AND (CAST(:ignore_schedule AS boolean) OR (j.schedule_time <= :now AND (NOT j.parked OR j.retry_time <= :now)))
         AND (CAST(:tables AS bigint[]) IS NULL OR p.prism_table_id = ANY(CAST(:tables AS bigint[])))
         AND (CAST(:day AS date) IS NULL OR p.partition_date = :day)
         AND j.prism_merge_job_id <> ALL(CAST(:seen AS bigint[]))

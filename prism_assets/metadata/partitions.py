@@ -106,7 +106,7 @@ def load_table_partitions(connection: Connection, table_id: int, day: date | Non
     return [partition_of(row) for row in rows]
 
 
-def load_restless(connection: Connection, table_ids: Collection[int]) -> list[Partition]:
+def load_pending(connection: Connection, table_ids: Collection[int]) -> list[Partition]:
     """The partitions that a catalog run may have to do something about, by table and date. Uses a partial index."""
     rows = connection.execute(
         text(

@@ -43,7 +43,7 @@ def insert_small_objects(
             "SELECT * FROM unnest(CAST(:staging AS bigint[]), CAST(:generations AS integer[]), "
             "CAST(:partitions AS bigint[]), CAST(:delayed AS boolean[]), "
             "CAST(:lengths AS bigint[]), CAST(:started AS timestamptz[]), CAST(:rows AS bigint[]), "
-            "CAST(:mins AS timestamptz[]), CAST(:maxs AS timestamptz[]), CAST(:prints AS bigint[])) "
+            "CAST(:mins AS timestamptz[]), CAST(:maxs AS timestamptz[]), CAST(:fingerprints AS bigint[])) "
             "RETURNING prism_partition_id, prism_small_object_id"
         ),
         {
@@ -56,7 +56,7 @@ def insert_small_objects(
             "rows": [small.row_count for _, small in objects],
             "mins": [small.min_time for _, small in objects],
             "maxs": [small.max_time for _, small in objects],
-            "prints": [small.fingerprint for _, small in objects],
+            "fingerprints": [small.fingerprint for _, small in objects],
         },
     )
     highest: dict[int, int] = {}

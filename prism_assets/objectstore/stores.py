@@ -27,7 +27,7 @@ from prism_assets.domain.errors import (
     WrongUse,
 )
 from prism_assets.objectstore.parts import PART, Part, Parts
-from prism_assets.objectstore.refusals import (
+from prism_assets.objectstore.store_errors import (
     PROBE,
     changed_object,
     denied,

@@ -17,7 +17,7 @@ from pyarrow import fs
 
 from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, StoreUnavailable, WrongUse
 from prism_assets.objectstore.manifests import read_manifest
-from prism_assets.objectstore.refusals import unclear
+from prism_assets.objectstore.store_errors import unclear
 from prism_assets.settings import ReaderSettings
 
 if TYPE_CHECKING:

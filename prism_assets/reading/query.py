@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
-from prism_assets.objectstore.refusals import missing_object, unclear
+from prism_assets.objectstore.store_errors import missing_object, unclear
 from prism_assets.reading.lake_reader import LakeReader, ReadTable, path_of
 
 _SIMPLE = {

@@ -135,20 +135,20 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
     """The definition is read under the lease: one that was read before may have been replaced and shown meanwhile."""
     with context.database.begin() as connection:
         known = publications.load_shown(connection, lease.subject_id, context.settings.catalog_compare_seconds)
-        restless = partitions.load_restless(connection, [lease.subject_id])
+        pending = partitions.load_pending(connection, [lease.subject_id])
     table = known.definition
     waiting: list[Waiting] = []
     switched: list[date] = []
     marked: list[date] = []
     closed: list[date] = []
     if not republish:
-        switched = _switch(context, lease, restless, now, waiting)
-        marked, closed = _close(context, table, lease, restless, now, waiting)
+        switched = _switch(context, lease, pending, now, waiting)
+        marked, closed = _close(context, table, lease, pending, now, waiting)
     if switched or marked or closed:
         with context.database.begin() as connection:
-            restless = partitions.load_restless(connection, [lease.subject_id])
+            pending = partitions.load_pending(connection, [lease.subject_id])
     try:
-        shown = show(context, lease, known, plan_show(context, known, restless, republish=republish), now)
+        shown = show(context, lease, known, plan_show(context, known, pending, republish=republish), now)
     except PrismError as error:
         shown = ShowReport(problems=[Problem.of(error, str(table.name))])
     return TableReport(
@@ -165,7 +165,7 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
 
 
 def _switch(
-    context: StageContext, lease: Lease, restless: Sequence[Partition], now: datetime, waiting: list[Waiting]
+    context: StageContext, lease: Lease, pending: Sequence[Partition], now: datetime, waiting: list[Waiting]
 ) -> list[date]:
     """Switches closed partitions whose live objects are all merged, with a certificate.
 
@@ -173,7 +173,7 @@ def _switch(
     the next run, and until then the manifest that readers have still names every row.
     """
     switched = []
-    for partition in restless:
+    for partition in pending:
         if partition.is_open or partition.switched:
             continue
         with context.database.begin() as connection:
@@ -196,7 +196,7 @@ def _close(
     context: StageContext,
     table: TableDefinition,
     lease: Lease,
-    restless: Sequence[Partition],
+    pending: Sequence[Partition],
     now: datetime,
     waiting: list[Waiting],
 ) -> tuple[list[date], list[date]]:
@@ -204,7 +204,7 @@ def _close(
 
     Two transactions, each harmless to die in: a mark without a close is a state of its own, found by the next run.
     """
-    over = [p for p in restless if p.is_open and table.day_ends(p.date) <= now]
+    over = [p for p in pending if p.is_open and table.day_ends(p.date) <= now]
     unmarked = [p for p in over if p.closing_batch_id is None]
     marked: list[date] = []
     if unmarked:

@@ -49,10 +49,10 @@ def _of_table(
         known = publications.load_shown(
             connection, table.table_id, settings.catalog_compare_seconds, settings.lease_seconds
         )
-        restless = partitions.load_restless(connection, [table.table_id])
-        moves = {item.date: _moves(connection, table, item, now) for item in restless if not republish}
+        pending = partitions.load_pending(connection, [table.table_id])
+        moves = {item.date: _moves(connection, table, item, now) for item in pending if not republish}
     try:
-        plan = plan_show(context, known, restless, republish=republish)
+        plan = plan_show(context, known, pending, republish=republish)
     except PrismError as error:
         yield None, f"not define and publish: {error}"
         plan = None

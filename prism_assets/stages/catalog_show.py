@@ -49,10 +49,10 @@ class ShowReport:
     problems: list[Problem] = field(default_factory=list)
 
 
-def plan_show(context: StageContext, known: Shown, restless: Sequence[Partition], *, republish: bool) -> ShowPlan:
+def plan_show(context: StageContext, known: Shown, pending: Sequence[Partition], *, republish: bool) -> ShowPlan:
     """Compares; changes nothing. With `republish` every partition is published, whatever the catalog shows.
 
-    `restless` are the partitions that PostgreSQL knows a catalog run may have to do something about.
+    `pending` are the partitions that PostgreSQL knows a catalog run may have to do something about.
 
     All partitions are compared when the table differs, when a publication was not seen to end, and once in a while: a
     process may stand still for longer than any call takes, between its last look at its lease and its call, and die
@@ -66,7 +66,7 @@ def plan_show(context: StageContext, known: Shown, restless: Sequence[Partition]
         )
     differs = context.catalog.differs(table, table_location(context, table))
     is_full = republish or differs or known.doubt is not None
-    found = restless
+    found = pending
     if is_full:
         with context.database.begin() as connection:
             found = partitions.load_table_partitions(connection, table.table_id)

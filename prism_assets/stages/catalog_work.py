@@ -42,8 +42,8 @@ def find_catalog_work(context: StageContext, *, now: datetime) -> list[CatalogWo
         doubts = publications.load_doubts(
             connection, list(tables), settings.catalog_compare_seconds, settings.lease_seconds
         )
-        restless = partitions.load_restless(connection, list(tables))
-        steps = [(item, _next_step(connection, tables[item.table_id], item, now)) for item in restless]
+        pending = partitions.load_pending(connection, list(tables))
+        steps = [(item, _next_step(connection, tables[item.table_id], item, now)) for item in pending]
     moves = [
         CatalogWork(table=str(tables[item.table_id].name), date=item.date, step=step) for item, step in steps if step
     ]

@@ -307,7 +307,7 @@ def _late(connection: Connection, request: CheckRequest) -> dict[int, list[_Wait
     limits = {number: timedelta(hours=request.limits_of(table).closing_hours) for number, table in tables.items()}
     over = [
         item
-        for item in partitions.load_restless(connection, request.ids)
+        for item in partitions.load_pending(connection, request.ids)
         if not item.switched and tables[item.table_id].day_ends(item.date) + limits[item.table_id] < request.now
     ]
     commits = check_facts.first_commits(connection, [item.partition_id for item in over])

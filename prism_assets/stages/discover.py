@@ -86,11 +86,11 @@ def run_discover(
     now: datetime,
     names: Collection[str] | None = None,
     deadline: Deadline = NEVER,
-    seldom: bool = False,
+    only_due: bool = False,
 ) -> DiscoverReport:
     """Takes in the queues, then lists the enabled streams. A sick one does not stop the others; the report says so.
 
-    Queues are shared by all tables, so with `names` there is only listing. `seldom` leaves out what was listed within
+    Queues are shared by all tables, so with `names` there is only listing. `only_due` leaves out what was listed within
     PRISM_SQS_LISTING_SECONDS, if all queues answer. Nothing is begun after the deadline; the least recently listed
     streams come first, so that the next call goes on where this one stopped.
     """
@@ -99,7 +99,7 @@ def run_discover(
     if context.queues and names is None:
         received = run_receive(context, now=now, deadline=deadline.half())
     queues_answer = received is not None and not received.errors
-    waiting = _choose_streams(context, now, names, only_due=seldom and queues_answer)
+    waiting = _choose_streams(context, now, names, only_due=only_due and queues_answer)
     with ThreadPoolExecutor(_LISTINGS) as pool:
         started = pool.map(lambda pair: _scan_in_time(context, pair[0], pair[1], now, deadline), waiting)
         scans = tuple(scan for scan in started if scan is not None)

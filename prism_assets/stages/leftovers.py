@@ -119,8 +119,8 @@ def switches_left(
 ) -> Iterator[Leftover]:
     """Closed partitions that nothing will ever switch: what they hold contradicts itself, or no merge is scheduled."""
     named: Mapping[int, str] = {table.table_id: str(table.name) for table in tables}
-    restless = partitions.load_restless(connection, list(named))
-    closed = [item for item in restless if item.state is PartitionState.CLOSED]
+    pending = partitions.load_pending(connection, list(named))
+    closed = [item for item in pending if item.state is PartitionState.CLOSED]
     if not closed:
         return
     scheduled = {job.partition_id for job in merge_jobs.load_status(connection)}

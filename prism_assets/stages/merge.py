@@ -120,14 +120,14 @@ def run_merge(
     now: datetime,
     names: Collection[str] | None = None,
     day: date | None = None,
-    regardless: bool = False,
+    ignore_schedule: bool = False,
 ) -> MergeReport:
-    """Runs all due jobs and the backlog jobs that follow them; with `regardless`, whatever their time.
+    """Runs all due jobs and the backlog jobs that follow them; with `ignore_schedule`, whatever their time.
 
     Repeating it merges nothing twice: a job is deleted in the transaction that commits its ranges.
     """
     started = time.monotonic()
-    parts = merge_one_by_one(context, now=now, names=names, day=day, regardless=regardless)
+    parts = merge_one_by_one(context, now=now, names=names, day=day, ignore_schedule=ignore_schedule)
     report = sum(parts, MergeReport())
     return replace(report, seconds=time.monotonic() - started)
 
@@ -138,7 +138,7 @@ def merge_one_by_one(
     now: datetime,
     names: Collection[str] | None = None,
     day: date | None = None,
-    regardless: bool = False,
+    ignore_schedule: bool = False,
 ) -> Iterator[MergeReport]:
     """Runs what `run_merge` runs, and yields what was done job by job, which is committed whatever follows."""
     context.check_lake()
@@ -146,7 +146,7 @@ def merge_one_by_one(
     table_ids = [table.table_id for table in tables]
     yield MergeReport(revived=revive(context, now))
     rows = 0
-    if regardless:
+    if ignore_schedule:
         _schedule_unmerged(context, table_ids, day, now)
     seen: set[int] = set()
     while True:
@@ -158,7 +158,7 @@ def merge_one_by_one(
                 worker=context.worker,
                 table_ids=table_ids,
                 day=day,
-                regardless=regardless,
+                ignore_schedule=ignore_schedule,
                 seen=seen,
             )
             if jobs:

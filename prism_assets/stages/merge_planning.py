@@ -115,7 +115,7 @@ def preview(
     now: datetime,
     names: Collection[str] | None = None,
     day: date | None = None,
-    regardless: bool = False,
+    ignore_schedule: bool = False,
 ) -> list[PartitionPlan]:
     """What a merge run would do now, without claiming anything."""
     tables = {table.table_id: table for table in context.choose_tables(names)}
@@ -123,9 +123,9 @@ def preview(
         due = {
             status.partition_id
             for status in merge_jobs.load_status(connection)
-            if status.is_due(now) or (regardless and not status.running)
+            if status.is_due(now) or (ignore_schedule and not status.running)
         }
-        if regardless:
+        if ignore_schedule:
             due |= set(partitions.ids_unmerged(connection, list(tables), day))
         wanted = [
             partition.partition_id

@@ -342,10 +342,10 @@ def test_partitions_that_are_missing_elsewhere_or_without_a_column_are_outdated(
     assert glue.outdated(wider, some_days(2)) == frozenset(some_days(2))
 
 
-@pytest.mark.parametrize("hurried", [False, True])
-def test_no_call_of_the_client_takes_longer_than_the_longest(hurried: bool) -> None:
+@pytest.mark.parametrize("fail_fast", [False, True])
+def test_no_call_of_the_client_takes_longer_than_the_longest(fail_fast: bool) -> None:
     """Every try may wait for its connection and its answer; between them botocore pauses, at most 20 s each time."""
-    found: Any = glue_client("http://127.0.0.1:1", "us-east-1", hurried=hurried).meta.config
+    found: Any = glue_client("http://127.0.0.1:1", "us-east-1", fail_fast=fail_fast).meta.config
     tries = found.retries["total_max_attempts"]
-    longest = GlueCatalog("http://127.0.0.1:1", "us-east-1", hurried=hurried).longest_call_seconds
+    longest = GlueCatalog("http://127.0.0.1:1", "us-east-1", fail_fast=fail_fast).longest_call_seconds
     assert longest == tries * (found.connect_timeout + found.read_timeout) + (tries - 1) * 20

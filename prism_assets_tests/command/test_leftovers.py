@@ -125,7 +125,7 @@ def test_a_merge_that_a_dead_worker_left_and_that_goes_again_by_itself_is_no_err
     table.world.drop(some_rows(3, utc(NOON)))
     table.ok("run", "--now", NOON)
     with table.world.context.database.begin() as connection:
-        assert merge_jobs.claim_due(connection, now=utc(NOON), limit=1, worker="dead", regardless=True)
+        assert merge_jobs.claim_due(connection, now=utc(NOON), limit=1, worker="dead", ignore_schedule=True)
     expire_leases(table.world)
     said = table.ok("run", "--until-idle", "--now", NOON).out
     assert f"later, by itself: log.events {DAY}: its merge goes again at" in said

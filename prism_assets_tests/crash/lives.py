@@ -369,7 +369,7 @@ def _apply(context: StageContext, now: datetime) -> None:
 
 
 def _merge_all(context: StageContext, now: datetime) -> None:
-    run_merge(context, now=now, regardless=True)
+    run_merge(context, now=now, ignore_schedule=True)
 
 
 def _repair(context: StageContext, _now: datetime) -> None:
@@ -424,7 +424,7 @@ def _orphan(context: StageContext, _now: datetime) -> None:
 def _orphan_merge(context: StageContext, now: datetime) -> None:
     """A worker claims a merge, and is never heard of again."""
     with context.database.begin() as connection:
-        merge_jobs.claim_due(connection, now=now, limit=1, worker="nobody", regardless=True)
+        merge_jobs.claim_due(connection, now=now, limit=1, worker="nobody", ignore_schedule=True)
 
 
 def _small_objects(context: StageContext) -> Iterator[tuple[int, str]]:

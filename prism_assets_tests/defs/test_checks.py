@@ -24,7 +24,7 @@ from dagster import (
 from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
 from sqlalchemy import text
 
-from prism_assets.defs.keys import SICK_TAG, asset_key, part_of, table_of
+from prism_assets.defs.keys import FAILED_TABLES_TAG, asset_key, part_of, table_of
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import build_resources
 from prism_assets.defs.sensors.reported import Reported
@@ -138,7 +138,7 @@ def test_rows_out_of_balance_keep_the_run_from_the_catalog(settled: World, insta
     assert "3 rows out of which 4 are in small objects" in str(failure.user_failure_data.description)
     stored = instance.get_run_by_id(result.run_id)
     assert stored is not None
-    assert stored.tags[SICK_TAG] == "log.events"
+    assert stored.tags[FAILED_TABLES_TAG] == "log.events"
     assert {event.asset_key for event in result.get_asset_materialization_events()} == {asset_key("log.good", "live")}
 
 

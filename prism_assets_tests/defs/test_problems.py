@@ -160,7 +160,7 @@ def test_by_hand_a_day_that_another_worker_merges_is_waited_for(settled: World, 
     settled.drop(some_rows(3, NOW))
     run(instance, location, ["live"])
     with settled.context.database.begin() as connection:
-        assert merge_jobs.claim_due(connection, now=NOW, limit=9, worker="another", regardless=True)
+        assert merge_jobs.claim_due(connection, now=NOW, limit=9, worker="another", ignore_schedule=True)
     keep_leases(settled)
     assert run(instance, location, ["merged"], by_sensor=True).success
     result = run(instance, location, ["merged"])

@@ -17,7 +17,7 @@ from dagster import (
 )
 
 from prism_assets.defs.assets.build import build_assets
-from prism_assets.defs.keys import MAINTENANCE, PARTITION_TAG, SICK_TAG, asset_key
+from prism_assets.defs.keys import FAILED_TABLES_TAG, MAINTENANCE, PARTITION_TAG, asset_key
 from prism_assets.defs.resources import build_resources
 from prism_assets.defs.sensors.build import build_sensors
 from prism_assets.domain.errors import SettingsError
@@ -70,7 +70,7 @@ def a_failed_run(
     keys: tuple[AssetKey, ...] = (),
     why: str = "the process of this run is gone",
 ) -> DagsterRun:
-    tags = {PARTITION_TAG: "2026-03-01", **({SICK_TAG: sick} if sick else {})}
+    tags = {PARTITION_TAG: "2026-03-01", **({FAILED_TABLES_TAG: sick} if sick else {})}
     selection = frozenset(keys or (asset_key(table, "catalog") for table in tables))
     started = DagsterRun(job_name="a_job", status=DagsterRunStatus.STARTED, tags=tags, asset_selection=selection)
     instance.add_run(started)

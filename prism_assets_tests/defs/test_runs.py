@@ -16,7 +16,7 @@ from dagster import (
 )
 
 from prism_assets.defs.assets.build import build_assets
-from prism_assets.defs.keys import SENSOR_TAG, SICK_TAG, asset_key
+from prism_assets.defs.keys import FAILED_TABLES_TAG, SENSOR_TAG, asset_key
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import build_resources
 from prism_assets_tests.builders import a_table, some_rows
@@ -104,7 +104,7 @@ def test_healthy_tables_are_yielded_before_the_sick_one_fails_the_run(
     assert "log.sick: stream sick" in str(failure.user_failure_data.description)
     stored = instance.get_run_by_id(result.run_id)
     assert stored is not None
-    assert stored.tags[SICK_TAG] == "log.sick"
+    assert stored.tags[FAILED_TABLES_TAG] == "log.sick"
 
 
 def small_keys(world: World) -> list[str]:

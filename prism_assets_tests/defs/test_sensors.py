@@ -28,7 +28,7 @@ from dagster._utils.error import serializable_error_info_from_exc_info
 from sqlalchemy import text
 
 from prism_assets.defs.assets.build import build_assets
-from prism_assets.defs.keys import PRIORITY_TAG, SICK_TAG, STAGE_TAG, Stage, asset_key
+from prism_assets.defs.keys import FAILED_TABLES_TAG, PRIORITY_TAG, STAGE_TAG, Stage, asset_key
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import build_resources
 from prism_assets.defs.sensors.build import build_sensors
@@ -392,7 +392,7 @@ def test_a_tick_ends_when_its_time_is_over_though_postgresql_stands_still(
 def a_run(
     instance: DagsterInstance, status: DagsterRunStatus, *tables: str, sick: str = "", priority: str = "1"
 ) -> DagsterRun:
-    tags = {STAGE_TAG: Stage.CATALOG.value, PRIORITY_TAG: priority, **({SICK_TAG: sick} if sick else {})}
+    tags = {STAGE_TAG: Stage.CATALOG.value, PRIORITY_TAG: priority, **({FAILED_TABLES_TAG: sick} if sick else {})}
     return _store(instance, status, tags, [asset_key(table, "catalog") for table in tables])
 
 

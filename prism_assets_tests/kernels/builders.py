@@ -19,7 +19,7 @@ from prism_assets.domain.tables import Column, MergePolicy, TableDefinition
 from prism_assets.domain.work import ConvertResult, ConvertTask, MergeInput, MergeResult, MergeTask, SmallObject
 from prism_assets.kernels.convert import LIMITS, convert_object
 from prism_assets.kernels.merge import merge_range
-from prism_assets.kernels.rows import Limits
+from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets.objectstore.stores import StoreConfig, Stores
 
 RECEIVED = datetime(2018, 10, 25, 3, tzinfo=timezone.utc)

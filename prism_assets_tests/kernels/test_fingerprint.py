@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prism_assets.domain.fingerprints import combine
-from prism_assets.kernels.fingerprint import fingerprint
-from prism_assets.kernels.parquet import field_with_id
+from prism_assets.kernels.fingerprint import fingerprint_of
+from prism_assets.kernels.parquet.format import field_with_id
 
 KINDS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (pa.string(), st.text(max_size=30)),
@@ -88,20 +88,20 @@ def reference(rows: list[tuple[Any, ...]]) -> int:
 @settings(max_examples=60, deadline=None)
 @given(ROWS)
 def test_the_fingerprint_is_what_its_definition_says(rows: list[tuple[Any, ...]]) -> None:
-    assert fingerprint(a_table_of(rows)) == reference(rows)
+    assert fingerprint_of(a_table_of(rows)) == reference(rows)
 
 
 def test_the_fingerprint_of_known_rows_never_changes() -> None:
     row = ("prism 日本語", -5, 7, True, 0.5, -2.5, Decimal("-12.345"), date(2018, 10, 24), 1_540_339_223_000)
-    assert fingerprint(a_table_of([row])) == GOLDEN_ROW
+    assert fingerprint_of(a_table_of([row])) == GOLDEN_ROW
     assert (
-        fingerprint(a_table_of([row, (None,) * 9, ("", 0, 0, False, 0.0, 0.0, Decimal(0), date(1970, 1, 1), 0)]))
+        fingerprint_of(a_table_of([row, (None,) * 9, ("", 0, 0, False, 0.0, 0.0, Decimal(0), date(1970, 1, 1), 0)]))
         == GOLDEN_ROWS
     )
 
 
 def test_no_rows_give_zero() -> None:
-    assert fingerprint(SCHEMA.empty_table()) == 0
+    assert fingerprint_of(SCHEMA.empty_table()) == 0
     assert combine([]) == 0
 
 
@@ -110,12 +110,12 @@ def test_no_rows_give_zero() -> None:
 def test_the_order_and_the_portions_of_rows_do_not_matter(rows: list[tuple[Any, ...]], draw: Any) -> None:
     shuffled = list(rows)
     draw.shuffle(shuffled)
-    whole = fingerprint(a_table_of(rows))
+    whole = fingerprint_of(a_table_of(rows))
     half = len(rows) // 2
     table = a_table_of(shuffled)
-    assert fingerprint(table) == whole
-    assert combine([fingerprint(table.slice(0, half)), fingerprint(table.slice(half))]) == whole
-    assert combine([fingerprint(batch) for batch in table.to_batches()]) == whole
+    assert fingerprint_of(table) == whole
+    assert combine([fingerprint_of(table.slice(0, half)), fingerprint_of(table.slice(half))]) == whole
+    assert combine([fingerprint_of(batch) for batch in table.to_batches()]) == whole
     assert -(2**63) <= whole < 2**63
 
 
@@ -129,7 +129,7 @@ def test_another_value_gives_another_fingerprint(data: st.DataObject) -> None:
     new = data.draw((st.none() | KINDS[column][1]).filter(lambda value: value != old))
     changed: list[tuple[Any, ...]] = [*rows]
     changed[row] = (*rows[row][:column], new, *rows[row][column + 1 :])
-    assert fingerprint(a_table_of(changed)) != fingerprint(a_table_of(rows))
+    assert fingerprint_of(a_table_of(changed)) != fingerprint_of(a_table_of(rows))
 
 
 def test_values_that_change_rows_or_columns_are_told_apart() -> None:
@@ -143,42 +143,42 @@ def test_values_that_change_rows_or_columns_are_told_apart() -> None:
         [("x", "y"), ("z\0", None)],
         [("x", "y"), ("z", None), (None, None)],
     ]
-    assert len({fingerprint(a_table_of(rows, two)) for rows in tables}) == len(tables)
+    assert len({fingerprint_of(a_table_of(rows, two)) for rows in tables}) == len(tables)
 
 
 def test_a_column_of_nulls_adds_nothing() -> None:
     one = pa.schema([field_with_id("a", pa.string(), 1)])
     two = pa.schema([field_with_id("a", pa.string(), 1), field_with_id("b", pa.int64(), 2)])
-    assert fingerprint(a_table_of([("x",)], one)) == fingerprint(a_table_of([("x", None)], two))
+    assert fingerprint_of(a_table_of([("x",)], one)) == fingerprint_of(a_table_of([("x", None)], two))
 
 
 def test_the_name_and_the_place_of_a_column_do_not_matter() -> None:
     table = a_table_of([("x", 1)], pa.schema([field_with_id("a", pa.string(), 1), field_with_id("b", pa.int64(), 2)]))
-    assert fingerprint(table.select(["b", "a"])) == fingerprint(table)
+    assert fingerprint_of(table.select(["b", "a"])) == fingerprint_of(table)
 
 
 @pytest.mark.parametrize("distinct", [3, 5000])
 def test_repeated_strings_hash_as_single_ones_do(distinct: int) -> None:
     schema = pa.schema([field_with_id("a", pa.string(), 1)])
     values = [None if n % 7 == 0 else f"value {n % distinct} {'x' * (n % 23)}" for n in range(6000)]
-    whole = fingerprint(a_table_of([(value,) for value in values], schema))
-    assert whole == combine([fingerprint(a_table_of([(value,)], schema)) for value in values])
+    whole = fingerprint_of(a_table_of([(value,) for value in values], schema))
+    assert whole == combine([fingerprint_of(a_table_of([(value,)], schema)) for value in values])
     large = a_table_of([(value,) for value in values], schema).cast(
         pa.schema([field_with_id("a", pa.large_string(), 1)])
     )
-    assert fingerprint(large) == whole
+    assert fingerprint_of(large) == whole
 
 
 @pytest.mark.parametrize("length", [1, 7, 8, 9, 32, 36])
 def test_strings_of_one_length_hash_as_single_ones_do(length: int) -> None:
     schema = pa.schema([field_with_id("a", pa.string(), 1)])
     values = [f"{n:x}".rjust(length, "k")[-length:] for n in range(3000)]
-    whole = fingerprint(a_table_of([(value,) for value in ["", *values]], schema).slice(1))
-    mixed = fingerprint(a_table_of([(value,) for value in [*values, "", "longer" * 9]], schema))
-    others = [fingerprint(a_table_of([(value,)], schema)) for value in ["", "longer" * 9]]
+    whole = fingerprint_of(a_table_of([(value,) for value in ["", *values]], schema).slice(1))
+    mixed = fingerprint_of(a_table_of([(value,) for value in [*values, "", "longer" * 9]], schema))
+    others = [fingerprint_of(a_table_of([(value,)], schema)) for value in ["", "longer" * 9]]
     assert combine([whole, *others]) == mixed
 
 
 def test_both_zeros_are_one_value() -> None:
     schema = pa.schema([field_with_id("a", pa.float64(), 1)])
-    assert fingerprint(a_table_of([(0.0,)], schema)) == fingerprint(a_table_of([(-0.0,)], schema))
+    assert fingerprint_of(a_table_of([(0.0,)], schema)) == fingerprint_of(a_table_of([(-0.0,)], schema))

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from prism_assets.kernels import inflate
 from prism_assets.kernels.convert import convert_object
-from prism_assets.kernels.rows import Limits
-from prism_assets.kernels.runs import SortedRuns, payload
-from prism_assets.kernels.sorting import order_of
+from prism_assets.kernels.parquet.accepted_rows import Limits
+from prism_assets.kernels.parquet.sorted_runs import SortedRuns, payload
+from prism_assets.kernels.parquet.sorting import order_of
 from prism_assets_tests.kernels.builders import Lake, a_column, a_convert_task, a_table, a_value, an_object
 
 LITTLE = Limits(rows=20_000, piece=700, portion=3_000, quarantine=500)

@@ -135,7 +135,7 @@ def test_a_parked_job_is_claimed_when_somebody_asks_for_all(rows: Rows, partitio
     rows.waiting_job(partition)
     put_back(rows, rows.claimed_job(NOON), verdict=GiveUp())
     with rows.database.begin() as connection:
-        (job,) = claim(connection, NOON, regardless=True)
+        (job,) = claim(connection, NOON, ignore_schedule=True)
     assert job.attempts == 1
 
 

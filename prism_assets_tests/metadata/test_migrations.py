@@ -197,14 +197,14 @@ def test_a_migration_that_has_begun_is_not_cut_off(old: Rows, old_url: str, sess
     """It would begin anew each time, and never end."""
     other = sessions.open()
     other.sql("LOCK TABLE prism_tables IN SHARE MODE")
-    hurried = Database(old_url, lambda: 0.5)
+    fail_fast = Database(old_url, lambda: 0.5)
     timer = threading.Timer(1.5, other.commit)
     timer.start()
     begun = time.monotonic()
-    hurried.migrate()
+    fail_fast.migrate()
     assert time.monotonic() - begun > 1.3
     timer.join()
-    hurried.dispose()
+    fail_fast.dispose()
 
 
 def test_publications_that_a_former_version_had_under_way_keep_their_note(old: Rows) -> None:

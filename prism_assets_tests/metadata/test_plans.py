@@ -77,7 +77,7 @@ QUESTIONS: dict[str, tuple[Callable[[Connection], object], list[str]]] = {
         ),
         ["prism_partitions_prism_table_id_partition_date_key"],
     ),
-    "catalog work": (lambda connection: partitions.load_restless(connection, TABLES), ["prism_partitions_work"]),
+    "catalog work": (lambda connection: partitions.load_pending(connection, TABLES), ["prism_partitions_work"]),
     "due merges": (
         lambda connection: work_counts.due_merges(connection, NOW, 60),
         ["prism_merge_jobs_due", "prism_merge_jobs_running", "prism_partitions_pkey"],

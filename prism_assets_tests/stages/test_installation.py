@@ -36,7 +36,7 @@ WORK: dict[str, Callable[[World], Any]] = {
     "stream --retry-failed": lambda world: retry_failed(world.context),
     "stream --retry": lambda world: retry_object(world.context, "s3://staging/events/2026/000002.gz"),
     "stream --give-up": lambda world: give_up_object(world.context, "s3://staging/events/2026/000002.gz"),
-    "merge": lambda world: run_merge(world.context, now=utc(NOON), regardless=True),
+    "merge": lambda world: run_merge(world.context, now=utc(NOON), ignore_schedule=True),
     "catalog": lambda world: run_catalog(world.context, now=utc(NOON)),
     "repair": lambda world: run_repair(world.context),
     "table apply": lambda world: run_apply(world.context, world.settings.tables_dir, utc(NOON)),

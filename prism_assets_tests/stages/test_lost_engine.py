@@ -193,7 +193,7 @@ def test_an_object_of_an_archive_is_its_own_fault_though_all_that_was_read_befor
 
 
 def test_what_s3_says_of_an_archived_object_is_told_as_that() -> None:
-    from prism_assets.objectstore.refusals import denied
+    from prism_assets.objectstore.store_errors import denied
 
     assert isinstance(denied("s3://b/k", "<Code>InvalidObjectState</Code>"), ObjectArchived)
     assert isinstance(denied("s3://b/k", "<Code>AccessDenied</Code>"), AccessDenied)

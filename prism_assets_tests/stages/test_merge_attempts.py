@@ -120,7 +120,7 @@ def test_a_merge_that_stays_refused_needs_a_person_after_two_weeks_and_not_befor
         assert run_merge(worker.context, now=now).jobs == 1
     assert timedelta(days=10) < now - START < timedelta(days=20)
     assert run_merge(worker.context, now=now + timedelta(days=99)).jobs == 0
-    assert len(run_merge(world.context, now=now, regardless=True).merged) == 1
+    assert len(run_merge(world.context, now=now, ignore_schedule=True).merged) == 1
 
 
 def test_hosts_that_restart_for_other_reasons_park_no_merge(world: World) -> None:

@@ -187,7 +187,7 @@ def undefined(world: World) -> bool:
 def test_a_definition_counts_as_shown_once_the_catalog_has_it(world: World) -> None:
     world.apply(a_table())
     assert undefined(world)
-    away = GlueCatalog("http://127.0.0.1:1", "us-east-1", hurried=True)
+    away = GlueCatalog("http://127.0.0.1:1", "us-east-1", fail_fast=True)
     assert run_catalog(replace(world.context, catalog=away), now=utc(NOON)).errors
     assert undefined(world)
     world.catalog(NOON)

@@ -316,7 +316,7 @@ def test_a_listing_finds_what_messages_missed(events: World, queue: QueueOfTest)
 
 def test_a_tick_lists_seldom_where_the_queue_answers(events: World, queue: QueueOfTest) -> None:
     def tick(now: str, context: StageContext = events.context) -> int:
-        return len(run_discover(context, now=utc(now), seldom=True).scans)
+        return len(run_discover(context, now=utc(now), only_due=True).scans)
 
     assert [tick("2026-03-01T12:00"), tick("2026-03-01T12:05"), tick("2026-03-01T12:10")] == [1, 0, 1]
     assert tick("2026-03-01T12:01") == 1  # a clock was set back

@@ -15,7 +15,7 @@ from prism_assets.domain.work import ConvertResult, ConvertTask, MergeResult, Me
 from prism_assets.engine.base import Definitions, Engine
 from prism_assets.kernels.convert import convert_object
 from prism_assets.kernels.merge import merge_range
-from prism_assets.kernels.rows import Limits
+from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import StoreConfig, Stores
 from prism_assets_tests.builders import a_table, some_rows, utc

@@ -17,7 +17,7 @@ from dagster import (
 )
 
 from prism_assets.defs import failures
-from prism_assets.defs.assets import told
+from prism_assets.defs.assets import reported_positions
 from prism_assets.defs.assets.catalog import make_catalog
 from prism_assets.defs.assets.live import make_live
 from prism_assets.defs.assets.merged import make_merged
@@ -77,9 +77,9 @@ def _build_step(stage: Stage, zone: str, location: Location) -> AssetsDefinition
         # The platform is open till the last event: the run's lock tells that its process lives.
         with failures.mapped(), platform.open(location, log.info, log.warning, context.run.run_id) as stages:
             outcome, checked = _carry_out(stages, location, task, selection, log.warning)
-            positions = told.read_positions(stages, task, outcome)
+            positions = reported_positions.read_positions(stages, task, outcome)
             events = yield from report(context, task, outcome, results(stage, checked), location.first_day, zone)
-            told.record(stages, positions, events)
+            reported_positions.record(stages, positions, events)
             fail_for_sick(context, task, outcome)
 
     return step

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date, datetime, timezone
 
-from prism_assets.defs.assets.delays import delays_of_publication
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
+from prism_assets.defs.assets.latency import latency_of_publication
 from prism_assets.defs.assets.outcome import Facts, Outcome, Task
 from prism_assets.domain.problems import Problem
 from prism_assets.stages.catalog import CatalogReport, TableReport, run_catalog
@@ -22,10 +22,10 @@ def make_catalog(context: StageContext, task: Task) -> Outcome:
     changed = {(table.table_id, day): facts for table in done.tables for day, facts in _days(table).items()}
     figures = read_figures(context, ids, with_own_day(ids, task.day, changed))
     waits = {(table.table_id, wait.date): wait.reason for table in done.tables for wait in table.waiting}
-    delays = delays_of_publication(context, done)
+    latency = latency_of_publication(context, done)
     return Outcome(
         touched={
-            (ids[table], day): {**figures[ids[table], day], **facts, **delays.get((table, day), {})}
+            (ids[table], day): {**figures[ids[table], day], **facts, **latency.get((table, day), {})}
             for (table, day), facts in changed.items()
         },
         own_day={

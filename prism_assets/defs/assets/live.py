@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from prism_assets.defs.assets.delays import delays_of_batch
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
+from prism_assets.defs.assets.latency import latency_of_batch
 from prism_assets.defs.assets.outcome import Facts, Outcome, Task
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.problems import Problem
@@ -35,13 +35,13 @@ def make_live(context: StageContext, task: Task) -> Outcome:
     repaired, irreparable = (None, ()) if task.by_sensor or problems else _repaired(context, task)
     changes = {(change.table_id, change.date): change for change in streamed.changes}
     figures = read_figures(context, ids, with_own_day(ids, task.day, changes))
-    delays = delays_of_batch(context, ids, now) if changes else {}
+    latency = latency_of_batch(context, ids, now) if changes else {}
     return Outcome(
         touched={
             (ids[table], day): {
                 **figures[ids[table], day],
                 **_facts(change, streamed),
-                **delays.get((table, day), {}),
+                **latency.get((table, day), {}),
             }
             for (table, day), change in changes.items()
         },

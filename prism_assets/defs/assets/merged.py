@@ -44,7 +44,7 @@ def _merged(
     """
     started, report = time.monotonic(), MergeReport()
     day = None if task.by_sensor else task.day
-    parts = merge_one_by_one(context, now=now, names=task.tables, day=day, regardless=not task.by_sensor)
+    parts = merge_one_by_one(context, now=now, names=task.tables, day=day, ignore_schedule=not task.by_sensor)
     problems: tuple[Problem, ...] = ()
     try:
         for part in parts:

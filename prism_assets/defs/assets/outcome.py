@@ -10,7 +10,7 @@ from typing import Any
 from dagster import AssetCheckResult, AssetExecutionContext, AssetMaterialization, MaterializeResult
 
 from prism_assets.defs import failures
-from prism_assets.defs.keys import SENSOR_TAG, SICK_TAG, Stage, asset_key, daily, has_day, table_of
+from prism_assets.defs.keys import FAILED_TABLES_TAG, SENSOR_TAG, Stage, asset_key, daily, has_day, table_of
 from prism_assets.domain.problems import Problem
 
 Facts = Mapping[str, Any]
@@ -95,7 +95,7 @@ def fail_for_sick(context: AssetExecutionContext, task: Task, outcome: Outcome) 
             context.log.warning(f"another day has a problem: {problem}")
     if mine:
         sick = {problem.table for problem in mine}
-        context.instance.add_run_tags(context.run.run_id, {SICK_TAG: ",".join(sorted(sick))})
+        context.instance.add_run_tags(context.run.run_id, {FAILED_TABLES_TAG: ",".join(sorted(sick))})
         failures.raise_for(_sentence(mine), transient=all(problem.transient for problem in mine))
 
 

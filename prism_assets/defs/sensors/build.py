@@ -24,7 +24,7 @@ from prism_assets.defs.sensors.run_failures import run_failures
 from prism_assets.defs.sensors.runless_materializations import runless_materializations
 from prism_assets.defs.sensors.table_checks import table_checks
 
-_SELDOM = 30
+_RARELY_SECONDS = 30
 _CHECKS = 300
 
 
@@ -32,16 +32,16 @@ def build_sensors(location: Location) -> list[SensorDefinition]:
     """All sensors; none where there is no table, as there is nothing to do."""
     if not location.tables:
         return []
-    often, seldom = location.sensor_seconds, max(_SELDOM, location.sensor_seconds)
+    often, rarely = location.sensor_seconds, max(_RARELY_SECONDS, location.sensor_seconds)
     return [
         _build("new_objects", new_objects, often, location, Stage.LIVE),
-        _build("merges_due", merges_due, seldom, location, Stage.MERGED),
+        _build("merges_due", merges_due, rarely, location, Stage.MERGED),
         _build("delayed_data", delayed_data, often, location, Stage.CATALOG),
         _build("catalog_work", catalog_work, often, location, Stage.CATALOG),
         _build("dead_workers", dead_workers, often, location, None),
         _build("table_checks", table_checks, _CHECKS, location, None),
-        _build("runless_materializations", runless_materializations, seldom, location, None),
-        _build_run_failures(seldom),
+        _build("runless_materializations", runless_materializations, rarely, location, None),
+        _build_run_failures(rarely),
     ]
 
 

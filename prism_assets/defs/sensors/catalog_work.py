@@ -12,7 +12,7 @@ from dagster import SensorEvaluationContext, SensorResult, SkipReason
 
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
-from prism_assets.defs.sensors.requests import Demand, answer
+from prism_assets.defs.sensors.requests import PendingDays, answer
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata.publications import undefined_tables
 from prism_assets.stages.catalog_work import COMPARE, PUBLISH, CatalogWork, find_catalog_work
@@ -33,7 +33,7 @@ def catalog_work(
     days: dict[str, set[date]] = {name: {day} for name, day in undefined.items()}
     for item in work:
         days.setdefault(item.table, set()).add(item.date)
-    reply = answer(Demand(Stage.CATALOG, days), location, context.instance)
+    reply = answer(PendingDays(Stage.CATALOG, days), location, context.instance)
     define = f"{len(undefined)} tables to define" if undefined else ""
     doubtful = sum(item.step == COMPARE for item in work)
     compare = f"{doubtful} tables to compare with the catalog" if doubtful else ""

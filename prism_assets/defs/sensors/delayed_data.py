@@ -9,7 +9,7 @@ from dagster import SensorEvaluationContext, SensorResult, SkipReason
 
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
-from prism_assets.defs.sensors.requests import Demand, answer
+from prism_assets.defs.sensors.requests import PendingDays, answer
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.delayed import DelayedRows, find_delayed
@@ -28,7 +28,7 @@ def delayed_data(
     for item in found:
         if item.unpublished_objects:
             days.setdefault(item.table, set()).add(item.date)
-    reply = answer(Demand(Stage.CATALOG, days, other_priority=_PRIORITY), location, context.instance)
+    reply = answer(PendingDays(Stage.CATALOG, days, other_priority=_PRIORITY), location, context.instance)
     reason = "; ".join(filter(None, [_sentence(found), reply.rest]))
     if reply.requests:
         context.log.info(reason)

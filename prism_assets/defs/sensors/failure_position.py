@@ -81,7 +81,7 @@ class Position:
             since = max(since, kept[0][0])
         return replace(self, since=since, seen={run_id: time for time, run_id in kept}, tries=0)
 
-    def telling(self, failed: Mapping[str, Sequence[FailedRun]], now: datetime) -> tuple[Telling, Position]:
+    def due_alerts(self, failed: Mapping[str, Sequence[FailedRun]], now: datetime) -> tuple[Alerts, Position]:
         """What a message now has to say of runs by cause, and the position once it has been said."""
         new = {key: runs for key, runs in failed.items() if key not in self.causes}
         counted = {
@@ -97,11 +97,11 @@ class Position:
         causes |= {key: replace(cause, told=now, more=0) for key, cause in due.items() if cause.more}
         causes |= {key: Cause(runs[0].work, runs[0].error[:_LONGEST_ERROR], now) for key, runs in new.items()}
         latest = sorted(causes.items(), key=lambda pair: pair[1].told)[-_MOST_CAUSES:]
-        return Telling(new, tuple(again)), replace(self, causes=dict(latest))
+        return Alerts(new, tuple(again)), replace(self, causes=dict(latest))
 
 
 @dataclass(frozen=True)
-class Telling:
+class Alerts:
     """What a message has to say: runs by causes that are news, and causes that were told before."""
 
     new: Mapping[str, Sequence[FailedRun]]

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta, timezone
 
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord, RunsFilter
 
-from prism_assets.defs.keys import MAINTENANCE, PRIORITY_TAG, SICK_TAG, STAGE_TAG, Stage, table_of
+from prism_assets.defs.keys import FAILED_TABLES_TAG, MAINTENANCE, PRIORITY_TAG, STAGE_TAG, Stage, table_of
 
 _QUEUED = (DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED)
 _RUNNING = (DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING)
@@ -110,7 +110,7 @@ def _tables(records: Iterable[RunRecord]) -> set[str]:
 
 def _blamed(run: DagsterRun) -> set[str]:
     """The sick tables of a failed run, or all of them if it died before it could tell."""
-    return set(run.tags[SICK_TAG].split(",")) if SICK_TAG in run.tags else _selected(run)
+    return set(run.tags[FAILED_TABLES_TAG].split(",")) if FAILED_TABLES_TAG in run.tags else _selected(run)
 
 
 def _selected(run: DagsterRun) -> set[str]:

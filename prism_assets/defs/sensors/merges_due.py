@@ -8,7 +8,7 @@ from dagster import SensorEvaluationContext, SensorResult, SkipReason
 
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
-from prism_assets.defs.sensors.requests import Demand, answer
+from prism_assets.defs.sensors.requests import PendingDays, answer
 from prism_assets.metadata.work_counts import MergeQueue, due_merges, merge_queue
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
@@ -27,7 +27,7 @@ def merges_due(
     days: dict[str, set[date]] = {}
     for item in due:
         days.setdefault(names[item.table_id], set()).add(item.date)
-    reply = answer(Demand(Stage.MERGED, days), location, context.instance)
+    reply = answer(PendingDays(Stage.MERGED, days), location, context.instance)
     reason = "; ".join(filter(None, [_sentence(len(due), queue), reply.rest]))
     return SensorResult(run_requests=list(reply.requests), skip_reason=None if reply.requests else SkipReason(reason))
 

@@ -9,7 +9,7 @@ from dagster import SensorEvaluationContext, SensorResult, SkipReason
 
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
-from prism_assets.defs.sensors.requests import Demand, answer
+from prism_assets.defs.sensors.requests import PendingDays, answer
 from prism_assets.metadata.work_counts import PendingCount, count_pending
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
@@ -24,14 +24,14 @@ def new_objects(
     Which streams come next stands in PostgreSQL, so that a tick needs no cursor.
     """
     now = datetime.now(timezone.utc)
-    found = run_discover(stages, now=now, deadline=deadline, seldom=True)
+    found = run_discover(stages, now=now, deadline=deadline, only_due=True)
     for error in found.errors:
         context.log.warning(error)
     with stages.database.begin() as connection:
         counts = count_pending(connection, stages.settings.lease_seconds)
     tables = {table.table_id: table for table in stages.choose_tables(None)}
     days = {str(tables[count.table_id].name): {tables[count.table_id].today(now)} for count in counts}
-    reply = answer(Demand(Stage.LIVE, days), location, context.instance)
+    reply = answer(PendingDays(Stage.LIVE, days), location, context.instance)
     sentence = "; ".join(filter(None, [_sentence(found, counts, stages.settings.backlog_objects), reply.rest]))
     if not reply.requests:
         return SensorResult(skip_reason=SkipReason(sentence))

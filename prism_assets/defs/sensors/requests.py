@@ -68,7 +68,7 @@ def _failed_tick(sentence: str) -> DagsterUserCodeProcessError:
 
 
 @dataclass(frozen=True)
-class Demand:
+class PendingDays:
     """Work of one stage: the days that wait, by table. The priority is that of the stage unless another is given."""
 
     stage: Stage
@@ -89,7 +89,7 @@ class Answer:
     rest: str
 
 
-def answer(demand: Demand, location: Location, instance: DagsterInstance) -> Answer:
+def answer(demand: PendingDays, location: Location, instance: DagsterInstance) -> Answer:
     """Requests runs for what waits and is in no run yet.
 
     While a run of a zone waits for its turn, no other is requested there, unless it is more urgent: a run costs a
@@ -111,7 +111,7 @@ def _behind(queued: Collection[str], location: Location) -> set[str]:
     return {table for names in zones if not names.isdisjoint(queued) for table in names}
 
 
-def _requests(demand: Demand, free: Collection[str], location: Location) -> Iterator[RunRequest]:
+def _requests(demand: PendingDays, free: Collection[str], location: Location) -> Iterator[RunRequest]:
     for zone, tables in location.zones().items():
         chosen = sorted(str(table.name) for table in tables if str(table.name) in free)
         if not chosen:
@@ -137,7 +137,7 @@ def _requests(demand: Demand, free: Collection[str], location: Location) -> Iter
 
 
 def _rest(
-    demand: Demand,
+    demand: PendingDays,
     busy: Collection[str],
     resting: Collection[str],
     known: Collection[str],

@@ -24,7 +24,7 @@ from dagster import (
 
 from prism_assets.alerts.message import FailedRun, redact, write_alert
 from prism_assets.alerts.senders import LogSender, Sender, make_sender
-from prism_assets.defs.keys import DAY_TAG, MAINTENANCE, PARTITION_TAG, SICK_TAG, part_of
+from prism_assets.defs.keys import DAY_TAG, FAILED_TABLES_TAG, MAINTENANCE, PARTITION_TAG, part_of
 from prism_assets.defs.sensors.failure_position import Position, cause_of
 from prism_assets.defs.sensors.in_flight import is_ours, tables_of
 from prism_assets.domain.errors import AlertNotSent, SettingsError
@@ -44,12 +44,12 @@ def run_failures(context: SensorEvaluationContext) -> SensorResult:
         return _result("no run failed since the last tick", position.behind(records))
     settings, sender = _sender(context)
     failed = _by_cause(context.instance, records, settings)
-    telling, told = position.behind(records).telling(failed, now)
+    due_alerts, told = position.behind(records).due_alerts(failed, now)
     sentence = f"{count} runs failed" if count else "no run failed since the last tick"
-    if not telling.new and not telling.again:
+    if not due_alerts.new and not due_alerts.again:
         quiet = "; their causes were told within the last hour" if count else ""
         return _result(f"{sentence}{quiet}", told)
-    alert = write_alert(telling.runs, telling.again)
+    alert = write_alert(due_alerts.runs, due_alerts.again)
     try:
         sender.send(alert)
     except AlertNotSent as error:
@@ -96,11 +96,11 @@ def _sender(context: SensorEvaluationContext) -> tuple[AlertSettings, Sender]:
 def _describe(
     instance: DagsterInstance, run: DagsterRun, settings: AlertSettings, secrets: Collection[str]
 ) -> FailedRun:
-    sick = tuple(run.tags[SICK_TAG].split(",")) if SICK_TAG in run.tags else tuple(sorted(tables_of(run)))
+    told = run.tags.get(FAILED_TABLES_TAG)
     return FailedRun(
         run_id=run.run_id,
         work=_work(run),
-        tables=sick,
+        tables=tuple(told.split(",") if told else sorted(tables_of(run))),
         day=run.tags.get(PARTITION_TAG) or run.tags.get(DAY_TAG),
         error=redact(_first_error(instance, run.run_id), secrets),
         link=f"{settings.dagster_url}/runs/{run.run_id}" if settings.dagster_url else None,

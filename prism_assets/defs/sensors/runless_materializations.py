@@ -19,7 +19,7 @@ from prism_assets.defs.keys import Stage, asset_key, daily, has_day, part_of
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.in_flight import find_in_flight
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata.materializations import Position, Untold, load_untold, record_told
+from prism_assets.metadata.materializations import Position, Unreported, load_unreported, record_reported
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 
@@ -36,8 +36,8 @@ def runless_materializations(
     tables = {table.table_id: table for name, table in definitions.items() if name in location.names()}
     by_asset = {stage.value: _idle(tables.values(), context, stage) for stage in Stage}
     with stages.database.begin() as connection:
-        record_told(connection, told)
-        untold = load_untold(connection, by_asset, _PARTITIONS)
+        record_reported(connection, told)
+        untold = load_unreported(connection, by_asset, _PARTITIONS)
     news = [(item, [stage for stage in _stages(item) if item.table_id in by_asset[stage.value]]) for item in untold]
     events = list(_events(stages, location, tables, news))
     return SensorResult(
@@ -53,16 +53,16 @@ def _idle(tables: Collection[TableDefinition], context: SensorEvaluationContext,
     return {table.table_id for table in tables if str(table.name) not in running}
 
 
-def _stages(item: Untold) -> list[Stage]:
+def _stages(item: Unreported) -> list[Stage]:
     """The stages whose asset has come further than was told."""
-    return [stage for stage in Stage if getattr(item.position, stage.value) > getattr(item.told, stage.value)]
+    return [stage for stage in Stage if getattr(item.position, stage.value) > getattr(item.reported, stage.value)]
 
 
 def _events(
     stages: StageContext,
     location: Location,
     tables: dict[int, TableDefinition],
-    news: Sequence[tuple[Untold, Sequence[Stage]]],
+    news: Sequence[tuple[Unreported, Sequence[Stage]]],
 ) -> Iterator[AssetMaterialization]:
     names = {table_id: str(table.name) for table_id, table in tables.items()}
     figures = read_figures(stages, names, {(item.table_id, item.date) for item, _ in news})
@@ -75,7 +75,7 @@ def _events(
             yield AssetMaterialization(asset_key(name, stage.value), partition=item.date.isoformat(), metadata=metadata)
 
 
-def _told(news: Sequence[tuple[Untold, Sequence[Stage]]]) -> list[Position]:
+def _told(news: Sequence[tuple[Unreported, Sequence[Stage]]]) -> list[Position]:
     """How far Dagster knows when the events of this tick are stored."""
     return [
         Position(

@@ -38,7 +38,7 @@ def table_checks(
     now = datetime.now(timezone.utc)
     reported = Reported.read(context.cursor)
     names = sorted({str(table.name) for table in stages.choose_tables(None)} & set(location.names()))
-    look = _Look(stages, location.limits(), now, deadline, after=reported.after)
+    look = _CheckRound(stages, location.limits(), now, deadline, after=reported.after)
     look.run_all(names, in_turn(list(_STAGES), reported.first))
     for problem in look.problems:
         context.log.warning(problem)
@@ -53,7 +53,7 @@ def table_checks(
 
 
 @dataclass
-class _Look:
+class _CheckRound:
     """One look at the checks: what they say, and what kept some of them from being run.
 
     `after` is the table that the catalog was asked for last; `first` is the check to begin with the next time.
@@ -129,7 +129,7 @@ def _groups(names: Sequence[str], after: str) -> Iterator[Sequence[str]]:
         yield chosen[start : start + _CATALOG_GROUP]
 
 
-def _sentence(look: _Look, tables: int, told: int, left: int) -> str:
+def _sentence(look: _CheckRound, tables: int, told: int, left: int) -> str:
     failing = sum(not outcome.passed for outcome in look.outcomes)
     parts = [
         f"{len(look.outcomes)} checks of {tables} tables were run, {failing} of them fail",

@@ -36,7 +36,7 @@ class StoredObjects:
 
 
 @dataclass(frozen=True)
-class _Look:
+class _Comparison:
     objects: int
     findings: frozenset[Finding]
 
@@ -57,7 +57,7 @@ def look_at_store(context: StageContext, tables: Sequence[TableDefinition]) -> S
     return found
 
 
-def _note(found: StoredObjects, seen: _Look | PrismError, table: str) -> None:
+def _note(found: StoredObjects, seen: _Comparison | PrismError, table: str) -> None:
     if isinstance(seen, PrismError):
         found.unseen.append(Problem.of(seen, table))
     else:
@@ -65,7 +65,7 @@ def _note(found: StoredObjects, seen: _Look | PrismError, table: str) -> None:
         found.findings += sorted(seen.findings, key=str)
 
 
-def _merged_twice(context: StageContext, table: TableDefinition) -> _Look | PrismError:
+def _merged_twice(context: StageContext, table: TableDefinition) -> _Comparison | PrismError:
     try:
         first = _look_at_merged(context, table)
         return first if not first.findings else _lasting(first, _look_at_merged(context, table))
@@ -73,7 +73,7 @@ def _merged_twice(context: StageContext, table: TableDefinition) -> _Look | Pris
         return error
 
 
-def _small_twice(context: StageContext, table: TableDefinition, partition: Partition) -> _Look | PrismError:
+def _small_twice(context: StageContext, table: TableDefinition, partition: Partition) -> _Comparison | PrismError:
     try:
         first = _look_at_small(context, table, partition)
         return first if not first.findings else _lasting(first, _look_at_small(context, table, partition))
@@ -81,11 +81,11 @@ def _small_twice(context: StageContext, table: TableDefinition, partition: Parti
         return error
 
 
-def _lasting(first: _Look, second: _Look) -> _Look:
-    return _Look(second.objects, first.findings & second.findings)
+def _lasting(first: _Comparison, second: _Comparison) -> _Comparison:
+    return _Comparison(second.objects, first.findings & second.findings)
 
 
-def _look_at_merged(context: StageContext, table: TableDefinition) -> _Look:
+def _look_at_merged(context: StageContext, table: TableDefinition) -> _Comparison:
     """Ranges and manifests on record, against one listing of all merged objects of the table."""
     keys = context.lake.keys(table)
     with context.database.begin() as connection:
@@ -100,7 +100,7 @@ def _look_at_merged(context: StageContext, table: TableDefinition) -> _Look:
         findings |= set(_damaged_ranges(table, found[partition_id], chain, keys, listed))
     for partition in found.values():
         findings |= set(_missing_manifest(context, table, partition, listed))
-    return _Look(len(listed), frozenset(findings))
+    return _Comparison(len(listed), frozenset(findings))
 
 
 def _damaged_ranges(
@@ -143,7 +143,7 @@ def _missing_manifest(
         )
 
 
-def _look_at_small(context: StageContext, table: TableDefinition, found: Partition) -> _Look:
+def _look_at_small(context: StageContext, table: TableDefinition, found: Partition) -> _Comparison:
     """The small objects of one day that readers or merges need, against a listing; and what else readers would see."""
     keys = context.lake.keys(table)
     with context.database.begin() as connection:
@@ -176,7 +176,7 @@ def _look_at_small(context: StageContext, table: TableDefinition, found: Partiti
     if partition.is_open:
         unknown = {key for key in listed.keys() - {key for _, key in named} if key.startswith(live)}
         findings |= set(_strangers(context, table, partition, unknown))
-    return _Look(len(known), frozenset(findings))
+    return _Comparison(len(known), frozenset(findings))
 
 
 def _strangers(

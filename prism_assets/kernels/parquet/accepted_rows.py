@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from prism_assets.kernels.joining import LARGE, enlarged
-from prism_assets.kernels.judging import Accepted
-from prism_assets.kernels.parquet import SMALL_ROW_GROUP, SMALL_SAMPLE, dictionary_columns, schema_of
-from prism_assets.kernels.runs import SortedRuns, payload
-from prism_assets.kernels.sorting import order_of
+from prism_assets.kernels.json.accept import Accepted
+from prism_assets.kernels.parquet.format import SMALL_ROW_GROUP, SMALL_SAMPLE, dictionary_columns, schema_of
+from prism_assets.kernels.parquet.large_strings import LARGE, enlarged
+from prism_assets.kernels.parquet.sorted_runs import SortedRuns, payload
+from prism_assets.kernels.parquet.sorting import order_of
 from prism_assets.kernels.typed import Layout
 
 Indices = npt.NDArray[np.int64]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from prism_assets.kernels.blocks import Lines, Mask
-from prism_assets.kernels.lines import DEPTH_LIMIT
+from prism_assets.kernels.json.blocks import Lines, Mask
+from prism_assets.kernels.json.rows import DEPTH_LIMIT
 
 _BEFORE_VALUE = np.frombuffer(b" \t\r:,[-", np.uint8)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prism_assets.domain.work import MergeTask
-from prism_assets.engine.shares import divide
+from prism_assets.engine.packing import divide
 from prism_assets.engine.worker import encode_share
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import StoreConfig

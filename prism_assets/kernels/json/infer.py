@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from prism_assets.domain.tables import INTEGER_TYPES, Column
-from prism_assets.kernels.lines import Fields, RejectedError, read_line
+from prism_assets.kernels.json.rows import Fields, RejectedError, read_line
 from prism_assets.kernels.typed import Layout
 from prism_assets.kernels.values import Number
 

@@ -6,22 +6,22 @@ from collections.abc import Iterable, Iterator
 from datetime import date, datetime
 from typing import Any
 
-from prism_assets.domain.delays import summarize
+from prism_assets.domain.latency import summarize
 from prism_assets.metadata.arrivals import Arrival, Shown, arrivals_of_batch, arrivals_shown
 from prism_assets.stages.catalog import CatalogReport, TableReport
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.publish import PublishedPartition
 
-Delays = dict[tuple[int, date], dict[str, Any]]
+Latencies = dict[tuple[int, date], dict[str, Any]]
 
 
-def delays_of_batch(context: StageContext, table_ids: Iterable[int], finished: datetime) -> Delays:
+def latency_of_batch(context: StageContext, table_ids: Iterable[int], finished: datetime) -> Latencies:
     """Of the rows that a conversion made readable by itself, by table and day."""
     with context.database.begin() as connection:
         return _by_day(arrivals_of_batch(connection, list(table_ids), finished))
 
 
-def delays_of_publication(context: StageContext, done: CatalogReport) -> Delays:
+def latency_of_publication(context: StageContext, done: CatalogReport) -> Latencies:
     """Of the rows that a catalog run showed to readers for the first time, by table and day."""
     shown = [item for table in done.tables for item in _newly_shown(table)]
     if not shown:
@@ -45,7 +45,7 @@ def _known_before(item: PublishedPartition) -> tuple[int, bool]:
     return (0, True) if item.before.is_live_prefix else (item.before.published_object_id, False)
 
 
-def _by_day(arrivals: Iterable[Arrival]) -> Delays:
+def _by_day(arrivals: Iterable[Arrival]) -> Latencies:
     found: dict[tuple[int, date], list[tuple[int, float]]] = {}
     for item in arrivals:
         found.setdefault((item.table_id, item.date), []).append((item.rows, item.seconds))
@@ -53,10 +53,10 @@ def _by_day(arrivals: Iterable[Arrival]) -> Delays:
 
 
 def _facts(pairs: list[tuple[int, float]]) -> dict[str, Any]:
-    delays = summarize(pairs)
-    if delays is None:
+    latencies = summarize(pairs)
+    if latencies is None:
         return {}
     return {
-        "seconds from arrival to readable, median": round(delays.median, 2),
-        "seconds from arrival to readable, longest": round(delays.longest, 2),
+        "seconds from arrival to readable, median": round(latencies.median, 2),
+        "seconds from arrival to readable, longest": round(latencies.longest, 2),
     }

@@ -15,9 +15,9 @@ from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import MergeInput
 from prism_assets.kernels.fingerprint import FIELD_ID
-from prism_assets.kernels.joining import LARGE, enlarged
-from prism_assets.kernels.parquet import field_of
-from prism_assets.kernels.sorting import sort_keys, sorted_positions
+from prism_assets.kernels.parquet.format import field_of
+from prism_assets.kernels.parquet.large_strings import LARGE, enlarged
+from prism_assets.kernels.parquet.sorting import sort_keys, sorted_positions
 
 Indices = npt.NDArray[np.int64]
 

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from prism_assets.kernels.parquet.sorting import order_of
 from prism_assets.kernels.scratch import new_file, telling
-from prism_assets.kernels.sorting import order_of
 
 Indices = npt.NDArray[np.int64]
 _Key = tuple[tuple[tuple[bool, Any], ...], int, int]

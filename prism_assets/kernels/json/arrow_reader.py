@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
-from prism_assets.kernels.blocks import Lines, Mask
+from prism_assets.kernels.json.blocks import Lines, Mask
 
 # One more column that no line has: it keeps the number of rows where nothing else is read.
 _NOWHERE = "\0"

@@ -11,11 +11,13 @@ import pyarrow.parquet as pq
 
 from prism_assets.domain.errors import KeyOccupied
 from prism_assets.domain.fingerprints import combine
-from prism_assets.kernels.fingerprint import fingerprint
+from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.objectstore.stores import Stores
 
 
-def put_once(stores: Stores, bucket: str, key: str, body: pa.Buffer, *, kind: str, row_count: int, prints: int) -> int:
+def put_if_absent(
+    stores: Stores, bucket: str, key: str, body: pa.Buffer, *, kind: str, row_count: int, fingerprint: int
+) -> int:
     """Writes an object, or finds that one with the same rows is there; returns the length of what is there.
 
     KeyOccupied if other rows are.
@@ -24,7 +26,7 @@ def put_once(stores: Stores, bucket: str, key: str, body: pa.Buffer, *, kind: st
     if stores.put_new(bucket, key, content, kind=kind) or _is_same(stores, bucket, key, content):
         return len(content)
     there = stores.get(bucket, key)
-    _check_same(there, key, row_count, prints)
+    _check_same(there, key, row_count, fingerprint)
     return len(there)
 
 
@@ -38,12 +40,12 @@ def _is_same(stores: Stores, bucket: str, key: str, content: memoryview) -> bool
     return position == len(content)
 
 
-def _check_same(there: bytes, key: str, row_count: int, prints: int) -> None:
+def _check_same(there: bytes, key: str, row_count: int, fingerprint: int) -> None:
     try:
         file = pq.ParquetFile(pa.BufferReader(there))
         groups = (file.read_row_group(group, use_threads=False) for group in range(file.metadata.num_row_groups))
-        found = combine(map(fingerprint, groups))
+        found = combine(map(fingerprint_of, groups))
     except (pa.ArrowInvalid, OSError):
         raise KeyOccupied(f"{key} exists and is no readable Parquet object; remove it and repeat") from None
-    if file.metadata.num_rows != row_count or found != prints:
+    if file.metadata.num_rows != row_count or found != fingerprint:
         raise KeyOccupied(f"{key} exists with other rows; remove it and repeat")

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from prism_assets.domain.accepted import DateRange
 from prism_assets.kernels import times
-from prism_assets.kernels.lines import Reject
+from prism_assets.kernels.json.rows import Reject
 from prism_assets.kernels.typed import Layout, Mask, TypedRows
 
 Codes = npt.NDArray[np.int64]

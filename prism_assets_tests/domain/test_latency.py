@@ -1,11 +1,11 @@
-"""Delays: the median is that of rows, not of objects."""
+"""Latencies: the median is that of rows, not of objects."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prism_assets.domain.delays import Delays, summarize
+from prism_assets.domain.latency import Latencies, summarize
 
 
 def test_without_rows_there_is_no_delay() -> None:
@@ -14,11 +14,11 @@ def test_without_rows_there_is_no_delay() -> None:
 
 
 def test_an_object_counts_by_its_rows() -> None:
-    assert summarize([(1, 100.0), (1, 90.0), (10, 5.0)]) == Delays(median=5.0, longest=100.0)
+    assert summarize([(1, 100.0), (1, 90.0), (10, 5.0)]) == Latencies(median=5.0, longest=100.0)
 
 
 def test_a_clock_that_lags_counts_as_no_delay() -> None:
-    assert summarize([(1, -3.0)]) == Delays(median=0.0, longest=0.0)
+    assert summarize([(1, -3.0)]) == Latencies(median=0.0, longest=0.0)
 
 
 @given(st.lists(st.tuples(st.integers(1, 20), st.floats(0, 1e6)), min_size=1))

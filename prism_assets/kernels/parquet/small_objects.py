@@ -13,10 +13,10 @@ from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.work import ConvertTask, SmallObject
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels import times
-from prism_assets.kernels.fingerprint import fingerprint
-from prism_assets.kernels.once import put_once
-from prism_assets.kernels.parquet import Encoder
-from prism_assets.kernels.rows import AcceptedRows, DayRows
+from prism_assets.kernels.fingerprint import fingerprint_of
+from prism_assets.kernels.parquet.accepted_rows import AcceptedRows, DayRows
+from prism_assets.kernels.parquet.format import Encoder
+from prism_assets.kernels.parquet.put_if_absent import put_if_absent
 from prism_assets.kernels.typed import Layout
 from prism_assets.objectstore.keys import TableKeys
 from prism_assets.objectstore.stores import Stores
@@ -46,12 +46,12 @@ class SmallObjects:
             yield self._encode(day_rows, Encoder(rows.schema, rows.dictionaries(), on_disk=rows.on_disk))
 
     def _encode(self, rows: DayRows, encoder: Encoder) -> tuple[SmallObject, pa.Buffer]:
-        prints: list[int] = []
+        fingerprints: list[int] = []
         bounds: list[datetime] = []
         count = 0
         for group in rows.row_groups:
             encoder.write(group)
-            prints.append(fingerprint(group))
+            fingerprints.append(fingerprint_of(group))
             bounds = [*bounds[:1], self._instant(group, 0), self._instant(group, group.num_rows - 1)]
             count += group.num_rows
         body = encoder.finish()
@@ -67,7 +67,7 @@ class SmallObjects:
             row_count=count,
             min_time=bounds[0],
             max_time=bounds[-1],
-            fingerprint=combine(prints),
+            fingerprint=combine(fingerprints),
             upload_start_time=datetime.now(timezone.utc),
         )
         return small, body
@@ -82,14 +82,14 @@ class SmallObjects:
 
     def _put(self, small: SmallObject, body: pa.Buffer) -> SmallObject:
         started = datetime.now(timezone.utc)
-        length = put_once(
+        length = put_if_absent(
             self._stores,
             self._bucket,
             small.key,
             body,
             kind="delayed" if small.delayed else "live",
             row_count=small.row_count,
-            prints=small.fingerprint,
+            fingerprint=small.fingerprint,
         )
         failpoint("convert.after_put")
         return replace(small, upload_start_time=started, content_length=length)

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from prism_assets.kernels.blocks import Block, Lines, Mask, find_lines
 from prism_assets.kernels.columns import InexactError, type_column
-from prism_assets.kernels.kinds import SAMPLE, Kinds, plan_of, sample_kinds
-from prism_assets.kernels.lines import Reject, read_lines
-from prism_assets.kernels.rawtext import KeyFinder
-from prism_assets.kernels.reader import Reader, TooManyBadError, WrongPlanError, blank
-from prism_assets.kernels.suspects import suspects
+from prism_assets.kernels.json.arrow_reader import Reader, TooManyBadError, WrongPlanError, blank
+from prism_assets.kernels.json.blocks import Block, Lines, Mask, find_lines
+from prism_assets.kernels.json.extract import KeyFinder
+from prism_assets.kernels.json.infer import SAMPLE, Kinds, plan_of, sample_kinds
+from prism_assets.kernels.json.prefilter import suspects
+from prism_assets.kernels.json.retry import unfit_lines
+from prism_assets.kernels.json.rows import Reject, read_lines
 from prism_assets.kernels.typed import ColumnBuilder, Indices, Layout, Misfits, TypedRows
-from prism_assets.kernels.vetting import unfit_lines
 
 _ATTEMPTS = 12
 

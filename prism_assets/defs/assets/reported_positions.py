@@ -7,7 +7,7 @@ from datetime import date
 
 from prism_assets.defs.assets.figures import with_own_day
 from prism_assets.defs.assets.outcome import Outcome, Task
-from prism_assets.metadata.materializations import Position, load_positions, record_told
+from prism_assets.metadata.materializations import Position, load_positions, record_reported
 from prism_assets.stages.context import StageContext
 
 Positions = Mapping[tuple[str, date], Position]
@@ -31,4 +31,4 @@ def read_positions(stages: StageContext, task: Task, outcome: Outcome) -> Positi
 def record(stages: StageContext, positions: Positions, told: Collection[tuple[str, date]]) -> None:
     """Notes it. A death before this tells it once more, by the sensor `runless_materializations`."""
     with stages.database.begin() as connection:
-        record_told(connection, [positions[item] for item in told if item in positions])
+        record_reported(connection, [positions[item] for item in told if item in positions])

@@ -8,19 +8,19 @@ from itertools import accumulate
 
 
 @dataclass(frozen=True, kw_only=True)
-class Delays:
+class Latencies:
     """Seconds from arrival to readable: half of the rows took no longer than the median."""
 
     median: float
     longest: float
 
 
-def summarize(delays: Iterable[tuple[int, float]]) -> Delays | None:
+def summarize(latencies: Iterable[tuple[int, float]]) -> Latencies | None:
     """Sums up (rows, seconds) of objects; None where there are no rows. A clock that lags counts as no delay."""
-    ordered = sorted((max(seconds, 0.0), rows) for rows, seconds in delays if rows > 0)
+    ordered = sorted((max(seconds, 0.0), rows) for rows, seconds in latencies if rows > 0)
     if not ordered:
         return None
     half = sum(rows for _, rows in ordered) / 2
     seen = accumulate(rows for _, rows in ordered)
     median = next(seconds for (seconds, _), rows in zip(ordered, seen, strict=True) if rows >= half)
-    return Delays(median=median, longest=ordered[-1][0])
+    return Latencies(median=median, longest=ordered[-1][0])
