@@ -11,7 +11,14 @@ from datetime import date, datetime, timezone
 from sqlalchemy import Connection
 
 from prism_assets.domain.attempts import AttemptPolicy
-from prism_assets.domain.errors import EngineFailed, EngineUnavailable, LeaseLost, PrismError, TerminalError
+from prism_assets.domain.errors import (
+    EngineFailed,
+    EngineUnavailable,
+    LeaseLost,
+    PrismError,
+    TerminalError,
+    TransientError,
+)
 from prism_assets.domain.merge_attempts import after_death, after_failure
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
@@ -225,7 +232,15 @@ def _run_jobs(
     )
     engine = _EngineSeen()
     with beat, _given_back_on_error(context, jobs, engine, now):
-        running = [_plan_job(context, job, tables) for job in jobs]
+        running: list[_Running] = []
+        for job in jobs:
+            try:
+                running.append(_plan_job(context, job, tables))
+            except TransientError:
+                raise
+            except Exception as error:  # whatever it is, it is of this partition alone
+                yield _fail_unplanned(context, job, tables, error, now)
+                tokens.discard(job.lease_token)
         if any(job.died or job.last_error for job in jobs):
             probe_engine(context, jobs)
             engine.at_work = True
@@ -296,6 +311,21 @@ def _plan_job(context: StageContext, job: MergeJob, tables: Mapping[int, TableDe
     with context.database.begin() as connection:
         entry = plan_partition(connection, job.partition_id, tables, context.lake)
     return _Running(entry, job, datetime.now(timezone.utc))
+
+
+def _fail_unplanned(
+    context: StageContext, job: MergeJob, tables: Mapping[int, TableDefinition], error: Exception, now: datetime
+) -> MergeReport:
+    """Charges a job that cannot be planned, such as one of a partition whose rows contradict each other."""
+    try:
+        failure = _refuse(context, job, f"the merge cannot be planned: {type(error).__name__}: {error}", now)
+    except LeaseLost as lost:
+        context.progress(f"merge: {lost}")
+        return MergeReport(jobs=1)
+    with context.database.begin() as connection:
+        partition = partitions.load_partitions(connection, [job.partition_id])[job.partition_id]
+    table = str(tables[partition.table_id].name)
+    return MergeReport(jobs=1, problems=(Problem(table=table, date=partition.date, reason=failure.message),))
 
 
 def _completed(context: StageContext, running: Sequence[_Running], engine: _EngineSeen) -> Iterator[_Running]:

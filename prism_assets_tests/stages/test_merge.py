@@ -234,6 +234,21 @@ def test_an_input_that_is_missing_fails_its_job_and_no_other(world: World) -> No
     assert "does not exist" in report.failed[0]
 
 
+def test_a_partition_that_cannot_be_planned_fails_its_job_and_no_other(world: World) -> None:
+    a_closed_day(world, "log.sick")
+    a_closed_day(world, "log.well")
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql(
+            "UPDATE prism_table_definitions SET definition = jsonb_set(definition, '{merge,target_bytes}', '0') "
+            "WHERE definition->'name'->>'table' = 'sick'"
+        )
+    report = world.merge(AFTER)
+    assert len(report.merged) == 1
+    assert len(report.failed) == 1
+    assert report.failed[0].startswith(f"log.sick {DAY}: the merge cannot be planned: ZeroDivisionError")
+    assert [job.running for job in jobs(world)] == [False]
+
+
 def test_an_engine_that_is_not_there_costs_no_attempt_and_holds_nothing(world: World) -> None:
     a_closed_day(world)
 
