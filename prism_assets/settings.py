@@ -25,7 +25,7 @@ from pydantic_settings import (
 )
 
 from prism_assets.domain.errors import SettingsError
-from prism_assets.objectstore.stores import StoreConfig
+from prism_assets.objectstore.config import StoreConfig
 
 IN_PROCESS = "in-process"
 _REMOTES = ("sc://", "local", "spark://", "yarn", "k8s://", IN_PROCESS)

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from prism_assets.engine.inprocess import InProcessEngine
+from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
-from prism_assets.objectstore.stores import StoreConfig, Stores
+from prism_assets.objectstore.stores import Stores
 from prism_assets.platform import build_context
 from prism_assets.reading.lake_reader import LakeReader, ReadPartition
 from prism_assets.reading.query import run_query

@@ -25,8 +25,9 @@ from prism_assets.domain.work import (
     to_json,
 )
 from prism_assets.engine.base import Definitions
+from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
-from prism_assets.objectstore.stores import StoreConfig, Stores
+from prism_assets.objectstore.stores import Stores
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
 _KEPT_BYTES = 1 << 30

@@ -21,6 +21,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from prism_assets.domain.errors import DatabaseUnavailable, InvariantBroken, TerminalError
+from prism_assets.metadata.locks import MIGRATION
 from prism_assets.transactions import inside_transaction
 
 _CONNECT_SECONDS = 5
@@ -52,7 +53,6 @@ _ENDED = {
 }
 _NO_ROOM = ("too many clients", "too many connections", "connection slots are reserved")
 """A session that never began has no state to tell by."""
-_MIGRATION_LOCK = 7_170_001
 _MIGRATION_PATIENCE = 3_600.0
 _MIGRATION_PAUSE = 0.1
 _LEAST_SECONDS = 1.0
@@ -202,7 +202,7 @@ def _wait_for_turn(connection: Connection, seconds: float) -> None:
     """
     end = time.monotonic() + seconds
     statement = text("SELECT pg_try_advisory_lock(:lock)")
-    while not connection.execute(statement, {"lock": _MIGRATION_LOCK}).scalar_one():
+    while not connection.execute(statement, {"lock": MIGRATION}).scalar_one():
         connection.commit()
         if time.monotonic() > end:
             raise DatabaseUnavailable("another process still brings the schema up to date; repeat when it is done")

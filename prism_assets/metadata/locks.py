@@ -1,17 +1,26 @@
-"""Advisory locks that end with their transaction."""
+"""Advisory locks: their numbers, all of them, and those that end with their transaction."""
 
 from __future__ import annotations
 
 from sqlalchemy import Connection, text
 
-_EPOCH = 7_170_002
+MIGRATION = 7_170_001
+EPOCH = 7_170_002
+APPLY = 7_170_004
+RUN_CLASS = 7_170_005
+"""The class of the session locks of runs; the second number is a hash of the run's id."""
 
 
 def share_epoch(connection: Connection) -> None:
     """Taken by the start of every batch, till its transaction ends: no partition gets its closing mark meanwhile."""
-    connection.execute(text("SELECT pg_advisory_xact_lock_shared(:lock)"), {"lock": _EPOCH})
+    connection.execute(text("SELECT pg_advisory_xact_lock_shared(:lock)"), {"lock": EPOCH})
 
 
 def hold_epoch(connection: Connection) -> None:
     """Taken by marking: waits until no batch is starting, so `max(batch id)` is final and later batches see the mark."""
-    connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _EPOCH})
+    connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": EPOCH})
+
+
+def hold_apply(connection: Connection) -> None:
+    """Taken by `prism table apply`, till its transaction ends: one of them works at a time."""
+    connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": APPLY})

@@ -10,8 +10,8 @@ from sqlalchemy import Connection, text
 
 from prism_assets.domain.errors import PrismError
 from prism_assets.metadata.database import Database
+from prism_assets.metadata.locks import RUN_CLASS
 
-_RUN_CLASS = 7_170_005
 _LOOK_SECONDS = 15.0
 _RETRY_SECONDS = 2.0
 _LAST_LOOK_SECONDS = 10.0
@@ -81,9 +81,7 @@ class _Keeper:
 
 def _take(connection: Connection, run_id: str) -> None:
     """Without waiting: the session that was lost may hold it until PostgreSQL notices, and is then tried again."""
-    connection.execute(
-        text("SELECT pg_try_advisory_lock(:class, hashtext(:run))"), {"class": _RUN_CLASS, "run": run_id}
-    )
+    connection.execute(text("SELECT pg_try_advisory_lock(:class, hashtext(:run))"), {"class": RUN_CLASS, "run": run_id})
 
 
 def _holds(connection: Connection, run_id: str) -> bool:
@@ -91,11 +89,11 @@ def _holds(connection: Connection, run_id: str) -> bool:
         "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid() "
         "AND classid = :class AND objid = (hashtext(:run)::bigint & 4294967295)::oid)"
     )
-    return bool(connection.execute(statement, {"class": _RUN_CLASS, "run": run_id}).scalar_one())
+    return bool(connection.execute(statement, {"class": RUN_CLASS, "run": run_id}).scalar_one())
 
 
 def _give_back(connection: Connection, run_id: str) -> None:
-    connection.execute(text("SELECT pg_advisory_unlock(:class, hashtext(:run))"), {"class": _RUN_CLASS, "run": run_id})
+    connection.execute(text("SELECT pg_advisory_unlock(:class, hashtext(:run))"), {"class": RUN_CLASS, "run": run_id})
 
 
 def runs_without_lock(database: Database, run_ids: Collection[str]) -> set[str]:
@@ -108,6 +106,6 @@ def runs_without_lock(database: Database, run_ids: Collection[str]) -> set[str]:
                 "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
                 "AND objid = (hashtext(run)::bigint & 4294967295)::oid)"
             ),
-            {"runs": list(run_ids), "class": _RUN_CLASS},
+            {"runs": list(run_ids), "class": RUN_CLASS},
         )
         return set(rows.scalars())

@@ -10,8 +10,6 @@ from sqlalchemy import Connection, text
 
 from prism_assets.domain.tables import Column, Stream, TableDefinition
 
-_APPLY_LOCK = 7_170_004
-
 
 @dataclass(frozen=True)
 class KnownStream:
@@ -20,11 +18,6 @@ class KnownStream:
     stream_id: int
     table_id: int
     stream: Stream
-
-
-def lock_for_apply(connection: Connection) -> None:
-    """Lets one `prism table apply` work at a time."""
-    connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _APPLY_LOCK})
 
 
 def load_definitions(connection: Connection) -> list[TableDefinition]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from prism_assets.domain.installation import Place
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.keys import TableKeys
-from prism_assets.objectstore.stores import StoreConfig
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,9 @@ from botocore.exceptions import (
 from botocore.utils import parse_timestamp
 
 from prism_assets.domain.errors import PrismError, SettingsError
+from prism_assets.objectstore.config import ObjectInfo, StoreConfig
 from prism_assets.objectstore.parts import Part
 from prism_assets.objectstore.store_errors import changed_object, denied, missing_bucket, missing_object, place, unclear
-from prism_assets.objectstore.stores import ObjectInfo, StoreConfig
 from prism_assets.transactions import refuse_inside_transaction
 
 if TYPE_CHECKING:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +23,7 @@ from prism_assets.domain.errors import (
     TerminalError,
     WrongUse,
 )
+from prism_assets.objectstore.config import ObjectInfo, StoreConfig
 from prism_assets.objectstore.parts import PART, Part, Parts
 from prism_assets.objectstore.store_errors import (
     PROBE,
@@ -52,41 +50,6 @@ _LEAST_WRITE, _SLOWEST_WRITE = 60, 256 << 10
 _MOST_WRITTEN = 5 << 30
 _WRITES_AT_ONCE = 4
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-
-
-@dataclass(frozen=True, kw_only=True)
-class StoreConfig:
-    """How to reach the object store. Holds no secret: credentials come from the environment of each process.
-
-    With `local_root` set, buckets are folders below it; otherwise they are S3 buckets. `silence_seconds` is how long a
-    server may say nothing in the middle of an answer.
-    """
-
-    endpoint: str | None = None
-    region: str = "us-east-1"
-    local_root: str | None = None
-    object_tags: bool = True
-    retry_seconds: float = 30.0
-    silence_seconds: float = 20.0
-
-    def to_json(self) -> str:
-        """One line of JSON that travels to tasks."""
-        return json.dumps(dataclasses.asdict(self), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> StoreConfig:
-        """Reads what `to_json` wrote."""
-        return cls(**json.loads(text))
-
-
-@dataclass(frozen=True)
-class ObjectInfo:
-    """What a listing says about one object; the length is in bytes."""
-
-    key: str
-    content_length: int
-    etag: str | None
-    last_modified: datetime
 
 
 def is_path(key: str) -> bool:

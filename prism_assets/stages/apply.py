@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import Column, Stream, TableDefinition
-from prism_assets.metadata import tables
+from prism_assets.metadata import locks, tables
 from prism_assets.metadata.tables import KnownStream
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.installation import preview_lake, take_lake
@@ -227,7 +227,7 @@ def run_apply(
         database.migrate()
         taken = take_lake(database, lake, stores, now, restore_marker=restore_marker)
     with database.begin() as connection:
-        tables.lock_for_apply(connection)
+        locks.hold_apply(connection)
         plan = plan_apply(files, tables.load_definitions(connection), tables.load_streams(connection))
         if plan.problems:
             raise DefinitionError("\n".join(plan.problems))
@@ -247,7 +247,7 @@ def apply_sound(context: StageContext, folder: Path, now: datetime) -> ApplyPlan
     database.migrate()
     taken = take_lake(database, context.lake, context.stores, now)
     with database.begin() as connection:
-        tables.lock_for_apply(connection)
+        locks.hold_apply(connection)
         plan = plan_apply(files, tables.load_definitions(connection), tables.load_streams(connection))
         execute_apply(connection, plan, now)
     return dataclasses.replace(plan, problems=(*problems, *plan.problems), lake=taken)

@@ -16,7 +16,7 @@ from prism_assets.metadata import staging_objects, stream_scans, tables
 from prism_assets.metadata.staging_objects import FoundObject
 from prism_assets.metadata.stream_scans import Scan
 from prism_assets.metadata.tables import KnownStream
-from prism_assets.objectstore.stores import ObjectInfo
+from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import NEVER, Deadline
 from prism_assets.stages.receive import ReceiveReport, run_receive

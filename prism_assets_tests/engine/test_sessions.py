@@ -14,8 +14,8 @@ from prism_assets.domain.errors import EngineUnavailable
 from prism_assets.engine import sessions
 from prism_assets.engine.sessions import connect, open_session
 from prism_assets.engine.spark import SparkEngine
+from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
-from prism_assets.objectstore.stores import StoreConfig
 
 _TELL = """\
 import os, sys

@@ -20,7 +20,8 @@ from prism_assets.domain.work import ConvertResult, ConvertTask, MergeInput, Mer
 from prism_assets.kernels.convert import LIMITS, convert_object
 from prism_assets.kernels.merge import merge_range
 from prism_assets.kernels.parquet.accepted_rows import Limits
-from prism_assets.objectstore.stores import StoreConfig, Stores
+from prism_assets.objectstore.config import StoreConfig
+from prism_assets.objectstore.stores import Stores
 
 RECEIVED = datetime(2018, 10, 25, 3, tzinfo=timezone.utc)
 TIME = "2018-10-24T09:00:23+09:00"

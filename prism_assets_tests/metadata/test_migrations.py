@@ -14,7 +14,7 @@ import alembic.script
 import pytest
 from sqlalchemy import text
 
-from prism_assets.metadata import attempts, publications
+from prism_assets.metadata import attempts, locks, publications
 from prism_assets.metadata import database as database_module
 from prism_assets.metadata.database import Database
 from prism_assets.metadata.migrations import versions
@@ -175,7 +175,7 @@ def test_a_migration_waits_for_the_one_that_is_running(
 ) -> None:
     monkeypatch.setattr(database_module, "_MIGRATION_PAUSE", 0.01)
     running = sessions.open()
-    running.sql("SELECT pg_advisory_xact_lock(:lock)", lock=database_module._MIGRATION_LOCK)
+    running.sql("SELECT pg_advisory_xact_lock(:lock)", lock=locks.MIGRATION)
     with ThreadPoolExecutor(1) as thread:
         migration = thread.submit(old.database.migrate)
         assert not wait([migration], timeout=0.3).done
@@ -189,7 +189,7 @@ def test_a_migration_leaves_no_lock_behind(old: Rows) -> None:
     old.database.migrate()
     with old.database.begin() as connection:
         statement = text("SELECT pg_try_advisory_xact_lock(:lock)")
-        assert connection.execute(statement, {"lock": database_module._MIGRATION_LOCK}).scalar_one()
+        assert connection.execute(statement, {"lock": locks.MIGRATION}).scalar_one()
         assert connection.exec_driver_sql("SHOW lock_timeout").scalar_one() == "30s"
 
 

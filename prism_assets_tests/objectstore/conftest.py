@@ -8,7 +8,8 @@ from typing import Any
 import boto3
 import pytest
 
-from prism_assets.objectstore.stores import StoreConfig, Stores
+from prism_assets.objectstore.config import StoreConfig
+from prism_assets.objectstore.stores import Stores
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,9 @@ from prism_assets.domain.errors import (
     WrongUse,
 )
 from prism_assets.objectstore import stores as stores_module
+from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.s3 import _tries_within
-from prism_assets.objectstore.stores import StoreConfig, Stores, is_path
+from prism_assets.objectstore.stores import Stores, is_path
 from prism_assets_tests.objectstore.conftest import Bucket
 
 ODD = ["//", "/a", "a//b.json", "a/./b", "a/../b", "a/\tb", "a/\x7f", "a/b/", "./x", "x/.."]
@@ -184,7 +185,8 @@ def test_reading_ordinary_keys_needs_no_boto3(bucket: Bucket) -> None:
     """As workers do; it takes half a second to import."""
     bucket.put("a/b")
     program = (
-        "import sys; from prism_assets.objectstore.stores import StoreConfig, Stores; "
+        "import sys; from prism_assets.objectstore.config import StoreConfig; "
+        "from prism_assets.objectstore.stores import Stores; "
         f"stores = Stores(StoreConfig(endpoint={bucket.stores.config.endpoint!r})); "
         f"assert stores.get({bucket.name!r}, 'a/b') == b'hello'; assert 'boto3' not in sys.modules"
     )

@@ -10,7 +10,8 @@ import pytest
 
 from prism_assets.domain.errors import ObjectChanged, StoreUnavailable, TerminalError
 from prism_assets.objectstore import stores as stores_module
-from prism_assets.objectstore.stores import StoreConfig, Stores
+from prism_assets.objectstore.config import StoreConfig
+from prism_assets.objectstore.stores import Stores
 from prism_assets_tests.objectstore.slow_server import SlowServer
 
 BODY = os.urandom(600_000)

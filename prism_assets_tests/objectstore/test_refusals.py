@@ -9,7 +9,8 @@ from datetime import date
 import pytest
 
 from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, MissingBucket, PrismError, StoreUnavailable
-from prism_assets.objectstore.stores import StoreConfig, Stores
+from prism_assets.objectstore.config import StoreConfig
+from prism_assets.objectstore.stores import Stores
 from prism_assets.reading.lake_reader import LakeReader
 from prism_assets.settings import ReaderSettings
 from prism_assets_tests.faulty_servers import DEAD, answering, hanging_up

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from obstore.store import S3Store
 
 from prism_assets.domain.errors import MissingBucket, ObjectChanged, ObjectMissing, StoreUnavailable
+from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.s3 import S3Keys
-from prism_assets.objectstore.stores import StoreConfig, Stores
+from prism_assets.objectstore.stores import Stores
 
 
 @pytest.fixture

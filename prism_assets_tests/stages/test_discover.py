@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from prism_assets.metadata import stream_scans, tables
 from prism_assets.metadata.stream_scans import Scan
-from prism_assets.objectstore.stores import ObjectInfo
+from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.stages import discover
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline

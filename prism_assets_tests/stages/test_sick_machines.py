@@ -16,8 +16,9 @@ from prism_assets.engine.base import Definitions, Engine
 from prism_assets.kernels.convert import convert_object
 from prism_assets.kernels.merge import merge_range
 from prism_assets.kernels.parquet.accepted_rows import Limits
+from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
-from prism_assets.objectstore.stores import StoreConfig, Stores
+from prism_assets.objectstore.stores import Stores
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.stages.engines import another_worker, rest_is_over
 from prism_assets_tests.stages.test_merge import a_closed_day, jobs

@@ -14,7 +14,8 @@ import pytest
 from prism_assets.domain.errors import EngineUnavailable, InvariantBroken, PrismError, StoreUnavailable, WrongUse
 from prism_assets.domain.work import ConvertResult, ConvertTask, Failure, SourceVersion
 from prism_assets.engine.base import Definitions, Engine
-from prism_assets.objectstore.stores import StoreConfig, Stores
+from prism_assets.objectstore.config import StoreConfig
+from prism_assets.objectstore.stores import Stores
 from prism_assets.stages.repair import run_repair
 from prism_assets.stages.stream import probe_engine, run_stream
 from prism_assets.stages.stream_commit import commit_batch, revive
