@@ -162,13 +162,17 @@ def mark_closing(connection: Connection, partition_ids: Sequence[int]) -> dict[i
     return {row.prism_partition_id: row.closing_batch_id for row in rows}
 
 
-def unfinished_before(connection: Connection, table_id: int, closing_batch_id: int) -> int:
-    """How many staging objects of a table that a batch up to the mark saw first are still pending or claimed."""
+def unfinished_before(connection: Connection, table_id: int, closing_batch_id: int | None) -> int:
+    """How many staging objects of a table that a batch up to the mark saw first are still pending or claimed.
+
+    Without a mark, those that any batch saw. Reads without locks.
+    """
     return int(
         connection.execute(
             text(
                 "SELECT count(*) FROM prism_staging_objects WHERE prism_table_id = :table "
-                "AND state IN ('pending', 'claimed') AND first_batch_id IS NOT NULL AND first_batch_id <= :mark"
+                "AND state IN ('pending', 'claimed') AND first_batch_id IS NOT NULL "
+                "AND (CAST(:mark AS bigint) IS NULL OR first_batch_id <= :mark)"
             ),
             {"table": table_id, "mark": closing_batch_id},
         ).scalar_one()

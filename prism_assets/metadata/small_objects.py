@@ -65,6 +65,19 @@ def insert_small_objects(
     return highest
 
 
+def count_unmerged_live(connection: Connection, partition_id: int, upper_bound: int) -> int:
+    """How many live small objects of a partition lie above its merged ranges. Reads without locks."""
+    return int(
+        connection.execute(
+            text(
+                "SELECT count(*) FROM prism_small_objects WHERE prism_partition_id = :partition "
+                "AND prism_small_object_id > :upper AND NOT delayed"
+            ),
+            {"partition": partition_id, "upper": upper_bound},
+        ).scalar_one()
+    )
+
+
 def load_above(
     connection: Connection, partition_id: int, lower_bound: int, limit: int | None
 ) -> list[KnownSmallObject]:

@@ -12,7 +12,17 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from prism_assets.domain.errors import PrismError
-from prism_assets.domain.partitions import Partition, switch_refusal
+from prism_assets.domain.lifecycle import (
+    Close,
+    Mark,
+    Switch,
+    WaitForMerge,
+    WaitForObjects,
+    may_close,
+    may_switch,
+    next_steps,
+)
+from prism_assets.domain.partitions import Partition
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
@@ -21,6 +31,7 @@ from prism_assets.metadata.leases import Holder, Lease, LeaseKind
 from prism_assets.stages.catalog_show import ShowReport, plan_show, show
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.leases import leased
+from prism_assets.stages.partition_facts import StoredFacts
 from prism_assets.stages.publish import PublishedPartition
 
 
@@ -30,6 +41,11 @@ class Waiting:
 
     date: date
     reason: str
+
+    @classmethod
+    def of(cls, partition: Partition, wait: WaitForMerge | WaitForObjects) -> Waiting:
+        """As a step of a plan says it."""
+        return cls(date=partition.date, reason=f"is not {wait.undone}: {wait.reason}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +158,7 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
     marked: list[date] = []
     closed: list[date] = []
     if not republish:
-        switched = _switch(context, lease, pending, now, waiting)
+        switched = _switch(context, table, lease, pending, now, waiting)
         marked, closed = _close(context, table, lease, pending, now, waiting)
     if switched or marked or closed:
         with context.database.begin() as connection:
@@ -165,30 +181,32 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
 
 
 def _switch(
-    context: StageContext, lease: Lease, pending: Sequence[Partition], now: datetime, waiting: list[Waiting]
+    context: StageContext,
+    table: TableDefinition,
+    lease: Lease,
+    pending: Sequence[Partition],
+    now: datetime,
+    waiting: list[Waiting],
 ) -> list[date]:
-    """Switches closed partitions whose live objects are all merged, with a certificate.
+    """Switches closed partitions whose live objects are all merged, with a certificate. Decides under their lock.
 
     One transaction a partition, its row locked: a death in it switches nothing; after it, publishing follows in
     the next run, and until then the manifest that readers have still names every row.
     """
     switched = []
-    for partition in pending:
-        if partition.is_open or partition.switched:
-            continue
+    for partition in filter(may_switch, pending):
         with context.database.begin() as connection:
             leases.hold(connection, lease)
             locked = partitions.lock_partition(connection, partition.partition_id)
-            evidence = partitions.switch_evidence(connection, partition.partition_id)
-            refusal = switch_refusal(locked, evidence)
-            if refusal is None:
-                partitions.switch(connection, partition.partition_id, evidence, now)
+            facts = StoredFacts(connection, table)
+            steps = next_steps(locked, facts, now)
+            if Switch() in steps:
+                partitions.switch(connection, partition.partition_id, facts.switch_evidence(locked), now)
                 failpoint("catalog.in_switch")
-        if refusal is None:
+        if Switch() in steps:
             failpoint("catalog.after_switch")
             switched.append(partition.date)
-        else:
-            waiting.append(Waiting(date=partition.date, reason=f"is not switched: {refusal}"))
+        waiting += [Waiting.of(locked, step) for step in steps if isinstance(step, WaitForMerge)]
     return switched
 
 
@@ -202,10 +220,13 @@ def _close(
 ) -> tuple[list[date], list[date]]:
     """Marks partitions whose day is over, then closes marked ones that no batch can add live objects to any more.
 
-    Two transactions, each harmless to die in: a mark without a close is a state of its own, found by the next run.
+    A transaction for all marks and one for each close, which has the rest merged at once. Each is harmless to die in: a
+    mark without a close is a state of its own, found by the next run.
     """
-    over = [p for p in pending if p.is_open and table.day_ends(p.date) <= now]
-    unmarked = [p for p in over if p.closing_batch_id is None]
+    with context.database.begin() as connection:
+        facts = StoredFacts(connection, table)
+        over = [partition for partition in pending if may_close(partition, facts, now)]
+        unmarked = [partition for partition in over if Mark() in next_steps(partition, facts, now)]
     marked: list[date] = []
     if unmarked:
         with context.database.begin() as connection:
@@ -217,27 +238,17 @@ def _close(
         marked = [p.date for p in unmarked if p.partition_id in marks]
     closed = []
     for partition in over:
-        left = _close_one(context, lease, partition, now)
-        if left:
-            reason = f"is not closed: {left} staging objects of before the end of its day are not converted yet"
-            waiting.append(Waiting(date=partition.date, reason=reason))
-        else:
+        with context.database.begin() as connection:
+            leases.hold(connection, lease)
+            locked = partitions.lock_partition(connection, partition.partition_id)
+            steps = next_steps(locked, StoredFacts(connection, table), now)
+            if Close() in steps:
+                partitions.close(connection, partition.partition_id)
+                if locked.last_object_id > locked.desired_version:
+                    merge_jobs.hasten(connection, partition.partition_id, now)
+                failpoint("catalog.in_close")
+        if Close() in steps:
             failpoint("catalog.after_close")
             closed.append(partition.date)
+        waiting += [Waiting.of(locked, step) for step in steps if isinstance(step, WaitForObjects)]
     return marked, closed
-
-
-def _close_one(context: StageContext, lease: Lease, partition: Partition, now: datetime) -> int:
-    """Closes one marked partition and has its rest merged at once; returns how many objects stand in the way."""
-    with context.database.begin() as connection:
-        leases.hold(connection, lease)
-        locked = partitions.lock_partition(connection, partition.partition_id)
-        if not locked.is_open or locked.closing_batch_id is None:
-            return 0
-        left = partitions.unfinished_before(connection, lease.subject_id, locked.closing_batch_id)
-        if left == 0:
-            partitions.close(connection, partition.partition_id)
-            if locked.last_object_id > locked.desired_version:
-                merge_jobs.hasten(connection, partition.partition_id, now)
-            failpoint("catalog.in_close")
-        return left

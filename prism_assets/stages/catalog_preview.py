@@ -9,12 +9,13 @@ from datetime import date, datetime
 from sqlalchemy import Connection
 
 from prism_assets.domain.errors import PrismError
-from prism_assets.domain.partitions import Partition, switch_refusal
+from prism_assets.domain.lifecycle import Close, Mark, Switch, WaitForMerge, WaitForObjects, next_steps
+from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import partitions, publications
 from prism_assets.stages.catalog_show import plan_show
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.publish import PublicationPlan
+from prism_assets.stages.partition_facts import StoredFacts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +61,7 @@ def _of_table(
         yield None, "define it in the catalog"
     if known.doubt:
         yield None, f"compare it with the catalog: {known.doubt}"
-    publish = {item.partition.date: _publish(item) for item in plan.publications} if plan else {}
+    publish = {item.partition.date: str(item.step) for item in plan.publications} if plan else {}
     for day in sorted({*moves, *publish}):
         for step in moves.get(day, []):
             yield day, step
@@ -69,21 +70,7 @@ def _of_table(
 
 
 def _moves(connection: Connection, table: TableDefinition, partition: Partition, now: datetime) -> list[str]:
-    steps = []
-    if not partition.is_open and not partition.switched:
-        refusal = switch_refusal(partition, partitions.switch_evidence(connection, partition.partition_id))
-        steps.append(f"not switch: {refusal}" if refusal else "switch readers to the merged objects")
-    if partition.is_open and table.day_ends(partition.date) <= now:
-        if partition.closing_batch_id is None:
-            steps.append("mark for closing, and close as soon as no earlier staging object is unfinished")
-        elif left := partitions.unfinished_before(connection, table.table_id, partition.closing_batch_id):
-            steps.append(f"not close: {left} staging objects of before the end of its day are not converted yet")
-        else:
-            steps.append("close")
-    return steps
-
-
-def _publish(item: PublicationPlan) -> str:
-    if item.before is None:
-        return "publish for the first time"
-    return "publish" if item.before != item.wanted else "publish again what is recorded"
+    """What a run does to the partition, or would do if it could; publications are planned with the catalog."""
+    steps = next_steps(partition, StoredFacts(connection, table), now)
+    shown = (Mark, Close, Switch, WaitForObjects, WaitForMerge)
+    return [str(step) for step in steps if isinstance(step, shown) and not step.follows]

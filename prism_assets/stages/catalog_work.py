@@ -5,20 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from sqlalchemy import Connection
-
-from prism_assets.domain.partitions import (
-    Partition,
-    PartitionState,
-    current_publication,
-    switch_refusal,
-    wanted_publication,
-)
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.lifecycle import Publish, next_steps, work_for_a_run
 from prism_assets.metadata import partitions, publications
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.partition_facts import StoredFacts
 
-PUBLISH = "publish"
+PUBLISH = Publish.action
 COMPARE = "compare"
 
 
@@ -43,36 +35,17 @@ def find_catalog_work(context: StageContext, *, now: datetime) -> list[CatalogWo
             connection, list(tables), settings.catalog_compare_seconds, settings.lease_seconds
         )
         pending = partitions.load_pending(connection, list(tables))
-        steps = [(item, _next_step(connection, tables[item.table_id], item, now)) for item in pending]
+        found = [
+            (item, next_steps(item, StoredFacts(connection, tables[item.table_id], for_people=False), now))
+            for item in pending
+        ]
     moves = [
-        CatalogWork(table=str(tables[item.table_id].name), date=item.date, step=step) for item, step in steps if step
+        CatalogWork(table=str(tables[item.table_id].name), date=item.date, step=move.action)
+        for item, steps in found
+        if (move := work_for_a_run(steps))
     ]
     compared = [
         CatalogWork(table=str(tables[table_id].name), date=tables[table_id].today(now), step=COMPARE)
         for table_id in doubts
     ]
     return moves + compared
-
-
-def _next_step(connection: Connection, table: TableDefinition, item: Partition, now: datetime) -> str | None:
-    if current_publication(item) != wanted_publication(item):
-        return PUBLISH
-    if item.is_open:
-        return "close" if _can_close(connection, table, item, now) else None
-    return "switch" if _can_switch(connection, item) else None
-
-
-def _can_close(connection: Connection, table: TableDefinition, item: Partition, now: datetime) -> bool:
-    if table.day_ends(item.date) > now:
-        return False
-    if item.closing_batch_id is None:
-        return True
-    return partitions.unfinished_before(connection, table.table_id, item.closing_batch_id) == 0
-
-
-def _can_switch(connection: Connection, item: Partition) -> bool:
-    """Sums up the evidence only where the bounds allow a switch: a sum over all objects of a day is not cheap."""
-    covered = 0 < item.desired_version >= (item.last_live_object_id or 0)
-    if not covered or item.state is not PartitionState.CLOSED:
-        return False
-    return switch_refusal(item, partitions.switch_evidence(connection, item.partition_id)) is None

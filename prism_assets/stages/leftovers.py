@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.partitions import PartitionState, contradiction, switch_refusal
+from prism_assets.domain.lifecycle import WaitForMerge, may_switch, next_steps
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import merge_jobs, partitions, publications, staging_objects
 from prism_assets.metadata.merge_jobs import JobStatus
 from prism_assets.metadata.unread_objects import Unread, UnreadObjects, load_unread
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.partition_facts import StoredFacts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,25 +116,27 @@ def _merge_left(table: str, day: date, job: JobStatus, now: datetime) -> Leftove
 
 
 def switches_left(
-    _context: StageContext, connection: Connection, tables: Sequence[TableDefinition], _now: datetime
+    _context: StageContext, connection: Connection, tables: Sequence[TableDefinition], now: datetime
 ) -> Iterator[Leftover]:
     """Closed partitions that nothing will ever switch: what they hold contradicts itself, or no merge is scheduled."""
-    named: Mapping[int, str] = {table.table_id: str(table.name) for table in tables}
-    pending = partitions.load_pending(connection, list(named))
-    closed = [item for item in pending if item.state is PartitionState.CLOSED]
+    known = {table.table_id: table for table in tables}
+    closed = list(filter(may_switch, partitions.load_pending(connection, list(known))))
     if not closed:
         return
     scheduled = {job.partition_id for job in merge_jobs.load_status(connection)}
     for item in closed:
-        evidence = partitions.switch_evidence(connection, item.partition_id)
-        where = f"{named[item.table_id]} {item.date}"
-        if wrong := contradiction(evidence):
-            sentence = f"{where} is not switched: {wrong}; readers miss nothing: keep all objects, and report it"
-            yield Leftover(sentence=sentence, for_a_person=True)
-        elif (refusal := switch_refusal(item, evidence)) and item.partition_id not in scheduled:
-            command = f"`prism merge --all --table {named[item.table_id]} --date {item.date}`"
-            sentence = f"{where} is not switched: {refusal}, and no merge is scheduled; run {command}"
-            yield Leftover(sentence=sentence, for_a_person=True)
+        table = known[item.table_id]
+        where = f"{table.name} {item.date}"
+        for step in next_steps(item, StoredFacts(connection, table), now):
+            if not isinstance(step, WaitForMerge):
+                continue
+            if step.is_contradiction:
+                advice = "readers miss nothing: keep all objects, and report it"
+                yield Leftover(sentence=f"{where} is not switched: {step.reason}; {advice}", for_a_person=True)
+            elif item.partition_id not in scheduled:
+                command = f"`prism merge --all --table {table.name} --date {item.date}`"
+                sentence = f"{where} is not switched: {step.reason}, and no merge is scheduled; run {command}"
+                yield Leftover(sentence=sentence, for_a_person=True)
 
 
 def publications_left(

@@ -9,6 +9,7 @@ from datetime import date, datetime
 from sqlalchemy import Connection
 
 from prism_assets.domain.errors import InvariantBroken, LeaseLost, ObjectMissing
+from prism_assets.domain.lifecycle import Publish, publication_due
 from prism_assets.domain.partitions import Partition, Publication, current_publication, wanted_publication
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
@@ -25,11 +26,10 @@ _AT_ONCE = 100
 
 @dataclass(frozen=True, kw_only=True)
 class PublicationPlan:
-    """What the catalog shows of a partition now, as far as PostgreSQL knows, and what it should show."""
+    """A partition that is to be published, and how."""
 
     partition: Partition
-    before: Publication | None
-    wanted: Publication
+    step: Publish
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,12 +110,15 @@ class WatchedCalls:
 
 
 def plan_publications(found: Sequence[Partition], also: Collection[date] = frozenset()) -> list[PublicationPlan]:
-    """The partitions whose publication differs from what it should be, and those of the given days."""
-    plans = [
-        PublicationPlan(partition=item, before=current_publication(item), wanted=wanted_publication(item))
-        for item in found
-    ]
-    return [plan for plan in plans if plan.before != plan.wanted or plan.partition.date in also]
+    """The partitions whose publication is due, and those of the given days, as they are recorded."""
+    plans = []
+    for item in found:
+        step = publication_due(item)
+        if step is None and item.date in also:
+            step = Publish(before=current_publication(item), wanted=wanted_publication(item))
+        if step:
+            plans.append(PublicationPlan(partition=item, step=step))
+    return plans
 
 
 def publish(
@@ -131,7 +134,7 @@ def publish(
     A death behind the manifest leaves a key that nothing names, behind the catalog's update a record that lags:
     the next run publishes the same again. The order of versions is kept by the lease and by the upward-only record.
     """
-    before = {plan.partition.partition_id: plan.before for plan in plans}
+    before = {plan.partition.partition_id: plan.step.before for plan in plans}
     for start in range(0, len(plans), _AT_ONCE):
         problems: list[Problem] = []
         contents = dict(_written(context, table, plans[start : start + _AT_ONCE], problems))

@@ -8,13 +8,15 @@ from datetime import date, datetime, timedelta
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.partitions import (
-    Partition,
-    PartitionState,
-    current_publication,
-    switch_refusal,
-    wanted_publication,
+from prism_assets.domain.lifecycle import (
+    Publish,
+    Step,
+    WaitForDayEnd,
+    WaitForMerge,
+    WaitForObjects,
+    next_steps,
 )
+from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import leases, merge_jobs, partitions, publications, staging_objects
 from prism_assets.metadata.leases import Holder, LeaseKind
@@ -25,6 +27,7 @@ from prism_assets.metadata.staging_objects import StagingCounts
 from prism_assets.metadata.statistics import PartitionFigures, partition_figures
 from prism_assets.metadata.unread_objects import UnreadObjects, load_unread
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.partition_facts import StoredFacts
 
 _UNFIT_DAYS = 7
 
@@ -126,8 +129,9 @@ def _partition_status(
     jobs: list[JobStatus],
     now: datetime,
 ) -> PartitionStatus:
-    waits = [*waits_in_life(connection, table, item, now), *_waits_for_merge(item, figures, jobs, now)]
-    if item.is_published and current_publication(item) != wanted_publication(item):
+    steps = next_steps(item, StoredFacts(connection, table), now)
+    waits = [*_waits_in_life(steps), *_waits_for_merge(item, figures, jobs, now)]
+    if any(isinstance(step, Publish) and step.before and not step.follows for step in steps):
         waits.append("the next catalog run, to publish what is new")
     return PartitionStatus(
         table=str(table.name),
@@ -145,19 +149,28 @@ def _partition_status(
 
 def waits_in_life(connection: Connection, table: TableDefinition, item: Partition, now: datetime) -> list[str]:
     """What keeps a partition in the state it is in, as a sentence, or nothing."""
-    state = item.state
-    if state is PartitionState.NEW:
-        return ["the next catalog run, to become readable"]
-    if state is PartitionState.LIVE:
-        end = table.day_ends(item.date)
-        return [f"the end of its day at {end:%Y-%m-%d %H:%M}Z" if end > now else "the next catalog run, to close"]
-    if state is PartitionState.CLOSING:
-        left = partitions.unfinished_before(connection, table.table_id, item.closing_batch_id or 0)
-        return [f"{left} staging objects from before its close" if left else "the next catalog run, to close"]
-    if state is PartitionState.CLOSED:
-        refusal = switch_refusal(item, partitions.switch_evidence(connection, item.partition_id))
-        return [f"the switch: {refusal}" if refusal else "the next catalog run, to switch"]
-    return []
+    return _waits_in_life(next_steps(item, StoredFacts(connection, table), now))
+
+
+def _waits_in_life(steps: Sequence[Step]) -> list[str]:
+    for step in steps:
+        if isinstance(step, Publish) and step.before is None:
+            return ["the next catalog run, to become readable"]
+    return [sentence for step in steps[:1] if (sentence := _awaited(step))]
+
+
+def _awaited(step: Step) -> str | None:
+    match step:
+        case WaitForDayEnd():
+            return f"the end of its day at {step.ends:%Y-%m-%d %H:%M}Z"
+        case WaitForObjects():
+            return f"{step.objects} staging objects from before its close"
+        case WaitForMerge():
+            return f"the switch: {step.reason}"
+        case Publish():
+            return None
+        case _:
+            return f"the next catalog run, to {step.action}"
 
 
 def _waits_for_merge(item: Partition, figures: PartitionFigures, jobs: list[JobStatus], now: datetime) -> list[str]:

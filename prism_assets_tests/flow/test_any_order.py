@@ -21,9 +21,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from prism_assets.domain.errors import LeaseLost
+from prism_assets.domain.lifecycle import Close, Mark, Publish, Step, Switch, next_steps
+from prism_assets.domain.partitions import Publication
 from prism_assets.domain.work import ConvertResult
+from prism_assets.metadata import partitions
 from prism_assets.reading.lake_reader import path_of
 from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.partition_facts import StoredFacts
 from prism_assets.stages.repair import run_repair
 from prism_assets.stages.status import read_status
 from prism_assets.stages.stream_commit import commit_batch
@@ -256,7 +260,28 @@ class AnyOrder(RuleBasedStateMachine):
         self._merge()
 
     def _catalog(self) -> None:
-        self.world.catalog(self._clock)
+        """What a dry run would announce is what happens."""
+        announced = self._announced()
+        (report,) = self.world.catalog(self._clock).tables
+        happened: dict[tuple[date, type[Step]], Publication | None] = {
+            **{(day, Mark): None for day in report.marked},
+            **{(day, Close): None for day in report.closed},
+            **{(day, Switch): None for day in report.switched},
+            **{(item.date, Publish): item.after for item in report.published},
+        }
+        assert happened == announced
+
+    def _announced(self) -> dict[tuple[date, type[Step]], Publication | None]:
+        """Each move of the next run by its day, with what is to be published."""
+        (table,) = self.world.context.choose_tables([TABLE])
+        with self.world.context.database.begin() as connection:
+            facts = StoredFacts(connection, table)
+            return {
+                (item.date, type(step)): step.wanted if isinstance(step, Publish) else None
+                for item in partitions.load_table_partitions(connection, table.table_id)
+                for step in next_steps(item, facts, self.now)
+                if isinstance(step, Mark | Close | Switch | Publish)
+            }
 
     def _read(self) -> Seen:
         reader = self.world.reader()

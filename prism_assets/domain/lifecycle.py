@@ -1,0 +1,198 @@
+"""What the next catalog run does to a partition, or what the partition waits for: decided here alone, as data.
+
+The stage carries these steps out, `prism catalog --dry-run` prints them, the sensor `catalog_work` asks for runs by
+them, and `prism status` and the checks say from them what is waited for. Candidates are found by SQL, which may find
+too many and never too few (`partitions.load_pending`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import ClassVar, Protocol
+
+from prism_assets.domain.partitions import (
+    Partition,
+    PartitionState,
+    Publication,
+    SwitchEvidence,
+    contradiction,
+    current_publication,
+    switch_refusal,
+    wanted_publication,
+)
+
+
+class Facts(Protocol):
+    """What decides besides the row of the partition. A fact is asked for only where a step hangs on it."""
+
+    def day_ends(self, partition: Partition) -> datetime:
+        """When the day of the partition is over, in UTC."""
+        ...
+
+    def unfinished_objects(self, partition: Partition) -> int:
+        """Staging objects that are not converted, and that a batch up to the closing mark, or any so far, saw first."""
+        ...
+
+    def unmerged_live(self, partition: Partition) -> int | None:
+        """Live objects above the merged ranges. None where nobody wants to know how many."""
+        ...
+
+    def switch_evidence(self, partition: Partition) -> SwitchEvidence:
+        """Sums over all objects and ranges of the partition: not cheap."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Step:
+    """`follows` where only the steps before it in the same run bring it about."""
+
+    follows: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark(_Step):
+    """Notes up to which batch objects may still become live objects of the day."""
+
+    action: ClassVar[str] = "close"
+
+    def __str__(self) -> str:
+        return "mark for closing, and close as soon as no earlier staging object is unfinished"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Close(_Step):
+    """From now on rows of the day come as delayed objects."""
+
+    action: ClassVar[str] = "close"
+
+    def __str__(self) -> str:
+        return "close"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Switch(_Step):
+    """Sends readers to the merged objects, from the next publication on."""
+
+    action: ClassVar[str] = "switch"
+
+    def __str__(self) -> str:
+        return "switch readers to the merged objects"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publish(_Step):
+    """Has the catalog show what it should."""
+
+    action: ClassVar[str] = "publish"
+    before: Publication | None
+    wanted: Publication
+
+    def __str__(self) -> str:
+        if self.before is None:
+            return "publish for the first time"
+        return "publish" if self.before != self.wanted else "publish again what is recorded"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitForDayEnd(_Step):
+    """The day is not over."""
+
+    ends: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitForObjects(_Step):
+    """The day may not close: so many staging objects may still become live objects of it."""
+
+    undone: ClassVar[str] = "closed"
+    objects: int
+
+    @property
+    def reason(self) -> str:
+        """Why, as part of a sentence."""
+        return f"{self.objects} staging objects of before the end of its day are not converted yet"
+
+    def __str__(self) -> str:
+        return f"not close: {self.reason}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitForMerge(_Step):
+    """Readers may not be switched. `is_contradiction` if no merge can put that right."""
+
+    undone: ClassVar[str] = "switched"
+    reason: str
+    is_contradiction: bool = False
+
+    def __str__(self) -> str:
+        return f"not switch: {self.reason}"
+
+
+Move = Mark | Close | Switch | Publish
+Wait = WaitForDayEnd | WaitForObjects | WaitForMerge
+Step = Move | Wait
+
+
+def next_steps(partition: Partition, facts: Facts, now: datetime) -> tuple[Step, ...]:
+    """What one catalog run at `now` does to a partition, in order; what it waits for is among them.
+
+    Switching comes before closing, so a run that closes a day never switches it.
+    """
+    steps: list[Step] = []
+    after = partition
+    if may_switch(partition):
+        steps.append(step := _switch_or_wait(partition, facts))
+        if isinstance(step, Switch):
+            after = replace(partition, switched=True)
+    elif may_close(partition, facts, now):
+        is_marked = partition.closing_batch_id is not None
+        if not is_marked:
+            steps.append(Mark())
+        if left := facts.unfinished_objects(partition):
+            steps.append(WaitForObjects(objects=left, follows=not is_marked))
+        else:
+            steps.append(Close(follows=not is_marked))
+            after = replace(partition, last_live_object_id=partition.last_object_id)
+    elif partition.is_open:
+        steps.append(WaitForDayEnd(ends=facts.day_ends(partition)))
+    due = publication_due(partition)
+    if due is None and (implied := publication_due(after)):
+        due = replace(implied, follows=True)
+    return (*steps, due) if due else tuple(steps)
+
+
+def may_switch(partition: Partition) -> bool:
+    """Whether switching is what comes next, if only everything is merged."""
+    return partition.state is PartitionState.CLOSED
+
+
+def may_close(partition: Partition, facts: Facts, now: datetime) -> bool:
+    """Whether closing is what comes next, if only everything is converted."""
+    return partition.is_open and facts.day_ends(partition) <= now
+
+
+def publication_due(partition: Partition) -> Publish | None:
+    """The publication that is due as the partition stands, or None where the catalog shows what it should."""
+    before, wanted = current_publication(partition), wanted_publication(partition)
+    return None if before == wanted else Publish(before=before, wanted=wanted)
+
+
+def work_for_a_run(steps: tuple[Step, ...]) -> Move | None:
+    """The first thing that a run now would do, or None if all that is left is to wait. What is due goes first."""
+    moves = [step for step in steps if isinstance(step, Move)]
+    due = [step for step in moves if isinstance(step, Publish) and not step.follows]
+    return next(iter([*due, *moves]), None)
+
+
+def _switch_or_wait(partition: Partition, facts: Facts) -> Switch | WaitForMerge:
+    """Sums up the evidence only where the bounds allow a switch."""
+    if not partition.desired_version:
+        return WaitForMerge(reason="it was never merged")
+    if partition.desired_version < (partition.last_live_object_id or 0):
+        left = facts.unmerged_live(partition)
+        return WaitForMerge(reason=f"{'some' if left is None else left} live objects are not merged yet")
+    evidence = facts.switch_evidence(partition)
+    if (refusal := switch_refusal(partition, evidence)) is None:
+        return Switch()
+    return WaitForMerge(reason=refusal, is_contradiction=contradiction(evidence) is not None)

@@ -1,0 +1,39 @@
+"""The facts that decide over partitions of a table, as PostgreSQL has them now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from prism_assets.domain.partitions import Partition, SwitchEvidence
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata import partitions, small_objects
+
+
+@dataclass(frozen=True)
+class StoredFacts:
+    """`Facts` of the lifecycle. Sensors set `for_people` off: nothing is counted then that only sentences say."""
+
+    connection: Connection
+    table: TableDefinition
+    for_people: bool = True
+
+    def day_ends(self, partition: Partition) -> datetime:
+        """The midnight in the zone of the table."""
+        return self.table.day_ends(partition.date)
+
+    def unfinished_objects(self, partition: Partition) -> int:
+        """Those that a batch up to the mark saw first; up to the newest batch where there is no mark yet."""
+        return partitions.unfinished_before(self.connection, self.table.table_id, partition.closing_batch_id)
+
+    def unmerged_live(self, partition: Partition) -> int | None:
+        """Counts them, by index."""
+        if not self.for_people:
+            return None
+        return small_objects.count_unmerged_live(self.connection, partition.partition_id, partition.desired_version)
+
+    def switch_evidence(self, partition: Partition) -> SwitchEvidence:
+        """Sums up both sides."""
+        return partitions.switch_evidence(self.connection, partition.partition_id)
