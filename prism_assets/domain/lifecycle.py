@@ -156,10 +156,9 @@ def next_steps(partition: Partition, facts: Facts, now: datetime) -> tuple[Step,
             after = replace(partition, last_live_object_id=partition.last_object_id)
     elif partition.is_open:
         steps.append(WaitForDayEnd(ends=facts.day_ends(partition)))
-    due = publication_due(partition)
-    if due is None and (implied := publication_due(after)):
-        due = replace(implied, follows=True)
-    return (*steps, due) if due else tuple(steps)
+    if publication := publication_due(after):
+        steps.append(replace(publication, follows=publication_due(partition) is None))
+    return tuple(steps)
 
 
 def may_switch(partition: Partition) -> bool:

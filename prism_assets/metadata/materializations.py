@@ -8,6 +8,8 @@ from datetime import date
 
 from sqlalchemy import Connection, Row, text
 
+from prism_assets.domain.accepted import DateRange
+
 
 @dataclass(frozen=True, kw_only=True)
 class Position:
@@ -43,13 +45,18 @@ def load_positions(
     return {(row.prism_table_id, row.partition_date): _position(row) for row in rows}
 
 
-def load_unreported(connection: Connection, tables: Mapping[str, Collection[int]], limit: int) -> list[Unreported]:
-    """Partitions of which Dagster was not told everything, newest days first; `tables` to look at by asset. No locks.
+def load_unreported(
+    connection: Connection, tables: Mapping[str, Collection[int]], days: DateRange, before: int | None, limit: int
+) -> list[Unreported]:
+    """Partitions of some days of which Dagster was not told everything; `tables` to look at by asset. Without locks.
 
-    It looks at every partition: 120,000 of them take a tenth of a second, which a tick has.
+    The youngest first that are older than partition `before`, then round again, so that all have their turn. It looks
+    at every partition: 120,000 of them take a tenth of a second, which a tick has.
     """
     wanted = {name: list(tables.get(name, ())) for name in ("live", "merged", "catalog")}
-    rows = connection.execute(text(_UNREPORTED), {**wanted, "limit": limit})
+    rows = connection.execute(
+        text(_UNREPORTED), {**wanted, "first": days.first, "last": days.last, "before": before, "limit": limit}
+    )
     return [
         Unreported(
             table_id=row.prism_table_id,
@@ -67,7 +74,11 @@ def load_unreported(connection: Connection, tables: Mapping[str, Collection[int]
 
 
 def record_reported(connection: Connection, positions: Sequence[Position]) -> None:
-    """Records that Dagster was told so much; what was told further stays. Locks the rows in the order of their ids."""
+    """Records that Dagster was told so much; what was told further stays. Partitions that are not there are left out.
+
+    Locks the rows in the order of their ids, and the partitions they refer to against deletion, which waits for commits
+    of Stream and Merge.
+    """
     if not positions:
         return
     ordered = sorted(positions, key=lambda position: position.partition_id)
@@ -101,16 +112,17 @@ SELECT * FROM (
         coalesce(m.live, 0) AS reported_live, coalesce(m.merged, 0) AS reported_merged, coalesce(m.catalog, 0) AS reported_catalog
     FROM prism_partitions p LEFT JOIN prism_materializations m USING (prism_partition_id)
 ) s
-WHERE live > reported_live AND prism_table_id = ANY(:live)
+WHERE partition_date BETWEEN :first AND :last AND (live > reported_live AND prism_table_id = ANY(:live)
     OR merged > reported_merged AND prism_table_id = ANY(:merged)
-    OR catalog > reported_catalog AND prism_table_id = ANY(:catalog)
-ORDER BY partition_date DESC, prism_partition_id
+    OR catalog > reported_catalog AND prism_table_id = ANY(:catalog))
+ORDER BY prism_partition_id >= CAST(:before AS bigint), prism_partition_id DESC
 LIMIT :limit
 """
 _RECORD = """
 INSERT INTO prism_materializations AS m (prism_partition_id, live, merged, catalog)
-SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:live AS bigint[]), CAST(:merged AS bigint[]),
-    CAST(:catalog AS bigint[]))
+SELECT r.* FROM unnest(CAST(:ids AS bigint[]), CAST(:live AS bigint[]), CAST(:merged AS bigint[]),
+    CAST(:catalog AS bigint[])) AS r (id, live, merged, catalog)
+JOIN prism_partitions p ON p.prism_partition_id = r.id ORDER BY r.id
 ON CONFLICT (prism_partition_id) DO UPDATE SET live = greatest(m.live, excluded.live),
     merged = greatest(m.merged, excluded.merged), catalog = greatest(m.catalog, excluded.catalog)
 """

@@ -14,10 +14,10 @@ from prism_assets.domain.attempts import AttemptPolicy
 from prism_assets.domain.errors import (
     EngineFailed,
     EngineUnavailable,
+    InvariantBroken,
     LeaseLost,
     PrismError,
     TerminalError,
-    TransientError,
 )
 from prism_assets.domain.merge_attempts import after_death, after_failure
 from prism_assets.domain.problems import Problem
@@ -236,13 +236,13 @@ def _run_jobs(
         for job in jobs:
             try:
                 running.append(_plan_job(context, job, tables))
-            except TransientError:
-                raise
-            except Exception as error:  # whatever it is, it is of this partition alone
+            except (InvariantBroken, ArithmeticError, LookupError, ValueError, TypeError) as error:
+                # Of what this partition holds. What its surroundings do, such as an older schema, is of no partition.
                 yield _fail_unplanned(context, job, tables, error, now)
                 tokens.discard(job.lease_token)
-        if any(job.died or job.last_error for job in jobs):
-            probe_engine(context, jobs)
+        planned = [entry.job for entry in running]
+        if any(job.died or job.last_error for job in planned):
+            probe_engine(context, planned)
             engine.at_work = True
         refused: list[_Running] = []
         for entry in _completed(context, running, engine):

@@ -45,7 +45,7 @@ CHOICES: Mapping[tuple[str, ...], Sequence[tuple[str, str, str, int]]] = {
     ("--table", "log.others", "--table", "log.events"): [LATER, OTHERS, *FIRST],
     ("--date", "2026-03-01"): [OTHERS, *FIRST],
     ("--reason", "missing_time"): FIRST[:1],
-    ("--reason", "missing_time", "--reason", "not_object", "--limit", "2"): [LATER, OTHERS],
+    ("--reason", "missing_time", "--reason", "not_object", "--limit", "1"): [LATER],
     ("--table", "log.events", "--date", "2026-03-02", "--reason", "not_object"): [LATER],
     ("--table", "log.events", "--reason", "bad_json"): [],
 }

@@ -47,7 +47,7 @@ REMOVALS: Sequence[Removal] = (
         (
             Edit(
                 "metadata/locks.py",
-                'connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _EPOCH})',
+                'connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": EPOCH})',
                 "return",
             ),
         ),

@@ -6,7 +6,8 @@ import io
 import itertools
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
@@ -55,7 +56,8 @@ class IdReader:
 
     def _view(self, partition: ReadPartition) -> View:
         paths = [path_of(item.url) for item in partition.objects]
-        infos: list[Any] = self._reader.filesystem.get_file_info(paths)
+        with _of_the_store():
+            infos: list[Any] = self._reader.filesystem.get_file_info(paths)
         view = View([], [], tuple((info.path, info.size, info.mtime_ns) for info in infos))
         for item, info in zip(partition.objects, infos, strict=True):
             if info.type != fs.FileType.File:
@@ -69,10 +71,21 @@ class IdReader:
     def _ids(self, info: Any) -> list[int]:
         key = (info.path, info.size, info.mtime_ns)
         if key not in self._known:
-            with self._reader.filesystem.open_input_file(info.path) as file:
+            with _of_the_store(), self._reader.filesystem.open_input_file(info.path) as file:
                 body = file.read()
             self._known[key] = pq.read_table(io.BytesIO(body), columns=["id"]).column(0).to_pylist()
         return self._known[key]
+
+
+@contextmanager
+def _of_the_store() -> Iterator[None]:
+    """OSError is Arrow's word for a store that is down, and for damaged Parquet, too: so around reads alone."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise StoreUnavailable(str(error)) from error
 
 
 @dataclass
@@ -112,9 +125,7 @@ class Poller(threading.Thread):
         try:
             views = reader.look(table)
         except Exception as error:
-            # OSError is Arrow's word for a store that is down.
-            is_down = isinstance(error, (CatalogUnavailable, StoreUnavailable, OSError))
-            if not (self.may_fail and is_down) or isinstance(error, FileNotFoundError):
+            if not (self.may_fail and isinstance(error, (CatalogUnavailable, StoreUnavailable))):
                 self.violations.append(f"a read of {table} failed: {type(error).__name__}: {error}")
         else:
             self._judge(table, views)

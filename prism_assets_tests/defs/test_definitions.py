@@ -90,7 +90,8 @@ def test_definitions_load_without_any_setting_and_open_nothing(tmp_path: Path) -
     )
     done = load_in_a_process(tmp_path, code)
     sensors = [
-        "catalog_work", "dead_workers", "delayed_data", "merges_due", "new_objects", "run_failures", "table_checks",
+        "catalog_work", "dead_workers", "delayed_data", "merges_due", "new_objects", "run_failures",
+        "runless_materializations", "table_checks",
     ]  # fmt: skip
     assert done.stdout == f"4 {sensors}\n", done.stderr
 

@@ -61,7 +61,7 @@ def test_a_day_carries_numbers_all_the_way(settled: World, instance: DagsterInst
     settled.drop(some_rows(3, NOW))
     settled.drop(some_rows(2, NOW))
     events = {name: item.metadata for name, _, item in made(run(instance, location, ["live", "merged", "catalog"]))}
-    live, merged, catalog = (events[f"log/events/{part}"] for part in ("live", "merged", "catalog"))
+    live, merged, catalog = (events[f"log/events_{part}"] for part in ("live", "merged", "catalog"))
     assert (live["dagster/row_count"].value, live["small objects"].value, live["rows added"].value) == (5, 2, 5)
     smallest, median = (live[f"{name} small object"].value for name in ("smallest", "median"))
     assert isinstance(smallest, int)

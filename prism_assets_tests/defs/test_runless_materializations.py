@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta, timezone
 
 import pytest
 from dagster import AssetMaterialization, DagsterInstance, DagsterRunStatus, RunRequest, SensorResult
 
-from prism_assets.defs.keys import STAGE_TAG, asset_key
+from prism_assets.defs.keys import asset_key
 from prism_assets.defs.sensors import runless_materializations
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
-from prism_assets_tests.defs.test_runs import run
+from prism_assets_tests.defs.test_runs import made, run
 from prism_assets_tests.defs.test_sensors import launch, said, tick
 from prism_assets_tests.world import World
 
@@ -47,7 +48,7 @@ def test_days_that_commands_made_are_told_once_with_what_they_hold(settled: Worl
     (event, *_) = first.asset_events
     assert isinstance(event, AssetMaterialization)
     assert event.metadata["dagster/row_count"].value == 2
-    assert event.metadata["made by"].value == "a command, outside of Dagster"
+    assert "no run of Dagster told it" in str(event.metadata["told by"].value)
     settled.catalog(NOW)
     settled.merge(NOW, everything=True)
     settled.catalog(NOW)
@@ -102,8 +103,8 @@ def test_a_table_that_a_run_is_at_is_left_to_it(settled: World, instance: Dagste
     location = a_location(settled.root, a_table())
     settled.apply()
     drop_days(settled)
-    request = RunRequest(asset_selection=[asset_key("log.events", "live")], tags={STAGE_TAG: "live"})
-    launch(instance, request, DagsterRunStatus.STARTED)
+    by_hand = RunRequest(asset_selection=[asset_key("log.events", "live")])
+    launch(instance, by_hand, DagsterRunStatus.STARTED)
     assert told(tick(instance, location, SENSOR)) == []
 
 
@@ -116,3 +117,33 @@ def test_a_day_that_is_no_partition_is_passed_over(settled: World, instance: Dag
     first = tick(instance, location, SENSOR)
     assert told(first) == [("log/events_live", DAYS[0])]
     assert told(tick(instance, location, SENSOR, first.cursor)) == []
+
+
+def test_what_a_failing_run_changed_is_told_once_all_the_same(
+    settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All its tables are sick, so it yields nothing else."""
+    monkeypatch.setenv("PRISM_MAX_ATTEMPTS", "1")
+    location = a_location(settled.root, a_table())
+    settled.apply()
+    settled.drop(some_rows(2, NOON - timedelta(days=1)))
+    gone = settled.drop(some_rows(2, NOON))
+    settled.discover(NOW)
+    settled.context.stores.delete("staging", [gone])
+    result = run(instance, location, ["live"], by_sensor=True)
+    assert not result.success
+    assert [(key, day) for key, day, _ in made(result)] == [("log/events_live", DAYS[1])]
+    assert told(tick(instance, location, SENSOR)) == []
+
+
+def test_a_cursor_of_another_form_or_installation_is_as_good_as_none(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table())
+    settled.apply()
+    drop_days(settled)
+    wanted = told(tick(instance, location, SENSOR))
+    foreign = {"installation_id": "another", "positions": [{"partition_id": 1, "live": 99}], "last": 1}
+    ours = {"installation_id": settled.context.installation.installation_id, "last": None}
+    gone = {**ours, "positions": [{"partition_id": 4711, "live": 99}]}
+    odd = {**ours, "positions": [{"small": 3}]}
+    for cursor in ("nonsense", '{"a": 1}', "[]", *map(json.dumps, (foreign, gone, odd))):
+        assert told(tick(instance, location, SENSOR, cursor)) == wanted, cursor

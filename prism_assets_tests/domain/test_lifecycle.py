@@ -26,6 +26,7 @@ from prism_assets_tests.domain.test_partitions import a_partition
 
 ENDS = utc("2026-03-02T00:00")
 BEFORE, AFTER = ENDS - timedelta(seconds=1), ENDS
+NEW: dict[str, Any] = {"last_object_id": 9}
 PUBLISHED: dict[str, Any] = {"current_version": 0, "published_object_id": 0, "last_object_id": 9}
 CLOSED: dict[str, Any] = {**PUBLISHED, "closing_batch_id": 4, "last_live_object_id": 9, "published_object_id": 9}
 HALF_MERGED: dict[str, Any] = {**CLOSED, "desired_version": 6}
@@ -70,7 +71,7 @@ SMALL, BIG = Publication(0, 9), Publication(9, 9)
 @pytest.mark.parametrize(
     ("facts", "now", "steps", "asked"),
     [
-        ({"last_object_id": 9}, BEFORE, (WaitForDayEnd(ends=ENDS), live_prefix()), []),
+        (NEW, BEFORE, (WaitForDayEnd(ends=ENDS), live_prefix()), []),
         (PUBLISHED, BEFORE, (WaitForDayEnd(ends=ENDS),), []),
         (
             PUBLISHED,
@@ -87,6 +88,7 @@ SMALL, BIG = Publication(0, 9), Publication(9, 9)
         ({**CLOSED, "published_object_id": 0}, AFTER, (
             WaitForMerge(reason="it was never merged"), Publish(before=Publication(0, 0), wanted=SMALL),
         ), []),
+        (NEW, AFTER, (Mark(), Close(follows=True), Publish(before=None, wanted=SMALL)), ["unfinished"]),
         (CLOSED, AFTER, (WaitForMerge(reason="it was never merged"),), []),
         (HALF_MERGED, AFTER, (WaitForMerge(reason="3 live objects are not merged yet"),), ["unmerged"]),
         (MERGED, AFTER, (Switch(), Publish(before=SMALL, wanted=BIG, follows=True)), ["evidence"]),
@@ -122,7 +124,7 @@ def test_ranges_that_hold_other_rows_are_never_switched_to() -> None:
     ("facts", "now", "action"),
     [
         (PUBLISHED, BEFORE, None),
-        ({"last_object_id": 9}, BEFORE, "publish"),
+        (NEW, BEFORE, "publish"),
         (PUBLISHED, AFTER, "close"),
         (CLOSED, AFTER, None),
         ({**CLOSED, "published_object_id": 0}, AFTER, "publish"),

@@ -9,6 +9,7 @@ from typing import Any
 from dagster import (
     AssetCheckResult,
     AssetExecutionContext,
+    AssetMaterialization,
     AssetsDefinition,
     AssetSpec,
     BackfillPolicy,
@@ -68,7 +69,7 @@ def _build_step(stage: Stage, zone: str, location: Location) -> AssetsDefinition
     )
     def step(
         context: AssetExecutionContext, platform: PlatformResource
-    ) -> Iterator[MaterializeResult[Any] | AssetCheckResult]:
+    ) -> Iterator[MaterializeResult[Any] | AssetMaterialization | AssetCheckResult]:
         selection = Selection.of(context, stage)
         if not context.selected_asset_keys:
             yield from results(stage, _check_alone(context, platform, location, selection))
@@ -77,9 +78,8 @@ def _build_step(stage: Stage, zone: str, location: Location) -> AssetsDefinition
         # The platform is open till the last event: the run's lock tells that its process lives.
         with failures.mapped(), platform.open(location, log.info, log.warning, context.run.run_id) as stages:
             outcome, checked = _carry_out(stages, location, task, selection, log.warning)
-            positions = reported_positions.read_positions(stages, task, outcome)
-            events = yield from report(context, task, outcome, results(stage, checked), location.first_day, zone)
-            reported_positions.record(stages, positions, events)
+            told = yield from report(task, outcome, results(stage, checked), location.first_day, zone)
+            reported_positions.record(stages, outcome.positions, told, log.warning)
             fail_for_sick(context, task, outcome)
 
     return step

@@ -8,6 +8,8 @@ from datetime import date, datetime, timezone
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
 from prism_assets.defs.assets.latency import latency_of_publication
 from prism_assets.defs.assets.outcome import Facts, Outcome, Task
+from prism_assets.defs.assets.reported_positions import read_positions
+from prism_assets.defs.keys import Stage
 from prism_assets.domain.problems import Problem
 from prism_assets.stages.catalog import CatalogReport, TableReport, run_catalog
 from prism_assets.stages.context import StageContext
@@ -20,7 +22,9 @@ def make_catalog(context: StageContext, task: Task) -> Outcome:
     wait_seconds = 0.0 if task.by_sensor else takeover_seconds(context)
     done = run_catalog(context, now=datetime.now(timezone.utc), names=task.tables, wait_seconds=wait_seconds)
     changed = {(table.table_id, day): facts for table in done.tables for day, facts in _days(table).items()}
-    figures = read_figures(context, ids, with_own_day(ids, task.day, changed))
+    days = with_own_day(ids, task.day, changed)
+    positions = read_positions(context, Stage.CATALOG, ids, days)
+    figures = read_figures(context, ids, days)
     waits = {(table.table_id, wait.date): wait.reason for table in done.tables for wait in table.waiting}
     latency = latency_of_publication(context, done)
     return Outcome(
@@ -33,6 +37,7 @@ def make_catalog(context: StageContext, task: Task) -> Outcome:
             for table, name in ids.items()
         },
         problems=tuple(_problems(done, task)),
+        positions=positions,
     )
 
 

@@ -11,6 +11,8 @@ from datetime import datetime
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
 from prism_assets.defs.assets.latency import latency_of_batch
 from prism_assets.defs.assets.outcome import Facts, Outcome, Task
+from prism_assets.defs.assets.reported_positions import read_positions
+from prism_assets.defs.keys import Stage
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.problems import Problem
 from prism_assets.metadata import staging_objects
@@ -34,7 +36,9 @@ def make_live(context: StageContext, task: Task) -> Outcome:
         problems = _unconverted(context, ids, now)
     repaired, irreparable = (None, ()) if task.by_sensor or problems else _repaired(context, task)
     changes = {(change.table_id, change.date): change for change in streamed.changes}
-    figures = read_figures(context, ids, with_own_day(ids, task.day, changes))
+    days = with_own_day(ids, task.day, changes)
+    positions = read_positions(context, Stage.LIVE, ids, days)
+    figures = read_figures(context, ids, days)
     latency = latency_of_batch(context, ids, now) if changes else {}
     return Outcome(
         touched={
@@ -47,6 +51,7 @@ def make_live(context: StageContext, task: Task) -> Outcome:
         },
         own_day={name: {**figures[name, task.day], **_repairs(repaired, name)} for name in ids.values()},
         problems=(*_unread(discovered, ids), *streamed.problems, *problems, *irreparable),
+        positions=positions,
     )
 
 

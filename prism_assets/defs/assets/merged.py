@@ -9,6 +9,8 @@ from datetime import date, datetime, timezone
 
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
 from prism_assets.defs.assets.outcome import Facts, Outcome, Task
+from prism_assets.defs.assets.reported_positions import read_positions
+from prism_assets.defs.keys import Stage
 from prism_assets.defs.pictures import sizes_picture
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.problems import Problem
@@ -23,7 +25,9 @@ def make_merged(context: StageContext, task: Task) -> Outcome:
     ids = table_ids(context, task.tables)
     merged, problems = _merged(context, task, ids, now)
     done = {(entry.table_id, entry.date): entry for entry in merged.merged}
-    figures = read_figures(context, ids, with_own_day(ids, task.day, done))
+    days = with_own_day(ids, task.day, done)
+    positions = read_positions(context, Stage.MERGED, ids, days)
+    figures = read_figures(context, ids, days)
     return Outcome(
         touched={
             (ids[table], day): {**figures[ids[table], day], **_facts(entry, merged)}
@@ -31,6 +35,7 @@ def make_merged(context: StageContext, task: Task) -> Outcome:
         },
         own_day={name: figures[name, task.day] for name in ids.values()},
         problems=problems,
+        positions=positions,
     )
 
 

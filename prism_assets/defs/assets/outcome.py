@@ -10,6 +10,7 @@ from typing import Any
 from dagster import AssetCheckResult, AssetExecutionContext, AssetMaterialization, MaterializeResult
 
 from prism_assets.defs import failures
+from prism_assets.defs.assets.reported_positions import Positions
 from prism_assets.defs.keys import FAILED_TABLES_TAG, SENSOR_TAG, Stage, asset_key, daily, has_day, table_of
 from prism_assets.domain.problems import Problem
 
@@ -42,12 +43,14 @@ class Task:
 class Outcome:
     """What became of it: facts by table and day touched, and what is wrong.
 
-    `own_day` holds facts of the day asked for also where nothing changed in it.
+    `own_day` holds facts of the day asked for also where nothing changed in it; `positions` how far all of them have
+    come.
     """
 
     touched: Mapping[tuple[str, date], Facts]
     own_day: Mapping[str, Facts]
     problems: tuple[Problem, ...] = ()
+    positions: Positions = field(default_factory=dict)
 
     def with_problems(self, more: Iterable[Problem]) -> Outcome:
         """The same with further problems."""
@@ -55,13 +58,12 @@ class Outcome:
 
 
 def report(
-    context: AssetExecutionContext,
     task: Task,
     outcome: Outcome,
     checked: Iterable[AssetCheckResult],
     first_day: date,
     zone: str,
-) -> Generator[MaterializeResult[Any] | AssetCheckResult, None, set[tuple[str, date]]]:
+) -> Generator[MaterializeResult[Any] | AssetMaterialization | AssetCheckResult, None, set[tuple[str, date]]]:
     """Yields the healthy tables, notes other days, and yields the checks; returns what was told, by table and day.
 
     By hand, every healthy table is yielded, as who asks for a day gets it, and a table is sick only by what is wrong
@@ -73,7 +75,8 @@ def report(
     for (table, day), facts in outcome.touched.items():
         if (day != task.day or (task.by_sensor and table in sick)) and has_day(days, day):
             key = asset_key(table, task.stage.value)
-            context.log_event(AssetMaterialization(key, metadata=dict(facts), partition=day.isoformat()))
+            # Yielded and not logged: what is logged is lost where the run fails before it yields anything.
+            yield AssetMaterialization(key, metadata=dict(facts), partition=day.isoformat())
             told.add((table, day))
     for table in task.tables:
         if table in sick:

@@ -35,12 +35,12 @@ class Reported:
     def read(cls, cursor: str | None) -> Reported:
         """From a cursor; one of another form is as good as none."""
         document = json.loads(cursor) if cursor else {}
-        if not isinstance(document.get("failed"), dict):
+        if not isinstance(document.get("failing"), dict):
             return cls()
         known = {(table, check) for item in document["known"] for table in item["tables"] for check in item["checks"]}
         failed = {
             (table, check): datetime.fromtimestamp(seconds, timezone.utc)
-            for check, tables in document["failed"].items()
+            for check, tables in document["failing"].items()
             for table, seconds in tables.items()
         }
         return cls(frozenset(known), failed, document["after"], document["first"])
@@ -57,7 +57,7 @@ class Reported:
         for (table, check), time in sorted(self.failed.items()):
             failed[check][table] = int(time.timestamp())
         known = [{"checks": list(names), "tables": members} for names, members in tables.items()]
-        return json.dumps({"known": known, "failed": failed, "after": self.after, "first": self.first})
+        return json.dumps({"known": known, "failing": failed, "after": self.after, "first": self.first})
 
     def due(self, outcomes: Collection[CheckOutcome], now: datetime) -> list[CheckOutcome]:
         """What is to be told, the most urgent first: newly failing, recovered, never reported, failing for a day."""

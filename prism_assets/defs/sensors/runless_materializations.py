@@ -9,95 +9,135 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta, timezone
 
-from dagster import AssetMaterialization, SensorEvaluationContext, SensorResult, SkipReason
+from dagster import (
+    AssetMaterialization,
+    DagsterInstance,
+    DagsterRunStatus,
+    RunsFilter,
+    SensorEvaluationContext,
+    SensorResult,
+    SkipReason,
+)
 
 from prism_assets.defs.assets.figures import read_figures
-from prism_assets.defs.keys import Stage, asset_key, daily, has_day, part_of
+from prism_assets.defs.keys import Stage, asset_key, daily, has_day, part_of, table_of
 from prism_assets.defs.location import Location
-from prism_assets.defs.sensors.in_flight import find_in_flight
+from prism_assets.defs.sensors.in_flight import works_for_tables
+from prism_assets.domain.accepted import DateRange
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata.materializations import Position, Unreported, load_unreported, record_reported
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 
 _PARTITIONS = 100
-_MADE_BY = {"made by": "a command, outside of Dagster"}
+_RUNS = 200
+_RUNNING = (DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING)
+_NOTE = {"told by": "the sensor runless_materializations: no run of Dagster told it under this key"}
+
+News = Sequence[tuple[Unreported, Sequence[Stage]]]
+"""Partitions, and the stages whose asset has come further than was told."""
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What the tick before told of an installation, and the partition that it ended with."""
+
+    installation_id: str
+    positions: tuple[Position, ...] = ()
+    last: int | None = None
+
+    @classmethod
+    def read(cls, cursor: str | None, installation_id: str) -> _Told:
+        """From a cursor. One of another form, or of another installation, tells nothing."""
+        try:
+            document = json.loads(cursor or "{}")
+            told = tuple(Position(**item) for item in document["positions"])
+            found = cls(document["installation_id"], told, document["last"])
+        except (ValueError, TypeError, KeyError):
+            return cls(installation_id)
+        return found if found.installation_id == installation_id else cls(installation_id)
+
+    def write(self) -> str:
+        """As a cursor."""
+        return json.dumps(asdict(self))
 
 
 def runless_materializations(
     stages: StageContext, context: SensorEvaluationContext, location: Location, _deadline: Deadline
 ) -> SensorResult:
-    """Tells of partitions that changed outside of Dagster, a hundred of them a tick."""
-    told = _read(context.cursor)
-    definitions = {str(table.name): table for table in stages.choose_tables(None)}
-    tables = {table.table_id: table for name, table in definitions.items() if name in location.names()}
-    by_asset = {stage.value: _idle(tables.values(), context, stage) for stage in Stage}
+    """Tells of partitions that changed outside of Dagster, a hundred of them a tick, in turn."""
+    told = _Told.read(context.cursor, stages.installation.installation_id)
+    known = set(location.names())
+    tables = {table.table_id: table for table in stages.choose_tables(None) if str(table.name) in known}
+    by_stage = {stage: _idle(tables.values(), context.instance, stage) for stage in Stage}
+    by_asset = {stage.value: ids for stage, ids in by_stage.items()}
     with stages.database.begin() as connection:
-        record_reported(connection, told)
-        untold = load_unreported(connection, by_asset, _PARTITIONS)
-    news = [(item, [stage for stage in _stages(item) if item.table_id in by_asset[stage.value]]) for item in untold]
-    events = list(_events(stages, location, tables, news))
+        record_reported(connection, told.positions)
+        found = load_unreported(connection, by_asset, _days(location, tables.values()), told.last, _PARTITIONS)
+    news = [(item, [stage for stage in _ahead(item) if item.table_id in by_stage[stage]]) for item in found]
+    told_now = list(_is_partition(location, tables, news))
+    events = list(_events(stages, tables, told_now))
+    last = found[-1].position.partition_id if len(found) == _PARTITIONS else None
     return SensorResult(
         asset_events=events,
-        skip_reason=SkipReason(_sentence(events, len(untold))),
-        cursor=_write(_told(news)),
+        skip_reason=SkipReason(_sentence(events, goes_on=last is not None)),
+        cursor=_Told(told.installation_id, tuple(_positions(told_now)), last).write(),
     )
 
 
-def _idle(tables: Collection[TableDefinition], context: SensorEvaluationContext, stage: Stage) -> set[int]:
-    """The ids of tables that no run of the stage is at: such a run will tell what it does."""
-    running = find_in_flight(context.instance, stage).running
-    return {table.table_id for table in tables if str(table.name) not in running}
+def _idle(tables: Collection[TableDefinition], instance: DagsterInstance, stage: Stage) -> set[int]:
+    """The ids of tables that no run makes the asset of the stage for now: such a run will tell what it does."""
+    records = instance.get_run_records(filters=RunsFilter(statuses=list(_RUNNING)), limit=_RUNS)
+    runs = [record.dagster_run for record in records if works_for_tables(record.dagster_run)]
+    busy = {table_of(key) for run in runs for key in run.asset_selection or () if part_of(key) == stage.value}
+    return {table.table_id for table in tables if str(table.name) not in busy}
 
 
-def _stages(item: Unreported) -> list[Stage]:
+def _days(location: Location, tables: Collection[TableDefinition]) -> DateRange:
+    """The days that are partitions in any time zone."""
+    now = datetime.now(timezone.utc)
+    newest = max((table.today(now) for table in tables), default=now.date() + timedelta(days=1))
+    return DateRange(location.first_day, newest)
+
+
+def _ahead(item: Unreported) -> list[Stage]:
     """The stages whose asset has come further than was told."""
     return [stage for stage in Stage if getattr(item.position, stage.value) > getattr(item.reported, stage.value)]
 
 
-def _events(
-    stages: StageContext,
-    location: Location,
-    tables: dict[int, TableDefinition],
-    news: Sequence[tuple[Unreported, Sequence[Stage]]],
-) -> Iterator[AssetMaterialization]:
+def _is_partition(
+    location: Location, tables: Mapping[int, TableDefinition], news: News
+) -> Iterator[tuple[Unreported, Sequence[Stage]]]:
+    """Leaves out days that are no partitions in the zone of their table yet: they are told when they are."""
+    for item, stages in news:
+        if has_day(daily(location.first_day, tables[item.table_id].timezone), item.date):
+            yield item, stages
+
+
+def _events(context: StageContext, tables: Mapping[int, TableDefinition], news: News) -> Iterator[AssetMaterialization]:
     names = {table_id: str(table.name) for table_id, table in tables.items()}
-    figures = read_figures(stages, names, {(item.table_id, item.date) for item, _ in news})
-    for item, come_further in news:
-        name = names[item.table_id]
-        if not has_day(daily(location.first_day, tables[item.table_id].timezone), item.date):
-            continue
-        metadata = {**figures[name, item.date], **_MADE_BY}
-        for stage in come_further:
-            yield AssetMaterialization(asset_key(name, stage.value), partition=item.date.isoformat(), metadata=metadata)
+    figures = read_figures(context, names, {(item.table_id, item.date) for item, _ in news})
+    for item, stages in news:
+        name, day = names[item.table_id], item.date
+        for stage in stages:
+            metadata = {**figures[name, day], **_NOTE}
+            yield AssetMaterialization(asset_key(name, stage.value), partition=day.isoformat(), metadata=metadata)
 
 
-def _told(news: Sequence[tuple[Unreported, Sequence[Stage]]]) -> list[Position]:
+def _positions(news: News) -> Iterator[Position]:
     """How far Dagster knows when the events of this tick are stored."""
-    return [
-        Position(
-            partition_id=item.position.partition_id,
-            **{stage.value: getattr(item.position, stage.value) for stage in come_further},
-        )
-        for item, come_further in news
-    ]
+    for item, stages in news:
+        reached = {stage.value: getattr(item.position, stage.value) for stage in stages}
+        yield Position(partition_id=item.position.partition_id, **reached)
 
 
-def _read(cursor: str | None) -> list[Position]:
-    return [Position(**item) for item in json.loads(cursor)] if cursor else []
-
-
-def _write(told: Sequence[Position]) -> str:
-    return json.dumps([asdict(position) for position in told])
-
-
-def _sentence(events: Sequence[AssetMaterialization], partitions: int) -> str:
+def _sentence(events: Sequence[AssetMaterialization], *, goes_on: bool) -> str:
     if not events:
         return "nothing changed outside of Dagster"
     counts = Counter(part_of(event.asset_key) for event in events)
     told = ", ".join(f"{counts[stage.value]} of {stage.value}" for stage in Stage if counts[stage.value])
-    more = "; the next tick goes on" if partitions == _PARTITIONS else ""
-    return f"told of work outside of Dagster: {told}{more}"
+    return f"told of work outside of Dagster: {told}{'; the next tick goes on' if goes_on else ''}"
