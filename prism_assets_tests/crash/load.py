@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import re
 import signal
 import threading
 import time
@@ -32,6 +31,7 @@ from prism_assets_tests.crash.fleet import Worker
 from prism_assets_tests.crash.fork_server import Child
 from prism_assets_tests.crash.lives import do
 from prism_assets_tests.crash.processes import environment
+from prism_assets_tests.crash.reader import UNFINISHED
 from prism_assets_tests.postgres import PostgresServer
 from prism_assets_tests.world import World
 
@@ -45,7 +45,6 @@ ROLES: Mapping[str, tuple[str, ...]] = {
 SERVERS = ("postgres", "s3", "spark", "python")
 """What is killed besides, in turn: servers, and a Python worker of Spark."""
 COMMANDS_TO_A_SERVER = 3
-_UNFINISHED = re.compile(r"\.(gz|parquet|json)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _FORMAT = "%Y-%m-%dT%H:%M:%S"
 
 
@@ -176,7 +175,7 @@ def _remove_unfinished_puts(stack: LocalStack) -> None:
     The stack cannot tell it from an object of that name; here no object has one.
     """
     for path in (stack.place.data / "s3").rglob("*"):
-        if _UNFINISHED.search(path.name):
+        if UNFINISHED.search(path.name):
             path.unlink()
 
 

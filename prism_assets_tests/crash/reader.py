@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import re
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -20,6 +21,8 @@ from prism_assets.reading.lake_reader import LakeReader, ReadPartition, path_of
 from prism_assets.settings import Settings
 
 EVERY = 0.05
+UNFINISHED = re.compile(r"\.(gz|parquet|json)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+"""What s3proxy writes until a put is done, as `KEY-UUID`. Its listings have such files; those of S3 never do."""
 
 
 @dataclass
@@ -55,11 +58,12 @@ class IdReader:
         return {partition.date: self._view(partition) for partition in found.partitions}
 
     def _view(self, partition: ReadPartition) -> View:
-        paths = [path_of(item.url) for item in partition.objects]
+        objects = [item for item in partition.objects if not UNFINISHED.search(item.url)]
+        paths = [path_of(item.url) for item in objects]
         with _of_the_store():
             infos: list[Any] = self._reader.filesystem.get_file_info(paths)
         view = View([], [], tuple((info.path, info.size, info.mtime_ns) for info in infos))
-        for item, info in zip(partition.objects, infos, strict=True):
+        for item, info in zip(objects, infos, strict=True):
             if info.type != fs.FileType.File:
                 view.faults.append(f"{partition.location} names {item.url}, which is missing")
             elif info.size != item.content_length:
@@ -117,7 +121,7 @@ class Poller(threading.Thread):
             started = time.monotonic()
             self.look(reader, next(tables))
             cost = time.monotonic() - started
-            self._end.wait(max(self.every - cost, 5 * cost))
+            self._end.wait(max(self.every - cost, 2 * cost))
 
     def look(self, reader: IdReader, table: str) -> None:
         """One look. A reader whose servers are down sees nothing, which is no fault of the writers."""
