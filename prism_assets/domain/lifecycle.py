@@ -7,7 +7,7 @@ too many and never too few (`partitions.load_pending`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import ClassVar, Protocol
 
@@ -72,9 +72,10 @@ class Close(_Step):
 
 @dataclass(frozen=True, kw_only=True)
 class Switch(_Step):
-    """Sends readers to the merged objects, from the next publication on."""
+    """Sends readers to the merged objects, from the next publication on; `evidence` is what its certificate holds."""
 
     action: ClassVar[str] = "switch"
+    evidence: SwitchEvidence | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return "switch readers to the merged objects"
@@ -145,14 +146,13 @@ def next_steps(partition: Partition, facts: Facts, now: datetime) -> tuple[Step,
         steps.append(step := _switch_or_wait(partition, facts))
         if isinstance(step, Switch):
             after = replace(partition, switched=True)
-    elif may_close(partition, facts, now):
-        is_marked = partition.closing_batch_id is not None
-        if not is_marked:
+    elif may_close(partition, facts.day_ends(partition), now):
+        if not partition.is_marked:
             steps.append(Mark())
         if left := facts.unfinished_objects(partition):
-            steps.append(WaitForObjects(objects=left, follows=not is_marked))
+            steps.append(WaitForObjects(objects=left, follows=not partition.is_marked))
         else:
-            steps.append(Close(follows=not is_marked))
+            steps.append(Close(follows=not partition.is_marked))
             after = replace(partition, last_live_object_id=partition.last_object_id)
     elif partition.is_open:
         steps.append(WaitForDayEnd(ends=facts.day_ends(partition)))
@@ -166,9 +166,9 @@ def may_switch(partition: Partition) -> bool:
     return partition.state is PartitionState.CLOSED
 
 
-def may_close(partition: Partition, facts: Facts, now: datetime) -> bool:
+def may_close(partition: Partition, day_ends: datetime, now: datetime) -> bool:
     """Whether closing is what comes next, if only everything is converted."""
-    return partition.is_open and facts.day_ends(partition) <= now
+    return partition.is_open and day_ends <= now
 
 
 def publication_due(partition: Partition) -> Publish | None:
@@ -193,5 +193,5 @@ def _switch_or_wait(partition: Partition, facts: Facts) -> Switch | WaitForMerge
         return WaitForMerge(reason=f"{'some' if left is None else left} live objects are not merged yet")
     evidence = facts.switch_evidence(partition)
     if (refusal := switch_refusal(partition, evidence)) is None:
-        return Switch()
+        return Switch(evidence=evidence)
     return WaitForMerge(reason=refusal, is_contradiction=contradiction(evidence) is not None)

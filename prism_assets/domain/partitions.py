@@ -58,6 +58,11 @@ class Partition:
         return self.last_live_object_id is None
 
     @property
+    def is_marked(self) -> bool:
+        """Whether it is noted up to which batch objects may still become live objects of the day."""
+        return self.closing_batch_id is not None
+
+    @property
     def is_published(self) -> bool:
         """Whether the catalog names the partition at all."""
         return self.current_version != NEW_VERSION

@@ -14,7 +14,6 @@ from datetime import date, datetime
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.lifecycle import (
     Close,
-    Mark,
     Switch,
     WaitForMerge,
     WaitForObjects,
@@ -198,11 +197,11 @@ def _switch(
         with context.database.begin() as connection:
             leases.hold(connection, lease)
             locked = partitions.lock_partition(connection, partition.partition_id)
-            facts = StoredFacts(connection, table)
-            steps = next_steps(locked, facts, now)
-            if Switch() in steps:
-                partitions.switch(connection, partition.partition_id, facts.switch_evidence(locked), now)
-                failpoint("catalog.in_switch")
+            steps = next_steps(locked, StoredFacts(connection, table), now)
+            for step in steps:
+                if isinstance(step, Switch) and step.evidence:
+                    partitions.switch(connection, partition.partition_id, step.evidence, now)
+                    failpoint("catalog.in_switch")
         if Switch() in steps:
             failpoint("catalog.after_switch")
             switched.append(partition.date)
@@ -223,10 +222,8 @@ def _close(
     A transaction for all marks and one for each close, which has the rest merged at once. Each is harmless to die in: a
     mark without a close is a state of its own, found by the next run.
     """
-    with context.database.begin() as connection:
-        facts = StoredFacts(connection, table)
-        over = [partition for partition in pending if may_close(partition, facts, now)]
-        unmarked = [partition for partition in over if Mark() in next_steps(partition, facts, now)]
+    over = [item for item in pending if may_close(item, table.day_ends(item.date), now)]
+    unmarked = [item for item in over if not item.is_marked]
     marked: list[date] = []
     if unmarked:
         with context.database.begin() as connection:

@@ -24,7 +24,7 @@ from dagster import (
 )
 
 from prism_assets.defs.assets.figures import read_figures
-from prism_assets.defs.keys import Stage, asset_key, daily, has_day, part_of, table_of
+from prism_assets.defs.keys import Stage, asset_key, daily, has_day, part_of
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.in_flight import works_for_tables
 from prism_assets.domain.accepted import DateRange
@@ -73,12 +73,11 @@ def runless_materializations(
     told = _Told.read(context.cursor, stages.installation.installation_id)
     known = set(location.names())
     tables = {table.table_id: table for table in stages.choose_tables(None) if str(table.name) in known}
-    by_stage = {stage: _idle(tables.values(), context.instance, stage) for stage in Stage}
-    by_asset = {stage.value: ids for stage, ids in by_stage.items()}
+    idle = _idle(tables.values(), context.instance)
     with stages.database.begin() as connection:
         record_reported(connection, told.positions)
-        found = load_unreported(connection, by_asset, _days(location, tables.values()), told.last, _PARTITIONS)
-    news = [(item, [stage for stage in _ahead(item) if item.table_id in by_stage[stage]]) for item in found]
+        found = load_unreported(connection, idle, _days(location, tables.values()), told.last, _PARTITIONS)
+    news = [(item, [stage for stage in _ahead(item) if item.table_id in idle[stage.value]]) for item in found]
     told_now = list(_is_partition(location, tables, news))
     events = list(_events(stages, tables, told_now))
     last = found[-1].position.partition_id if len(found) == _PARTITIONS else None
@@ -89,12 +88,15 @@ def runless_materializations(
     )
 
 
-def _idle(tables: Collection[TableDefinition], instance: DagsterInstance, stage: Stage) -> set[int]:
-    """The ids of tables that no run makes the asset of the stage for now: such a run will tell what it does."""
+def _idle(tables: Collection[TableDefinition], instance: DagsterInstance) -> dict[str, set[int]]:
+    """By part, the ids of tables whose asset no run makes now: such a run will tell what it does."""
     records = instance.get_run_records(filters=RunsFilter(statuses=list(_RUNNING)), limit=_RUNS)
     runs = [record.dagster_run for record in records if works_for_tables(record.dagster_run)]
-    busy = {table_of(key) for run in runs for key in run.asset_selection or () if part_of(key) == stage.value}
-    return {table.table_id for table in tables if str(table.name) not in busy}
+    busy = {key for run in runs for key in run.asset_selection or ()}
+    parts = [stage.value for stage in Stage]
+    return {
+        part: {table.table_id for table in tables if asset_key(str(table.name), part) not in busy} for part in parts
+    }
 
 
 def _days(location: Location, tables: Collection[TableDefinition]) -> DateRange:
