@@ -17,8 +17,8 @@ from bench.harness import System, race, report
 from bench.platform import NOW, SPARK_SCHEMA, apply_rounds, bench_platform, download, summary, upload, write_objects
 from prism_assets.engine.sessions import connect
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.discover import run_discover
-from prism_assets.stages.stream import run_stream
+from prism_assets.stages.discover.listings import run_discover
+from prism_assets.stages.stream.run import run_stream
 
 
 class Prism:

@@ -119,7 +119,7 @@ def table_show(name: Annotated[str, typer.Argument(help="schema.table")], as_jso
 @app.command()
 def discover(table: Tables = None, now: Now = None, force: Force = False, as_json: Json = False) -> None:
     """Registers new staging objects: those that messages tell of (without --table), and those that listings find."""
-    from prism_assets.stages.discover import run_discover
+    from prism_assets.stages.discover.listings import run_discover
 
     report = run_discover(_context(as_json), now=_clock(now, force), names=table)
     received = report.received
@@ -146,8 +146,8 @@ def stream(
 ) -> None:
     """Converts pending staging objects to small objects, readable at once."""
     from prism_assets.stages import leftovers
-    from prism_assets.stages.stream import run_stream
-    from prism_assets.stages.unread import give_up_object, retry_failed, retry_object
+    from prism_assets.stages.stream.run import run_stream
+    from prism_assets.stages.stream.unread import give_up_object, retry_failed, retry_object
 
     context, clock = _context(as_json), _clock(now, force)
     if again:
@@ -178,8 +178,8 @@ def merge(
 ) -> None:
     """Merges small objects where it is due."""
     from prism_assets.stages import leftovers
-    from prism_assets.stages.merge import run_merge
-    from prism_assets.stages.merge_planning import preview
+    from prism_assets.stages.merge.plan import preview
+    from prism_assets.stages.merge.run import run_merge
 
     context, clock = _context(as_json), _clock(now, force)
     if dry_run:
@@ -211,9 +211,9 @@ def catalog(
 ) -> None:
     """Switches, closes, defines and publishes. Waits for tables that another run is at, till a dead one lost them."""
     from prism_assets.stages import leftovers
-    from prism_assets.stages.catalog import run_catalog
-    from prism_assets.stages.catalog_preview import preview
     from prism_assets.stages.leases import takeover_seconds
+    from prism_assets.stages.publish.preview import preview
+    from prism_assets.stages.publish.run import run_catalog
 
     context, clock = _context(as_json), _clock(now, force)
     if dry_run:
@@ -234,7 +234,7 @@ def repair(
     as_json: Json = False,
 ) -> None:
     """Converts staging objects again whose small objects are missing or damaged."""
-    from prism_assets.stages.repair import run_repair
+    from prism_assets.stages.repair.run import run_repair
 
     report = run_repair(_context(as_json), names=table, day=_day(day), deep=deep, dry_run=dry_run)
     console.show_repair(report, as_json=as_json)
@@ -382,9 +382,9 @@ def _after_up(report: Any, out: Any) -> None:
 
     An error leaves the catalog as not filled: the next `prism local up` does it again.
     """
-    from prism_assets.stages.catalog import run_catalog
     from prism_assets.stages.installation import take_lake
     from prism_assets.stages.leases import takeover_seconds
+    from prism_assets.stages.publish.run import run_catalog
 
     if not report.catalog_empty:
         return

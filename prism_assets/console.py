@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from prism_assets.reading.lake_reader import ReadTable
     from prism_assets.reading.query import QueryResult
     from prism_assets.stages.apply import ApplyPlan
-    from prism_assets.stages.catalog import CatalogReport
     from prism_assets.stages.doctor.findings import DoctorReport
-    from prism_assets.stages.repair import RepairReport
+    from prism_assets.stages.publish.run import CatalogReport
+    from prism_assets.stages.repair.run import RepairReport
     from prism_assets.stages.run import CycleReport
     from prism_assets.stages.status import PartitionStatus, TableStatus
 

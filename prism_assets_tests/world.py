@@ -19,13 +19,13 @@ from prism_assets.reading.lake_reader import LakeReader, ReadPartition
 from prism_assets.reading.query import run_query
 from prism_assets.settings import Settings
 from prism_assets.stages.apply import ApplyPlan, run_apply
-from prism_assets.stages.catalog import CatalogReport, run_catalog
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.discover import DiscoverReport, run_discover
-from prism_assets.stages.merge import MergeReport, run_merge
+from prism_assets.stages.discover.listings import DiscoverReport, run_discover
+from prism_assets.stages.merge.run import MergeReport, run_merge
+from prism_assets.stages.publish.run import CatalogReport, run_catalog
 from prism_assets.stages.status import PartitionStatus, read_status
-from prism_assets.stages.stream import run_stream
-from prism_assets.stages.stream_report import StreamReport
+from prism_assets.stages.stream.report import StreamReport
+from prism_assets.stages.stream.run import run_stream
 from prism_assets_tests.builders import as_lines, utc, zipped
 
 _NUMBERS = itertools.count(1)

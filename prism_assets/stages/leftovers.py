@@ -14,7 +14,7 @@ from prism_assets.metadata import merge_jobs, partitions, publications, staging_
 from prism_assets.metadata.merge_jobs import JobStatus
 from prism_assets.metadata.unread_objects import Unread, UnreadObjects, load_unread
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.partition_facts import StoredFacts
+from prism_assets.stages.publish.facts import StoredFacts
 
 
 @dataclass(frozen=True, kw_only=True)

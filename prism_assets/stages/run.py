@@ -9,14 +9,14 @@ from datetime import datetime
 
 from prism_assets.domain.problems import Problem
 from prism_assets.metadata import merge_jobs, partitions
-from prism_assets.stages.catalog import CatalogReport, run_catalog
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.discover import DiscoverReport, run_discover
+from prism_assets.stages.discover.listings import DiscoverReport, run_discover
 from prism_assets.stages.leases import takeover_seconds
 from prism_assets.stages.leftovers import merges_left, objects_left, publications_left, read_leftovers
-from prism_assets.stages.merge import MergeReport, run_merge
-from prism_assets.stages.stream import run_stream
-from prism_assets.stages.stream_report import StreamReport
+from prism_assets.stages.merge.run import MergeReport, run_merge
+from prism_assets.stages.publish.run import CatalogReport, run_catalog
+from prism_assets.stages.stream.report import StreamReport
+from prism_assets.stages.stream.run import run_stream
 
 PATIENCE_SECONDS = 600.0
 _PAUSE_SECONDS = 0.5

@@ -27,7 +27,7 @@ from prism_assets.metadata.staging_objects import StagingCounts
 from prism_assets.metadata.statistics import PartitionFigures, partition_figures
 from prism_assets.metadata.unread_objects import UnreadObjects, load_unread
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.partition_facts import StoredFacts
+from prism_assets.stages.publish.facts import StoredFacts
 
 _UNFIT_DAYS = 7
 

@@ -48,7 +48,7 @@ _NEEDED = (
     "prism_assets.kernels.repair",
     "prism_assets.reading.query",
     "prism_assets.stages.run",
-    "prism_assets.stages.repair",
+    "prism_assets.stages.repair.run",
     "prism_assets_tests.crash.lives",
     "pyarrow.dataset",
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from prism_assets.stages.repair import run_repair
+from prism_assets.stages.repair.run import run_repair
 from prism_assets_tests.builders import a_table
 from prism_assets_tests.crash.processes import run
 from prism_assets_tests.stages.test_repair import AFTER, DAY, as_of_another_version, lengths, small_keys, some_objects

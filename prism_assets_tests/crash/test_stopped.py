@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from prism_assets.stages.catalog import run_catalog
-from prism_assets.stages.catalog_work import find_catalog_work
 from prism_assets.stages.leases import takeover_seconds
-from prism_assets.stages.repair import run_repair
+from prism_assets.stages.publish.run import run_catalog
+from prism_assets.stages.publish.work import find_catalog_work
+from prism_assets.stages.repair.run import run_repair
 from prism_assets_tests.builders import utc
 from prism_assets_tests.crash.processes import finish, start
 from prism_assets_tests.stages.catalogs import calls_are_over, notes

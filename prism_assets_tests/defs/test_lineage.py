@@ -46,7 +46,7 @@ def test_with_the_address_of_the_repository_all_links_lead_there(tmp_path: Path)
     spec = specs_of(location)["live"]
     assert [item.url for item in references(spec)] == [
         "https://example.org/r/blob/main/tables/000.yaml#L1",
-        "https://example.org/r/blob/main/prism_assets/stages/stream.py#L1",
+        "https://example.org/r/blob/main/prism_assets/stages/stream/run.py#L1",
     ]
     assert spec.metadata["table file"].value == "https://example.org/r/blob/main/tables/000.yaml#L1"
 

@@ -18,7 +18,7 @@ from prism_assets.metadata import merge_jobs, partitions
 from prism_assets.metadata.leases import LeaseKind
 from prism_assets.objectstore.stores import Stores
 from prism_assets.stages.leases import leased
-from prism_assets.stages.stream_plan import start_batch
+from prism_assets.stages.stream.plan import start_batch
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.defs.test_runs import NOW, TODAY, YESTERDAY, made, run

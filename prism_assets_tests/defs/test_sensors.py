@@ -33,7 +33,7 @@ from prism_assets.defs.location import Location
 from prism_assets.defs.resources import build_resources
 from prism_assets.defs.sensors.build import build_sensors
 from prism_assets.defs.sensors.in_flight import find_in_flight
-from prism_assets.stages.catalog import run_catalog
+from prism_assets.stages.publish.run import run_catalog
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.notifications import TEST_EVENT, QueueOfTest, a_body, a_record
@@ -227,7 +227,7 @@ def test_a_stream_that_cannot_be_listed_does_not_stop_the_others(settled: World,
 
 
 def test_objects_of_a_dead_worker_are_asked_for(settled: World, instance: DagsterInstance) -> None:
-    from prism_assets.stages.stream_plan import start_batch
+    from prism_assets.stages.stream.plan import start_batch
 
     location = a_location(settled.root, a_table())
     settled.drop(some_rows(1, NOW))

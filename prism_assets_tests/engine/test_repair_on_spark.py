@@ -14,9 +14,9 @@ from prism_assets.platform import build_context
 from prism_assets.settings import Settings
 from prism_assets.stages.apply import run_apply
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.discover import run_discover
-from prism_assets.stages.repair import run_repair
-from prism_assets.stages.stream import run_stream
+from prism_assets.stages.discover.listings import run_discover
+from prism_assets.stages.repair.run import run_repair
+from prism_assets.stages.stream.run import run_stream
 from prism_assets_tests.builders import a_table, as_lines, some_rows, zipped
 from prism_assets_tests.defs.tables import a_folder
 

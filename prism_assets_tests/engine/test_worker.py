@@ -13,7 +13,7 @@ from prism_assets.engine.base import Definitions
 from prism_assets.engine.inprocess import InProcessEngine
 from prism_assets.engine.worker import encode_share, run_share
 from prism_assets.objectstore.lake import Lake
-from prism_assets.stages.repair import run_repair
+from prism_assets.stages.repair.run import run_repair
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.world import World
 

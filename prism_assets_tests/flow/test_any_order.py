@@ -27,12 +27,12 @@ from prism_assets.domain.work import ConvertResult
 from prism_assets.metadata import partitions
 from prism_assets.reading.lake_reader import path_of
 from prism_assets.stages.doctor.run import run_doctor
-from prism_assets.stages.partition_facts import StoredFacts
-from prism_assets.stages.repair import run_repair
+from prism_assets.stages.publish.facts import StoredFacts
+from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.status import read_status
-from prism_assets.stages.stream_commit import commit_batch
-from prism_assets.stages.stream_plan import StreamPlan, start_batch
-from prism_assets.stages.unread import retry_failed
+from prism_assets.stages.stream.commit import commit_batch
+from prism_assets.stages.stream.plan import StreamPlan, start_batch
+from prism_assets.stages.stream.unread import retry_failed
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
 from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.postgres import PostgresServer

@@ -7,11 +7,11 @@ from datetime import date, timedelta
 import pytest
 
 from prism_assets.domain.errors import LeaseLost
-from prism_assets.stages.catalog_preview import preview
-from prism_assets.stages.catalog_work import find_catalog_work
-from prism_assets.stages.stream_commit import commit_batch
-from prism_assets.stages.stream_plan import start_batch
-from prism_assets.stages.unread import retry_failed
+from prism_assets.stages.publish.preview import preview
+from prism_assets.stages.publish.work import find_catalog_work
+from prism_assets.stages.stream.commit import commit_batch
+from prism_assets.stages.stream.plan import start_batch
+from prism_assets.stages.stream.unread import retry_failed
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
 from prism_assets_tests.world import World
 

@@ -10,9 +10,9 @@ import boto3
 import pytest
 
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.discover import run_discover
-from prism_assets.stages.repair import run_repair
-from prism_assets.stages.stream import run_stream
+from prism_assets.stages.discover.listings import run_discover
+from prism_assets.stages.repair.run import run_repair
+from prism_assets.stages.stream.run import run_stream
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc, zipped
 from prism_assets_tests.world import World
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from prism_assets.stages.catalog import run_catalog
-from prism_assets.stages.catalog_preview import preview
-from prism_assets.stages.catalog_work import find_catalog_work
+from prism_assets.stages.publish.preview import preview
+from prism_assets.stages.publish.run import run_catalog
+from prism_assets.stages.publish.work import find_catalog_work
 from prism_assets.stages.run import run_until_idle
 from prism_assets.stages.status import read_status
 from prism_assets_tests.builders import a_table, some_rows, utc

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import text
 
 from prism_assets.domain.limits import CheckLimits
-from prism_assets.stages.check_outcomes import CheckOutcome
-from prism_assets.stages.checks import (
+from prism_assets.stages.checks.outcomes import CheckOutcome
+from prism_assets.stages.checks.run import (
     CATALOG_AGREES,
     CLOSING_BLOCKED,
     OBJECT_SIZES,
@@ -20,7 +20,7 @@ from prism_assets.stages.checks import (
     UNREAD_OBJECTS,
     run_checks,
 )
-from prism_assets.stages.unread import give_up_object
+from prism_assets.stages.stream.unread import give_up_object
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.stages.engines import FailingEngine, another_worker, rest_is_over
 from prism_assets_tests.stages.test_merge import a_closed_day

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from prism_assets.metadata import stream_scans, tables
 from prism_assets.metadata.stream_scans import Scan
 from prism_assets.objectstore.config import ObjectInfo
-from prism_assets.stages import discover
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
-from prism_assets.stages.discover import StreamScan, _next_scan, _Overlap, run_discover
-from prism_assets.stages.registering import UNREADABLE
+from prism_assets.stages.discover import listings
+from prism_assets.stages.discover.listings import StreamScan, _next_scan, _Overlap, run_discover
+from prism_assets.stages.discover.registering import UNREADABLE
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc, zipped
 from prism_assets_tests.world import World
 
@@ -264,7 +264,7 @@ def remote(world: World, services: Mapping[str, str], monkeypatch: pytest.Monkey
         s3.put_object(Bucket=bucket, Key=f"remote/{number}.gz", Body=b"x")
     there = world.in_bucket(endpoint, bucket)
     there.apply(a_table("log.remote", bucket=bucket))
-    monkeypatch.setattr(discover, "_PAGE", 2)
+    monkeypatch.setattr(listings, "_PAGE", 2)
     return there.context
 
 
@@ -273,7 +273,7 @@ def scan_a_page(context: StageContext, now: str = NOON) -> StreamScan:
     with context.database.begin() as connection:
         (known,) = [item for item in tables.load_streams(connection) if item.stream.name == "remote"]
         before = stream_scans.load_scans(connection).get(known.stream_id)
-    found = discover._scan_safely(context, known, before, utc(now), Deadline.after(0))
+    found = listings._scan_safely(context, known, before, utc(now), Deadline.after(0))
     assert found.error is None
     return found
 
@@ -289,11 +289,11 @@ def test_an_unfinished_listing_is_due_at_the_next_tick(remote: StageContext) -> 
     settings = remote.settings.model_copy(update={"sqs_listing_seconds": 600})
     for _ in range(2):
         scan_a_page(remote)
-    chosen = discover._choose_streams(replace(remote, settings=settings), utc(NOON), ["log.remote"], only_due=True)
+    chosen = listings._choose_streams(replace(remote, settings=settings), utc(NOON), ["log.remote"], only_due=True)
     assert len(chosen) == 1
     (found,) = run_discover(remote, now=utc(NOON), names=["log.remote"]).scans
     assert (found.listed, found.new, found.unfinished) == (6, 6, False)
-    assert discover._choose_streams(remote, utc(NOON), ["log.remote"], only_due=True) == []
+    assert listings._choose_streams(remote, utc(NOON), ["log.remote"], only_due=True) == []
 
 
 def test_a_listing_goes_on_behind_keys_that_cannot_be_stored(
@@ -320,7 +320,7 @@ def test_folders_on_disk_are_listed_to_the_end_as_they_have_no_order(events: Wor
         staging(events, f"{number:05}.gz")
     with events.context.database.begin() as connection:
         (known,) = tables.load_streams(connection)
-    found = discover._scan_safely(events.context, known, None, utc(NOON), Deadline.after(0))
+    found = listings._scan_safely(events.context, known, None, utc(NOON), Deadline.after(0))
     assert (found.new, found.unfinished) == (1_500, False)
 
 

@@ -18,7 +18,7 @@ from prism_assets.objectstore.stores import Stores
 from prism_assets.stages.doctor.findings import DoctorReport, Finding
 from prism_assets.stages.doctor.recorded import RULES, RULES_OF_PUBLISHED_DESIGN
 from prism_assets.stages.doctor.run import run_doctor
-from prism_assets.stages.stream_plan import start_batch
+from prism_assets.stages.stream.plan import start_batch
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
 from prism_assets_tests.flow.test_life_of_a_partition import _everything
 from prism_assets_tests.world import World

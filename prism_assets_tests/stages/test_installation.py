@@ -16,13 +16,13 @@ from prism_assets.domain.errors import MissingBucket, WrongLake
 from prism_assets.objectstore.lake import Lake
 from prism_assets.platform import build_context
 from prism_assets.stages.apply import apply_sound, run_apply
-from prism_assets.stages.catalog import run_catalog
-from prism_assets.stages.discover import run_discover
+from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.installation import take_lake
-from prism_assets.stages.merge import run_merge
-from prism_assets.stages.repair import run_repair
-from prism_assets.stages.stream import run_stream
-from prism_assets.stages.unread import give_up_object, retry_failed, retry_object
+from prism_assets.stages.merge.run import run_merge
+from prism_assets.stages.publish.run import run_catalog
+from prism_assets.stages.repair.run import run_repair
+from prism_assets.stages.stream.run import run_stream
+from prism_assets.stages.stream.unread import give_up_object, retry_failed, retry_object
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.flow.test_life_of_a_partition import _everything
 from prism_assets_tests.postgres import PostgresServer

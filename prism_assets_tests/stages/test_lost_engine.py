@@ -16,9 +16,9 @@ from prism_assets.engine.base import Definitions, Engine
 from prism_assets.metadata.unread_objects import Unread
 from prism_assets.objectstore.stores import Stores
 from prism_assets.stages.status import read_status
-from prism_assets.stages.stream import run_stream
-from prism_assets.stages.stream_plan import start_batch
-from prism_assets.stages.unread import retry_object
+from prism_assets.stages.stream.plan import start_batch
+from prism_assets.stages.stream.run import run_stream
+from prism_assets.stages.stream.unread import retry_object
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.stages.engines import FailingEngine, another_worker, expire_leases, rest_is_over
 from prism_assets_tests.world import World

@@ -23,8 +23,8 @@ from prism_assets.domain.work import (
 from prism_assets.engine.base import Definitions, Engine
 from prism_assets.metadata import merge_jobs
 from prism_assets.metadata.merge_jobs import JobStatus
-from prism_assets.stages.merge import revive, run_merge
-from prism_assets.stages.merge_planning import preview
+from prism_assets.stages.merge.plan import preview
+from prism_assets.stages.merge.run import revive, run_merge
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.stages.engines import (
     FailingEngine,

@@ -14,7 +14,7 @@ from prism_assets.domain.errors import EngineFailed, EngineUnavailable
 from prism_assets.domain.work import Failure, MergeResult, MergeTask
 from prism_assets.engine.base import Definitions, Engine
 from prism_assets.metadata import merge_jobs, work_counts
-from prism_assets.stages.merge import probe_engine, revive, run_merge
+from prism_assets.stages.merge.run import probe_engine, revive, run_merge
 from prism_assets_tests.builders import utc
 from prism_assets_tests.stages.engines import PoisonedEngine, another_worker, expire_leases
 from prism_assets_tests.stages.test_merge import a_closed_day, jobs

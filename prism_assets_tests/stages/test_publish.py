@@ -11,9 +11,9 @@ from sqlalchemy import text
 
 from prism_assets.catalogs.glue import GlueCatalog
 from prism_assets.metadata import publications
-from prism_assets.stages.catalog import run_catalog
-from prism_assets.stages.catalog_preview import preview
-from prism_assets.stages.catalog_work import find_catalog_work
+from prism_assets.stages.publish.preview import preview
+from prism_assets.stages.publish.run import run_catalog
+from prism_assets.stages.publish.work import find_catalog_work
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.stages.catalogs import LosingCatalog, PausingCatalog, with_catalog
 from prism_assets_tests.stages.test_merge import a_closed_day

@@ -21,11 +21,11 @@ from prism_assets.metadata.tables import KnownStream
 from prism_assets.queues.sqs import SqsQueue
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
-from prism_assets.stages.discover import run_discover
-from prism_assets.stages.receive import ReceiveReport, run_receive
-from prism_assets.stages.registering import UNREADABLE, StreamIndex, is_readable, storable
+from prism_assets.stages.discover.listings import run_discover
+from prism_assets.stages.discover.messages import ReceiveReport, run_receive
+from prism_assets.stages.discover.registering import UNREADABLE, StreamIndex, is_readable, storable
 from prism_assets.stages.run import run_until_idle
-from prism_assets.stages.stream import run_stream
+from prism_assets.stages.stream.run import run_stream
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.notifications import TEST_EVENT, QueueOfTest, a_body, a_record, by_eventbridge, by_sns

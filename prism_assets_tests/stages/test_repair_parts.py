@@ -12,7 +12,7 @@ import pytest
 from prism_assets.domain.errors import AccessDenied, MissingBucket, PrismError, StoreUnavailable, WrongUse
 from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.objectstore.stores import Stores
-from prism_assets.stages.repair import run_repair
+from prism_assets.stages.repair.run import run_repair
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.stages.engines import PausingEngine, PoisonedEngine, VanishingEngine, another_worker
 from prism_assets_tests.stages.test_repair import (

@@ -10,9 +10,9 @@ import pytest
 
 from prism_assets.domain.errors import EngineUnavailable, LeaseLost
 from prism_assets.domain.work import ConvertResult, Failure
-from prism_assets.stages.stream import run_stream
-from prism_assets.stages.stream_commit import commit_batch, revive
-from prism_assets.stages.stream_plan import start_batch
+from prism_assets.stages.stream.commit import commit_batch, revive
+from prism_assets.stages.stream.plan import start_batch
+from prism_assets.stages.stream.run import run_stream
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.stages.engines import (
     FailingEngine,

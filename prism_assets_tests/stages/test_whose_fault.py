@@ -16,11 +16,11 @@ from prism_assets.domain.work import ConvertResult, ConvertTask, Failure, Source
 from prism_assets.engine.base import Definitions, Engine
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.stores import Stores
-from prism_assets.stages.repair import run_repair
-from prism_assets.stages.stream import probe_engine, run_stream
-from prism_assets.stages.stream_commit import commit_batch, revive
-from prism_assets.stages.stream_plan import StreamPlan, start_batch
-from prism_assets.stages.unread import give_up_object, retry_object
+from prism_assets.stages.repair.run import run_repair
+from prism_assets.stages.stream.commit import commit_batch, revive
+from prism_assets.stages.stream.plan import StreamPlan, start_batch
+from prism_assets.stages.stream.run import probe_engine, run_stream
+from prism_assets.stages.stream.unread import give_up_object, retry_object
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc, zipped
 from prism_assets_tests.stages.engines import (
     FailingEngine,

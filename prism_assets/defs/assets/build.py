@@ -32,7 +32,7 @@ from prism_assets.defs.resources import PlatformResource
 from prism_assets.defs.specs import stage_specs, staging_spec
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.problems import Problem
-from prism_assets.stages.check_outcomes import CheckOutcome
+from prism_assets.stages.checks.outcomes import CheckOutcome
 from prism_assets.stages.context import StageContext
 
 Make = Callable[[StageContext, Task], Outcome]

@@ -8,9 +8,9 @@ from typing import Any
 
 from prism_assets.domain.latency import summarize
 from prism_assets.metadata.arrivals import Arrival, Shown, arrivals_of_batch, arrivals_shown
-from prism_assets.stages.catalog import CatalogReport, TableReport
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.publish import PublishedPartition
+from prism_assets.stages.publish.partitions import PublishedPartition
+from prism_assets.stages.publish.run import CatalogReport, TableReport
 
 Latencies = dict[tuple[int, date], dict[str, Any]]
 

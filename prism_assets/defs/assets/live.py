@@ -18,10 +18,10 @@ from prism_assets.domain.problems import Problem
 from prism_assets.metadata import staging_objects
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
-from prism_assets.stages.discover import DiscoverReport, run_discover
-from prism_assets.stages.repair import RepairReport, run_repair
-from prism_assets.stages.stream import stream_batches
-from prism_assets.stages.stream_report import PartitionChange, StreamReport
+from prism_assets.stages.discover.listings import DiscoverReport, run_discover
+from prism_assets.stages.repair.run import RepairReport, run_repair
+from prism_assets.stages.stream.report import PartitionChange, StreamReport
+from prism_assets.stages.stream.run import stream_batches
 
 _LONGEST_SECONDS = 1800.0
 

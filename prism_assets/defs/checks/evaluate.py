@@ -13,8 +13,8 @@ from prism_assets.defs.checks.specs import kinds_of
 from prism_assets.defs.keys import Stage, asset_key, table_of
 from prism_assets.domain.limits import CheckLimits
 from prism_assets.domain.problems import Problem
-from prism_assets.stages.check_outcomes import CheckOutcome
-from prism_assets.stages.checks import CATALOG_AGREES, run_checks
+from prism_assets.stages.checks.outcomes import CheckOutcome
+from prism_assets.stages.checks.run import CATALOG_AGREES, run_checks
 from prism_assets.stages.context import StageContext
 
 

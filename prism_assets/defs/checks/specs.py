@@ -9,7 +9,7 @@ from dagster import AssetCheckSeverity, AssetCheckSpec
 
 from prism_assets.defs.keys import Stage, asset_key
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.stages import checks
+from prism_assets.stages.checks import run as checks
 
 
 @dataclass(frozen=True)

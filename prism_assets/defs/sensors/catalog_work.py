@@ -15,10 +15,10 @@ from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.requests import PendingDays, answer
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata.publications import undefined_tables
-from prism_assets.stages.catalog_work import COMPARE, PUBLISH, CatalogWork, find_catalog_work
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.delayed import DelayedRows, find_delayed
+from prism_assets.stages.publish.work import COMPARE, PUBLISH, CatalogWork, find_catalog_work
 
 
 def catalog_work(

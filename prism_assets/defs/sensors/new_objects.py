@@ -13,7 +13,7 @@ from prism_assets.defs.sensors.requests import PendingDays, answer
 from prism_assets.metadata.work_counts import PendingCount, count_pending
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
-from prism_assets.stages.discover import DiscoverReport, run_discover
+from prism_assets.stages.discover.listings import DiscoverReport, run_discover
 
 
 def new_objects(

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
-from prism_assets.stages.check_outcomes import CheckOutcome
+from prism_assets.stages.checks.outcomes import CheckOutcome
 
 Name = tuple[str, str]
 """A table and one of its checks."""

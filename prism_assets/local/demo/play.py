@@ -27,12 +27,12 @@ from prism_assets.reading.lake_reader import LakeReader, ReadTable
 from prism_assets.reading.query import run_query
 from prism_assets.settings import Settings, load_settings
 from prism_assets.stages.apply import run_apply
-from prism_assets.stages.catalog import run_catalog
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.discover import run_discover
-from prism_assets.stages.merge import run_merge
+from prism_assets.stages.discover.listings import run_discover
+from prism_assets.stages.merge.run import run_merge
+from prism_assets.stages.publish.run import run_catalog
 from prism_assets.stages.status import read_status
-from prism_assets.stages.stream import run_stream
+from prism_assets.stages.stream.run import run_stream
 
 TABLES = {"pv_log": "request_id", "api_log": "call_id"}
 NAMES = [f"log.{table}" for table in TABLES]

@@ -15,7 +15,7 @@ from prism_assets.stages.doctor.findings import DoctorReport, Finding
 from prism_assets.stages.doctor.recorded import look_at_records
 from prism_assets.stages.doctor.shown import look_at_catalog, look_at_manifest
 from prism_assets.stages.doctor.stored import look_at_store, partitions_of
-from prism_assets.stages.repair import run_repair
+from prism_assets.stages.repair.run import run_repair
 
 
 def run_doctor(context: StageContext, *, names: Collection[str] | None = None, deep: bool = False) -> DoctorReport:

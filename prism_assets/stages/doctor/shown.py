@@ -14,7 +14,7 @@ from prism_assets.metadata import damage, merge_ranges, partitions, small_object
 from prism_assets.objectstore.manifests import ManifestEntry, read_manifest
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.findings import Finding
-from prism_assets.stages.publish import location_of
+from prism_assets.stages.publish.partitions import location_of
 
 _LOOKS = 3
 _PAUSE_SECONDS = 0.5

@@ -19,8 +19,8 @@ from prism_assets.metadata import damage, merge_ranges, partitions, small_object
 from prism_assets.objectstore.keys import TableKeys, parse_small_object
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.findings import Finding
-from prism_assets.stages.publish import location_of
-from prism_assets.stages.repair_planning import find_suspects
+from prism_assets.stages.publish.partitions import location_of
+from prism_assets.stages.repair.plan import find_suspects
 
 _LISTINGS = 8
 _EXAMPLES = 3

@@ -30,7 +30,7 @@ from prism_assets.objectstore.lake import Lake
 from prism_assets.stages.bisect import Bisect, check_engine
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.heartbeats import Heartbeat
-from prism_assets.stages.merge_planning import PartitionPlan, plan_partition, range_tasks
+from prism_assets.stages.merge.plan import PartitionPlan, plan_partition, range_tasks
 
 
 @dataclass(frozen=True, kw_only=True)

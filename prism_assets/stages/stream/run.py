@@ -15,10 +15,10 @@ from prism_assets.metadata import attempts, batches
 from prism_assets.stages.bisect import Bisect, check_engine
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.heartbeats import Heartbeat
-from prism_assets.stages.stream_commit import charge_batch, charge_lost_engine, commit_batch, release_batch, revive
-from prism_assets.stages.stream_plan import StreamPlan, start_batch
-from prism_assets.stages.stream_report import StreamReport
-from prism_assets.stages.uploads import remove_abandoned
+from prism_assets.stages.stream.commit import charge_batch, charge_lost_engine, commit_batch, release_batch, revive
+from prism_assets.stages.stream.plan import StreamPlan, start_batch
+from prism_assets.stages.stream.report import StreamReport
+from prism_assets.stages.stream.uploads import remove_abandoned
 
 
 def run_stream(

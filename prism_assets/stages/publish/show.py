@@ -15,7 +15,7 @@ from prism_assets.metadata import leases, partitions, publications
 from prism_assets.metadata.leases import Lease
 from prism_assets.metadata.publications import Shown
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.publish import (
+from prism_assets.stages.publish.partitions import (
     PublicationPlan,
     PublishedPartition,
     WatchedCalls,

@@ -13,9 +13,9 @@ from prism_assets.domain.lifecycle import Close, Mark, Switch, WaitForMerge, Wai
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import partitions, publications
-from prism_assets.stages.catalog_show import plan_show
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.partition_facts import StoredFacts
+from prism_assets.stages.publish.facts import StoredFacts
+from prism_assets.stages.publish.show import plan_show
 
 
 @dataclass(frozen=True, kw_only=True)

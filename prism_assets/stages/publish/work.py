@@ -8,7 +8,7 @@ from datetime import date, datetime
 from prism_assets.domain.lifecycle import Publish, next_steps, work_for_a_run
 from prism_assets.metadata import partitions, publications
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.partition_facts import StoredFacts
+from prism_assets.stages.publish.facts import StoredFacts
 
 PUBLISH = Publish.action
 COMPARE = "compare"

@@ -19,7 +19,7 @@ from prism_assets.metadata.work_counts import count_backlog
 from prism_assets.queues.sqs import BATCH, Message, SqsQueue
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import NEVER, Deadline
-from prism_assets.stages.registering import (
+from prism_assets.stages.discover.registering import (
     UNREADABLE,
     StreamIndex,
     is_folder_marker,

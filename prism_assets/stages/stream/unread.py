@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from prism_assets.domain.errors import WrongUse
 from prism_assets.metadata import attempts, staging_objects
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.stream_commit import note_abandoned
+from prism_assets.stages.stream.commit import note_abandoned
 
 _SCHEME = "s3://"
 

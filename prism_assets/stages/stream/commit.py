@@ -36,9 +36,9 @@ from prism_assets.metadata import (
 from prism_assets.metadata.attempts import ChangedObject, FailedAttempt
 from prism_assets.metadata.staging_objects import ClaimedObject
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.stream_plan import StreamPlan, convert_task
-from prism_assets.stages.stream_report import PartitionChange, StreamReport, sum_changes
-from prism_assets.stages.uploads import upload_of
+from prism_assets.stages.stream.plan import StreamPlan, convert_task
+from prism_assets.stages.stream.report import PartitionChange, StreamReport, sum_changes
+from prism_assets.stages.stream.uploads import upload_of
 
 _REWRITTEN = "it was written again before it was read"
 _WITNESSES = 5

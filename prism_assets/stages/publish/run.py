@@ -27,11 +27,11 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import leases, locks, merge_jobs, partitions, publications
 from prism_assets.metadata.leases import Holder, Lease, LeaseKind
-from prism_assets.stages.catalog_show import ShowReport, plan_show, show
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.leases import leased
-from prism_assets.stages.partition_facts import StoredFacts
-from prism_assets.stages.publish import PublishedPartition
+from prism_assets.stages.publish.facts import StoredFacts
+from prism_assets.stages.publish.partitions import PublishedPartition
+from prism_assets.stages.publish.show import ShowReport, plan_show, show
 
 
 @dataclass(frozen=True, kw_only=True)

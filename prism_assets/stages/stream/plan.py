@@ -16,7 +16,7 @@ from prism_assets.metadata.abandoned_uploads import AbandonedUpload
 from prism_assets.metadata.batches import Batch
 from prism_assets.metadata.staging_objects import ClaimedObject
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.uploads import upload_of
+from prism_assets.stages.stream.uploads import upload_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from prism_assets.metadata.small_objects import KnownSmallObject
 from prism_assets.metadata.staging_objects import ClaimedObject
 from prism_assets.objectstore.keys import parse_small_object
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.stream_plan import convert_task
+from prism_assets.stages.stream.plan import convert_task
 
 MISSING = "is missing"
 

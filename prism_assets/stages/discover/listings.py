@@ -19,8 +19,8 @@ from prism_assets.metadata.tables import KnownStream
 from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import NEVER, Deadline
-from prism_assets.stages.receive import ReceiveReport, run_receive
-from prism_assets.stages.registering import UNREADABLE, is_folder_marker, is_readable, storable
+from prism_assets.stages.discover.messages import ReceiveReport, run_receive
+from prism_assets.stages.discover.registering import UNREADABLE, is_folder_marker, is_readable, storable
 
 _PAGE = 1_000
 _LISTINGS = 4

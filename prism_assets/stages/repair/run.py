@@ -27,7 +27,7 @@ from prism_assets.metadata.leases import Holder, Lease, LeaseKind
 from prism_assets.stages.bisect import Bisect
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.leases import leased, takeover_seconds
-from prism_assets.stages.repair_planning import MISSING, RepairPlan, Suspect, plan_repair, repair_chunks
+from prism_assets.stages.repair.plan import MISSING, RepairPlan, Suspect, plan_repair, repair_chunks
 
 _PARTITIONS_AT_ONCE = 100
 _LISTINGS = 8

@@ -1,0 +1,1 @@
+"""Checks: what people must know of a table."""

@@ -1,0 +1,1 @@
+"""Registers staging objects: from listings and from messages."""

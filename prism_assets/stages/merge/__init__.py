@@ -1,0 +1,1 @@
+"""Merge: small objects to merged objects."""

@@ -1,0 +1,1 @@
+"""Catalog: closes days, switches readers, and has the catalog show it."""

@@ -1,0 +1,1 @@
+"""Repair: small objects that are missing or damaged."""

@@ -1,0 +1,1 @@
+"""Stream: staging objects to small objects."""
