@@ -5,11 +5,65 @@ A kernel does not raise for one bad object: the failure is a field of its result
 
 from __future__ import annotations
 
-import dataclasses
-import json
+from collections.abc import Hashable
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from pydantic import TypeAdapter
+
+ResultT = TypeVar("ResultT", covariant=True)
+_Work = TypeVar("_Work")
+
+
+class Task(Protocol[ResultT]):
+    """Work for the kernel of that name, under one definition of one table, that ends with one result.
+
+    `result` is the class of what comes back. A task that is `alone` fills a Spark task by itself; others share one, as
+    many as their `input_bytes` allow.
+    """
+
+    kernel: ClassVar[str]
+    result: ClassVar[type[Any]]
+    alone: ClassVar[bool]
+
+    @property
+    def table_id(self) -> int:
+        """The table, for its definition."""
+        ...
+
+    @property
+    def definition_version(self) -> int:
+        """The definition to work under."""
+        ...
+
+    @property
+    def task_id(self) -> Hashable:
+        """What its result says, too: which task it answers."""
+        ...
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes to read."""
+        ...
+
+    def failed(self, failure: Failure) -> ResultT:
+        """The result that says so and no more."""
+        ...
+
+
+class Result(Protocol):
+    """What a task ends with."""
+
+    @property
+    def task_id(self) -> Hashable:
+        """That of the task it answers."""
+        ...
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why it failed, or None."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,30 +81,6 @@ class Failure:
     of_object: bool = False
     killed: bool = False
     occupied: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConvertTask:
-    """One staging object to convert.
-
-    `received` is when the object was first seen, `sent` when its bucket got it, where that is known: the accepted event
-    dates hang on them and on the key (`accepted_days`), so that every attempt decides alike. Rows of `delayed_dates` go
-    to the delayed tier, all others to the live tier. `table_id` and `definition_version` name the definition to convert
-    under. `generation` is part of the keys that are written: it counts how often the object was begun anew.
-    """
-
-    staging_object_id: int
-    bucket: str
-    key: str
-    etag: str | None
-    content_length: int
-    received: datetime
-    stream_name: str
-    delayed_dates: frozenset[date]
-    table_id: int
-    definition_version: int
-    generation: int = 0
-    sent: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +149,53 @@ class ConvertResult:
         """Lines set aside, counted by themselves."""
         return sum(count.line_count for count in self.quarantined)
 
+    @property
+    def task_id(self) -> int:
+        """The staging object."""
+        return self.staging_object_id
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertTask:
+    """One staging object to convert.
+
+    `received` is when the object was first seen, `sent` when its bucket got it, where that is known: the accepted event
+    dates hang on them and on the key (`accepted_days`), so that every attempt decides alike. Rows of `delayed_dates` go
+    to the delayed tier, all others to the live tier. `table_id` and `definition_version` name the definition to convert
+    under. `generation` is part of the keys that are written: it counts how often the object was begun anew.
+    """
+
+    staging_object_id: int
+    bucket: str
+    key: str
+    etag: str | None
+    content_length: int
+    received: datetime
+    stream_name: str
+    delayed_dates: frozenset[date]
+    table_id: int
+    definition_version: int
+    generation: int = 0
+    sent: datetime | None = None
+
+    kernel: ClassVar[str] = "convert"
+    result: ClassVar[type[ConvertResult]] = ConvertResult
+    alone: ClassVar[bool] = False
+
+    @property
+    def task_id(self) -> int:
+        """The staging object."""
+        return self.staging_object_id
+
+    @property
+    def input_bytes(self) -> int:
+        """Those of the staging object."""
+        return self.content_length
+
+    def failed(self, failure: Failure) -> ConvertResult:
+        """Nothing was converted."""
+        return ConvertResult(staging_object_id=self.staging_object_id, failure=failure)
+
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedObject:
@@ -129,33 +206,6 @@ class RecordedObject:
     content_length: int
     row_count: int
     fingerprint: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class RepairTask:
-    """Small objects of one staging object that may be missing or damaged.
-
-    `source` is the staging object as it was converted. With `look_only` nothing is written.
-    """
-
-    source: ConvertTask
-    recorded: tuple[RecordedObject, ...]
-    look_only: bool = False
-
-    @property
-    def staging_object_id(self) -> int:
-        """The staging object that all of `recorded` come from."""
-        return self.source.staging_object_id
-
-    @property
-    def table_id(self) -> int:
-        """The table, for its definition."""
-        return self.source.table_id
-
-    @property
-    def definition_version(self) -> int:
-        """The definition that the objects were converted under."""
-        return self.source.definition_version
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,6 +230,51 @@ class RepairResult:
     objects: tuple[RepairedObject, ...] = ()
     failure: Failure | None = None
 
+    @property
+    def task_id(self) -> int:
+        """The staging object."""
+        return self.staging_object_id
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepairTask:
+    """Small objects of one staging object that may be missing or damaged.
+
+    `source` is the staging object as it was converted. With `look_only` nothing is written.
+    """
+
+    source: ConvertTask
+    recorded: tuple[RecordedObject, ...]
+    look_only: bool = False
+
+    kernel: ClassVar[str] = "repair"
+    result: ClassVar[type[RepairResult]] = RepairResult
+    alone: ClassVar[bool] = False
+
+    @property
+    def task_id(self) -> int:
+        """The staging object that all of `recorded` come from."""
+        return self.source.staging_object_id
+
+    @property
+    def table_id(self) -> int:
+        """The table, for its definition."""
+        return self.source.table_id
+
+    @property
+    def definition_version(self) -> int:
+        """The definition that the objects were converted under."""
+        return self.source.definition_version
+
+    @property
+    def input_bytes(self) -> int:
+        """Those of the staging object, which is read if anything is wrong."""
+        return self.source.content_length
+
+    def failed(self, failure: Failure) -> RepairResult:
+        """Nothing was found out."""
+        return RepairResult(staging_object_id=self.source.staging_object_id, failure=failure)
+
 
 @dataclass(frozen=True, kw_only=True)
 class MergeInput:
@@ -189,20 +284,6 @@ class MergeInput:
     content_length: int
     row_count: int
     fingerprint: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class MergeTask:
-    """One range to write. Inputs stand in the order that breaks ties between rows of equal time."""
-
-    job_id: int
-    date: date
-    lower_bound: int
-    upper_bound: int
-    inputs: tuple[MergeInput, ...]
-    output_key: str
-    table_id: int
-    definition_version: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,79 +299,66 @@ class MergeResult:
     fingerprint: int = 0
     failure: Failure | None = None
 
-
-def _encode(value: Any) -> Any:
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    if isinstance(value, frozenset):
-        return sorted(value)
-    raise TypeError(f"{type(value).__name__} does not travel to a task")
+    @property
+    def task_id(self) -> tuple[int, int]:
+        """Its job and the end of its range."""
+        return self.job_id, self.upper_bound
 
 
-def to_json(work: ConvertTask | ConvertResult | RepairTask | RepairResult | MergeTask | MergeResult) -> str:
-    """One line of JSON; `*_from_json` reads it back."""
-    return json.dumps(dataclasses.asdict(work), default=_encode, separators=(",", ":"))
+@dataclass(frozen=True, kw_only=True)
+class MergeTask:
+    """One range to write. Inputs stand in the order that breaks ties between rows of equal time."""
+
+    job_id: int
+    date: date
+    lower_bound: int
+    upper_bound: int
+    inputs: tuple[MergeInput, ...]
+    output_key: str
+    table_id: int
+    definition_version: int
+
+    kernel: ClassVar[str] = "merge"
+    result: ClassVar[type[MergeResult]] = MergeResult
+    alone: ClassVar[bool] = True
+
+    @property
+    def task_id(self) -> tuple[int, int]:
+        """Its job and the end of its range."""
+        return self.job_id, self.upper_bound
+
+    @property
+    def input_bytes(self) -> int:
+        """Those of all inputs."""
+        return sum(entry.content_length for entry in self.inputs)
+
+    def failed(self, failure: Failure) -> MergeResult:
+        """Nothing was written."""
+        return MergeResult(
+            job_id=self.job_id,
+            lower_bound=self.lower_bound,
+            upper_bound=self.upper_bound,
+            output_key=self.output_key,
+            failure=failure,
+        )
 
 
-def convert_task_from_json(text: str) -> ConvertTask:
-    """Reads a ConvertTask."""
-    return _convert_task(json.loads(text))
+def to_json(work: Task[Any] | Result) -> str:
+    """One line of JSON; `from_json` reads it back."""
+    return _adapter(type(work)).dump_json(work, warnings="error").decode()
 
 
-def _convert_task(document: dict[str, Any]) -> ConvertTask:
-    document["received"] = datetime.fromisoformat(document["received"])
-    document["sent"] = document["sent"] and datetime.fromisoformat(document["sent"])
-    document["delayed_dates"] = frozenset(date.fromisoformat(day) for day in document["delayed_dates"])
-    return ConvertTask(**document)
+def from_json(kind: type[_Work], text: str) -> _Work:
+    """Reads a task or a result of that class."""
+    work: _Work = _adapter(kind).validate_json(text)
+    return work
 
 
-def convert_result_from_json(text: str) -> ConvertResult:
-    """Reads a ConvertResult."""
-    document = json.loads(text)
-    for small in document["objects"]:
-        small["date"] = date.fromisoformat(small["date"])
-        for field in ("min_time", "max_time", "upload_start_time"):
-            small[field] = datetime.fromisoformat(small[field])
-    document["objects"] = tuple(SmallObject(**small) for small in document["objects"])
-    document["quarantined"] = tuple(QuarantineCount(**count) for count in document["quarantined"])
-    document["value_errors"] = tuple(ValueErrors(**count) for count in document["value_errors"])
-    if changed := document["changed"]:
-        changed["last_modified"] = datetime.fromisoformat(changed["last_modified"])
-        document["changed"] = SourceVersion(**changed)
-    document["failure"] = document["failure"] and Failure(**document["failure"])
-    return ConvertResult(**document)
+_ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
+"""Made once a class: that takes as long as a thousand uses."""
 
 
-def repair_task_from_json(text: str) -> RepairTask:
-    """Reads a RepairTask."""
-    document = json.loads(text)
-    document["source"] = _convert_task(document["source"])
-    document["recorded"] = tuple(RecordedObject(**_with_date(item)) for item in document["recorded"])
-    return RepairTask(**document)
-
-
-def repair_result_from_json(text: str) -> RepairResult:
-    """Reads a RepairResult."""
-    document = json.loads(text)
-    document["objects"] = tuple(RepairedObject(**_with_date(item)) for item in document["objects"])
-    document["failure"] = document["failure"] and Failure(**document["failure"])
-    return RepairResult(**document)
-
-
-def _with_date(document: dict[str, Any]) -> dict[str, Any]:
-    return {**document, "date": date.fromisoformat(document["date"])}
-
-
-def merge_task_from_json(text: str) -> MergeTask:
-    """Reads a MergeTask."""
-    document = json.loads(text)
-    document["date"] = date.fromisoformat(document["date"])
-    document["inputs"] = tuple(MergeInput(**entry) for entry in document["inputs"])
-    return MergeTask(**document)
-
-
-def merge_result_from_json(text: str) -> MergeResult:
-    """Reads a MergeResult."""
-    document = json.loads(text)
-    document["failure"] = document["failure"] and Failure(**document["failure"])
-    return MergeResult(**document)
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]

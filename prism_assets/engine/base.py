@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import ConvertResult, ConvertTask, MergeResult, MergeTask, RepairResult, RepairTask
+from prism_assets.domain.work import Task
 
 Definitions = Mapping[tuple[int, int], TableDefinition]
 """Table definitions by (table id, version)."""
+
+_Result = TypeVar("_Result")
 
 
 class Engine(Protocol):
@@ -18,18 +20,10 @@ class Engine(Protocol):
     Raises EngineFailed when the job died as a whole (a worker was killed), EngineUnavailable when there is no engine.
     """
 
-    def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
-        """Converts staging objects to small objects."""
-        ...
-
-    def repair(self, tasks: Sequence[RepairTask], definitions: Definitions) -> Iterator[RepairResult]:
-        """Looks at small objects, and converts their staging objects again where they are not sound."""
+    def run(self, tasks: Sequence[Task[_Result]], definitions: Definitions) -> Iterator[_Result]:
+        """Runs tasks of one kernel as one job, with at least the definitions that they name."""
         ...
 
     def probe(self) -> None:
         """Does nothing, where kernels run; EngineFailed or EngineUnavailable if not even that works."""
-        ...
-
-    def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
-        """Writes merged objects."""
         ...

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
 from prism_assets.domain.errors import EngineFailed, EngineUnavailable, PrismError
-from prism_assets.domain.work import (
-    ConvertResult,
-    ConvertTask,
-    MergeResult,
-    MergeTask,
-    RepairResult,
-    RepairTask,
-    convert_result_from_json,
-    merge_result_from_json,
-    repair_result_from_json,
-)
+from prism_assets.domain.work import MergeTask, Task, from_json
 from prism_assets.engine.base import Definitions
 from prism_assets.engine.packing import divide
 from prism_assets.engine.worker import RESULT_SCHEMA, encode_share, run_batches
@@ -28,6 +18,8 @@ from prism_assets.transactions import refuse_inside_transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_Result = TypeVar("_Result")
 
 _LEAST_SHARES = 4
 """So that a small job still uses a few cores and its shares even out."""
@@ -41,27 +33,21 @@ class SparkEngine:
         self._session = session
         self._task_bytes = task_bytes
 
-    def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
-        """Converts staging objects as tasks of one job."""
-        shares = divide(tasks, lambda task: task.content_length, self._task_bytes, _LEAST_SHARES)
-        encoded = [encode_share("convert", share, definitions, self._lake) for share in shares]
-        return map(convert_result_from_json, self._run(encoded))
-
-    def repair(self, tasks: Sequence[RepairTask], definitions: Definitions) -> Iterator[RepairResult]:
-        """Looks at small objects as tasks of one job, each share sized by the staging objects behind them."""
-        shares = divide(tasks, lambda task: task.source.content_length, self._task_bytes, _LEAST_SHARES)
-        encoded = [encode_share("repair", share, definitions, self._lake) for share in shares]
-        return map(repair_result_from_json, self._run(encoded))
+    def run(self, tasks: Sequence[Task[_Result]], definitions: Definitions) -> Iterator[_Result]:
+        """Runs tasks of one kernel as one job; those that are `alone` in a Spark task each, others in even shares."""
+        if not tasks:
+            return iter(())
+        shares = [[task] for task in tasks]
+        if not tasks[0].alone:
+            shares = divide(tasks, lambda task: task.input_bytes, self._task_bytes, _LEAST_SHARES)
+        encoded = [encode_share(tasks[0].kernel, share, definitions, self._lake) for share in shares]
+        kind: type[_Result] = tasks[0].result
+        return (from_json(kind, text) for text in self._run(encoded))
 
     def probe(self) -> None:
         """Runs one task that does nothing, with all that a kernel needs imported."""
-        for _ in self._run([encode_share("merge", [], {}, self._lake)]):
+        for _ in self._run([encode_share(MergeTask.kernel, [], {}, self._lake)]):
             pass
-
-    def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
-        """Writes merged objects as tasks of one job, one range a task."""
-        encoded = [encode_share("merge", [task], definitions, self._lake) for task in tasks]
-        return map(merge_result_from_json, self._run(encoded))
 
     def _run(self, shares: Sequence[str]) -> Iterator[str]:
         if not shares:

@@ -11,19 +11,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, lru_cache
+from typing import Any
 
 import pyarrow as pa
 
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import (
-    ConvertTask,
-    MergeTask,
-    RepairTask,
-    convert_task_from_json,
-    merge_task_from_json,
-    repair_task_from_json,
-    to_json,
-)
+from prism_assets.domain.work import Task, from_json, to_json
 from prism_assets.engine.base import Definitions
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
@@ -32,8 +25,8 @@ from prism_assets.objectstore.stores import Stores
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
 _KEPT_BYTES = 1 << 30
 RESULT_SCHEMA = "result string"
-_OBJECTS_AT_ONCE = 2
-"""While one object waits for the store another one computes; more would only hold more memory."""
+_TASKS_AT_ONCE = 2
+"""While one task of a share waits for the store another one computes; more would only hold more memory."""
 
 
 @lru_cache(maxsize=4)
@@ -42,17 +35,12 @@ def _stores(config: StoreConfig) -> Stores:
     return Stores(config)
 
 
-def encode_share(
-    kind: str,
-    tasks: Sequence[ConvertTask] | Sequence[RepairTask] | Sequence[MergeTask],
-    definitions: Definitions,
-    lake: Lake,
-) -> str:
+def encode_share(kernel: str, tasks: Sequence[Task[Any]], definitions: Definitions, lake: Lake) -> str:
     """Renders one Spark task's work, with the definitions it needs and no others."""
     needed = {(task.table_id, task.definition_version) for task in tasks}
     return json.dumps(
         {
-            "kind": kind,
+            "kernel": kernel,
             "lake": lake.to_json(),
             "definitions": [[*key, definitions[key].to_json()] for key in sorted(needed)],
             "tasks": [to_json(task) for task in tasks],
@@ -62,38 +50,19 @@ def encode_share(
 
 def run_share(text: str) -> Iterator[str]:
     """Runs one share and yields the JSON of each result as it is there."""
-    from prism_assets.kernels import convert, merge  # noqa: F401  # also for a probe, which has no task
+    from prism_assets.kernels.registry import KERNELS  # also for a probe, which has no task
 
     share = json.loads(text)
-    lake = Lake.from_json(share["lake"])
+    lake, kernel = Lake.from_json(share["lake"]), KERNELS[share["kernel"]]
     definitions = {(table, version): TableDefinition.from_json(body) for table, version, body in share["definitions"]}
-    run = {"convert": _convert, "repair": _repair, "merge": _merge}[share["kind"]]
-    with ThreadPoolExecutor(1 if share["kind"] == "merge" else _OBJECTS_AT_ONCE) as pool:
-        yield from pool.map(lambda task: run(task, definitions, lake), share["tasks"])
 
+    def run(line: str) -> str:
+        task = from_json(kernel.task, line)
+        table = definitions[task.table_id, task.definition_version]
+        return to_json(kernel.run(task, table, _stores(lake.store), lake))
 
-def _convert(text: str, definitions: Definitions, lake: Lake) -> str:
-    from prism_assets.kernels.convert import convert_object
-
-    task = convert_task_from_json(text)
-    table = definitions[task.table_id, task.definition_version]
-    return to_json(convert_object(task, table, _stores(lake.store), bucket=lake.bucket, prefix=lake.prefix))
-
-
-def _repair(text: str, definitions: Definitions, lake: Lake) -> str:
-    from prism_assets.kernels.repair import repair_object
-
-    task = repair_task_from_json(text)
-    table = definitions[task.table_id, task.definition_version]
-    return to_json(repair_object(task, table, _stores(lake.store), bucket=lake.bucket, prefix=lake.prefix))
-
-
-def _merge(text: str, definitions: Definitions, lake: Lake) -> str:
-    from prism_assets.kernels.merge import merge_range
-
-    task = merge_task_from_json(text)
-    table = definitions[task.table_id, task.definition_version]
-    return to_json(merge_range(task, table, _stores(lake.store), bucket=lake.bucket))
+    with ThreadPoolExecutor(_TASKS_AT_ONCE) as pool:
+        yield from pool.map(run, share["tasks"])
 
 
 def run_batches(batches: Iterator[pa.RecordBatch], shares: Sequence[str]) -> Iterator[pa.RecordBatch]:

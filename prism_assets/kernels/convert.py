@@ -32,7 +32,7 @@ from prism_assets.kernels.parquet.accepted_rows import AcceptedRows, Limits
 from prism_assets.kernels.parquet.small_objects import SmallObjects
 from prism_assets.kernels.quarantine import Quarantine
 from prism_assets.kernels.typed import Layout
-from prism_assets.objectstore.keys import TableKeys
+from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 
 LIMITS = Limits()
@@ -42,19 +42,18 @@ def convert_object(
     task: ConvertTask,
     table: TableDefinition,
     stores: Stores,
+    lake: Lake,
     *,
-    bucket: str,
-    prefix: str,
     by_columns: bool = True,
     limits: Limits = LIMITS,
 ) -> ConvertResult:
-    """Converts one staging object into small objects in `bucket` under the lake's `prefix`.
+    """Converts one staging object into small objects of the lake.
 
     Nothing is raised for a bad object: its lines are set aside, and what went wrong is the result's failure. The
     same object gives the same bytes under the same keys, whatever the `limits` of its memory. `by_columns=False`
     reads line by line, for comparison.
     """
-    conversion = Conversion(task, table, stores, bucket, TableKeys(prefix, table.name), by_columns, limits)
+    conversion = Conversion(task, table, stores, lake, by_columns, limits)
     try:
         with closing(conversion):
             return conversion.run()
@@ -65,7 +64,7 @@ def convert_object(
     except Exception as error:
         doing = f"s3://{task.bucket}/{task.key} was converted"
         failure = failure_of(error, doing, at_source=conversion.is_reading)
-    return ConvertResult(staging_object_id=task.staging_object_id, failure=failure)
+    return task.failed(failure)
 
 
 def _changed(task: ConvertTask, stores: Stores) -> ConvertResult:
@@ -74,7 +73,7 @@ def _changed(task: ConvertTask, stores: Stores) -> ConvertResult:
         found = stores.head(task.bucket, task.key)
     except PrismError as error:
         failure = failure_of(error, f"s3://{task.bucket}/{task.key} was looked at", at_source=True)
-        return ConvertResult(staging_object_id=task.staging_object_id, failure=failure)
+        return task.failed(failure)
     version = SourceVersion(etag=found.etag, content_length=found.content_length, last_modified=found.last_modified)
     return ConvertResult(staging_object_id=task.staging_object_id, changed=version)
 
@@ -96,8 +95,7 @@ class Conversion:
         task: ConvertTask,
         table: TableDefinition,
         stores: Stores,
-        bucket: str,
-        keys: TableKeys,
+        lake: Lake,
         by_columns: bool = True,
         limits: Limits = LIMITS,
     ) -> None:
@@ -105,8 +103,8 @@ class Conversion:
         self._layout = Layout.of(table)
         self._judge = Judge(self._layout, accepted_days(table, task))
         self._stores = stores
-        self._bucket = bucket
-        self._keys = keys
+        self._lake = lake
+        self._keys = lake.keys(table)
         self._by_columns = by_columns
         self._limits = limits
         self._begin()
@@ -156,7 +154,7 @@ class Conversion:
             self._set_garbage_aside(inflation)
 
     def _small_objects(self) -> SmallObjects:
-        return SmallObjects(self._layout, self._task, self._stores, self._bucket, self._keys)
+        return SmallObjects(self._layout, self._task, self._stores, self._lake)
 
     def _chunks(self) -> Iterator[bytes]:
         task = self._task
@@ -219,7 +217,7 @@ class Conversion:
             return None
         arrival = self._task.received.astimezone(timezone.utc)
         key = self._keys.quarantine(arrival, self._task.staging_object_id, self._task.generation)
-        self._stores.put(self._bucket, key, self._quarantine.finish())
+        self._stores.put(self._lake.bucket, key, self._quarantine.finish())
         failpoint("convert.after_quarantine_put")
         return key
 

@@ -18,12 +18,13 @@ from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.kernels.parquet.format import MERGED_ROW_GROUP, MERGED_SAMPLE, Encoder, dictionary_columns
 from prism_assets.kernels.parquet.merge_inputs import Input, Window, merge_order, union_schema
 from prism_assets.kernels.parquet.put_if_absent import put_if_absent
+from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 
 _READS = 8
 
 
-def merge_range(task: MergeTask, table: TableDefinition, stores: Stores, *, bucket: str) -> MergeResult:
+def merge_range(task: MergeTask, table: TableDefinition, stores: Stores, lake: Lake) -> MergeResult:
     """Merges the inputs into one object sorted by time, ties in the order of the inputs.
 
     Nothing is raised for inputs that are not what the task says: nothing is written, and the result's failure names
@@ -31,8 +32,8 @@ def merge_range(task: MergeTask, table: TableDefinition, stores: Stores, *, buck
     """
     inputs: list[Input] | None = None
     try:
-        inputs = _open(task, stores, bucket)
-        return _merged(task, table, inputs, stores, bucket)
+        inputs = _open(task, stores, lake.bucket)
+        return _merged(task, table, inputs, stores, lake.bucket)
     except MemoryError:
         raise
     except Exception as error:

@@ -34,19 +34,17 @@ from prism_assets.failpoints import failpoint
 from prism_assets.kernels.convert import Conversion
 from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.fingerprint import fingerprint_of
-from prism_assets.objectstore.keys import TableKeys
+from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 
 
-def repair_object(
-    task: RepairTask, table: TableDefinition, stores: Stores, *, bucket: str, prefix: str
-) -> RepairResult:
+def repair_object(task: RepairTask, table: TableDefinition, stores: Stores, lake: Lake) -> RepairResult:
     """Looks at the recorded small objects of one staging object and writes those again that are not sound.
 
     Nothing is raised for an object that cannot be repaired: the result's failure tells why, and nothing was written
     over. An object that is sound is left as it is, whatever its bytes.
     """
-    repair = _Repair(task, table, stores, bucket, TableKeys(prefix, table.name))
+    repair = _Repair(task, table, stores, lake)
     try:
         repair.run()
     except MemoryError:
@@ -58,19 +56,17 @@ def repair_object(
 
 
 class _Repair:
-    def __init__(self, task: RepairTask, table: TableDefinition, stores: Stores, bucket: str, keys: TableKeys) -> None:
+    def __init__(self, task: RepairTask, table: TableDefinition, stores: Stores, lake: Lake) -> None:
         self._task = task
         self._table = table
         self._stores = stores
-        self._bucket = bucket
-        self._keys = keys
+        self._lake = lake
+        self._keys = lake.keys(table)
         self._objects: list[RepairedObject] = []
         self._etags: dict[date, str | None] = {}
 
     def result(self, failure: Failure | None) -> RepairResult:
-        return RepairResult(
-            staging_object_id=self._task.staging_object_id, objects=tuple(self._objects), failure=failure
-        )
+        return RepairResult(staging_object_id=self._task.task_id, objects=tuple(self._objects), failure=failure)
 
     def run(self) -> None:
         """Looks at all first, so that the result names every fault even if the staging object is gone."""
@@ -92,7 +88,7 @@ class _Repair:
             recorded.date, source.staging_object_id, delayed=recorded.delayed, generation=source.generation
         )
         try:
-            body, self._etags[recorded.date] = self._stores.read_version(self._bucket, key)
+            body, self._etags[recorded.date] = self._stores.read_version(self._lake.bucket, key)
         except ObjectMissing:
             return RepairedObject(date=recorded.date, key=key, fault="is missing", content_length=None)
         fault = _fault(body, recorded)
@@ -104,7 +100,7 @@ class _Repair:
         try:
             if source.etag is None and self._stores.length(source.bucket, source.key) != source.content_length:
                 raise ObjectChanged(f"{self._source()} is no longer the object that was discovered")
-            with closing(Conversion(source, self._table, self._stores, self._bucket, self._keys)) as conversion:
+            with closing(Conversion(source, self._table, self._stores, self._lake)) as conversion:
                 return list(conversion.encode())
         except ObjectMissing:
             raise ObjectMissing(f"its staging object {self._source()} is gone; restore that, and repeat") from None
@@ -137,9 +133,9 @@ class _Repair:
         """Whether the object was written: not if there is another by now than the first look found."""
         content, kind = memoryview(body).cast("B"), "delayed" if recorded.delayed else "live"
         if recorded.date not in self._etags:
-            return self._stores.put_new(self._bucket, small.key, content, kind=kind)
+            return self._stores.put_new(self._lake.bucket, small.key, content, kind=kind)
         etag = self._etags[recorded.date]
-        return self._stores.replace(self._bucket, small.key, content, etag=etag, kind=kind)
+        return self._stores.replace(self._lake.bucket, small.key, content, etag=etag, kind=kind)
 
     def _length_of_another(self, recorded: RecordedObject) -> int:
         """The length of the object that another worker has put there meanwhile, which must hold the rows."""

@@ -2,49 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from prism_assets.domain.errors import EngineFailed, EngineUnavailable
+from prism_assets.domain.work import Failure, Result, Task
 
-_Task = TypeVar("_Task")
-_Result = TypeVar("_Result")
+_Result = TypeVar("_Result", bound=Result)
+Run = Callable[[Sequence[Task[_Result]]], Iterator[_Result]]
 
 
-@dataclass(frozen=True)
-class Bisect(Generic[_Task, _Result]):
-    """One piece of work for an engine. `task_id` and `result_id` tell which result answers which task.
+def run_bisected(run: Run[_Result], tasks: Sequence[Task[_Result]], probe: Callable[[], None]) -> Iterator[_Result]:
+    """Yields one result for every task, as each is there.
 
-    `poisoned` makes the result of a task over which the job died, or that it left unanswered, when it was alone. Before
-    a task is blamed, `probe` gives the engine something harmless: if it dies of that too, the engine itself is sick,
+    A task over which the job died, or that it left unanswered, when it was alone, fails as one that kills. Before a
+    task is blamed, `probe` gives the engine something harmless: if it dies of that too, the engine itself is sick,
     which is EngineUnavailable, and no task is blamed.
     """
-
-    run: Callable[[Sequence[_Task]], Iterator[_Result]]
-    task_id: Callable[[_Task], Hashable]
-    result_id: Callable[[_Result], Hashable]
-    poisoned: Callable[[_Task, EngineFailed], _Result]
-    probe: Callable[[], None]
-
-    def results(self, tasks: Sequence[_Task]) -> Iterator[_Result]:
-        """Yields one result for every task, as each is there."""
-        left = {self.task_id(task): task for task in tasks}
-        error = EngineFailed("the engine ended without a result for it")
-        try:
-            for result in self.run(tasks):
-                if left.pop(self.result_id(result), None) is not None:
-                    yield result
-        except EngineFailed as died:
-            error = died
-        rest = list(left.values())
-        if len(tasks) == 1 and rest:
-            check_engine(self.probe)
-            yield self.poisoned(rest[0], error)
-        elif rest:
-            half = (len(rest) + 1) // 2
-            yield from self.results(rest[:half])
-            yield from self.results(rest[half:]) if rest[half:] else ()
+    left = {task.task_id: task for task in tasks}
+    error = EngineFailed("the engine ended without a result for it")
+    try:
+        for result in run(tasks):
+            if left.pop(result.task_id, None) is not None:
+                yield result
+    except EngineFailed as died:
+        error = died
+    rest = list(left.values())
+    if len(tasks) == 1 and rest:
+        check_engine(probe)
+        yield rest[0].failed(Failure(message=str(error), transient=False, killed=True))
+    elif rest:
+        half = (len(rest) + 1) // 2
+        yield from run_bisected(run, rest[:half], probe)
+        if rest[half:]:
+            yield from run_bisected(run, rest[half:], probe)
 
 
 def check_engine(probe: Callable[[], None]) -> None:

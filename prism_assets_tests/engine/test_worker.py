@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from typing import TypeVar
 
 import pytest
 
-from prism_assets.domain.work import RepairResult, RepairTask, repair_result_from_json
+from prism_assets.domain.work import Task, from_json
 from prism_assets.engine.base import Definitions
 from prism_assets.engine.inprocess import InProcessEngine
 from prism_assets.engine.worker import encode_share, run_share
@@ -17,6 +18,7 @@ from prism_assets.stages.repair.run import run_repair
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.world import World
 
+_Result = TypeVar("_Result")
 NOON = "2026-03-01T12:00"
 
 
@@ -29,8 +31,9 @@ class _AsInSpark(InProcessEngine):
     def __post_init__(self) -> None:
         super().__init__(self.lake)
 
-    def repair(self, tasks: Sequence[RepairTask], definitions: Definitions) -> Iterator[RepairResult]:
-        return map(repair_result_from_json, run_share(encode_share("repair", tasks, definitions, self.lake)))
+    def run(self, tasks: Sequence[Task[_Result]], definitions: Definitions) -> Iterator[_Result]:
+        kind: type[_Result] = tasks[0].result
+        return (from_json(kind, text) for text in run_share(encode_share("repair", tasks, definitions, self.lake)))
 
 
 def test_a_share_is_worked_on_in_the_lake_of_its_driver(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,7 +103,7 @@ class AnyOrder(RuleBasedStateMachine):
         context = self.world.context
         plan = start_batch(context, None)
         assert plan is not None
-        results = list(context.engine.convert(plan.tasks, plan.definitions)) if uploads else []
+        results = list(context.engine.run(plan.tasks, plan.definitions)) if uploads else []
         self.open.append(OpenBatch(plan, results))
 
     @precondition(lambda self: self.open)
@@ -115,7 +115,7 @@ class AnyOrder(RuleBasedStateMachine):
             expire_leases(self.world)
             self._stream()
         context = self.world.context
-        results = batch.results or list(context.engine.convert(batch.plan.tasks, batch.plan.definitions))
+        results = batch.results or list(context.engine.run(batch.plan.tasks, batch.plan.definitions))
         with suppress(LeaseLost):
             commit_batch(context, batch.plan, results, self.now)
 

@@ -107,7 +107,7 @@ def test_a_batch_in_flight_keeps_the_partition_open_and_its_rows_live(events: Wo
     events.discover(NOON)
     plan = start_batch(events.context, None)
     assert plan is not None
-    results = list(events.context.engine.convert(plan.tasks, plan.definitions))
+    results = list(events.context.engine.run(plan.tasks, plan.definitions))
     assert len(events.ids()) == 10
     report = events.catalog(AFTER)
     assert report.tables[0].marked == (date(2026, 3, 1),)

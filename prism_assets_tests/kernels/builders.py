@@ -20,6 +20,7 @@ from prism_assets.domain.work import ConvertResult, ConvertTask, MergeInput, Mer
 from prism_assets.kernels.convert import LIMITS, convert_object
 from prism_assets.kernels.merge import merge_range
 from prism_assets.kernels.parquet.accepted_rows import Limits
+from prism_assets.objectstore import lake
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.stores import Stores
 
@@ -99,6 +100,7 @@ class Lake:
         for bucket in ("staging", "lake"):
             (root / bucket).mkdir(exist_ok=True)
         self.stores = Stores(StoreConfig(local_root=str(root), object_tags=False))
+        self.lake = lake.Lake("lake", "p/", self.stores.config)
 
     def convert(
         self,
@@ -118,9 +120,7 @@ class Lake:
             staging_object_id, etag=etag, content_length=len(content), received=received, delayed=frozenset(delayed)
         )
         self.stores.put("staging", task.key, content)
-        result = convert_object(
-            task, table, self.stores, bucket="lake", prefix="p/", by_columns=by_columns, limits=limits
-        )
+        result = convert_object(task, table, self.stores, self.lake, by_columns=by_columns, limits=limits)
         return self.outcome(result)
 
     def forget(self, staging_object_id: int) -> None:
@@ -133,7 +133,7 @@ class Lake:
     def convert_again(self, table: TableDefinition, staging_object_id: int = 7) -> ConvertResult:
         """Converts what is in staging now."""
         task = a_convert_task(staging_object_id)
-        return convert_object(task, table, self.stores, bucket="lake", prefix="p/")
+        return convert_object(task, table, self.stores, self.lake)
 
     def both(self, content: bytes, table: TableDefinition, **more: Any) -> Outcome:
         """Converts by columns and line by line; both must agree on everything, to the byte."""
@@ -155,7 +155,7 @@ class Lake:
     def merge(
         self, inputs: Sequence[SmallObject | MergeResult], table: TableDefinition, key: str = "p/merged/out.parquet"
     ) -> MergeResult:
-        return merge_range(a_merge_task(inputs, key), table, self.stores, bucket="lake")
+        return merge_range(a_merge_task(inputs, key), table, self.stores, self.lake)
 
     def table_at(self, key: str) -> pa.Table:
         return pq.read_table(io.BytesIO(self.stores.get("lake", key)))

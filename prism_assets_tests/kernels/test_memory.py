@@ -210,7 +210,7 @@ def test_what_is_held_at_one_time_does_not_grow_with_the_object(
         content = an_object(*(a_value(f'"{number:0200}"') for number in range(lines)))
         task = a_convert_task(lines, content_length=len(content))
         lake.stores.put("staging", task.key, content)
-        result = convert_object(task, table, lake.stores, bucket="lake", prefix="p/", limits=limits)
+        result = convert_object(task, table, lake.stores, lake.lake, limits=limits)
         most[lines] = pool.max_memory()
         assert result.rows_out == lines
     assert most[80_000] < 1.5 * most[10_000] < 80_000 * 200

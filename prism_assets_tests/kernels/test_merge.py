@@ -172,6 +172,6 @@ def test_a_store_that_is_away_is_a_transient_failure(lake: Lake) -> None:
     away = type(lake.stores)(
         dataclasses.replace(lake.stores.config, local_root=None, endpoint="http://127.0.0.1:9", retry_seconds=0.1)
     )
-    failure = merge_range(task, TABLE, away, bucket="lake").failure
+    failure = merge_range(task, TABLE, away, lake.lake).failure
     assert failure is not None
     assert failure.transient

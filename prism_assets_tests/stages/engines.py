@@ -6,22 +6,29 @@ import dataclasses
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from prism_assets.domain.errors import EngineFailed, EngineUnavailable
-from prism_assets.domain.work import (
-    ConvertResult,
-    ConvertTask,
-    Failure,
-    MergeResult,
-    MergeTask,
-    RepairResult,
-    RepairTask,
-)
+from prism_assets.domain.work import ConvertTask, Failure, MergeTask, RepairResult, RepairTask, Task
 from prism_assets.engine.base import Definitions, Engine
 from prism_assets_tests.world import World
 
 _Result = TypeVar("_Result")
+
+
+@dataclass
+class Through:
+    """Hands everything on, but for the tasks of a kernel for which a test has a method of its name."""
+
+    inner: Engine
+
+    def probe(self) -> None:
+        self.inner.probe()
+
+    def run(self, tasks: Sequence[Task[Any]], definitions: Definitions) -> Iterator[Any]:
+        own = getattr(self, tasks[0].kernel, None) if tasks else None
+        results: Iterator[Any] = (own or self.inner.run)(tasks, definitions)
+        return results
 
 
 @dataclass
@@ -38,23 +45,17 @@ class PoisonedEngine:
         if self.sick:
             raise EngineFailed("the worker was killed")
 
-    def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
+    def run(self, tasks: Sequence[Task[_Result]], definitions: Definitions) -> Iterator[_Result]:
         self.jobs.append(len(tasks))
-        if self.sick or any(task.key == self.poison for task in tasks):
+        if self.sick or any(map(self._is_poisonous, tasks)):
             raise EngineFailed("the worker was killed")
-        return self.inner.convert(tasks, definitions)
+        return self.inner.run(tasks, definitions)
 
-    def repair(self, tasks: Sequence[RepairTask], definitions: Definitions) -> Iterator[RepairResult]:
-        self.jobs.append(len(tasks))
-        if self.sick or any(task.source.key == self.poison for task in tasks):
-            raise EngineFailed("the worker was killed")
-        return self.inner.repair(tasks, definitions)
-
-    def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
-        self.jobs.append(len(tasks))
-        if self.sick or any(self.poison in task.output_key for task in tasks):
-            raise EngineFailed("the worker was killed")
-        return self.inner.merge(tasks, definitions)
+    def _is_poisonous(self, task: object) -> bool:
+        if isinstance(task, MergeTask):
+            return self.poison in task.output_key
+        source = task.source if isinstance(task, RepairTask) else task
+        return isinstance(source, ConvertTask) and source.key == self.poison
 
 
 @dataclass
@@ -68,30 +69,12 @@ class FailingEngine:
     def probe(self) -> None:
         """Harmless work harms it not."""
 
-    def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
-        for result in self.inner.convert(tasks, definitions):
+    def run(self, tasks: Sequence[Task[Any]], definitions: Definitions) -> Iterator[Any]:
+        by_id = {task.task_id: task for task in tasks}
+        for result in self.inner.run(tasks, definitions):
             if self.times > 0:
                 self.times -= 1
-                failure = Failure(message="the store coughed", transient=self.transient)
-                yield ConvertResult(staging_object_id=result.staging_object_id, failure=failure)
-            else:
-                yield result
-
-    def repair(self, tasks: Sequence[RepairTask], definitions: Definitions) -> Iterator[RepairResult]:
-        for result in self.inner.repair(tasks, definitions):
-            if self.times > 0:
-                self.times -= 1
-                failure = Failure(message="the store coughed", transient=self.transient)
-                yield RepairResult(staging_object_id=result.staging_object_id, failure=failure)
-            else:
-                yield result
-
-    def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
-        for result in self.inner.merge(tasks, definitions):
-            if self.times > 0:
-                self.times -= 1
-                failure = Failure(message="the store coughed", transient=self.transient)
-                yield dataclasses.replace(result, failure=failure)
+                yield by_id[result.task_id].failed(Failure(message="the store coughed", transient=self.transient))
             else:
                 yield result
 
@@ -104,25 +87,14 @@ class PausingEngine:
     pause: Callable[[], object]
     _paused: bool = False
 
-    def _once(self) -> None:
-        if not self._paused:
-            self._paused = True
-            self.pause()
-
     def probe(self) -> None:
         """Harmless work harms it not."""
 
-    def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
-        self._once()
-        return self.inner.convert(tasks, definitions)
-
-    def repair(self, tasks: Sequence[RepairTask], definitions: Definitions) -> Iterator[RepairResult]:
-        self._once()
-        return self.inner.repair(tasks, definitions)
-
-    def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
-        self._once()
-        return self.inner.merge(tasks, definitions)
+    def run(self, tasks: Sequence[Task[_Result]], definitions: Definitions) -> Iterator[_Result]:
+        if not self._paused:
+            self._paused = True
+            self.pause()
+        return self.inner.run(tasks, definitions)
 
 
 @dataclass
@@ -138,19 +110,9 @@ class VanishingEngine:
         if self.results <= 0:
             raise EngineUnavailable("the engine is gone")
 
-    def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
+    def run(self, tasks: Sequence[Task[_Result]], definitions: Definitions) -> Iterator[_Result]:
         self.jobs.append(len(tasks))
-        yield from self._until_gone(self.inner.convert(tasks, definitions))
-
-    def repair(self, tasks: Sequence[RepairTask], definitions: Definitions) -> Iterator[RepairResult]:
-        self.jobs.append(len(tasks))
-        yield from self._until_gone(self.inner.repair(tasks, definitions))
-
-    def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
-        self.jobs.append(len(tasks))
-        yield from self._until_gone(self.inner.merge(tasks, definitions))
-
-    def _until_gone(self, results: Iterator[_Result]) -> Iterator[_Result]:
+        results = self.inner.run(tasks, definitions)
         while self.results > 0:
             self.results -= 1
             try:
@@ -162,28 +124,18 @@ class VanishingEngine:
 
 
 @dataclass
-class ForgottenEngine:
+class ForgottenEngine(Through):
     """Its driver dies as the repair begins; the tasks of the repair go on when `go_on` is called."""
 
-    inner: Engine
     _work: tuple[Sequence[RepairTask], Definitions] | None = None
-
-    def probe(self) -> None:
-        """Harmless work harms it not."""
-
-    def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
-        return self.inner.convert(tasks, definitions)
 
     def repair(self, tasks: Sequence[RepairTask], definitions: Definitions) -> Iterator[RepairResult]:
         self._work = (tasks, definitions)
         raise EngineUnavailable("the driver died")
 
-    def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
-        return self.inner.merge(tasks, definitions)
-
     def go_on(self) -> list[RepairResult]:
         assert self._work is not None
-        return list(self.inner.repair(*self._work))
+        return list(self.inner.run(*self._work))
 
 
 def another_worker(world: World, engine: Engine) -> World:

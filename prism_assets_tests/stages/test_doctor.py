@@ -106,7 +106,7 @@ def life(world: World) -> Iterator[str]:
     plan = start_batch(world.context, None)
     assert plan is not None
     yield "claimed by a worker that dies"
-    list(world.context.engine.convert(plan.tasks, plan.definitions))
+    list(world.context.engine.run(plan.tasks, plan.definitions))
     yield "uploaded by a worker that dies"
     world.catalog(AFTER)
     yield "marked"
@@ -421,7 +421,7 @@ def test_what_a_batch_may_still_commit_is_no_finding(world: World) -> None:
     world.discover(NOON)
     plan = start_batch(world.context, None)
     assert plan is not None
-    list(world.context.engine.convert(plan.tasks, plan.definitions))
+    list(world.context.engine.run(plan.tasks, plan.definitions))
     assert len(keys(world, "/live/")) == 4
     assert found(world) == []
 

@@ -12,7 +12,7 @@ import pytest
 
 from prism_assets.domain.errors import AccessDenied, EngineUnavailable, ObjectArchived, StoreUnavailable
 from prism_assets.domain.work import ConvertResult, ConvertTask, Failure, SourceVersion
-from prism_assets.engine.base import Definitions, Engine
+from prism_assets.engine.base import Definitions
 from prism_assets.metadata.unread_objects import Unread
 from prism_assets.objectstore.stores import Stores
 from prism_assets.stages.status import read_status
@@ -20,7 +20,7 @@ from prism_assets.stages.stream.plan import start_batch
 from prism_assets.stages.stream.run import run_stream
 from prism_assets.stages.stream.unread import retry_object
 from prism_assets_tests.builders import a_table, some_rows, utc
-from prism_assets_tests.stages.engines import FailingEngine, another_worker, expire_leases, rest_is_over
+from prism_assets_tests.stages.engines import FailingEngine, Through, another_worker, expire_leases, rest_is_over
 from prism_assets_tests.world import World
 
 NOON = "2026-03-01T12:00"
@@ -33,15 +33,11 @@ def events(world: World) -> World:
 
 
 @dataclass
-class EngineThatIsKilled:
+class EngineThatIsKilled(Through):
     """Its server dies over one object, and is started again by somebody; with `gone` it is never there."""
 
-    inner: Engine
     killer: str = ""
     gone: bool = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
 
     def probe(self) -> None:
         if self.gone:
@@ -50,19 +46,15 @@ class EngineThatIsKilled:
     def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
         if self.gone or any(task.key == self.killer for task in tasks):
             raise EngineUnavailable("Spark does not answer")
-        return self.inner.convert(tasks, definitions)
+        return self.inner.run(tasks, definitions)
 
 
 @dataclass
-class Answering:
+class Answering(Through):
     """Gives each object one and the same answer of its own, if it has one."""
 
-    inner: Engine
     failures: dict[str, Failure] = dataclasses.field(default_factory=dict)
     versions: dict[str, SourceVersion] = dataclasses.field(default_factory=dict)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
 
     def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
         for task in tasks:
@@ -71,7 +63,7 @@ class Answering:
             elif task.key in self.failures:
                 yield ConvertResult(staging_object_id=task.staging_object_id, failure=self.failures[task.key])
             else:
-                yield from self.inner.convert([task], definitions)
+                yield from self.inner.run([task], definitions)
 
 
 class StoresThatRefuse(Stores):

@@ -6,21 +6,16 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
 from prism_assets.domain.errors import EngineUnavailable
 from prism_assets.domain.work import (
-    ConvertResult,
-    ConvertTask,
     Failure,
     MergeResult,
     MergeTask,
-    RepairResult,
-    RepairTask,
 )
-from prism_assets.engine.base import Definitions, Engine
+from prism_assets.engine.base import Definitions
 from prism_assets.metadata import merge_jobs
 from prism_assets.metadata.merge_jobs import JobStatus
 from prism_assets.stages.merge.plan import preview
@@ -30,6 +25,7 @@ from prism_assets_tests.stages.engines import (
     FailingEngine,
     PausingEngine,
     PoisonedEngine,
+    Through,
     another_worker,
     expire_leases,
     in_background,
@@ -187,24 +183,15 @@ def test_a_parked_job_is_merged_when_somebody_asks_for_all(world: World) -> None
 
 
 @dataclass
-class _Patience:
+class _Patience(Through):
     """Fails every merge, and ends the test when that happens without end."""
 
-    inner: Engine
     left: int
-
-    def probe(self) -> None: ...
-
-    def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
-        return self.inner.convert(tasks, definitions)
-
-    def repair(self, tasks: Sequence[RepairTask], definitions: Definitions) -> Iterator[RepairResult]:
-        return self.inner.repair(tasks, definitions)
 
     def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
         self.left -= 1
         assert self.left, "one run tries the same job for ever"
-        return FailingEngine(self.inner, times=100).merge(tasks, definitions)
+        return FailingEngine(self.inner, times=100).run(tasks, definitions)
 
 
 def test_asking_for_all_tries_a_failing_job_once(world: World) -> None:
@@ -282,17 +269,13 @@ def test_every_merge_leaves_a_line_in_the_log(world: World) -> None:
 
 
 @dataclass
-class _Answering:
+class _Answering(Through):
     """Changes the results of some partitions before they are handed over."""
 
-    inner: Engine
     change: Callable[[MergeResult], MergeResult]
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
     def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
-        for result in self.inner.merge(tasks, definitions):
+        for result in self.inner.run(tasks, definitions):
             yield self.change(result)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,7 @@ from prism_assets.engine.base import Definitions, Engine
 from prism_assets.metadata import merge_jobs, work_counts
 from prism_assets.stages.merge.run import probe_engine, revive, run_merge
 from prism_assets_tests.builders import utc
-from prism_assets_tests.stages.engines import PoisonedEngine, another_worker, expire_leases
+from prism_assets_tests.stages.engines import PoisonedEngine, Through, another_worker, expire_leases
 from prism_assets_tests.stages.test_merge import a_closed_day, jobs
 from prism_assets_tests.world import World
 
@@ -25,40 +24,26 @@ HOUR = timedelta(hours=1)
 
 
 @dataclass
-class RefusingMerges:
+class RefusingMerges(Through):
     """The store answers reads of inputs with 503, for as long as it is `on`, and serves all else."""
 
-    inner: Engine
     on: bool = True
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
 
     def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
         if not self.on:
-            yield from self.inner.merge(tasks, definitions)
+            yield from self.inner.run(tasks, definitions)
             return
         for task in tasks:
-            yield MergeResult(
-                job_id=task.job_id,
-                lower_bound=task.lower_bound,
-                upper_bound=task.upper_bound,
-                output_key=task.output_key,
-                failure=Failure(message="answered 503 SlowDown", transient=True, at_source=True),
-            )
+            yield task.failed(Failure(message="answered 503 SlowDown", transient=True, at_source=True))
 
 
 @dataclass
-class FragileServer:
+class FragileServer(Through):
     """A Spark server that is killed whole when it merges some partition, and is started again after each run."""
 
-    inner: Engine
     poison: str
     error: type[Exception] = EngineUnavailable
     up: bool = True
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
 
     def probe(self) -> None:
         if not self.up:
@@ -69,7 +54,7 @@ class FragileServer:
         if any(self.poison in task.output_key for task in tasks):
             self.up = False
             raise self.error("the server was killed for memory")
-        return self.inner.merge(tasks, definitions)
+        return self.inner.run(tasks, definitions)
 
 
 def few_tries(world: World) -> None:

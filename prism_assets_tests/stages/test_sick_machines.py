@@ -7,12 +7,11 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from prism_assets.domain.work import ConvertResult, ConvertTask, MergeResult, MergeTask
-from prism_assets.engine.base import Definitions, Engine
+from prism_assets.engine.base import Definitions
 from prism_assets.kernels.convert import convert_object
 from prism_assets.kernels.merge import merge_range
 from prism_assets.kernels.parquet.accepted_rows import Limits
@@ -20,7 +19,7 @@ from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 from prism_assets_tests.builders import a_table, some_rows, utc
-from prism_assets_tests.stages.engines import another_worker, rest_is_over
+from prism_assets_tests.stages.engines import Through, another_worker, rest_is_over
 from prism_assets_tests.stages.test_merge import a_closed_day, jobs
 from prism_assets_tests.stages.test_whose_fault import NOON, objects
 from prism_assets_tests.world import World
@@ -50,27 +49,21 @@ class SickStores(Stores):
 
 
 @dataclass
-class SmallMachine:
+class SmallMachine(Through):
     """An engine with little memory and stores of its own."""
 
-    inner: Engine
     lake: Lake
     stores: Stores
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
 
     def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
         for task in tasks:
             table = definitions[task.table_id, task.definition_version]
-            yield convert_object(
-                task, table, self.stores, bucket=self.lake.bucket, prefix=self.lake.prefix, limits=SMALL
-            )
+            yield convert_object(task, table, self.stores, self.lake, limits=SMALL)
 
     def merge(self, tasks: Sequence[MergeTask], definitions: Definitions) -> Iterator[MergeResult]:
         for task in tasks:
             table = definitions[task.table_id, task.definition_version]
-            yield merge_range(task, table, self.stores, bucket=self.lake.bucket)
+            yield merge_range(task, table, self.stores, self.lake)
 
 
 def on_machine(world: World, stores: Stores) -> World:

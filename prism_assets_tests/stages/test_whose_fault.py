@@ -13,8 +13,9 @@ import pytest
 
 from prism_assets.domain.errors import EngineUnavailable, InvariantBroken, PrismError, StoreUnavailable, WrongUse
 from prism_assets.domain.work import ConvertResult, ConvertTask, Failure, SourceVersion
-from prism_assets.engine.base import Definitions, Engine
+from prism_assets.engine.base import Definitions
 from prism_assets.objectstore.config import StoreConfig
+from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.stream.commit import commit_batch, revive
@@ -25,6 +26,7 @@ from prism_assets_tests.builders import a_table, as_lines, some_rows, utc, zippe
 from prism_assets_tests.stages.engines import (
     FailingEngine,
     PoisonedEngine,
+    Through,
     another_worker,
     expire_leases,
     rest_is_over,
@@ -42,20 +44,16 @@ def events(world: World) -> World:
 
 
 @dataclass
-class RefusingEngine:
+class RefusingEngine(Through):
     """The store refuses it some objects, as it does those of an archive, and serves all others."""
 
-    inner: Engine
     refused: set[str]
     reads: int = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
 
     def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
         for task in tasks:
             if task.key not in self.refused:
-                yield from self.inner.convert([task], definitions)
+                yield from self.inner.run([task], definitions)
                 continue
             self.reads += 1
             failure = Failure(message="access denied", transient=True, at_source=True)
@@ -63,17 +61,13 @@ class RefusingEngine:
 
 
 @dataclass
-class ForgetfulEngine:
+class ForgetfulEngine(Through):
     """Ends without a result for one object."""
 
-    inner: Engine
     forgotten: str
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
     def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
-        for task, result in zip(tasks, self.inner.convert(tasks, definitions), strict=True):
+        for task, result in zip(tasks, self.inner.run(tasks, definitions), strict=True):
             if task.key != self.forgotten:
                 yield result
 
@@ -201,7 +195,7 @@ def without_generations(plan: StreamPlan) -> StreamPlan:
 def test_an_older_version_cannot_commit_rows_under_keys_that_are_to_be_removed(events: World) -> None:
     plan = given_up_and_begun_anew(events)
     old = without_generations(plan)
-    results = list(events.context.engine.convert(old.tasks, old.definitions))
+    results = list(events.context.engine.run(old.tasks, old.definitions))
     with pytest.raises(InvariantBroken, match=r"was begun anew.* stop all workers of older versions"):
         commit_batch(events.context, old, results, utc(NOON))
     expire_leases(events)
@@ -218,7 +212,7 @@ def test_an_older_version_cannot_commit_rows_under_keys_that_are_to_be_removed(e
 def test_rows_that_an_older_version_committed_under_such_keys_are_kept_and_told(events: World) -> None:
     """Before the database refused it."""
     old = without_generations(given_up_and_begun_anew(events))
-    results = list(events.context.engine.convert(old.tasks, old.definitions))
+    results = list(events.context.engine.run(old.tasks, old.definitions))
     with events.context.database.begin() as connection:
         connection.exec_driver_sql("ALTER TABLE prism_small_objects DISABLE TRIGGER prism_small_objects_generation")
     commit_batch(events.context, old, results, utc(NOON))
@@ -249,7 +243,7 @@ def test_nothing_is_removed_of_an_object_that_an_older_version_begins_anew(event
         )
     plan = start_batch(events.context, None)
     assert plan is not None
-    results = list(events.context.engine.convert(plan.tasks, plan.definitions))
+    results = list(events.context.engine.run(plan.tasks, plan.definitions))
     put_forward(events, "prism_abandoned_uploads", "remove_time")
     events.stream(NOON)
     commit_batch(events.context, plan, results, utc(NOON))
@@ -376,7 +370,7 @@ def test_a_refusal_of_s3_is_one_to_read_the_source(events: World) -> None:
         assert plan is not None
         stores = Stores(StoreConfig(endpoint=f"http://127.0.0.1:{server.server_port}", retry_seconds=1))
         table = next(iter(plan.definitions.values()))
-        result = convert_object(plan.tasks[0], table, stores, bucket="lake", prefix="")
+        result = convert_object(plan.tasks[0], table, stores, Lake("lake", "", stores.config))
     finally:
         server.shutdown()
         server.server_close()
@@ -406,7 +400,7 @@ class DyingProcess:
                 self.sizes.append(len(plan.tasks))
                 expire_leases(self.world)
                 return
-            results = list(context.engine.convert(plan.tasks, plan.definitions))
+            results = list(context.engine.run(plan.tasks, plan.definitions))
             commit_batch(context, plan, results, utc(NOON))
 
 
@@ -482,14 +476,9 @@ def test_a_result_that_postgresql_refuses_fails_alone_in_the_same_run(events: Wo
     keys = [events.drop(some_rows(1, utc(NOON))) for _ in range(4)]
 
     @dataclass
-    class Unbalanced:
-        inner: Engine
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.inner, name)
-
+    class Unbalanced(Through):
         def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
-            for task, result in zip(tasks, self.inner.convert(tasks, definitions), strict=True):
+            for task, result in zip(tasks, self.inner.run(tasks, definitions), strict=True):
                 yield dataclasses.replace(result, lines_in=9) if task.key == keys[3] else result
 
     worker = another_worker(events, Unbalanced(events.context.engine))
@@ -502,14 +491,9 @@ def test_an_error_of_our_own_code_is_raised_and_divides_the_batch(events: World)
     keys = [events.drop(some_rows(1, utc(NOON))) for _ in range(2)]
 
     @dataclass
-    class Wrong:
-        inner: Engine
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.inner, name)
-
+    class Wrong(Through):
         def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
-            for task, result in zip(tasks, self.inner.convert(tasks, definitions), strict=True):
+            for task, result in zip(tasks, self.inner.run(tasks, definitions), strict=True):
                 if task.key == keys[0]:
                     raise ZeroDivisionError
                 yield result
@@ -540,7 +524,7 @@ def test_an_object_written_again_between_claim_and_reading_is_taken_up_as_it_is_
     assert plan is not None
     newer = some_rows(9, utc(NOON))
     write_again(events, key, newer)
-    results = list(events.context.engine.convert(plan.tasks, plan.definitions))
+    results = list(events.context.engine.run(plan.tasks, plan.definitions))
     assert commit_batch(events.context, plan, results, utc(NOON)).retried == 1
     assert objects(events) == [("pending", 0, 1)], "what is there now has all its attempts"
     rest_is_over(events)
@@ -553,12 +537,7 @@ def test_an_object_that_is_written_again_faster_than_it_is_read_is_given_up_and_
     events.drop(some_rows(1, utc(NOON)))
 
     @dataclass
-    class TooLate:
-        inner: Engine
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.inner, name)
-
+    class TooLate(Through):
         def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
             version = SourceVersion(etag="x", content_length=1, last_modified=utc(NOON))
             for task in tasks:
@@ -592,7 +571,7 @@ def test_rows_of_an_object_that_is_begun_anew_are_there_once_whatever_comes_late
     assert events.stream(NOON).rows_out == 3
     events.catalog(NOON)
     assert events.ids() == [row["id"] for row in rows]
-    list(events.context.engine.convert([old], definitions_of(events)))
+    list(events.context.engine.run([old], definitions_of(events)))
     assert len(events.ids()) == 6, "readers list the folder: this is what the repair is for"
     assert run_repair(events.context, dry_run=True).strays == 1
     assert run_repair(events.context).strays == 1
@@ -607,7 +586,7 @@ def test_a_repair_leaves_alone_what_a_batch_may_still_commit(events: World) -> N
     events.discover(NOON)
     plan = start_batch(events.context, None)
     assert plan is not None
-    results = list(events.context.engine.convert(plan.tasks, plan.definitions))
+    results = list(events.context.engine.run(plan.tasks, plan.definitions))
     assert run_repair(events.context).strays == 0
     commit_batch(events.context, plan, results, utc(NOON))
     events.catalog(NOON)
@@ -664,7 +643,7 @@ def test_an_object_that_a_worker_has_or_that_is_converted_cannot_be_given_up(eve
     with pytest.raises(WrongUse, match="cannot be given up"):
         give_up_object(events.context, key)
     assert plan is not None
-    results = list(events.context.engine.convert(plan.tasks, plan.definitions))
+    results = list(events.context.engine.run(plan.tasks, plan.definitions))
     commit_batch(events.context, plan, results, utc(NOON))
     with pytest.raises(WrongUse, match="cannot be given up"):
         give_up_object(events.context, key)
@@ -681,12 +660,8 @@ def test_whatever_ends_a_batch_leaves_nothing_claimed(events: World) -> None:
     events.drop(some_rows(1, utc(NOON)))
 
     @dataclass
-    class Ending:
-        inner: Engine
+    class Ending(Through):
         error: BaseException
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.inner, name)
 
         def convert(self, tasks: Sequence[ConvertTask], definitions: Definitions) -> Iterator[ConvertResult]:
             raise self.error

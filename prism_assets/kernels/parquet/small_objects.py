@@ -18,7 +18,7 @@ from prism_assets.kernels.parquet.accepted_rows import AcceptedRows, DayRows
 from prism_assets.kernels.parquet.format import Encoder
 from prism_assets.kernels.parquet.put_if_absent import put_if_absent
 from prism_assets.kernels.typed import Layout
-from prism_assets.objectstore.keys import TableKeys
+from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 
 _PUTS = 4
@@ -27,12 +27,12 @@ _PUTS = 4
 class SmallObjects:
     """Writes the small objects of one staging object."""
 
-    def __init__(self, layout: Layout, task: ConvertTask, stores: Stores, bucket: str, keys: TableKeys) -> None:
+    def __init__(self, layout: Layout, task: ConvertTask, stores: Stores, lake: Lake) -> None:
         self._layout = layout
         self._task = task
         self._stores = stores
-        self._bucket = bucket
-        self._keys = keys
+        self._bucket = lake.bucket
+        self._keys = lake.keys(layout.table)
 
     def write(self, rows: AcceptedRows) -> tuple[SmallObject, ...]:
         """Writes the rows, date by date, and empties `rows`; while one date is put the next is encoded."""

@@ -27,7 +27,7 @@ from prism_assets.failpoints import failpoint
 from prism_assets.metadata import merge_jobs, merge_ranges, partitions
 from prism_assets.metadata.merge_jobs import MergeJob
 from prism_assets.objectstore.lake import Lake
-from prism_assets.stages.bisect import Bisect, check_engine
+from prism_assets.stages.bisect import check_engine, run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.heartbeats import Heartbeat
 from prism_assets.stages.merge.plan import PartitionPlan, plan_partition, range_tasks
@@ -350,19 +350,9 @@ def _merged(
     engine: _EngineSeen,
 ) -> Iterator[MergeResult]:
     """Writes the ranges; one that kills its job ends up alone and fails alone."""
-    return Bisect[MergeTask, MergeResult](
-        run=lambda part: engine.watched(lambda: context.engine.merge(part, definitions)),
-        task_id=lambda task: (task.job_id, task.upper_bound),
-        result_id=lambda result: (result.job_id, result.upper_bound),
-        probe=context.engine.probe,
-        poisoned=lambda task, error: MergeResult(
-            job_id=task.job_id,
-            lower_bound=task.lower_bound,
-            upper_bound=task.upper_bound,
-            output_key=task.output_key,
-            failure=Failure(message=str(error), transient=False, killed=True),
-        ),
-    ).results(tasks)
+    return run_bisected(
+        lambda part: engine.watched(lambda: context.engine.run(part, definitions)), tasks, context.engine.probe
+    )
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from prism_assets.engine.base import Definitions
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import leases, partitions, small_objects, tables
 from prism_assets.metadata.leases import Holder, Lease, LeaseKind
-from prism_assets.stages.bisect import Bisect
+from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.leases import leased, takeover_seconds
 from prism_assets.stages.repair.plan import MISSING, RepairPlan, Suspect, plan_repair, repair_chunks
@@ -300,16 +300,7 @@ def _results(context: StageContext, tasks: Sequence[RepairTask]) -> Iterator[Rep
     The engine writes a key only after it found the rows equal: a death in the job leaves some objects repaired.
     """
     definitions = _definitions(context, tasks)
-    bisect = Bisect[RepairTask, RepairResult](
-        run=lambda part: context.engine.repair(part, definitions),
-        task_id=lambda task: task.staging_object_id,
-        result_id=lambda result: result.staging_object_id,
-        probe=context.engine.probe,
-        poisoned=lambda task, error: RepairResult(
-            staging_object_id=task.staging_object_id, failure=Failure(message=str(error), transient=False)
-        ),
-    )
-    return bisect.results(tasks)
+    return run_bisected(lambda part: context.engine.run(part, definitions), tasks, context.engine.probe)
 
 
 def _definitions(context: StageContext, tasks: Sequence[RepairTask]) -> Definitions:

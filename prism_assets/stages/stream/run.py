@@ -9,10 +9,10 @@ from dataclasses import replace
 from datetime import datetime
 
 from prism_assets.domain.errors import EngineUnavailable, InvariantBroken, LeaseLost, PrismError
-from prism_assets.domain.work import ConvertResult, ConvertTask, Failure
+from prism_assets.domain.work import ConvertResult
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import attempts, batches
-from prism_assets.stages.bisect import Bisect, check_engine
+from prism_assets.stages.bisect import check_engine, run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.heartbeats import Heartbeat
 from prism_assets.stages.stream.commit import charge_batch, charge_lost_engine, commit_batch, release_batch, revive
@@ -84,7 +84,9 @@ def _run_batch(context: StageContext, plan: StreamPlan, now: datetime) -> Stream
             if plan.holds_suspects:
                 probe_engine(context, plan)
                 was_at_work = True
-            for result in _converted(context, plan):
+            for result in run_bisected(
+                lambda tasks: context.engine.run(tasks, plan.definitions), plan.tasks, context.engine.probe
+            ):
                 results.append(result)
                 was_at_work = True
             failpoint("stream.after_convert")
@@ -122,17 +124,3 @@ def probe_engine(context: StageContext, plan: StreamPlan) -> None:
     with context.database.begin() as connection:
         batches.note_probe(connection, plan.batch)
     failpoint("stream.after_probe")
-
-
-def _converted(context: StageContext, plan: StreamPlan) -> Iterator[ConvertResult]:
-    """Converts the tasks of a batch; one that kills its job ends up alone and fails alone."""
-    return Bisect[ConvertTask, ConvertResult](
-        run=lambda tasks: context.engine.convert(tasks, plan.definitions),
-        task_id=lambda task: task.staging_object_id,
-        result_id=lambda result: result.staging_object_id,
-        probe=context.engine.probe,
-        poisoned=lambda task, error: ConvertResult(
-            staging_object_id=task.staging_object_id,
-            failure=Failure(message=str(error), transient=False, killed=True),
-        ),
-    ).results(plan.tasks)

@@ -1,0 +1,36 @@
+"""The kernels by name: a new one is a task class in `domain/work.py`, a function, and its line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import ConvertTask, MergeTask, RepairTask, Result, Task
+from prism_assets.kernels.convert import convert_object
+from prism_assets.kernels.merge import merge_range
+from prism_assets.kernels.repair import repair_object
+from prism_assets.objectstore.lake import Lake
+from prism_assets.objectstore.stores import Stores
+
+_Task = TypeVar("_Task", bound=Task[Any])
+
+
+@dataclass(frozen=True)
+class Kernel(Generic[_Task]):
+    """A function that runs inside Spark tasks, and the class of the tasks that it works on.
+
+    It raises nothing for one bad object (the failure is a field of its result), and MemoryError as it comes.
+    """
+
+    task: type[_Task]
+    run: Callable[[_Task, TableDefinition, Stores, Lake], Result]
+
+
+_ALL: tuple[Kernel[Any], ...] = (
+    Kernel(ConvertTask, convert_object),
+    Kernel(RepairTask, repair_object),
+    Kernel(MergeTask, merge_range),
+)
+KERNELS: Mapping[str, Kernel[Any]] = {kernel.task.kernel: kernel for kernel in _ALL}
