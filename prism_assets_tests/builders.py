@@ -6,8 +6,10 @@ import gzip
 import itertools
 import json
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from typing import Any
+
+from prism_assets.domain.files import MergedRange, SmallObject
 
 _IDS = itertools.count(1)
 
@@ -59,3 +61,38 @@ def as_lines(rows: Iterable[Any]) -> bytes:
 def zipped(body: bytes) -> bytes:
     """A gzip file that is the same for the same body."""
     return gzip.compress(body, mtime=0)
+
+
+def a_small_object(object_id: int = 0, **more: Any) -> SmallObject:
+    """A small object of ten rows in a hundred bytes, unless a test says otherwise."""
+    noon = utc("2026-03-01T12:00")
+    fields: dict[str, Any] = {
+        "bucket": "lake",
+        "key": f"k{object_id}",
+        "content_length": 100,
+        "row_count": 10,
+        "fingerprint": 7,
+        "min_time": noon,
+        "max_time": noon,
+        "date": date(2026, 3, 1),
+        "staging_object_id": 1,
+        "generation": 0,
+        "delayed": False,
+        "upload_start_time": noon,
+    }
+    return SmallObject(object_id=object_id, **{**fields, **more})
+
+
+def a_range(
+    lower: int, upper: int, content_length: int = 100, row_count: int = 10, fingerprint: int = 7
+) -> MergedRange:
+    """The merged object of the small objects with lower < id <= upper."""
+    return MergedRange(
+        bucket="lake",
+        key=f"part-{lower}-{upper}",
+        content_length=content_length,
+        row_count=row_count,
+        fingerprint=fingerprint,
+        lower_bound=lower,
+        upper_bound=upper,
+    )

@@ -9,32 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from prism_assets.domain.files import DataFile, MergedRange, SmallObject
 from prism_assets.domain.tables import MergePolicy
 
 DEFAULT_SHRINKAGE = 0.8
 """Bytes of merged output per byte of small objects before a partition has ranges of its own to measure."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mergeable:
-    """One committed small object above the last upper bound; bytes are those of its Parquet object."""
-
-    object_id: int
-    key: str
-    content_length: int
-    row_count: int
-    fingerprint: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class MergedRange:
-    """One range that exists: the small objects with lower_bound < id <= upper_bound as one merged object."""
-
-    lower_bound: int
-    upper_bound: int
-    content_length: int
-    row_count: int
-    fingerprint: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,23 +23,22 @@ class PlannedRange:
     lower_bound: int
     upper_bound: int
     extends: MergedRange | None
-    objects: tuple[Mergeable, ...]
+    objects: tuple[SmallObject, ...]
+
+    @property
+    def inputs(self) -> tuple[DataFile, ...]:
+        """The objects to read, the one of the extended range first."""
+        return (*((self.extends,) if self.extends else ()), *self.objects)
 
     @property
     def input_bytes(self) -> int:
         """Bytes to read."""
-        return sum(self.input_sizes)
-
-    @property
-    def input_sizes(self) -> tuple[int, ...]:
-        """Bytes of each object to read, the one of the extended range first."""
-        extended = (self.extends.content_length,) if self.extends else ()
-        return (*extended, *(item.content_length for item in self.objects))
+        return sum(file.content_length for file in self.inputs)
 
     @property
     def row_count(self) -> int:
         """Rows to write."""
-        return sum(item.row_count for item in self.objects) + (self.extends.row_count if self.extends else 0)
+        return sum(file.row_count for file in self.inputs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +58,7 @@ def plan_merge(
     policy: MergePolicy,
     is_open: bool,
     chain: Sequence[MergedRange],
-    unmerged: Sequence[Mergeable],
+    unmerged: Sequence[SmallObject],
     more: bool,
     shrinkage: float = DEFAULT_SHRINKAGE,
 ) -> MergePlan:
@@ -157,7 +135,7 @@ def _even_cuts(sizes: Sequence[float], start: float, policy: MergePolicy) -> lis
 
 
 def _ranges(
-    cuts: Sequence[int], unmerged: Sequence[Mergeable], tail: MergedRange | None, end: int
+    cuts: Sequence[int], unmerged: Sequence[SmallObject], tail: MergedRange | None, end: int
 ) -> tuple[PlannedRange, ...]:
     ranges, start = list[PlannedRange](), 0
     lower = tail.lower_bound if tail else end

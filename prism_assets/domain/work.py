@@ -12,6 +12,8 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from pydantic import TypeAdapter
 
+from prism_assets.domain.files import DataFile, MergedRange, SmallObject
+
 ResultT = TypeVar("ResultT", covariant=True)
 _Work = TypeVar("_Work")
 
@@ -81,21 +83,6 @@ class Failure:
     of_object: bool = False
     killed: bool = False
     occupied: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class SmallObject:
-    """One Parquet object written by Stream: the rows of one staging object for one event date. Times are UTC."""
-
-    key: str
-    date: date
-    delayed: bool
-    content_length: int
-    row_count: int
-    min_time: datetime
-    max_time: datetime
-    fingerprint: int
-    upload_start_time: datetime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,17 +185,6 @@ class ConvertTask:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordedObject:
-    """A small object as it was committed: what must lie under its key again, row by row."""
-
-    date: date
-    delayed: bool
-    content_length: int
-    row_count: int
-    fingerprint: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class RepairedObject:
     """What was found under the key of one recorded object, and what lies there now; the length is in bytes.
 
@@ -240,11 +216,12 @@ class RepairResult:
 class RepairTask:
     """Small objects of one staging object that may be missing or damaged.
 
-    `source` is the staging object as it was converted. With `look_only` nothing is written.
+    `source` is the staging object as it was converted, `recorded` what must lie under their keys again, row by row.
+    With `look_only` nothing is written.
     """
 
     source: ConvertTask
-    recorded: tuple[RecordedObject, ...]
+    recorded: tuple[SmallObject, ...]
     look_only: bool = False
 
     kernel: ClassVar[str] = "repair"
@@ -277,26 +254,12 @@ class RepairTask:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MergeInput:
-    """One sorted object to merge: a small object, or the merged object of the range that is extended."""
-
-    key: str
-    content_length: int
-    row_count: int
-    fingerprint: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class MergeResult:
     """The merged object that was written, or why not."""
 
     job_id: int
-    lower_bound: int
     upper_bound: int
-    output_key: str
-    content_length: int = 0
-    row_count: int = 0
-    fingerprint: int = 0
+    written: MergedRange | None = None
     failure: Failure | None = None
 
     @property
@@ -313,7 +276,7 @@ class MergeTask:
     date: date
     lower_bound: int
     upper_bound: int
-    inputs: tuple[MergeInput, ...]
+    inputs: tuple[DataFile, ...]
     output_key: str
     table_id: int
     definition_version: int
@@ -334,13 +297,7 @@ class MergeTask:
 
     def failed(self, failure: Failure) -> MergeResult:
         """Nothing was written."""
-        return MergeResult(
-            job_id=self.job_id,
-            lower_bound=self.lower_bound,
-            upper_bound=self.upper_bound,
-            output_key=self.output_key,
-            failure=failure,
-        )
+        return MergeResult(job_id=self.job_id, upper_bound=self.upper_bound, failure=failure)
 
 
 def to_json(work: Task[Any] | Result) -> str:

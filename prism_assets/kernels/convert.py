@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from prism_assets.domain.accepted import accepted_days
 from prism_assets.domain.errors import InvariantBroken, ObjectChanged, PrismError
+from prism_assets.domain.files import SmallObject
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import (
     ConvertResult,
     ConvertTask,
     QuarantineCount,
-    SmallObject,
     SourceVersion,
     ValueErrors,
 )

@@ -9,9 +9,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pyarrow as pa
 
 from prism_assets.domain.errors import InvariantBroken
+from prism_assets.domain.files import DataFile, MergedRange, time_bounds
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import Failure, MergeInput, MergeResult, MergeTask
+from prism_assets.domain.work import MergeResult, MergeTask
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.fingerprint import fingerprint_of
@@ -32,13 +33,13 @@ def merge_range(task: MergeTask, table: TableDefinition, stores: Stores, lake: L
     """
     inputs: list[Input] | None = None
     try:
-        inputs = _open(task, stores, lake.bucket)
+        inputs = _open(task, stores)
         return _merged(task, table, inputs, stores, lake.bucket)
     except MemoryError:
         raise
     except Exception as error:
         failure = failure_of(error, f"{task.output_key} was merged", at_source=inputs is None)
-    return _result(task, failure=failure)
+    return task.failed(failure)
 
 
 def _merged(task: MergeTask, table: TableDefinition, inputs: list[Input], stores: Stores, bucket: str) -> MergeResult:
@@ -50,34 +51,26 @@ def _merged(task: MergeTask, table: TableDefinition, inputs: list[Input], stores
         stores, bucket, task.output_key, body, kind="merged", row_count=rows, fingerprint=fingerprint
     )
     failpoint("merge.after_put")
-    return _result(task, content_length=length, row_count=rows, fingerprint=fingerprint)
-
-
-def _result(
-    task: MergeTask,
-    *,
-    content_length: int = 0,
-    row_count: int = 0,
-    fingerprint: int = 0,
-    failure: Failure | None = None,
-) -> MergeResult:
-    return MergeResult(
-        job_id=task.job_id,
+    first, last = time_bounds(task.inputs)
+    written = MergedRange(
+        bucket=bucket,
+        key=task.output_key,
+        content_length=length,
+        row_count=rows,
+        fingerprint=fingerprint,
+        min_time=first,
+        max_time=last,
         lower_bound=task.lower_bound,
         upper_bound=task.upper_bound,
-        output_key=task.output_key,
-        content_length=content_length,
-        row_count=row_count,
-        fingerprint=fingerprint,
-        failure=failure,
     )
+    return MergeResult(job_id=task.job_id, upper_bound=task.upper_bound, written=written)
 
 
-def _open(task: MergeTask, stores: Stores, bucket: str) -> list[Input]:
+def _open(task: MergeTask, stores: Stores) -> list[Input]:
     """Fetches all inputs, a few at a time; raises InvariantBroken for one that is not what the task says."""
 
-    def fetch(entry: MergeInput) -> list[Input]:
-        return Input.opened(entry, stores.get(bucket, entry.key, length=entry.content_length))
+    def fetch(entry: DataFile) -> list[Input]:
+        return Input.opened(entry, stores.get(entry.bucket, entry.key, length=entry.content_length))
 
     with ThreadPoolExecutor(_READS) as pool:
         return [part for parts in pool.map(fetch, task.inputs) for part in parts]

@@ -28,8 +28,9 @@ from prism_assets.domain.errors import (
     ObjectChanged,
     ObjectMissing,
 )
+from prism_assets.domain.files import SmallObject
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import Failure, RecordedObject, RepairedObject, RepairResult, RepairTask, SmallObject
+from prism_assets.domain.work import Failure, RepairedObject, RepairResult, RepairTask
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.convert import Conversion
 from prism_assets.kernels.failures import failure_of
@@ -61,7 +62,6 @@ class _Repair:
         self._table = table
         self._stores = stores
         self._lake = lake
-        self._keys = lake.keys(table)
         self._objects: list[RepairedObject] = []
         self._etags: dict[date, str | None] = {}
 
@@ -82,13 +82,10 @@ class _Repair:
             days = ", ".join(day.isoformat() for day in sorted(recorded))
             raise InvariantBroken(f"{self._source()} has no rows of {days} any more; nothing was written for it")
 
-    def _look(self, recorded: RecordedObject) -> RepairedObject:
-        source = self._task.source
-        key = self._keys.small_object(
-            recorded.date, source.staging_object_id, delayed=recorded.delayed, generation=source.generation
-        )
+    def _look(self, recorded: SmallObject) -> RepairedObject:
+        key = recorded.key
         try:
-            body, self._etags[recorded.date] = self._stores.read_version(self._lake.bucket, key)
+            body, self._etags[recorded.date] = self._stores.read_version(recorded.bucket, key)
         except ObjectMissing:
             return RepairedObject(date=recorded.date, key=key, fault="is missing", content_length=None)
         fault = _fault(body, recorded)
@@ -112,7 +109,7 @@ class _Repair:
     def _source(self) -> str:
         return f"s3://{self._task.source.bucket}/{self._task.source.key}"
 
-    def _replace(self, small: SmallObject, body: pa.Buffer, recorded: RecordedObject) -> None:
+    def _replace(self, small: SmallObject, body: pa.Buffer, recorded: SmallObject) -> None:
         """Writes one object, after its rows were found to be the recorded ones, if nobody else has written it.
 
         A death before the write leaves all as it was; after it, the next repair finds the object sound.
@@ -129,15 +126,15 @@ class _Repair:
         length = body.size if written else self._length_of_another(recorded)
         self._objects[index] = replace(self._objects[index], content_length=length)
 
-    def _put(self, small: SmallObject, body: pa.Buffer, recorded: RecordedObject) -> bool:
+    def _put(self, small: SmallObject, body: pa.Buffer, recorded: SmallObject) -> bool:
         """Whether the object was written: not if there is another by now than the first look found."""
         content, kind = memoryview(body).cast("B"), "delayed" if recorded.delayed else "live"
         if recorded.date not in self._etags:
-            return self._stores.put_new(self._lake.bucket, small.key, content, kind=kind)
+            return self._stores.put_new(small.bucket, small.key, content, kind=kind)
         etag = self._etags[recorded.date]
-        return self._stores.replace(self._lake.bucket, small.key, content, etag=etag, kind=kind)
+        return self._stores.replace(small.bucket, small.key, content, etag=etag, kind=kind)
 
-    def _length_of_another(self, recorded: RecordedObject) -> int:
+    def _length_of_another(self, recorded: SmallObject) -> int:
         """The length of the object that another worker has put there meanwhile, which must hold the rows."""
         there = self._look(recorded)
         if there.content_length is None:
@@ -145,7 +142,7 @@ class _Repair:
         return there.content_length
 
 
-def _fault(body: bytes, recorded: RecordedObject) -> str | None:
+def _fault(body: bytes, recorded: SmallObject) -> str | None:
     """Why these bytes are not the recorded object, or None if they hold its rows."""
     try:
         table = pq.ParquetFile(pa.BufferReader(body)).read(use_threads=False)

@@ -2,52 +2,51 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
+import dataclasses
+from datetime import date, datetime
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, RowMapping, text
 
 from prism_assets.domain.errors import InvariantBroken, LeaseLost
-from prism_assets.domain.merge_plan import MergedRange, MergePlan, PlannedRange
-from prism_assets.domain.work import MergeResult
+from prism_assets.domain.files import MergedRange
+from prism_assets.domain.keys import TableKeys
+from prism_assets.domain.merge_plan import MergePlan, PlannedRange
 
 
-def load_chain(connection: Connection, partition_id: int) -> list[MergedRange]:
-    """The ranges of a partition in order, without the sentinel."""
-    rows = connection.execute(
-        text(
-            "SELECT * FROM prism_merge_ranges WHERE prism_partition_id = :id AND lower_bound IS NOT NULL "
-            "ORDER BY upper_bound"
-        ),
-        {"id": partition_id},
-    )
-    return [_range(row) for row in rows]
+def load_chain(connection: Connection, keys: TableKeys, partition_id: int) -> list[MergedRange]:
+    """The ranges of a partition of a table in order, without the sentinel. Reads without locks."""
+    rows = connection.execute(text(_CHAIN), {"partition": partition_id})
+    return [_range(row._mapping, keys) for row in rows]
 
 
-def load_table_chains(connection: Connection, table_id: int) -> dict[int, list[MergedRange]]:
-    """The ranges of all partitions of a table by partition id, each in order, without sentinels. Without locks."""
-    rows = connection.execute(
-        text(
-            "SELECT r.* FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id) "
-            "WHERE p.prism_table_id = :table AND r.lower_bound IS NOT NULL "
-            "ORDER BY r.prism_partition_id, r.upper_bound"
-        ),
-        {"table": table_id},
-    )
-    found: dict[int, list[MergedRange]] = {}
-    for row in rows:
-        found.setdefault(row.prism_partition_id, []).append(_range(row))
+_CHAIN = """
+SELECT p.partition_date AS date, r.lower_bound, r.upper_bound, r.content_length, r.row_count, r.min_time, r.max_time, r.fingerprint
+FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id)
+WHERE r.prism_partition_id = :partition AND r.lower_bound IS NOT NULL
+ORDER BY r.upper_bound
+"""
+
+
+def load_table_chains(connection: Connection, keys: TableKeys, table_id: int) -> dict[date, list[MergedRange]]:
+    """The ranges of all partitions of a table by date, each in order, without sentinels. Reads without locks."""
+    found: dict[date, list[MergedRange]] = {}
+    for row in connection.execute(text(_TABLE_CHAINS), {"table": table_id}):
+        found.setdefault(row.date, []).append(_range(row._mapping, keys))
     return found
 
 
-def _range(row: Row[Any]) -> MergedRange:
-    return MergedRange(
-        lower_bound=row.lower_bound,
-        upper_bound=row.upper_bound,
-        content_length=row.content_length,
-        row_count=row.row_count,
-        fingerprint=row.fingerprint,
-    )
+_TABLE_CHAINS = """
+SELECT p.partition_date AS date, r.lower_bound, r.upper_bound, r.content_length, r.row_count, r.min_time, r.max_time, r.fingerprint
+FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id)
+WHERE p.prism_table_id = :table AND r.lower_bound IS NOT NULL
+ORDER BY r.prism_partition_id, r.upper_bound
+"""
+
+
+def _range(row: RowMapping, keys: TableKeys) -> MergedRange:
+    fields = dict(row)
+    key = keys.merged_object(fields.pop("date"), row["lower_bound"], row["upper_bound"])
+    return MergedRange(bucket=keys.bucket, key=key, **fields)
 
 
 def observed_shrinkage(connection: Connection, partition_id: int) -> float | None:
@@ -75,39 +74,31 @@ def check_chain_end(connection: Connection, partition_id: int, plan: MergePlan) 
 
 
 def save_range(
-    connection: Connection, partition_id: int, planned: PlannedRange, result: MergeResult, now: datetime
+    connection: Connection, partition_id: int, planned: PlannedRange, written: MergedRange, now: datetime
 ) -> None:
     """Inserts a range behind the chain, or moves the upper bound of the one that was extended."""
-    if result.row_count != planned.row_count:
+    if written.row_count != planned.row_count:
         raise InvariantBroken(
-            f"the merged object {result.output_key} holds {result.row_count} rows, its inputs {planned.row_count}"
+            f"the merged object {written.key} holds {written.row_count} rows, its inputs {planned.row_count}"
         )
-    connection.execute(
-        text(
-            "INSERT INTO prism_merge_ranges (prism_partition_id, lower_bound, upper_bound, content_length, row_count, "
-            "fingerprint, create_time, update_time) VALUES (:id, NULL, 0, 0, 0, 0, :now, :now) "
-            "ON CONFLICT (prism_partition_id, lower_bound) DO NOTHING"
-        ),
-        {"id": partition_id, "now": now},
-    )
-    connection.execute(
-        text(
-            "INSERT INTO prism_merge_ranges (prism_partition_id, lower_bound, upper_bound, content_length, row_count, "
-            "fingerprint, create_time, update_time) VALUES (:id, :lower, :upper, :length, :rows, :print, :now, :now) "
-            "ON CONFLICT (prism_partition_id, lower_bound) DO UPDATE SET upper_bound = EXCLUDED.upper_bound, "
-            "content_length = EXCLUDED.content_length, row_count = EXCLUDED.row_count, "
-            "fingerprint = EXCLUDED.fingerprint, update_time = EXCLUDED.update_time"
-        ),
-        {
-            "id": partition_id,
-            "lower": planned.lower_bound,
-            "upper": planned.upper_bound,
-            "length": result.content_length,
-            "rows": result.row_count,
-            "print": result.fingerprint,
-            "now": now,
-        },
-    )
+    connection.execute(text(_SENTINEL), {"id": partition_id, "now": now})
+    connection.execute(text(_SAVE), {"id": partition_id, "now": now, **dataclasses.asdict(written)})
+
+
+_SENTINEL = """
+INSERT INTO prism_merge_ranges
+    (prism_partition_id, lower_bound, upper_bound, content_length, row_count, fingerprint, create_time, update_time)
+VALUES (:id, NULL, 0, 0, 0, 0, :now, :now)
+ON CONFLICT (prism_partition_id, lower_bound) DO NOTHING
+"""
+_SAVE = """
+INSERT INTO prism_merge_ranges (prism_partition_id, lower_bound, upper_bound, content_length, row_count, min_time,
+    max_time, fingerprint, create_time, update_time)
+VALUES (:id, :lower_bound, :upper_bound, :content_length, :row_count, :min_time, :max_time, :fingerprint, :now, :now)
+ON CONFLICT (prism_partition_id, lower_bound) DO UPDATE SET upper_bound = EXCLUDED.upper_bound,
+    content_length = EXCLUDED.content_length, row_count = EXCLUDED.row_count, min_time = EXCLUDED.min_time,
+    max_time = EXCLUDED.max_time, fingerprint = EXCLUDED.fingerprint, update_time = EXCLUDED.update_time
+"""
 
 
 def raise_desired(connection: Connection, partition_id: int, upper_bound: int) -> None:

@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date
+from collections.abc import Collection, Sequence
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, RowMapping, text
 
-from prism_assets.domain.work import ConvertTask, SmallObject
-
-
-@dataclass(frozen=True, kw_only=True)
-class KnownSmallObject:
-    """A committed small object. Bytes and rows are those of its Parquet object."""
-
-    object_id: int
-    staging_object_id: int
-    generation: int
-    delayed: bool
-    content_length: int
-    row_count: int
-    fingerprint: int
+from prism_assets.domain.files import SmallObject
+from prism_assets.domain.keys import TableKeys
 
 
-def insert_small_objects(
-    connection: Connection,
-    objects: Sequence[tuple[ConvertTask, SmallObject]],
-    partition_ids: Mapping[tuple[int, date], int],
-) -> dict[int, int]:
-    """Inserts small objects given with the task that wrote them; returns the highest id by partition.
+def insert_small_objects(connection: Connection, objects: Sequence[tuple[int, SmallObject]]) -> dict[int, int]:
+    """Inserts small objects, each given with its partition id; returns the highest id by partition.
 
     The caller holds the locks of all touched partition rows, so inside a partition ids become visible in ascending
     order; a merge that reads `id > upper bound` never passes over one (ids taken before the lock would).
@@ -37,32 +19,33 @@ def insert_small_objects(
     if not objects:
         return {}
     rows = connection.execute(
-        text(
-            "INSERT INTO prism_small_objects (prism_staging_object_id, generation, prism_partition_id, delayed, "
-            "content_length, upload_start_time, row_count, min_time, max_time, fingerprint) "
-            "SELECT * FROM unnest(CAST(:staging AS bigint[]), CAST(:generations AS integer[]), "
-            "CAST(:partitions AS bigint[]), CAST(:delayed AS boolean[]), "
-            "CAST(:lengths AS bigint[]), CAST(:started AS timestamptz[]), CAST(:rows AS bigint[]), "
-            "CAST(:mins AS timestamptz[]), CAST(:maxs AS timestamptz[]), CAST(:fingerprints AS bigint[])) "
-            "RETURNING prism_partition_id, prism_small_object_id"
-        ),
+        text(_INSERT),
         {
-            "staging": [task.staging_object_id for task, _ in objects],
-            "generations": [task.generation for task, _ in objects],
-            "partitions": [partition_ids[task.table_id, small.date] for task, small in objects],
-            "delayed": [small.delayed for _, small in objects],
-            "lengths": [small.content_length for _, small in objects],
-            "started": [small.upload_start_time for _, small in objects],
-            "rows": [small.row_count for _, small in objects],
-            "mins": [small.min_time for _, small in objects],
-            "maxs": [small.max_time for _, small in objects],
-            "fingerprints": [small.fingerprint for _, small in objects],
+            "partitions": [partition_id for partition_id, _ in objects],
+            **{name: [getattr(small, name) for _, small in objects] for name in _STORED},
         },
     )
     highest: dict[int, int] = {}
     for row in rows:
         highest[row.prism_partition_id] = max(highest.get(row.prism_partition_id, 0), row.prism_small_object_id)
     return highest
+
+
+_STORED = (
+    "staging_object_id", "generation", "delayed", "content_length", "upload_start_time", "row_count", "min_time",
+    "max_time", "fingerprint",
+)  # fmt: skip
+_INSERT = """
+INSERT INTO prism_small_objects (prism_staging_object_id, generation, prism_partition_id, delayed, content_length,
+    upload_start_time, row_count, min_time, max_time, fingerprint)
+SELECT * FROM unnest(
+    CAST(:staging_object_id AS bigint[]), CAST(:generation AS integer[]), CAST(:partitions AS bigint[]),
+    CAST(:delayed AS boolean[]), CAST(:content_length AS bigint[]), CAST(:upload_start_time AS timestamptz[]),
+    CAST(:row_count AS bigint[]), CAST(:min_time AS timestamptz[]), CAST(:max_time AS timestamptz[]),
+    CAST(:fingerprint AS bigint[])
+)
+RETURNING prism_partition_id, prism_small_object_id
+"""
 
 
 def count_unmerged_live(connection: Connection, partition_id: int, upper_bound: int) -> int:
@@ -79,28 +62,26 @@ def count_unmerged_live(connection: Connection, partition_id: int, upper_bound: 
 
 
 def load_above(
-    connection: Connection, partition_id: int, lower_bound: int, limit: int | None
-) -> list[KnownSmallObject]:
-    """The committed small objects of a partition with id > lower_bound, by id."""
-    rows = connection.execute(
-        text(
-            "SELECT * FROM prism_small_objects WHERE prism_partition_id = :partition AND prism_small_object_id > :lower "
-            "ORDER BY prism_small_object_id LIMIT :limit"
-        ),
-        {"partition": partition_id, "lower": lower_bound, "limit": limit},
-    )
-    return [
-        KnownSmallObject(
-            object_id=row.prism_small_object_id,
-            staging_object_id=row.prism_staging_object_id,
-            generation=row.generation,
-            delayed=row.delayed,
-            content_length=row.content_length,
-            row_count=row.row_count,
-            fingerprint=row.fingerprint,
-        )
-        for row in rows
-    ]
+    connection: Connection, keys: TableKeys, partition_id: int, lower_bound: int, limit: int | None = None
+) -> list[SmallObject]:
+    """The committed small objects of a partition of a table with id > lower_bound, by id. Reads without locks."""
+    rows = connection.execute(text(_ABOVE), {"partition": partition_id, "lower": lower_bound, "limit": limit})
+    return [_small_object(row._mapping, keys) for row in rows]
+
+
+_ABOVE = """
+SELECT s.prism_small_object_id AS object_id, s.prism_staging_object_id AS staging_object_id, s.generation,
+    p.partition_date AS date,
+    s.delayed, s.content_length, s.upload_start_time, s.row_count, s.min_time, s.max_time, s.fingerprint
+FROM prism_small_objects s JOIN prism_partitions p USING (prism_partition_id)
+WHERE s.prism_partition_id = :partition AND s.prism_small_object_id > :lower
+ORDER BY s.prism_small_object_id LIMIT :limit
+"""
+
+
+def _small_object(row: RowMapping, keys: TableKeys) -> SmallObject:
+    key = keys.small_object(row["date"], row["staging_object_id"], delayed=row["delayed"], generation=row["generation"])
+    return SmallObject(bucket=keys.bucket, key=key, **row)
 
 
 def find_strays(

@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass
 
 from prism_assets.domain.installation import Place
+from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.objectstore.config import StoreConfig
-from prism_assets.objectstore.keys import TableKeys
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Lake:
 
     def keys(self, table: TableDefinition) -> TableKeys:
         """The keys of one table."""
-        return TableKeys(self.prefix, table.name)
+        return TableKeys(self.bucket, self.prefix, table.name)
 
     def url(self, key: str) -> str:
         """`s3://bucket/key`."""

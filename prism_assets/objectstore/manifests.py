@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from prism_assets.domain.errors import InvariantBroken
+from prism_assets.domain.files import DataFile
 
 
 @dataclass(frozen=True, order=True)
@@ -18,16 +19,12 @@ class ManifestEntry:
     content_length: int
 
 
-def write_manifest(entries: Sequence[ManifestEntry]) -> bytes:
-    """Renders entries in the order given; refuses a list that names an object twice, as it would be read twice."""
-    if len({entry.url for entry in entries}) != len(entries):
+def write_manifest(files: Sequence[DataFile]) -> bytes:
+    """Renders files in the order given; refuses a list that names an object twice, as it would be read twice."""
+    if len({file.url for file in files}) != len(files):
         raise InvariantBroken("a manifest would name an object twice")
-    document = {
-        "entries": [
-            {"url": entry.url, "mandatory": True, "meta": {"content_length": entry.content_length}} for entry in entries
-        ]
-    }
-    return json.dumps(document, separators=(",", ":")).encode()
+    entries = [{"url": file.url, "mandatory": True, "meta": {"content_length": file.content_length}} for file in files]
+    return json.dumps({"entries": entries}, separators=(",", ":")).encode()
 
 
 def read_manifest(body: bytes) -> list[ManifestEntry]:

@@ -23,13 +23,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import boto3
 import sqlalchemy
 import sqlalchemy.exc
 
 from prism_assets.platform import build_context
 from prism_assets.settings import Settings
-from prism_assets_tests.crash.fork_server import ForkServer
+from prism_assets_tests.crash.fork_server import ForkServer, import_everything
 from prism_assets_tests.faults.glue import GlueServer
 from prism_assets_tests.faults.s3 import S3Proxy
 from prism_assets_tests.postgres import PostgresServer
@@ -38,20 +37,6 @@ from prism_assets_tests.world import World
 ROOT = Path(__file__).parents[2]
 WORKERS = 2 * (os.cpu_count() or 1)
 """Half of the time a life waits for leases."""
-
-# What lives import while they run, imported before the first fork.
-_NEEDED = (
-    "prism_assets.platform",
-    "prism_assets.engine.inprocess",
-    "prism_assets.kernels.convert",
-    "prism_assets.kernels.merge",
-    "prism_assets.kernels.repair",
-    "prism_assets.reading.query",
-    "prism_assets.stages.run",
-    "prism_assets.stages.repair.run",
-    "prism_assets_tests.crash.lives",
-    "pyarrow.dataset",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,15 +233,6 @@ class Worker:
         return self._proxies[0]
 
 
-def _warm_up() -> None:
-    """Imports everything, and reads the descriptions of services, which every client would read anew."""
-    for module in _NEEDED:
-        importlib.import_module(module)
-    for service in ("glue", "s3", "sqs"):
-        boto3.client(service, region_name="us-east-1")
-    sqlalchemy.create_engine("postgresql+psycopg://nobody@127.0.0.1/none").dispose()
-
-
 def _work(connection: socket.socket, template: str, folder: Path, number: int) -> None:
     fork_server = ForkServer.start()
     services = {
@@ -278,7 +254,7 @@ def _answer(worker: Worker, request: Any) -> dict[str, Any]:
 
 def main() -> None:
     template, folder, *numbers = sys.argv[1:]
-    _warm_up()
+    import_everything()
     sockets = [socket.socket(fileno=int(number)) for number in numbers]
     pids = []
     for number, connection in enumerate(sockets):

@@ -1,7 +1,7 @@
 """Forks processes that have imported everything already: a life costs no second of imports before it begins.
 
 The server itself opens nothing: no thread, no connection, no runtime of a client, so what it forks is as good as a
-fresh interpreter. It is forked itself before its user starts anything.
+fresh interpreter. It is forked itself before its user starts anything, or spawned where that is too late.
 """
 
 from __future__ import annotations
@@ -22,12 +22,40 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import boto3
+import sqlalchemy
+
 from prism_assets import failpoints
 from prism_assets.domain.errors import PrismError
 
+ROOT = Path(__file__).parents[2]
 STOPPED_BY_ERROR = 75
 """Exit status of a process that an error of the error tree ended, as it would end a command."""
 CRASHED = 70
+
+
+# What lives and commands import while they run, imported before the first fork.
+_NEEDED = (
+    "prism_assets.cli",
+    "prism_assets.platform",
+    "prism_assets.kernels.registry",
+    "prism_assets.engine.inprocess",
+    "prism_assets.reading.query",
+    "prism_assets.stages.run",
+    "prism_assets.stages.leftovers",
+    "prism_assets.stages.repair.run",
+    "prism_assets_tests.crash.lives",
+    "pyarrow.dataset",
+)
+
+
+def import_everything() -> None:
+    """Imports everything, and reads the descriptions of services, which every client would read anew."""
+    for module in _NEEDED:
+        importlib.import_module(module)
+    for service in ("glue", "s3", "sqs"):
+        boto3.client(service, region_name="us-east-1")
+    sqlalchemy.create_engine("postgresql+psycopg://nobody@127.0.0.1/none").dispose()
 
 
 class Child:
@@ -80,6 +108,20 @@ class ForkServer:
             ours.close()
             _serve(theirs)
         theirs.close()
+        return cls(ours, pid)
+
+    @classmethod
+    def spawn(cls) -> ForkServer:
+        """Starts the server as a new interpreter, which imports the command line and all that it needs."""
+        ours, theirs = socket.socketpair()
+        command = [sys.executable, "-m", "prism_assets_tests.crash.fork_server", "3"]
+        with theirs:
+            pid = os.posix_spawn(
+                sys.executable,
+                command,
+                {**os.environ, "PYTHONPATH": str(ROOT)},
+                file_actions=[(os.POSIX_SPAWN_DUP2, theirs.fileno(), 3)],
+            )
         return cls(ours, pid)
 
     def run(self, function: str, arguments: Mapping[str, Any], environment: Mapping[str, str], output: Path) -> Child:
@@ -170,6 +212,8 @@ def _become(request: Any) -> None:
         module, _, name = request["function"].partition(":")
         getattr(importlib.import_module(module), name)(**request["arguments"])
         status = 0
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except PrismError as error:
         print(f"{type(error).__name__}: {error}", flush=True)
         status = STOPPED_BY_ERROR
@@ -178,3 +222,8 @@ def _become(request: Any) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
+
+
+if __name__ == "__main__":
+    import_everything()
+    _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import itertools
 import os
-import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
+from prism_assets_tests.crash.fork_server import Child, ForkServer
 from prism_assets_tests.world import World
 
 
@@ -38,29 +41,57 @@ def _given(name: str, value: str | None) -> dict[str, str]:
     return {name: value} if value else {}
 
 
-def start(world: World, *arguments: str, **more: str) -> subprocess.Popen[str]:
-    """Starts a module of Python, `prism_assets.cli stream --now …` for one."""
-    return subprocess.Popen(
-        [sys.executable, "-m", *arguments],
-        env=environment(world, **more),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        cwd=world.root,
-    )
+class Command:
+    """A command of `prism` in a process of its own, forked from one that has imported everything."""
+
+    def __init__(self, child: Child) -> None:
+        self._child = child
+
+    def is_running(self) -> bool:
+        """Whether it has not ended yet."""
+        return not self._child.ended.is_set()
+
+    def send(self, number: int) -> None:
+        """Sends it a signal, unless it has ended."""
+        self._child.kill(number)
+
+    def kill(self) -> None:
+        """Kills it."""
+        self._child.kill()
+
+    def finish(self, seconds: float = 60) -> tuple[int, str]:
+        """Waits for it; its exit status, negative for a signal, and what it printed."""
+        status = self._child.wait(seconds)
+        return status, self._child.output.read_text(errors="replace") if self._child.output.exists() else ""
 
 
-def finish(process: subprocess.Popen[str], seconds: float = 60) -> tuple[int, str]:
-    """Waits for a process; returns its exit status and what it printed."""
-    try:
-        output, _ = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        output, _ = process.communicate()
-        raise AssertionError(f"the process hangs: {output}") from None
-    return process.returncode, output or ""
+def start(world: World, *arguments: str, **more: str) -> Command:
+    """Starts a command, `stream --now …` for one."""
+    output = world.root / f"output-{next(_NUMBERS)}"
+    work = {"arguments": list(arguments), "folder": str(world.root)}
+    return Command(_server().run(f"{__name__}:command", work, environment(world, **more), output))
 
 
 def run(world: World, *arguments: str, **more: str) -> tuple[int, str]:
     """Starts and waits."""
-    return finish(start(world, *arguments, **more))
+    return start(world, *arguments, **more).finish()
+
+
+_NUMBERS = itertools.count(1)
+
+
+@cache
+def _server() -> ForkServer:
+    """One for all tests of this process."""
+    server = ForkServer.spawn()
+    atexit.register(server.close)
+    return server
+
+
+def command(arguments: list[str], folder: str) -> None:
+    """What the forked process does: the command line, and its exit status."""
+    from prism_assets.cli import main
+
+    os.chdir(folder)
+    sys.argv = ["prism", *arguments]
+    main()

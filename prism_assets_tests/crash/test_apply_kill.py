@@ -13,7 +13,7 @@ from prism_assets_tests.crash.processes import run
 from prism_assets_tests.stages.test_installation import MARKER, as_before_markers, with_settings
 from prism_assets_tests.world import World
 
-COMMAND = ("prism_assets.cli", "table", "apply")
+COMMAND = ("table", "apply")
 POINTS = ("apply.after_identity", "apply.after_marker")
 NOON = "2026-03-01T12:00"
 

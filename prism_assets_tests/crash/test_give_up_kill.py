@@ -12,7 +12,7 @@ from prism_assets_tests.crash.processes import run
 from prism_assets_tests.world import World
 
 NOON = "2026-03-01T12:00"
-STREAM = ("prism_assets.cli", "stream", "--now", f"{NOON}:00Z")
+STREAM = ("stream", "--now", f"{NOON}:00Z")
 ONE_ATTEMPT = {"PRISM_MAX_ATTEMPTS": "1"}
 
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
-from prism_assets_tests.crash.processes import finish, run, start
+from prism_assets_tests.crash.processes import run, start
 from prism_assets_tests.world import World
 
 NOON, AFTER = "2026-03-01T12:00", "2026-03-02T00:10"
@@ -49,14 +49,14 @@ def test_nothing_is_lost_or_doubled_after_kills_at_random_moments(world: World, 
     for command, now in (("stream", NOON), ("catalog", NOON), ("catalog", AFTER), ("merge", AFTER), ("catalog", AFTER)):
         if command == "stream":
             world.discover(now)
-        process = start(world, "prism_assets.cli", command, "--now", f"{now}:00Z", "--force")
-        time.sleep(rng.uniform(0.6, 1.6))
+        process = start(world, command, "--now", f"{now}:00Z", "--force")
+        time.sleep(rng.uniform(0.05, 0.6))
         process.kill()
-        finish(process)
+        process.finish()
     with world.context.database.begin() as connection:  # nobody wants to wait for calls of killed processes here
         connection.exec_driver_sql("UPDATE prism_publication_notes SET expire_time = start_time")
     for now in (NOON, AFTER):
-        status, output = run(world, "prism_assets.cli", "run", "--until-idle", "--now", f"{now}:00Z", "--force")
+        status, output = run(world, "run", "--until-idle", "--now", f"{now}:00Z", "--force")
         assert status == 0, output
     check(world, ids)
     assert world.status("2026-03-01", AFTER).state == "switched"

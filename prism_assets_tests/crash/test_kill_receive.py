@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from prism_assets_tests.builders import a_table, some_rows, utc
-from prism_assets_tests.crash.processes import finish, run, start
+from prism_assets_tests.crash.processes import run, start
 from prism_assets_tests.notifications import QueueOfTest, a_body, a_record
 from prism_assets_tests.world import World
 
 NOON = "2026-03-01T12:00"
-DISCOVER = ("prism_assets.cli", "discover", "--now", f"{NOON}:00Z", "--force", "--json")
+DISCOVER = ("discover", "--now", f"{NOON}:00Z", "--force", "--json")
 POINTS = ("receive.before_commit", "receive.in_commit", "receive.after_commit", "receive.after_delete")
 
 
@@ -88,10 +88,10 @@ def test_two_receivers_killed_at_random_moments_register_each_object_once(
     expected = fill(world, queue, objects=250)
     queue.hide_for(1)
     both = [start(world, *DISCOVER, **settings) for _ in range(2)]
-    time.sleep(rng.uniform(0.8, 1.8))
+    time.sleep(rng.uniform(0.05, 0.6))
     for process in both:
         process.kill()
-        finish(process)
+        process.finish()
     time.sleep(1.1)
     status, output = run(world, *DISCOVER, **settings)
     assert status == 0, output
@@ -104,7 +104,7 @@ def test_rows_of_received_objects_are_there_once_after_a_kill(
     rows = some_rows(20, utc("2026-03-01T11:00"))
     queue.hide_for(1)
     queue.tell(world.drop(rows[:10]), world.drop(rows[10:]))
-    whole = ("prism_assets.cli", "run", "--until-idle", "--now", f"{NOON}:00Z", "--force")
+    whole = ("run", "--until-idle", "--now", f"{NOON}:00Z", "--force")
     status, output = run(world, *whole, PRISM_FAILPOINTS="receive.after_commit=kill9", **settings)
     assert status == -signal.SIGKILL, f"the kill did not happen: {output}"
     time.sleep(1.1)

@@ -13,7 +13,7 @@ from prism_assets_tests.crash.processes import run
 from prism_assets_tests.stages.test_repair import AFTER, DAY, as_of_another_version, lengths, small_keys, some_objects
 from prism_assets_tests.world import World
 
-COMMAND = ("prism_assets.cli", "repair")
+COMMAND = ("repair",)
 POINTS = (
     "repair.after_plan",
     "repair.before_put",

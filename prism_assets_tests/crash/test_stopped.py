@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,45 +14,44 @@ from prism_assets.stages.publish.run import run_catalog
 from prism_assets.stages.publish.work import find_catalog_work
 from prism_assets.stages.repair.run import run_repair
 from prism_assets_tests.builders import utc
-from prism_assets_tests.crash.processes import finish, start
+from prism_assets_tests.crash.processes import Command, start
 from prism_assets_tests.stages.catalogs import calls_are_over, notes
 from prism_assets_tests.stages.test_merge import a_closed_day
 from prism_assets_tests.stages.test_publish import AFTER, late_rows, record
 from prism_assets_tests.stages.test_repair import small_keys
 from prism_assets_tests.world import World
 
-CATALOG = ("prism_assets.cli", "catalog", "--now", f"{AFTER}:00Z", "--force")
-Stop = Callable[..., subprocess.Popen[str]]
+CATALOG = ("catalog", "--now", f"{AFTER}:00Z", "--force")
+Stop = Callable[..., Command]
 
 
 @pytest.fixture
 def stop(world: World, tmp_path: Path) -> Iterator[Stop]:
     """Starts a command and stops its process at a failpoint."""
-    made: list[subprocess.Popen[str]] = []
+    made: list[Command] = []
 
-    def run(point: str, *command: str) -> subprocess.Popen[str]:
+    def run(point: str, *command: str) -> Command:
         gate = tmp_path / "gate"
         gate.touch()
         made.append(start(world, *command, PRISM_FAILPOINTS=f"{point}=1*pause({gate})"))
         deadline = time.monotonic() + 30
         while not gate.with_suffix(".reached").exists():
-            assert made[0].poll() is None, made[0].communicate()
+            assert made[0].is_running(), made[0].finish()
             assert time.monotonic() < deadline, "the failpoint was not reached"
             time.sleep(0.01)
-        made[0].send_signal(signal.SIGSTOP)
+        made[0].send(signal.SIGSTOP)
         gate.unlink()
         return made[0]
 
     yield run
     for process in made:
-        process.send_signal(signal.SIGCONT)
+        process.send(signal.SIGCONT)
         process.kill()
-        process.wait()
 
 
-def go_on(process: subprocess.Popen[str]) -> tuple[int, str]:
-    process.send_signal(signal.SIGCONT)
-    return finish(process)
+def go_on(process: Command) -> tuple[int, str]:
+    process.send(signal.SIGCONT)
+    return process.finish()
 
 
 @pytest.mark.parametrize(
@@ -128,7 +126,7 @@ def test_a_day_is_repaired_though_another_repair_of_it_stands_still(world: World
     a_closed_day(world)
     ids = world.ids()
     world.context.stores.delete("lake", small_keys(world)[:1])
-    stopped = stop("repair.after_plan", "prism_assets.cli", "repair")
+    stopped = stop("repair.after_plan", "repair")
     report = run_repair(world.context)
     assert (report.errors, report.repaired) == ((), 1)
     assert go_on(stopped)[0] == 0

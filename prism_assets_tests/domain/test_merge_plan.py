@@ -10,22 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prism_assets.domain.merge_plan import Mergeable, MergedRange, MergePlan, plan_merge
+from prism_assets.domain.files import MergedRange, SmallObject
+from prism_assets.domain.merge_plan import MergePlan, plan_merge
 from prism_assets.domain.tables import MergePolicy
+from prism_assets_tests.builders import a_range, a_small_object
 
 
-def some_objects(sizes: Sequence[int], first: int = 1) -> list[Mergeable]:
+def some_objects(sizes: Sequence[int], first: int = 1) -> list[SmallObject]:
     """Small objects of the given sizes, ids from `first` on."""
     return [
-        Mergeable(object_id=first + index, key=f"k{first + index}", content_length=size, row_count=1, fingerprint=1)
+        a_small_object(first + index, content_length=size, row_count=1, fingerprint=1)
         for index, size in enumerate(sizes)
     ]
-
-
-def a_range(lower: int, upper: int, size: int) -> MergedRange:
-    return MergedRange(
-        lower_bound=lower, upper_bound=upper, content_length=size, row_count=upper - lower, fingerprint=1
-    )
 
 
 def a_plan(sizes: Sequence[int], *, chain: Sequence[MergedRange] = (), is_open: bool = False, **more: Any) -> MergePlan:
@@ -122,7 +118,7 @@ class Situation(NamedTuple):
     policy: MergePolicy
     is_open: bool
     chain: list[MergedRange]
-    unmerged: list[Mergeable]
+    unmerged: list[SmallObject]
     more: bool
     shrinkage: float
 
@@ -142,7 +138,7 @@ def situations(draw: st.DrawFn) -> Situation:
     ids = itertools.accumulate((draw(st.integers(1, 3)) for _ in sizes), initial=uppers[-1])
     next(ids)
     unmerged = [
-        Mergeable(object_id=object_id, key=str(object_id), content_length=size, row_count=2, fingerprint=1)
+        a_small_object(object_id, content_length=size, row_count=2, fingerprint=1)
         for object_id, size in zip(ids, sizes, strict=True)
     ]
     policy = MergePolicy(target_bytes=target, max_objects=most)

@@ -9,20 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_core import PydanticSerializationError
 
+from prism_assets.domain.files import DataFile, MergedRange, SmallObject
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.work import (
     ConvertResult,
     ConvertTask,
     Failure,
-    MergeInput,
     MergeResult,
     MergeTask,
     QuarantineCount,
-    RecordedObject,
     RepairedObject,
     RepairResult,
     RepairTask,
-    SmallObject,
     ValueErrors,
     from_json,
     to_json,
@@ -36,8 +34,11 @@ days = st.dates()
 failures = st.none() | st.builds(Failure, message=texts, transient=st.booleans())
 small = st.builds(
     SmallObject,
+    bucket=texts,
     key=texts,
     date=days,
+    staging_object_id=counts,
+    generation=counts,
     delayed=st.booleans(),
     content_length=counts,
     row_count=counts,
@@ -46,7 +47,16 @@ small = st.builds(
     fingerprint=prints,
     upload_start_time=instants,
 )
-inputs = st.builds(MergeInput, key=texts, content_length=counts, row_count=counts, fingerprint=prints)
+inputs = st.builds(
+    DataFile,
+    bucket=texts,
+    key=texts,
+    content_length=counts,
+    row_count=counts,
+    fingerprint=prints,
+    min_time=st.none() | instants,
+    max_time=st.none() | instants,
+)
 
 
 def tuples(element: st.SearchStrategy[object]) -> st.SearchStrategy[tuple[object, ...]]:
@@ -66,9 +76,6 @@ convert_tasks = st.builds(
     delayed_dates=st.frozensets(days, max_size=3),
     table_id=counts,
     definition_version=counts,
-)
-recorded = st.builds(
-    RecordedObject, date=days, delayed=st.booleans(), content_length=counts, row_count=counts, fingerprint=prints
 )
 repaired = st.builds(RepairedObject, date=days, key=texts, fault=st.none() | texts, content_length=st.none() | counts)
 
@@ -99,7 +106,7 @@ def test_convert_results_arrive_as_they_were_sent(result: ConvertResult) -> None
 
 
 @settings(max_examples=30)
-@given(st.builds(RepairTask, source=convert_tasks, recorded=tuples(recorded), look_only=st.booleans()))
+@given(st.builds(RepairTask, source=convert_tasks, recorded=tuples(small), look_only=st.booleans()))
 def test_repair_tasks_arrive_as_they_were_sent(task: RepairTask) -> None:
     assert from_json(RepairTask, to_json(task)) == task
 
@@ -133,12 +140,18 @@ def test_merge_tasks_arrive_as_they_were_sent(task: MergeTask) -> None:
     st.builds(
         MergeResult,
         job_id=counts,
-        lower_bound=counts,
         upper_bound=counts,
-        output_key=texts,
-        content_length=counts,
-        row_count=counts,
-        fingerprint=prints,
+        written=st.none()
+        | st.builds(
+            MergedRange,
+            bucket=texts,
+            key=texts,
+            content_length=counts,
+            row_count=counts,
+            fingerprint=prints,
+            lower_bound=counts,
+            upper_bound=counts,
+        ),
         failure=failures,
     )
 )
@@ -147,12 +160,12 @@ def test_merge_results_arrive_as_they_were_sent(result: MergeResult) -> None:
 
 
 def test_the_text_is_one_line() -> None:
-    result = MergeResult(job_id=1, lower_bound=0, upper_bound=1, output_key="a\nb")
+    result = ConvertResult(staging_object_id=1, quarantine_key="a\nb")
     assert "\n" not in to_json(result)
 
 
 def test_what_cannot_travel_is_refused() -> None:
-    odd = MergeResult(job_id=1, lower_bound=0, upper_bound=1, output_key=object())  # type: ignore[arg-type]
+    odd = ConvertResult(staging_object_id=1, quarantine_key=object())  # type: ignore[arg-type]
     with pytest.raises(PydanticSerializationError):
         to_json(odd)
 

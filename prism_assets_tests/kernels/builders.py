@@ -14,9 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from prism_assets.domain.files import DataFile
 from prism_assets.domain.names import TableName
 from prism_assets.domain.tables import Column, MergePolicy, TableDefinition
-from prism_assets.domain.work import ConvertResult, ConvertTask, MergeInput, MergeResult, MergeTask, SmallObject
+from prism_assets.domain.work import ConvertResult, ConvertTask, MergeResult, MergeTask
 from prism_assets.kernels.convert import LIMITS, convert_object
 from prism_assets.kernels.merge import merge_range
 from prism_assets.kernels.parquet.accepted_rows import Limits
@@ -153,7 +154,7 @@ class Lake:
         return Outcome(result, rows, quarantined, stored)
 
     def merge(
-        self, inputs: Sequence[SmallObject | MergeResult], table: TableDefinition, key: str = "p/merged/out.parquet"
+        self, inputs: Sequence[DataFile], table: TableDefinition, key: str = "p/merged/out.parquet"
     ) -> MergeResult:
         return merge_range(a_merge_task(inputs, key), table, self.stores, self.lake)
 
@@ -183,25 +184,16 @@ def a_convert_task(
     )
 
 
-def a_merge_task(inputs: Sequence[SmallObject | MergeResult], key: str = "p/merged/out.parquet") -> MergeTask:
+def a_merge_task(inputs: Sequence[DataFile], key: str = "p/merged/out.parquet") -> MergeTask:
     return MergeTask(
         job_id=1,
         date=DAY,
         lower_bound=0,
         upper_bound=9,
-        inputs=tuple(map(a_merge_input, inputs)),
+        inputs=tuple(inputs),
         output_key=key,
         table_id=1,
         definition_version=1,
-    )
-
-
-def a_merge_input(entry: SmallObject | MergeResult) -> MergeInput:
-    return MergeInput(
-        key=entry.key if isinstance(entry, SmallObject) else entry.output_key,
-        content_length=entry.content_length,
-        row_count=entry.row_count,
-        fingerprint=entry.fingerprint,
     )
 
 

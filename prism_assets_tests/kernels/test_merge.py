@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from prism_assets.domain.files import SmallObject, time_bounds
 from prism_assets.domain.fingerprints import combine
-from prism_assets.domain.work import SmallObject
 from prism_assets.kernels import merge
 from prism_assets.kernels.merge import merge_range
 from prism_assets_tests.kernels.builders import Lake, a_column, a_merge_task, a_table, an_object, rows_of
@@ -52,9 +52,12 @@ def test_rows_come_out_sorted_and_none_is_lost(lake: Lake) -> None:
     assert result.failure is None
     assert as_counter(rows) == sum((as_counter(merged_rows(lake, entry.key)) for entry in objects), Counter())
     assert [row["time"] for row in rows] == sorted(row["time"] for row in rows)
-    assert result.row_count == len(rows) == 1000
-    assert result.fingerprint == combine(entry.fingerprint for entry in objects)
-    assert result.content_length == lake.stores.length("lake", "p/merged/out.parquet")
+    written = result.written
+    assert written is not None
+    assert written.row_count == len(rows) == 1000
+    assert written.fingerprint == combine(entry.fingerprint for entry in objects)
+    assert (written.min_time, written.max_time) == time_bounds(objects)
+    assert written.content_length == lake.stores.length("lake", "p/merged/out.parquet")
 
 
 def test_rows_of_equal_time_stay_in_the_order_of_the_inputs(lake: Lake) -> None:
@@ -84,7 +87,8 @@ def test_a_merged_object_can_be_extended(lake: Lake, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(merge, "MERGED_ROW_GROUP", 100)
     objects = small_objects(lake, 6, 100)
     first = lake.merge(objects[:4], TABLE, "p/merged/first.parquet")
-    lake.merge([first, *objects[4:]], TABLE, "p/merged/extended.parquet")
+    assert first.written is not None
+    lake.merge([first.written, *objects[4:]], TABLE, "p/merged/extended.parquet")
     lake.merge(objects, TABLE, "p/merged/whole.parquet")
     assert merged_rows(lake, "p/merged/extended.parquet") == merged_rows(lake, "p/merged/whole.parquet")
 

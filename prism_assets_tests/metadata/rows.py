@@ -9,21 +9,25 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from prism_assets.domain.merge_plan import Mergeable, MergedRange, MergePlan, PlannedRange
+from prism_assets.domain.files import MergedRange
+from prism_assets.domain.keys import TableKeys
+from prism_assets.domain.merge_plan import MergePlan, PlannedRange
+from prism_assets.domain.names import TableName
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import ConvertTask, MergeResult, SmallObject
+from prism_assets.domain.work import ConvertTask
 from prism_assets.metadata import batches, merge_jobs, partitions, small_objects, staging_objects, tables
 from prism_assets.metadata.batches import Batch
 from prism_assets.metadata.database import Database
 from prism_assets.metadata.merge_jobs import MergeJob
 from prism_assets.metadata.staging_objects import FoundObject
 from prism_assets.stages.apply import execute_apply, plan_apply
-from prism_assets_tests.builders import a_table, utc
+from prism_assets_tests.builders import a_range, a_small_object, a_table, utc
 
 DAY = date(2026, 3, 1)
 NOON = utc("2026-03-01T12:00")
+KEYS = TableKeys("lake", "", TableName("log", "events"))
 
 
 class Rows:
@@ -113,21 +117,6 @@ def claim(connection: Connection, at: datetime = NOON, limit: int = 10, **more: 
     return merge_jobs.claim_due(connection, now=at, limit=limit, worker="w", **more)
 
 
-def a_small_object(*, delayed: bool = False, day: date = DAY) -> SmallObject:
-    """What a kernel says about a small object of ten rows."""
-    return SmallObject(
-        key="k",
-        date=day,
-        delayed=delayed,
-        content_length=100,
-        row_count=10,
-        min_time=NOON,
-        max_time=NOON,
-        fingerprint=7,
-        upload_start_time=NOON,
-    )
-
-
 def a_task(table: TableDefinition, staging: int) -> ConvertTask:
     """The task of a staging object that has just come."""
     return ConvertTask(
@@ -146,32 +135,24 @@ def a_task(table: TableDefinition, staging: int) -> ConvertTask:
 
 def insert_small(connection: Connection, table: TableDefinition, staging: int, *, delayed: bool = False) -> int:
     """Commits one small object as Stream does: partition row locked first, then the insert. Returns its id."""
-    small = a_small_object(delayed=delayed)
+    small = a_small_object(staging_object_id=staging, delayed=delayed, date=DAY)
     ids = partitions.ensure_and_lock(connection, [(table.table_id, small.date)])
-    highest = small_objects.insert_small_objects(connection, [(a_task(table, staging), small)], ids)
+    highest = small_objects.insert_small_objects(connection, [(ids[table.table_id, small.date], small)])
     partitions.raise_last_object(connection, highest)
     return max(highest.values())
 
 
 def a_range_plan(lower: int, upper: int, *, rows: int = 10, extends: MergedRange | None = None) -> MergePlan:
     """A plan of one range that ends at `upper`, with `rows` rows in its small objects."""
-    item = Mergeable(object_id=upper, key="k", content_length=100, row_count=rows, fingerprint=7)
+    item = a_small_object(upper, row_count=rows)
     planned = PlannedRange(lower_bound=lower, upper_bound=upper, extends=extends, objects=(item,))
     end = extends.upper_bound if extends else lower
     return MergePlan(chain_end=end, ranges=(planned,), left_behind=0, left_behind_bytes=0, reason="", backlog=False)
 
 
-def results_of(plan: MergePlan) -> Sequence[MergeResult]:
-    """What a kernel answers to a plan."""
+def written_of(plan: MergePlan) -> Sequence[MergedRange]:
+    """What a kernel writes for a plan."""
     return [
-        MergeResult(
-            job_id=1,
-            lower_bound=planned.lower_bound,
-            upper_bound=planned.upper_bound,
-            output_key="out",
-            content_length=planned.input_bytes,
-            row_count=planned.row_count,
-            fingerprint=7,
-        )
+        a_range(planned.lower_bound, planned.upper_bound, planned.input_bytes, planned.row_count)
         for planned in plan.ranges
     ]

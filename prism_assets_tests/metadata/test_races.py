@@ -11,10 +11,9 @@ import pytest
 from sqlalchemy import Connection
 
 from prism_assets.domain.errors import LeaseLost
-from prism_assets.domain.merge_plan import MergedRange
 from prism_assets.domain.partitions import Publication
 from prism_assets.metadata import batches, locks, merge_jobs, merge_ranges, partitions, small_objects, staging_objects
-from prism_assets_tests.metadata.rows import DAY, NOON, Rows, a_range_plan, claim, insert_small, results_of
+from prism_assets_tests.metadata.rows import DAY, KEYS, NOON, Rows, a_range_plan, claim, insert_small, written_of
 from prism_assets_tests.metadata.sessions import Sessions
 
 NAIVE_JOB_CLAIM = (
@@ -220,11 +219,11 @@ def test_h3_our_ids_are_taken_in_the_order_of_the_commits(rows: Rows, sessions: 
     slow.commit()
     high = waiting.result(timeout=10)
     with rows.database.begin() as connection:
-        merged = small_objects.load_above(connection, partition, 0, None)
+        merged = small_objects.load_above(connection, KEYS, partition, 0)
     assert [item.object_id for item in merged] == [low]
     quick.commit()
     with rows.database.begin() as connection:
-        assert [item.object_id for item in small_objects.load_above(connection, partition, low, None)] == [high]
+        assert [item.object_id for item in small_objects.load_above(connection, KEYS, partition, low)] == [high]
 
 
 def test_h3_commits_to_the_same_partitions_do_not_wait_in_a_circle(rows: Rows, sessions: Sessions) -> None:
@@ -277,12 +276,14 @@ def test_a_merge_that_was_overtaken_changes_nothing(rows: Rows) -> None:
     mine, yours = a_range_plan(0, 1), a_range_plan(0, 2, rows=20)
     with rows.database.begin() as connection:
         merge_ranges.check_chain_end(connection, partition, mine)
-        merge_ranges.save_range(connection, partition, yours.ranges[0], results_of(yours)[0], NOON)
+        merge_ranges.save_range(connection, partition, yours.ranges[0], written_of(yours)[0], NOON)
     with pytest.raises(LeaseLost, match="the ranges end at 2, not at 0"), rows.database.begin() as connection:
         merge_ranges.check_chain_end(connection, partition, mine)
     with rows.database.begin() as connection:
-        chain = merge_ranges.load_chain(connection, partition)
-    assert chain == [MergedRange(lower_bound=0, upper_bound=2, content_length=100, row_count=20, fingerprint=7)]
+        chain = merge_ranges.load_chain(connection, KEYS, partition)
+    (found,) = chain
+    assert (found.lower_bound, found.upper_bound) == (0, 2)
+    assert (found.content_length, found.row_count, found.fingerprint) == (100, 20, 7)
 
 
 def test_a_second_job_of_a_partition_is_not_claimed_while_the_first_runs(rows: Rows) -> None:

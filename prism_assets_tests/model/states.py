@@ -11,9 +11,11 @@ from datetime import date
 from functools import cache
 from typing import NamedTuple
 
-from prism_assets.domain.merge_plan import Mergeable, MergedRange, plan_merge
+from prism_assets.domain.files import MergedRange
+from prism_assets.domain.merge_plan import plan_merge
 from prism_assets.domain.partitions import NEW_VERSION, Partition, Publication
 from prism_assets.domain.tables import MergePolicy
+from prism_assets_tests.builders import a_range, a_small_object
 
 Rows = tuple[int, ...]
 """Rows by staging object, in order, doubles included."""
@@ -218,9 +220,7 @@ def first_state(size: Size) -> State:
 
 
 def _just_closed(state: State) -> State:
-    whole = MergedRange(
-        lower_bound=0, upper_bound=1, content_length=OBJECT_BYTES, row_count=1, fingerprint=fingerprint((0,))
-    )
+    whole = a_range(0, 1, OBJECT_BYTES, 1, fingerprint((0,)))
     return state._replace(
         objects=(StagingObject("done", 1, 1),),
         runs=(None, Run("may publish", True)),
@@ -252,9 +252,8 @@ def plan(policy: MergePolicy, is_open: bool, chain: tuple[MergedRange, ...], sma
         is_open=is_open,
         chain=chain,
         unmerged=[
-            Mergeable(
-                object_id=item.object_id,
-                key=str(item.object_id),
+            a_small_object(
+                item.object_id,
                 content_length=OBJECT_BYTES,
                 row_count=1,
                 fingerprint=fingerprint((item.staging,)),

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from prism_assets.domain.merge_plan import MergedRange
 from prism_assets.domain.partitions import (
     ObjectTotals,
     Partition,
@@ -21,6 +20,7 @@ from prism_assets.domain.partitions import (
     switch_refusal,
     wanted_publication,
 )
+from prism_assets_tests.builders import a_range
 from prism_assets_tests.model.states import (
     A_NEW_PARTITION,
     OBJECT_BYTES,
@@ -266,15 +266,7 @@ def _merged(state: State, merger: Merger, rules: Rules, size: Size) -> State:
         if item.extends >= 0:
             chain = [old for old in chain if old.upper_bound != item.extends]
         rows = _rows_to_write(state, item, size)
-        chain.append(
-            MergedRange(
-                lower_bound=item.lower,
-                upper_bound=item.upper,
-                content_length=OBJECT_BYTES * len(rows),
-                row_count=len(rows),
-                fingerprint=fingerprint(rows),
-            )
-        )
+        chain.append(a_range(item.lower, item.upper, OBJECT_BYTES * len(rows), len(rows), fingerprint(rows)))
     desired = max([partition.desired_version, *(item.upper for item in made.ranges)])
     return state._replace(
         chain=tuple(chain),

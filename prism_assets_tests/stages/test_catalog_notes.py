@@ -31,7 +31,7 @@ from prism_assets_tests.stages.test_publish import AFTER, NOON, late_rows, recor
 from prism_assets_tests.world import World
 
 DAY = date(2026, 3, 1)
-CATALOG = ("prism_assets.cli", "catalog", "--now", f"{AFTER}:00Z", "--force")
+CATALOG = ("catalog", "--now", f"{AFTER}:00Z", "--force")
 
 
 def lands(world: World, location: str) -> None:

@@ -285,12 +285,13 @@ def test_a_job_that_is_refused_behind_its_lease_gives_back_none_of_its_neighbour
         a_closed_day(world, table)
 
     def change(result: MergeResult) -> MergeResult:
-        if "log.a/" not in result.output_key:
+        if result.written is None or "log.a/" not in result.written.key:
             return result
         with world.context.database.begin() as connection:
             statement = "UPDATE prism_merge_jobs SET lease_token = gen_random_uuid() WHERE prism_merge_job_id = "
             connection.exec_driver_sql(f"{statement}{result.job_id}")
-        return dataclasses.replace(result, row_count=result.row_count + 1)
+        wrong = dataclasses.replace(result.written, row_count=result.written.row_count + 1)
+        return dataclasses.replace(result, written=wrong)
 
     report = another_worker(world, _Answering(world.context.engine, change)).merge(AFTER)
     assert (report.jobs, len(report.merged), report.failed) == (3, 2, ())

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from prism_assets.domain.errors import InvariantBroken
+from prism_assets.domain.files import DataFile
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import MergeInput
 from prism_assets.kernels.fingerprint import FIELD_ID
 from prism_assets.kernels.parquet.format import field_of
 from prism_assets.kernels.parquet.large_strings import LARGE, enlarged
@@ -29,14 +29,14 @@ _DECODERS = 2
 class Input:
     """One row group of an object to merge, fetched and not yet decoded."""
 
-    said: MergeInput
+    said: DataFile
     file: pq.ParquetFile
     row_group: int
     row_count: int
     schema: pa.Schema
 
     @classmethod
-    def opened(cls, said: MergeInput, body: bytes) -> list[Input]:
+    def opened(cls, said: DataFile, body: bytes) -> list[Input]:
         """Opens a fetched object, row group by row group; raises InvariantBroken if it is not what was said."""
         if len(body) != said.content_length:
             raise InvariantBroken(f"{said.key}: it has {len(body)} bytes, recorded were {said.content_length}")

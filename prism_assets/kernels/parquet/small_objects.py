@@ -9,8 +9,9 @@ from datetime import datetime, timezone
 
 import pyarrow as pa
 
+from prism_assets.domain.files import SmallObject
 from prism_assets.domain.fingerprints import combine
-from prism_assets.domain.work import ConvertTask, SmallObject
+from prism_assets.domain.work import ConvertTask
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels import times
 from prism_assets.kernels.fingerprint import fingerprint_of
@@ -58,10 +59,13 @@ class SmallObjects:
         date = times.to_date(rows.day)
         delayed = date in self._task.delayed_dates
         small = SmallObject(
+            bucket=self._bucket,
             key=self._keys.small_object(
                 date, self._task.staging_object_id, delayed=delayed, generation=self._task.generation
             ),
             date=date,
+            staging_object_id=self._task.staging_object_id,
+            generation=self._task.generation,
             delayed=delayed,
             content_length=body.size,
             row_count=count,

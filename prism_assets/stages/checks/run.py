@@ -19,7 +19,7 @@ from prism_assets.metadata.quarantine import UnfitValues, unfit_values
 from prism_assets.metadata.unread_objects import UnreadObjects, load_unread
 from prism_assets.stages.checks.outcomes import SHOWN, CheckOutcome, Figures, failed, few, hours, mb, passed
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.publish.partitions import location_of
+from prism_assets.stages.publish.content import location_of
 from prism_assets.stages.status import waits_in_life
 
 ROWS_BALANCE = "rows_balance"

@@ -10,11 +10,11 @@ from datetime import date
 from prism_assets.domain.errors import InvariantBroken, ObjectMissing
 from prism_assets.domain.partitions import Partition, current_publication, wanted_publication
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import damage, merge_ranges, partitions, small_objects
+from prism_assets.metadata import damage, partitions
 from prism_assets.objectstore.manifests import ManifestEntry, read_manifest
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.findings import Finding
-from prism_assets.stages.publish.partitions import location_of
+from prism_assets.stages.publish.content import load_content, location_of
 
 _LOOKS = 3
 _PAUSE_SECONDS = 0.5
@@ -86,21 +86,9 @@ def look_at_manifest(context: StageContext, table: TableDefinition, found: Parti
         shown = current_publication(partition)
         if shown is None or shown.is_live_prefix or shown != wanted_publication(partition):
             return []
-        chain = merge_ranges.load_chain(connection, partition.partition_id) if partition.switched else []
-        small = small_objects.load_above(connection, partition.partition_id, shown.version, None)
-    keys, day = context.lake.keys(table), partition.date
-    wanted = [
-        ManifestEntry(context.lake.url(keys.merged_object(day, r.lower_bound, r.upper_bound)), r.content_length)
-        for r in chain
-        if r.upper_bound <= shown.version
-    ] + [
-        ManifestEntry(
-            context.lake.url(keys.small_object(day, s.staging_object_id, delayed=s.delayed, generation=s.generation)),
-            s.content_length,
-        )
-        for s in small
-        if s.object_id <= shown.published_object_id
-    ]
+        content = load_content(connection, context.lake.keys(table), partition, shown)
+    day = partition.date
+    wanted = [ManifestEntry(file.url, file.content_length) for file in content.files]
     key = location_of(context.lake, table, day, shown).removeprefix(context.lake.url(""))
     return [
         Finding(

@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import date
 
 from prism_assets.domain.errors import PrismError
-from prism_assets.domain.merge_plan import MergedRange
+from prism_assets.domain.files import MergedRange
+from prism_assets.domain.keys import parse_small_object
 from prism_assets.domain.partitions import Partition, current_publication, needed_above
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import damage, merge_ranges, partitions, small_objects
-from prism_assets.objectstore.keys import TableKeys, parse_small_object
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.findings import Finding
-from prism_assets.stages.publish.partitions import location_of
+from prism_assets.stages.publish.content import location_of
 from prism_assets.stages.repair.plan import find_suspects
 
 _LISTINGS = 8
@@ -90,37 +91,32 @@ def _look_at_merged(context: StageContext, table: TableDefinition) -> _Compariso
     keys = context.lake.keys(table)
     with context.database.begin() as connection:
         damage.begin_reading(connection)
-        found = {item.partition_id: item for item in partitions.load_table_partitions(connection, table.table_id)}
-        ranges = merge_ranges.load_table_chains(connection, table.table_id)
+        found = partitions.load_table_partitions(connection, table.table_id)
+        ranges = merge_ranges.load_table_chains(connection, keys, table.table_id)
     listed = {
         item.key: item.content_length for item in context.stores.list(context.lake.bucket, keys.all_merged_prefix)
     }
     findings = set[Finding]()
-    for partition_id, chain in ranges.items():
-        findings |= set(_damaged_ranges(table, found[partition_id], chain, keys, listed))
-    for partition in found.values():
+    for day, chain in ranges.items():
+        findings |= set(_damaged_ranges(table, day, chain, listed))
+    for partition in found:
         findings |= set(_missing_manifest(context, table, partition, listed))
     return _Comparison(len(listed), frozenset(findings))
 
 
 def _damaged_ranges(
-    table: TableDefinition,
-    partition: Partition,
-    chain: Sequence[MergedRange],
-    keys: TableKeys,
-    listed: Mapping[str, int],
+    table: TableDefinition, day: date, chain: Sequence[MergedRange], listed: Mapping[str, int]
 ) -> Iterator[Finding]:
     for item in chain:
-        key = keys.merged_object(partition.date, item.lower_bound, item.upper_bound)
-        length = listed.get(key)
+        length = listed.get(item.key)
         if length != item.content_length:
             state = "is missing" if length is None else f"has {length} bytes, not {item.content_length}"
             yield Finding(
                 invariant="I4",
                 name="merged_object",
                 table=str(table.name),
-                date=partition.date,
-                facts=f"the merged object {key} {state}",
+                date=day,
+                facts=f"the merged object {item.key} {state}",
                 advice="Restore it (a version of the bucket, a backup); its small objects may still be there",
             )
 
@@ -149,32 +145,25 @@ def _look_at_small(context: StageContext, table: TableDefinition, found: Partiti
     with context.database.begin() as connection:
         damage.begin_reading(connection)
         partition = partitions.load_partitions(connection, [found.partition_id])[found.partition_id]
-        known = small_objects.load_above(connection, partition.partition_id, needed_above(partition), None)
+        known = small_objects.load_above(connection, keys, partition.partition_id, needed_above(partition))
     live, delayed = keys.live_prefix(partition.date), keys.delayed_prefix(partition.date)
     folders = [live, *([delayed] if any(item.delayed for item in known) else [])]
     listed = {
         item.key: item.content_length for folder in folders for item in context.stores.list(context.lake.bucket, folder)
     }
-    named = [
-        (
-            item,
-            keys.small_object(partition.date, item.staging_object_id, delayed=item.delayed, generation=item.generation),
-        )
-        for item in known
-    ]
     findings = {
         Finding(
             invariant="I4",
             name="small_object",
             table=str(table.name),
             date=partition.date,
-            facts=f"the small object {suspect.key} {suspect.fault}",
+            facts=f"the small object {suspect.known.key} {suspect.fault}",
             advice=f"Run `prism repair --table {table.name} --date {partition.date}`",
         )
-        for suspect in find_suspects(named, listed, deep=False)
+        for suspect in find_suspects(known, listed, deep=False)
     }
     if partition.is_open:
-        unknown = {key for key in listed.keys() - {key for _, key in named} if key.startswith(live)}
+        unknown = {key for key in listed.keys() - {item.key for item in known} if key.startswith(live)}
         findings |= set(_strangers(context, table, partition, unknown))
     return _Comparison(len(known), frozenset(findings))
 

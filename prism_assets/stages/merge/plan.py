@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.merge_plan import DEFAULT_SHRINKAGE, Mergeable, MergePlan, PlannedRange, plan_merge
+from prism_assets.domain.merge_plan import DEFAULT_SHRINKAGE, MergePlan, PlannedRange, plan_merge
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import MergeInput, MergeTask
+from prism_assets.domain.work import MergeTask
 from prism_assets.metadata import merge_jobs, merge_ranges, partitions, small_objects
 from prism_assets.objectstore.lake import Lake
 from prism_assets.stages.context import StageContext
@@ -43,29 +43,16 @@ def plan_partition(
     """Plans the merge of one partition from what is committed now. Reads without locks: the commit checks again."""
     partition = partitions.load_partitions(connection, [partition_id])[partition_id]
     table = tables[partition.table_id]
-    chain = merge_ranges.load_chain(connection, partition_id)
-    limit = table.merge.max_objects
+    keys, limit = lake.keys(table), table.merge.max_objects
+    chain = merge_ranges.load_chain(connection, keys, partition_id)
     upper = chain[-1].upper_bound if chain else 0
-    known = small_objects.load_above(connection, partition_id, upper, limit + 1)
-    keys = lake.keys(table)
-    unmerged = [
-        Mergeable(
-            object_id=item.object_id,
-            key=keys.small_object(
-                partition.date, item.staging_object_id, delayed=item.delayed, generation=item.generation
-            ),
-            content_length=item.content_length,
-            row_count=item.row_count,
-            fingerprint=item.fingerprint,
-        )
-        for item in known[:limit]
-    ]
+    unmerged = small_objects.load_above(connection, keys, partition_id, upper, limit + 1)
     plan = plan_merge(
         policy=table.merge,
         is_open=partition.is_open,
         chain=chain,
-        unmerged=unmerged,
-        more=len(known) > limit,
+        unmerged=unmerged[:limit],
+        more=len(unmerged) > limit,
         shrinkage=merge_ranges.observed_shrinkage(connection, partition_id) or DEFAULT_SHRINKAGE,
     )
     return PartitionPlan(table=table, partition=partition, plan=plan)
@@ -73,40 +60,20 @@ def plan_partition(
 
 def range_tasks(entry: PartitionPlan, job_id: int, lake: Lake) -> list[MergeTask]:
     """One task a planned range; the object of an extended range is its first input."""
-    keys = lake.keys(entry.table)
-    day = entry.partition.date
-    tasks = []
-    for planned in entry.plan.ranges:
-        inputs: Sequence[MergeInput] = [
-            MergeInput(
-                key=item.key,
-                content_length=item.content_length,
-                row_count=item.row_count,
-                fingerprint=item.fingerprint,
-            )
-            for item in planned.objects
-        ]
-        if old := planned.extends:
-            extended = MergeInput(
-                key=keys.merged_object(day, old.lower_bound, old.upper_bound),
-                content_length=old.content_length,
-                row_count=old.row_count,
-                fingerprint=old.fingerprint,
-            )
-            inputs = [extended, *inputs]
-        tasks.append(
-            MergeTask(
-                job_id=job_id,
-                date=day,
-                lower_bound=planned.lower_bound,
-                upper_bound=planned.upper_bound,
-                inputs=tuple(inputs),
-                output_key=keys.merged_object(day, planned.lower_bound, planned.upper_bound),
-                table_id=entry.table.table_id,
-                definition_version=entry.table.version,
-            )
+    keys, day = lake.keys(entry.table), entry.partition.date
+    return [
+        MergeTask(
+            job_id=job_id,
+            date=day,
+            lower_bound=planned.lower_bound,
+            upper_bound=planned.upper_bound,
+            inputs=planned.inputs,
+            output_key=keys.merged_object(day, planned.lower_bound, planned.upper_bound),
+            table_id=entry.table.table_id,
+            definition_version=entry.table.version,
         )
-    return tasks
+        for planned in entry.plan.ranges
+    ]
 
 
 def preview(

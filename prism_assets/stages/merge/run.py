@@ -19,6 +19,7 @@ from prism_assets.domain.errors import (
     PrismError,
     TerminalError,
 )
+from prism_assets.domain.files import MergedRange
 from prism_assets.domain.merge_attempts import after_death, after_failure
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
@@ -95,6 +96,12 @@ class _Running:
     @property
     def failure(self) -> Failure | None:
         return next((result.failure for result in self.results.values() if result.failure), None)
+
+    @property
+    def written(self) -> list[MergedRange]:
+        """The ranges in order; those that failed are missing."""
+        results = [self.results[planned.upper_bound] for planned in self.entry.plan.ranges]
+        return [result.written for result in results if result.written]
 
     def input_keys(self, lake: Lake) -> list[str]:
         """The first and the last object of each range that was not written: enough to see whether any can be read."""
@@ -426,8 +433,8 @@ def _save(connection: Connection, running: _Running, now: datetime) -> None:
     """Records the ranges of a locked job, ends it, and has what is left of its partition merged next."""
     plan, job = running.entry.plan, running.job
     merge_ranges.check_chain_end(connection, job.partition_id, plan)
-    for planned in plan.ranges:
-        merge_ranges.save_range(connection, job.partition_id, planned, running.results[planned.upper_bound], now)
+    for planned, written in zip(plan.ranges, running.written, strict=True):
+        merge_ranges.save_range(connection, job.partition_id, planned, written, now)
     failpoint("merge.in_commit")
     if plan.ranges:
         merge_ranges.raise_desired(connection, job.partition_id, plan.ranges[-1].upper_bound)
@@ -470,8 +477,8 @@ def _summary(running: _Running) -> MergedPartition:
         objects_in=sum(len(planned.objects) for planned in plan.ranges),
         rows=sum(planned.row_count for planned in plan.ranges),
         bytes_in=sum(planned.input_bytes for planned in plan.ranges),
-        sizes_in=tuple(size for planned in plan.ranges for size in planned.input_sizes),
-        sizes=tuple(running.results[planned.upper_bound].content_length for planned in plan.ranges),
+        sizes_in=tuple(file.content_length for planned in plan.ranges for file in planned.inputs),
+        sizes=tuple(file.content_length for file in running.written),
         plan=running.entry.describe(),
         left_behind=plan.left_behind,
         reason=plan.reason,

@@ -9,17 +9,17 @@ from datetime import date, datetime
 from sqlalchemy import Connection
 
 from prism_assets.domain.errors import InvariantBroken, LeaseLost, ObjectMissing
+from prism_assets.domain.files import PartitionContent
 from prism_assets.domain.lifecycle import Publish, publication_due
 from prism_assets.domain.partitions import Partition, Publication, current_publication, wanted_publication
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import leases, merge_ranges, partitions, publications, small_objects
+from prism_assets.metadata import leases, partitions, publications
 from prism_assets.metadata.leases import Lease
-from prism_assets.objectstore.keys import TableKeys
-from prism_assets.objectstore.lake import Lake
-from prism_assets.objectstore.manifests import ManifestEntry, write_manifest
+from prism_assets.objectstore.manifests import write_manifest
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.publish.content import load_content, location_of, manifest_key
 
 _AT_ONCE = 100
 
@@ -50,12 +50,13 @@ class PublishedPartition:
 
 
 @dataclass(frozen=True)
-class _Content:
+class _Wanted:
+    """What a partition is to show, and where."""
+
     publication: Publication
     location: str
     manifest_key: str | None
-    entries: tuple[ManifestEntry, ...]
-    rows: int
+    content: PartitionContent
 
 
 class WatchedCalls:
@@ -137,134 +138,98 @@ def publish(
     before = {plan.partition.partition_id: plan.step.before for plan in plans}
     for start in range(0, len(plans), _AT_ONCE):
         problems: list[Problem] = []
-        contents = dict(_written(context, table, plans[start : start + _AT_ONCE], problems))
+        written = dict(_written(context, table, plans[start : start + _AT_ONCE], problems))
         yield from problems
         failpoint("catalog.after_manifest")
-        if not contents:
+        if not written:
             continue
-        locations = {item.date: content.location for item, content in contents.items()}
+        locations = {item.date: wanted.location for item, wanted in written.items()}
         refused = context.catalog.publish(table, locations, calls)
         failpoint("catalog.after_publish")
-        shown = {item: content for item, content in contents.items() if item.date not in refused}
+        shown = {item: wanted for item, wanted in written.items() if item.date not in refused}
         _record(context, table, shown, lease, now)
         failpoint("catalog.after_advance")
-        for item, content in shown.items():
-            yield _published(context, table, item.date, before[item.partition_id], content)
+        for item, wanted in shown.items():
+            yield _published(context, table, item.date, before[item.partition_id], wanted)
         for day, error in sorted(refused.items()):
             yield Problem.of(error, str(table.name), day)
 
 
 def _written(
     context: StageContext, table: TableDefinition, plans: Sequence[PublicationPlan], problems: list[Problem]
-) -> Iterator[tuple[Partition, _Content]]:
+) -> Iterator[tuple[Partition, _Wanted]]:
     """Writes the manifests. One partition with a damaged object does not keep the others from their readers."""
     for plan in plans:
         try:
-            content = _content(context, table, plan)
+            wanted = _wanted(context, table, plan)
             failpoint("catalog.before_manifest")
-            _write_verified(context, table, content)
+            _write_verified(context, table, wanted)
         except (InvariantBroken, ObjectMissing) as error:
             problems.append(Problem.of(error, str(table.name), plan.partition.date))
             continue
-        yield plan.partition, content
+        yield plan.partition, wanted
 
 
 def _record(
     context: StageContext,
     table: TableDefinition,
-    contents: Mapping[Partition, _Content],
+    shown: Mapping[Partition, _Wanted],
     lease: Lease,
     now: datetime,
 ) -> None:
     """Records what the catalog shows, in id order as all others lock these rows."""
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        for item in sorted(contents, key=lambda item: item.partition_id):
-            if not partitions.advance_published(connection, item.partition_id, contents[item].publication, now):
+        for item in sorted(shown, key=lambda item: item.partition_id):
+            if not partitions.advance_published(connection, item.partition_id, shown[item].publication, now):
                 raise LeaseLost(f"{table.name} {item.date} was published by a newer run meanwhile; repeat")
         failpoint("catalog.in_record")
 
 
 def _published(
-    context: StageContext, table: TableDefinition, day: date, before: Publication | None, content: _Content
+    context: StageContext, table: TableDefinition, day: date, before: Publication | None, wanted: _Wanted
 ) -> PublishedPartition:
     return PublishedPartition(
         date=day,
-        location=content.location,
+        location=wanted.location,
         location_before=None if before is None else location_of(context.lake, table, day, before),
         before=before,
-        after=content.publication,
-        objects=len(content.entries),
-        rows=content.rows,
-        bytes=sum(entry.content_length for entry in content.entries),
+        after=wanted.publication,
+        objects=len(wanted.content.files),
+        rows=wanted.content.row_count,
+        bytes=wanted.content.content_length,
     )
 
 
-def location_of(lake: Lake, table: TableDefinition, day: date, publication: Publication) -> str:
-    """Where the catalog must send readers of a partition for a publication: the live prefix, or the manifest."""
-    keys = lake.keys(table)
-    manifest = _manifest_key(keys, day, publication)
-    return lake.url(manifest or keys.live_prefix(day))
-
-
-def _manifest_key(keys: TableKeys, day: date, publication: Publication) -> str | None:
-    if publication.is_live_prefix:
-        return None
-    return keys.manifest(day, publication.version, publication.published_object_id, publication.revision)
-
-
-def _content(context: StageContext, table: TableDefinition, plan: PublicationPlan) -> _Content:
-    """What the partition consists of now: its ranges, then the small objects above them.
-
-    Read under the lock of its row, which commits of Stream and Merge take too: ranges and small objects agree.
-    """
+def _wanted(context: StageContext, table: TableDefinition, plan: PublicationPlan) -> _Wanted:
+    """What the partition consists of now, read under the lock of its row."""
     keys = context.lake.keys(table)
     with context.database.begin() as connection:
         partition = partitions.lock_partition(connection, plan.partition.partition_id)
-        wanted = wanted_publication(partition)
-        chain = merge_ranges.load_chain(connection, partition.partition_id) if partition.switched else []
-        small = small_objects.load_above(connection, partition.partition_id, wanted.version, None)
-    entries = [
-        ManifestEntry(
-            context.lake.url(keys.merged_object(partition.date, r.lower_bound, r.upper_bound)),
-            r.content_length,
-        )
-        for r in chain
-    ] + [
-        ManifestEntry(
-            context.lake.url(
-                keys.small_object(
-                    partition.date, item.staging_object_id, delayed=item.delayed, generation=item.generation
-                )
-            ),
-            item.content_length,
-        )
-        for item in small
-    ]
-    return _Content(
-        publication=wanted,
-        location=location_of(context.lake, table, partition.date, wanted),
-        manifest_key=_manifest_key(keys, partition.date, wanted),
-        entries=tuple(entries),
-        rows=sum(r.row_count for r in chain) + sum(item.row_count for item in small),
+        publication = wanted_publication(partition)
+        content = load_content(connection, keys, partition, publication)
+    return _Wanted(
+        publication=publication,
+        location=location_of(context.lake, table, partition.date, publication),
+        manifest_key=manifest_key(keys, partition.date, publication),
+        content=content,
     )
 
 
-def _write_verified(context: StageContext, table: TableDefinition, content: _Content) -> None:
+def _write_verified(context: StageContext, table: TableDefinition, wanted: _Wanted) -> None:
     """Writes the manifest after every object it names was seen with the length it names. Its key is never reused
     for other content: the version, the last object id and the revision in it decide the content.
     """
-    if content.manifest_key is None:
+    if wanted.manifest_key is None:
         return
-    found = dict(_listed(context, {_folder(entry.url) for entry in content.entries}))
-    for entry in content.entries:
-        length = found.get(entry.url)
-        if length != entry.content_length:
+    files = wanted.content.files
+    found = dict(_listed(context, {_folder(file.url) for file in files}))
+    for file in files:
+        length = found.get(file.url)
+        if length != file.content_length:
             state = "is missing" if length is None else f"has {length} bytes"
-            raise InvariantBroken(
-                f"{entry.url} {state}, not {entry.content_length} bytes; {table.name} is not published"
-            )
-    context.stores.put(context.lake.bucket, content.manifest_key, write_manifest(content.entries))
+            raise InvariantBroken(f"{file.url} {state}, not {file.content_length} bytes; {table.name} is not published")
+    context.stores.put(context.lake.bucket, wanted.manifest_key, write_manifest(files))
 
 
 def _folder(url: str) -> str:

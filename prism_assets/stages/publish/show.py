@@ -15,11 +15,11 @@ from prism_assets.metadata import leases, partitions, publications
 from prism_assets.metadata.leases import Lease
 from prism_assets.metadata.publications import Shown
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.publish.content import location_of
 from prism_assets.stages.publish.partitions import (
     PublicationPlan,
     PublishedPartition,
     WatchedCalls,
-    location_of,
     plan_publications,
     publish,
 )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from prism_assets.domain.files import SmallObject
+from prism_assets.domain.keys import parse_small_object
 from prism_assets.domain.partitions import Partition, needed_above
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import ConvertTask, RecordedObject, RepairTask
+from prism_assets.domain.work import ConvertTask, RepairTask
 from prism_assets.metadata import partitions, small_objects, staging_objects
-from prism_assets.metadata.small_objects import KnownSmallObject
 from prism_assets.metadata.staging_objects import ClaimedObject
-from prism_assets.objectstore.keys import parse_small_object
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.stream.plan import convert_task
 
@@ -22,8 +22,7 @@ MISSING = "is missing"
 class Suspect:
     """A small object to be looked at. `fault` is what the listing says against it; None where only reading can tell."""
 
-    known: KnownSmallObject
-    key: str
+    known: SmallObject
     fault: str | None
 
 
@@ -43,10 +42,10 @@ class RepairPlan:
 
 def plan_repair(context: StageContext, table: TableDefinition, found: Partition, *, deep: bool) -> RepairPlan:
     """Reads what is recorded first and lists afterwards: what is committed meanwhile is not taken for missing."""
+    keys = context.lake.keys(table)
     with context.database.begin() as connection:
         partition = partitions.load_partitions(connection, [found.partition_id])[found.partition_id]
-        known = small_objects.load_above(connection, partition.partition_id, needed_above(partition), None)
-    keys = context.lake.keys(table)
+        known = small_objects.load_above(connection, keys, partition.partition_id, needed_above(partition))
     live = keys.live_prefix(partition.date)
     folder = {True: keys.delayed_prefix(partition.date), False: live}
     listed = {
@@ -54,15 +53,8 @@ def plan_repair(context: StageContext, table: TableDefinition, found: Partition,
         for delayed in {item.delayed for item in known}
         for item in context.stores.list(context.lake.bucket, folder[delayed])
     }
-    named = [
-        (
-            item,
-            keys.small_object(partition.date, item.staging_object_id, delayed=item.delayed, generation=item.generation),
-        )
-        for item in known
-    ]
-    suspects = find_suspects(named, listed, deep=deep)
-    unknown = [key for key in listed.keys() - {key for _, key in named} if key.startswith(live)]
+    suspects = find_suspects(known, listed, deep=deep)
+    unknown = [key for key in listed.keys() - {item.key for item in known} if key.startswith(live)]
     strays = _find_strays(context, partition, unknown) if partition.is_open else ()
     return RepairPlan(table=table, partition=partition, checked=len(known), suspects=suspects, strays=strays)
 
@@ -79,20 +71,18 @@ def _find_strays(context: StageContext, partition: Partition, keys: Sequence[str
     return tuple(key for key, upload in uploads.items() if upload in over)
 
 
-def find_suspects(
-    named: Sequence[tuple[KnownSmallObject, str]], listed: Mapping[str, int], *, deep: bool
-) -> tuple[Suspect, ...]:
-    """The recorded objects, given with their keys, that a listing {key: length} contradicts; with `deep`, all."""
+def find_suspects(recorded: Sequence[SmallObject], listed: Mapping[str, int], *, deep: bool) -> tuple[Suspect, ...]:
+    """The recorded objects that a listing {key: length} contradicts; with `deep`, all."""
     suspects = []
-    for known, key in named:
-        length = listed.get(key)
+    for known in recorded:
+        length = listed.get(known.key)
         fault = None
         if length is None:
             fault = MISSING
         elif length != known.content_length:
             fault = f"has {length} bytes, not {known.content_length}"
         if fault or deep:
-            suspects.append(Suspect(known=known, key=key, fault=fault))
+            suspects.append(Suspect(known=known, fault=fault))
     return tuple(suspects)
 
 
@@ -116,21 +106,12 @@ def repair_chunks(
         yield from _within(tasks, context.settings.stream_max_bytes)
 
 
-def _recorded(plans: Sequence[RepairPlan]) -> dict[int, list[RecordedObject]]:
+def _recorded(plans: Sequence[RepairPlan]) -> dict[int, list[SmallObject]]:
     """The suspects by staging object."""
-    recorded: dict[int, list[RecordedObject]] = {}
+    recorded: dict[int, list[SmallObject]] = {}
     for plan in plans:
         for suspect in plan.suspects:
-            known = suspect.known
-            recorded.setdefault(known.staging_object_id, []).append(
-                RecordedObject(
-                    date=plan.partition.date,
-                    delayed=known.delayed,
-                    content_length=known.content_length,
-                    row_count=known.row_count,
-                    fingerprint=known.fingerprint,
-                )
-            )
+            recorded.setdefault(suspect.known.staging_object_id, []).append(suspect.known)
     return recorded
 
 
@@ -146,6 +127,6 @@ def _within(tasks: Sequence[RepairTask], most_bytes: int) -> Iterator[tuple[Repa
         yield tuple(part)
 
 
-def _source(item: ClaimedObject, recorded: Sequence[RecordedObject]) -> ConvertTask:
+def _source(item: ClaimedObject, recorded: Sequence[SmallObject]) -> ConvertTask:
     """The staging object as it was converted. Its tiers are those on record, whatever is marked by now."""
     return convert_task(item, frozenset(entry.date for entry in recorded if entry.delayed))

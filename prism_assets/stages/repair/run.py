@@ -375,7 +375,7 @@ def _irreparable(plan: RepairPlan, suspect: Suspect, fault: str | None, failure:
     return IrreparableObject(
         table=str(plan.table.name),
         date=plan.partition.date,
-        key=suspect.key,
+        key=suspect.known.key,
         reason=f"{what}: {failure.message}",
         transient=failure.transient,
     )

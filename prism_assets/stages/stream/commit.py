@@ -76,13 +76,15 @@ def commit_batch(
     removed from S3 is only noted here: see `uploads`.
     """
     outcome = _sort_out(plan, results, serving_buckets(context, plan, results), policy_of(context))
-    written = [(plan.task(result), small) for result in outcome.done for small in result.objects]
+    written = [(plan.task(result).table_id, small) for result in outcome.done for small in result.objects]
     batch_id = plan.batch.batch_id
     with context.database.begin() as connection:
         batches.lock_running(connection, plan.batch)
-        partition_ids = partitions.ensure_and_lock(connection, {(task.table_id, small.date) for task, small in written})
+        partition_ids = partitions.ensure_and_lock(connection, {(table, small.date) for table, small in written})
         failpoint("stream.in_commit")
-        highest = small_objects.insert_small_objects(connection, written, partition_ids)
+        highest = small_objects.insert_small_objects(
+            connection, [(partition_ids[table, small.date], small) for table, small in written]
+        )
         failpoint("stream.after_insert")
         partitions.raise_last_object(connection, highest)
         staging_objects.finish(connection, batch_id, outcome.done, now)

@@ -6,12 +6,12 @@ from datetime import date
 
 import pytest
 
+from prism_assets.domain.keys import TableKeys, marker_key, parse_small_object, table_hash
 from prism_assets.domain.names import TableName
-from prism_assets.objectstore.keys import TableKeys, marker_key, parse_small_object, table_hash
 from prism_assets_tests.builders import utc
 
 DAY = date(2018, 8, 23)
-NANIKA = TableKeys("global-prefix/", TableName("test_schema", "nanika_log"))
+NANIKA = TableKeys("lake", "global-prefix/", TableName("test_schema", "nanika_log"))
 
 
 def test_the_root_is_the_golden_one() -> None:
@@ -20,12 +20,12 @@ def test_the_root_is_the_golden_one() -> None:
 
 def test_the_root_of_physical_names_is_the_golden_one() -> None:
     name = TableName("test_schema", "nanika_log", "phy_test_schema", "phy_nanika_log")
-    assert TableKeys("global-prefix/", name).root == "global-prefix/342b.phy_test_schema.phy_nanika_log/"
+    assert TableKeys("lake", "global-prefix/", name).root == "global-prefix/342b.phy_test_schema.phy_nanika_log/"
 
 
 def test_a_rename_keeps_the_root_with_the_old_physical_names() -> None:
     renamed = TableName("new_schema", "new_log", "test_schema", "nanika_log")
-    assert TableKeys("global-prefix/", renamed).root == NANIKA.root
+    assert TableKeys("lake", "global-prefix/", renamed).root == NANIKA.root
 
 
 def test_the_marker_of_a_lake_lies_beside_the_folders_of_its_tables() -> None:
@@ -34,7 +34,7 @@ def test_the_marker_of_a_lake_lies_beside_the_folders_of_its_tables() -> None:
 
 
 def test_the_prefix_may_be_empty() -> None:
-    assert TableKeys("", TableName("test_schema", "nanika_log")).root == "b601.test_schema.nanika_log/"
+    assert TableKeys("lake", "", TableName("test_schema", "nanika_log")).root == "b601.test_schema.nanika_log/"
 
 
 def test_small_objects_carry_the_staging_object_id() -> None:

@@ -24,6 +24,7 @@ def marker_key(prefix: str) -> str:
 class TableKeys:
     """Builds the keys of one table. `prefix` is the lake's prefix in its bucket, empty or ending with `/`."""
 
+    bucket: str
     prefix: str
     name: TableName
 

@@ -1,0 +1,83 @@
+"""The Parquet objects of a lake, each the same value from the kernel that writes it to the manifest that names it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date, datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataFile:
+    """One Parquet object, which never changes once it is committed.
+
+    `content_length` is in bytes, `fingerprint` the signed 64-bit sum of those of its rows. Times are UTC; they are not
+    known of merged objects that were written before anybody recorded them.
+    """
+
+    bucket: str
+    key: str
+    content_length: int
+    row_count: int
+    fingerprint: int
+    min_time: datetime | None = None
+    max_time: datetime | None = None
+
+    @property
+    def url(self) -> str:
+        """`s3://bucket/key`."""
+        return f"s3://{self.bucket}/{self.key}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmallObject(DataFile):
+    """What Stream writes: the rows of one staging object for one event date.
+
+    `generation` counts how often the staging object was begun anew. `object_id` is 0 until PostgreSQL gave one.
+    """
+
+    date: date
+    staging_object_id: int
+    generation: int
+    delayed: bool
+    upload_start_time: datetime
+    object_id: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergedRange(DataFile):
+    """What Merge writes: the rows of the small objects of a partition with lower_bound < id <= upper_bound."""
+
+    lower_bound: int
+    upper_bound: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionContent:
+    """All rows of a partition, each once: its ranges, and the small objects above them."""
+
+    ranges: tuple[MergedRange, ...]
+    small_objects: tuple[SmallObject, ...]
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        """In the order in which manifests name them."""
+        return (*self.ranges, *self.small_objects)
+
+    @property
+    def row_count(self) -> int:
+        """Rows of all objects."""
+        return sum(file.row_count for file in self.files)
+
+    @property
+    def content_length(self) -> int:
+        """Bytes of all objects."""
+        return sum(file.content_length for file in self.files)
+
+
+def time_bounds(files: Iterable[DataFile]) -> tuple[datetime | None, datetime | None]:
+    """The first and the last time of the rows of some objects; None where it is not known of one of them."""
+    bounds = [(file.min_time, file.max_time) for file in files]
+    lows, highs = [low for low, _ in bounds if low], [high for _, high in bounds if high]
+    whole = bool(bounds) and len(lows) == len(highs) == len(bounds)
+    return (min(lows), max(highs)) if whole else (None, None)
