@@ -70,11 +70,11 @@ class FailingEngine:
         """Harmless work harms it not."""
 
     def run(self, tasks: Sequence[Task[Any]], definitions: Definitions) -> Iterator[Any]:
-        by_id = {task.task_id: task for task in tasks}
         for result in self.inner.run(tasks, definitions):
             if self.times > 0:
                 self.times -= 1
-                yield by_id[result.task_id].failed(Failure(message="the store coughed", transient=self.transient))
+                failure = Failure(message="the store coughed", transient=self.transient)
+                yield dataclasses.replace(result, failure=failure)
             else:
                 yield result
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 
 import pytest
 
 from prism_assets.domain.errors import AccessDenied, MissingBucket, PrismError, StoreUnavailable, WrongUse
+from prism_assets.domain.work import RepairResult, RepairTask
+from prism_assets.engine.base import Definitions
 from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.objectstore.stores import Stores
 from prism_assets.stages.repair.run import run_repair
 from prism_assets_tests.builders import a_table, some_rows, utc
-from prism_assets_tests.stages.engines import PausingEngine, PoisonedEngine, VanishingEngine, another_worker
+from prism_assets_tests.stages.engines import PausingEngine, PoisonedEngine, Through, VanishingEngine, another_worker
 from prism_assets_tests.stages.test_repair import (
     NOON,
     as_of_another_version,
@@ -108,11 +110,12 @@ def test_a_part_is_committed_before_the_next_begins(events: World) -> None:
     before, seen = lengths(events), list[list[int]]()
 
     @dataclass
-    class Watching(PausingEngine):
-        def _once(self) -> None:
-            self.pause()
+    class Watching(Through):
+        def repair(self, tasks: Sequence[RepairTask], definitions: Definitions) -> Iterator[RepairResult]:
+            seen.append(lengths(events))
+            return self.inner.run(tasks, definitions)
 
-    engine = Watching(events.context.engine, lambda: seen.append(lengths(events)))
+    engine = Watching(events.context.engine)
     assert counts(run_repair(another_worker(limited(events, stream_max_objects=2), engine).context)) == (4, 4, 0, 4)
     assert [[now == then for now, then in zip(part, before, strict=True)] for part in seen] == [
         [True, True, True, True],
