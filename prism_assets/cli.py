@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, timedelta, timezone
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -31,6 +32,8 @@ quarantine_app = typer.Typer(help="Lines that were set aside.", no_args_is_help=
 app.add_typer(table_app, name="table")
 app.add_typer(quarantine_app, name="quarantine")
 
+_COMMANDS = "prism_assets.commands"
+_NO_LOCAL = "`prism local` is not installed: run pip install 'prism-assets[local]', or scripts/bootstrap in a clone"
 _FARTHEST_NOW = timedelta(days=2 * 365 + 1)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -377,43 +380,34 @@ def _report_leftovers(
         console.out.print("nothing is left for a person")
 
 
-def _after_up(report: Any, out: Any) -> None:
-    """The local catalog forgets everything when it stops; PostgreSQL knows what it showed. Nothing else moves on.
+def mount_installed(group: typer.Typer, found: Iterable[EntryPoint]) -> None:
+    """Adds the commands that other packages bring; without prism-local, `prism local` says how to come by it.
 
-    An error leaves the catalog as not filled: the next `prism local up` does it again.
+    One that does not load, as after half an upgrade, says so when it is called, and all others work.
     """
-    from prism_assets.stages.installation import take_lake
-    from prism_assets.stages.leases import takeover_seconds
-    from prism_assets.stages.publish.run import run_catalog
-
-    if not report.catalog_empty:
-        return
-    context = _context(True)
-    context.database.migrate()
-    if not context.choose_tables(None):
-        return
-    # One that was set up before lakes had markers has none yet.
-    take_lake(context.database, context.lake, context.stores, datetime.now(timezone.utc))
-    done = run_catalog(context, now=datetime.now(timezone.utc), republish=True, wait_seconds=takeover_seconds(context))
-    if done.errors:
-        raise TerminalError(
-            "\n".join(
-                ["the servers run, but their catalog is not complete; `prism local up` goes on there:", *done.errors]
-            )
-        )
-    count = sum(len(table.published) for table in done.tables)
-    out.print(f"the catalog was published again from PostgreSQL: {len(done.tables)} tables, {count} partitions")
+    entries = {entry.name: entry for entry in found}
+    for name, entry in entries.items():
+        try:
+            group.add_typer(entry.load(), name=name)
+        except Exception as error:
+            package = entry.dist.name if entry.dist else entry.module
+            _add_refusal(group, name, TerminalError(f"`prism {name}` does not load ({error}): install {package} again"))
+    if "local" not in entries:
+        _add_refusal(group, "local", WrongUse(_NO_LOCAL))
 
 
-def _mount_local() -> None:
-    from prism_assets.local.commands import build_app
+def _add_refusal(group: typer.Typer, name: str, refusal: PrismError) -> None:
+    """Adds a command that raises whatever its words, and that --help does not list."""
+    any_words = {"allow_extra_args": True, "ignore_unknown_options": True}
 
-    app.add_typer(build_app(_after_up), name="local")
+    @group.command(name, hidden=True, add_help_option=False, context_settings=any_words)
+    def refuse() -> None:
+        raise refusal
 
 
 def main() -> None:
     """Runs the command line; an error is one sentence on standard error and an exit status, never a traceback."""
-    _mount_local()
+    mount_installed(app, entry_points(group=_COMMANDS))
     try:
         app(prog_name="prism")
     except WrongUse as error:

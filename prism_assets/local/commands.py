@@ -1,4 +1,4 @@
-"""The command line of the local stack, mounted as `prism local`."""
+"""The command line of the local stack: `prism` finds `app` by its entry point and mounts it as `prism local`."""
 
 import importlib.util
 import json
@@ -136,3 +136,13 @@ def _duration(seconds: float | None) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+def _fill_catalog(report: StackReport, out: Console) -> None:
+    # Imported here, as no other command needs the stages, and each call of `prism` loads this module.
+    from prism_assets.local.republish import republish
+
+    republish(report, out)
+
+
+app = build_app(_fill_catalog)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from prism_assets import cli
 from prism_assets.domain.errors import TerminalError
 from prism_assets.local.reports import StackReport
+from prism_assets.local.republish import republish
 from prism_assets.metadata.leases import LeaseKind
 from prism_assets.stages.leases import leased
 from prism_assets_tests.builders import some_rows, utc
@@ -103,7 +103,7 @@ def test_starting_the_local_stack_publishes_what_is_recorded_and_says_so(
     world = closed.world
     before, rows = states(world), world.ids()
     forget(world)
-    cli._after_up(STARTED, Console())
+    republish(STARTED, Console())
     assert "published again from PostgreSQL: 1 tables, 2 partitions" in capsys.readouterr().out
     assert (states(world), world.ids()) == (before, rows)
 
@@ -117,7 +117,7 @@ def test_starting_the_local_stack_waits_for_a_run_that_died(closed: Prism) -> No
             "INSERT INTO prism_leases SELECT 'catalog', prism_table_id, gen_random_uuid(), 'dead', now(), now() "
             "FROM prism_tables"
         )
-    cli._after_up(STARTED, Console())
+    republish(STARTED, Console())
     assert world.ids() == rows
 
 
@@ -128,5 +128,5 @@ def test_starting_the_local_stack_fails_where_a_table_could_not_be_published_aga
         leased(with_catalog(world, None).context, LeaseKind.CATALOG, [table_id(world)]),
         pytest.raises(TerminalError, match="their catalog is not complete") as told,
     ):
-        cli._after_up(STARTED, Console())
+        republish(STARTED, Console())
     assert "log.events: another catalog run is at it (another, since 2" in str(told.value)

@@ -1,0 +1,37 @@
+"""Fills the local catalog, which forgets everything when its server stops: PostgreSQL knows what it showed."""
+
+from datetime import datetime, timezone
+
+from rich.console import Console
+
+from prism_assets.domain.errors import TerminalError
+from prism_assets.local.reports import StackReport
+from prism_assets.platform import build_context
+from prism_assets.settings import load_settings
+from prism_assets.stages.publish.run import run_catalog
+from prism_assets.stages.installation import take_lake
+from prism_assets.stages.leases import takeover_seconds
+
+
+def republish(report: StackReport, out: Console) -> None:
+    """Publishes again what is recorded, after an `up` that found the catalog empty; switches and closes nothing.
+
+    An error leaves the catalog as not filled: the next `prism local up` does it again.
+    """
+    if not report.catalog_empty:
+        return
+    context = build_context(load_settings())
+    context.database.migrate()
+    if not context.choose_tables(None):
+        return
+    # One that was set up before lakes had markers has none yet.
+    take_lake(context.database, context.lake, context.stores, datetime.now(timezone.utc))
+    done = run_catalog(context, now=datetime.now(timezone.utc), republish=True, wait_seconds=takeover_seconds(context))
+    if done.errors:
+        raise TerminalError(
+            "\n".join(
+                ["the servers run, but their catalog is not complete; `prism local up` goes on there:", *done.errors]
+            )
+        )
+    count = sum(len(table.published) for table in done.tables)
+    out.print(f"the catalog was published again from PostgreSQL: {len(done.tables)} tables, {count} partitions")
