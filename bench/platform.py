@@ -17,11 +17,11 @@ from pathlib import Path
 import duckdb
 
 from prism_assets.engine.sessions import connect
-from prism_assets.local.stack import ALL, LocalStack
 from prism_assets.platform import build_context
 from prism_assets.settings import load_settings
 from prism_assets.stages.apply import run_apply
 from prism_assets.stages.context import StageContext
+from prism_local.stack import ALL, LocalStack
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
 

@@ -26,12 +26,12 @@ from bench.soak_report import SoakResult, publish
 from bench.traffic import SCHEMA, Traffic, drop, write_tables
 from bench.usage import Groups, UsageMeter, whole_system
 from prism_assets.domain.errors import PrismError
-from prism_assets.local.stack import LocalStack
 from prism_assets.platform import build_context
 from prism_assets.reading.lake_reader import LakeReader
 from prism_assets.settings import load_settings
 from prism_assets.stages.context import StageContext
 from prism_assets_tests.defs.server import DagsterServer
+from prism_local.stack import LocalStack
 
 _START_SECONDS = 300.0
 _LOOK = 2.0

@@ -11,8 +11,8 @@ from types import TracebackType
 
 import psutil
 
-from prism_assets.local.processes import family
-from prism_assets.local.stack import LocalStack
+from prism_local.processes import family
+from prism_local.stack import LocalStack
 
 Groups = Mapping[str, Sequence[psutil.Process]]
 

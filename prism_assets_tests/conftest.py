@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from prism_assets.local.stack import LocalStack
 from prism_assets_tests.glue_limits import enforce_glue_limits
 from prism_assets_tests.notifications import QueueOfTest
 from prism_assets_tests.postgres import PostgresServer
 from prism_assets_tests.reliability import Figures
 from prism_assets_tests.world import World
+from prism_local.stack import LocalStack
 
 # The same examples each time: what fails once must fail again. The long forms look further.
 settings.register_profile("same", derandomize=True)

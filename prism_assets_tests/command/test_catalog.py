@@ -8,8 +8,6 @@ import pytest
 from rich.console import Console
 
 from prism_assets.domain.errors import TerminalError
-from prism_assets.local.reports import StackReport
-from prism_assets.local.republish import republish
 from prism_assets.metadata.leases import LeaseKind
 from prism_assets.stages.leases import leased
 from prism_assets_tests.builders import some_rows, utc
@@ -18,6 +16,8 @@ from prism_assets_tests.stages.catalogs import with_catalog
 from prism_assets_tests.stages.test_merge import a_closed_day
 from prism_assets_tests.stages.test_publish import AFTER, late_rows
 from prism_assets_tests.world import World
+from prism_local.reports import StackReport
+from prism_local.republish import republish
 
 DAY = "2026-03-01"
 STARTED = StackReport(services=(), started=("aws",), seconds=1.0, env_file="env", catalog_empty=True)

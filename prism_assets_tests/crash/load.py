@@ -22,7 +22,6 @@ from typing import Any
 import psutil
 
 from prism_assets.domain.errors import PrismError
-from prism_assets.local.stack import LocalStack
 from prism_assets.platform import build_context
 from prism_assets.settings import load_settings
 from prism_assets_tests.builders import utc
@@ -34,6 +33,7 @@ from prism_assets_tests.crash.processes import environment
 from prism_assets_tests.crash.reader import UNFINISHED
 from prism_assets_tests.postgres import PostgresServer
 from prism_assets_tests.world import World
+from prism_local.stack import LocalStack
 
 BEGIN = utc("2026-03-01T06:00")
 ROLES: Mapping[str, tuple[str, ...]] = {

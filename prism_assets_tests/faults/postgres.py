@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import sqlalchemy
 
-from prism_assets.local.stack import LocalStack
+from prism_local.stack import LocalStack
 
 
 class Server:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from prism_assets.local.stack import LocalStack
 from prism_assets_tests.crash.fleet import Fleet
 from prism_assets_tests.faults import store_cells
 from prism_assets_tests.faults.cells import diagonal, play
 from prism_assets_tests.faults.store_cells import CELLS, Cell
 from prism_assets_tests.postgres import PostgresServer
 from prism_assets_tests.reliability import Figures
+from prism_local.stack import LocalStack
 
 pytestmark = pytest.mark.stack
 

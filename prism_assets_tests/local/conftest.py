@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from prism_assets.local import ports, processes
-from prism_assets.local.stack import ALL, LocalStack
+from prism_local import ports, processes
+from prism_local.stack import ALL, LocalStack
 
 
 @pytest.fixture(autouse=True)

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from prism_assets.domain.errors import TerminalError
-from prism_assets.local import jars, processes, programs
-from prism_assets.local.layout import Layout
-from prism_assets.local.stack import LocalStack
 from prism_assets_tests.local.test_stack import DATABASE, execute, pid_of
+from prism_local import jars, processes, programs
+from prism_local.layout import Layout
+from prism_local.stack import LocalStack
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has to run PostgreSQL as another user")
 

@@ -8,11 +8,11 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from prism_assets.local import commands
-from prism_assets.local import stack as stacks
-from prism_assets.local.postgres import Postgres
-from prism_assets.local.reports import StackReport
-from prism_assets.local.stack import LocalStack
+from prism_local import commands
+from prism_local import stack as stacks
+from prism_local.postgres import Postgres
+from prism_local.reports import StackReport
+from prism_local.stack import LocalStack
 
 runner = CliRunner()
 

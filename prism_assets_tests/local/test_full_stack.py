@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from prism_assets.domain.errors import TerminalError
-from prism_assets.local import credentials
-from prism_assets.local.service import Context
-from prism_assets.local.spark import Spark
-from prism_assets.local.stack import ALL, LocalStack
 from prism_assets_tests.local.test_stack import pid_of, status_of
+from prism_local import credentials
+from prism_local.service import Context
+from prism_local.spark import Spark
+from prism_local.stack import ALL, LocalStack
 
 # pyspark itself leaves sockets open and calls what is deprecated.
 pytestmark = [pytest.mark.stack, pytest.mark.filterwarnings("default")]

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from prism_assets.domain.errors import TerminalError
-from prism_assets.local import jars
-from prism_assets.local.layout import Layout
+from prism_local import jars
+from prism_local.layout import Layout
 
 
 def test_a_jar_with_other_content_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

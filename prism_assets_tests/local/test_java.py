@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from prism_assets.domain.errors import TerminalError
-from prism_assets.local import java
-from prism_assets.local.stack import LocalStack
+from prism_local import java
+from prism_local.stack import LocalStack
 
 
 def fake_java(folder: Path, script: str) -> Path:

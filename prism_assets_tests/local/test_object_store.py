@@ -9,10 +9,10 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from prism_assets.domain.errors import ObjectChanged
-from prism_assets.local.stack import LocalStack
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.stores import Stores
 from prism_assets_tests.local.test_stack import kill, pid_of, status_of
+from prism_local.stack import LocalStack
 
 SERVICES = ("s3", "aws")
 

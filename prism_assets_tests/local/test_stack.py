@@ -16,9 +16,9 @@ import psycopg
 import pytest
 
 from prism_assets.domain.errors import TerminalError, WrongUse
-from prism_assets.local import ports, processes
-from prism_assets.local.reports import ServiceStatus
-from prism_assets.local.stack import LocalStack
+from prism_local import ports, processes
+from prism_local.reports import ServiceStatus
+from prism_local.stack import LocalStack
 
 DATABASE = ("postgres",)
 
@@ -132,7 +132,7 @@ def test_a_trace_of_a_server_whose_id_is_taken_does_not_hinder(stack: LocalStack
 
 def test_an_up_that_was_killed_leaves_a_stack_that_the_next_takes_over(stack: LocalStack) -> None:
     code = (
-        "import sys, time, pathlib; from prism_assets.local.stack import LocalStack\n"
+        "import sys, time, pathlib; from prism_local.stack import LocalStack\n"
         "LocalStack(pathlib.Path(sys.argv[1])).up(services=['postgres'])\n"
         "print('up', flush=True); time.sleep(60)"
     )

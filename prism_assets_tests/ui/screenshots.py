@@ -11,9 +11,9 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from bench.browser import find_chromium
-from prism_assets.local.stack import LocalStack
 from prism_assets_tests.defs.server import DagsterServer
 from prism_assets_tests.ui.shop import DAYS, ORDERS, SCHEMA, VISITS, a_shop, fill
+from prism_local.stack import LocalStack
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prism_assets.local.faults import StackError
+from prism_local.faults import StackError
 
 NAME_OF_ROOT_VARIABLE = "PRISM_HOME"
 _OPEN = Path("/var/lib/prism_assets")

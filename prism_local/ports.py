@@ -4,7 +4,7 @@ import os
 import random
 import socket
 
-from prism_assets.local.faults import StackError
+from prism_local.faults import StackError
 
 LOOPBACK = "127.0.0.1"
 

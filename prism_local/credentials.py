@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from prism_assets.local import layout
-from prism_assets.local.layout import Layout
+from prism_local import layout
+from prism_local.layout import Layout
 
 REGION = "us-east-1"
 USER = "prism"

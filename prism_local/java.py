@@ -1,4 +1,4 @@
-"""Finds a Java that Spark accepts, or says what to install; `python -m prism_assets.local.java` only checks."""
+"""Finds a Java that Spark accepts, or says what to install; `python -m prism_local.java` only checks."""
 
 import os
 import re
@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from prism_assets.local.faults import StackError
+from prism_local.faults import StackError
 
 OLDEST = 17
 _ADVICE = "install Java 17 or 21 (Debian: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17)"

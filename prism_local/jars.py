@@ -2,7 +2,7 @@
 
 They are kept in `~/.cache/prism_assets/jars`, for all stacks of a user, or in `cache/jars` of the stack where the home
 of the user cannot be written; PRISM_CACHE names another folder in place of both. They are accepted only with the
-content that is written here. `python -m prism_assets.local.jars` fetches what is missing.
+content that is written here. `python -m prism_local.jars` fetches what is missing.
 """
 
 import fcntl
@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prism_assets.domain.errors import PrismError
-from prism_assets.local import java
-from prism_assets.local.faults import StackError
-from prism_assets.local.layout import Layout, default_root
+from prism_local import java
+from prism_local.faults import StackError
+from prism_local.layout import Layout, default_root
 
 
 @dataclass(frozen=True)

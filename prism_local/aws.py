@@ -3,9 +3,9 @@
 import sys
 import urllib.request
 
-from prism_assets.local.ports import LOOPBACK
-from prism_assets.local.processes import Launch
-from prism_assets.local.service import Service
+from prism_local.ports import LOOPBACK
+from prism_local.processes import Launch
+from prism_local.service import Service
 
 
 class Aws(Service):

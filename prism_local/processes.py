@@ -15,7 +15,7 @@ from typing import TypedDict
 
 import psutil
 
-from prism_assets.local.faults import StackError
+from prism_local.faults import StackError
 
 # Times of creation are computed from the time of boot, which moves a little when the clock is corrected.
 _CLOCK_TOLERANCE = 2.0

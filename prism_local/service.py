@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from prism_assets.local import credentials
-from prism_assets.local.credentials import Credentials
-from prism_assets.local.layout import Layout
-from prism_assets.local.processes import Launch
+from prism_local import credentials
+from prism_local.credentials import Credentials
+from prism_local.layout import Layout
+from prism_local.processes import Launch
 
 # Variables of the caller that would change what a server does: credentials of the real cloud, settings of
 # another Spark, the failpoints of a test.

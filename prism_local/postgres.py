@@ -11,12 +11,12 @@ import psutil
 import psycopg
 from psycopg import sql
 
-from prism_assets.local import layout, processes, programs
-from prism_assets.local.credentials import DATABASES, USER
-from prism_assets.local.faults import StackError
-from prism_assets.local.ports import LOOPBACK
-from prism_assets.local.processes import Launch
-from prism_assets.local.service import Service
+from prism_local import layout, processes, programs
+from prism_local.credentials import DATABASES, USER
+from prism_local.faults import StackError
+from prism_local.ports import LOOPBACK
+from prism_local.processes import Launch
+from prism_local.service import Service
 
 _SETTINGS = {
     "listen_addresses": LOOPBACK,

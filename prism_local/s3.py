@@ -5,11 +5,11 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prism_assets.local import jars, java, layout
-from prism_assets.local.credentials import LAKE_BUCKET, REGION, STAGING_BUCKET
-from prism_assets.local.ports import LOOPBACK
-from prism_assets.local.processes import Launch
-from prism_assets.local.service import Service
+from prism_local import jars, java, layout
+from prism_local.credentials import LAKE_BUCKET, REGION, STAGING_BUCKET
+from prism_local.ports import LOOPBACK
+from prism_local.processes import Launch
+from prism_local.service import Service
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import psutil
 
-from prism_assets.local import credentials, jars, java, ports, processes
-from prism_assets.local import state as states
-from prism_assets.local.aws import Aws
-from prism_assets.local.faults import StackError
-from prism_assets.local.layout import Layout
-from prism_assets.local.postgres import Postgres
-from prism_assets.local.reports import DownReport, ServiceStatus, StackReport
-from prism_assets.local.reports import State as Condition
-from prism_assets.local.s3 import S3
-from prism_assets.local.service import Context, Service
-from prism_assets.local.spark import Spark
-from prism_assets.local.state import State
+from prism_local import credentials, jars, java, ports, processes
+from prism_local import state as states
+from prism_local.aws import Aws
+from prism_local.faults import StackError
+from prism_local.layout import Layout
+from prism_local.postgres import Postgres
+from prism_local.reports import DownReport, ServiceStatus, StackReport
+from prism_local.reports import State as Condition
+from prism_local.s3 import S3
+from prism_local.service import Context, Service
+from prism_local.spark import Spark
+from prism_local.state import State
 
 Progress = Callable[[str, str], None]
 

@@ -6,11 +6,11 @@ import sys
 import uuid
 from pathlib import Path
 
-from prism_assets.local import jars, layout
-from prism_assets.local.faults import StackError
-from prism_assets.local.ports import LOOPBACK
-from prism_assets.local.processes import Launch
-from prism_assets.local.service import Service
+from prism_local import jars, layout
+from prism_local.faults import StackError
+from prism_local.ports import LOOPBACK
+from prism_local.processes import Launch
+from prism_local.service import Service
 
 _LOGGING = """\
 rootLogger.level = warn
