@@ -100,7 +100,7 @@ REMOVALS: Sequence[Removal] = (
         "the verification of manifests",
         "damaged_object",
         "not verified",
-        (Edit("stages/publish/partitions.py", "if length != entry.content_length:", "if False:"),),
+        (Edit("stages/publish/partitions.py", "if length != file.content_length:", "if False:"),),
     ),
     Removal(
         "the reading back of the catalog",
