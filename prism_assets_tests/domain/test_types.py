@@ -1,0 +1,115 @@
+"""Column types: what they are called everywhere, what they take, and how they are found."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+import prism_assets
+from prism_assets.domain import types
+from prism_assets.domain.types import (
+    COLUMN_TYPES,
+    BigIntType,
+    BooleanType,
+    ColumnType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    JsonType,
+    RealType,
+    SmallIntType,
+    StringType,
+    TimestampType,
+    WholeNumberType,
+    parse_type,
+    type_in_glue,
+    type_named,
+)
+
+DATA_FLOW = Path(prism_assets.__file__).parent.parent / "docs/data-flow.md"
+NAMES: list[tuple[ColumnType, str, str, str, str]] = [
+    (StringType(), "string", "varchar(9)", "string", "VARCHAR"),
+    (BooleanType(), "boolean", "boolean", "boolean", "BOOLEAN"),
+    (SmallIntType(), "smallint", "smallint", "int", "SMALLINT"),
+    (IntegerType(), "integer", "int", "int", "INTEGER"),
+    (BigIntType(), "bigint", "bigint", "long", "BIGINT"),
+    (RealType(), "real", "float", "float", "FLOAT"),
+    (DoubleType(), "double", "double", "double", "DOUBLE"),
+    (DecimalType(10, 2), "decimal(10,2)", "decimal(10,2)", "decimal(10, 2)", "DECIMAL(10,2)"),
+    (TimestampType(), "timestamp", "timestamp", "timestamptz", "TIMESTAMP WITH TIME ZONE"),
+    (DateType(), "date", "date", "date", "DATE"),
+    (JsonType(), "json", "varchar(9)", "string", "VARCHAR"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "glue", "iceberg", "duckdb"), NAMES)
+def test_a_type_has_its_name_everywhere(kind: ColumnType, name: str, glue: str, iceberg: str, duckdb: str) -> None:
+    assert (kind.name, kind.glue_type(9), kind.iceberg_type, kind.duckdb_type) == (name, glue, iceberg, duckdb)
+
+
+def test_all_types_are_tested_and_documented() -> None:
+    assert [type(row[0]) for row in NAMES] == list(COLUMN_TYPES)
+    named = {
+        kind.partition("(")[0].strip()
+        for line in DATA_FLOW.read_text().splitlines()
+        if line.startswith("| ")
+        for kind in line.split("|")[1].split(", ")
+    }
+    assert named >= {kind.keyword for kind in COLUMN_TYPES}
+
+
+def test_every_class_of_a_type_is_among_the_types() -> None:
+    classes = [found for _, found in inspect.getmembers(types, inspect.isclass) if issubclass(found, types._Type)]
+    assert {found for found in classes if not inspect.isabstract(found)} == set(COLUMN_TYPES)
+
+
+@pytest.mark.parametrize("kind", [row[0] for row in NAMES], ids=str)
+def test_a_type_is_found_by_its_name_and_by_its_keyword(kind: ColumnType) -> None:
+    assert parse_type(kind.name) == kind
+    assert type_named(kind.keyword, {"length": 9, "precision": None, "scale": None, **kind.parameters}) == kind
+
+
+@pytest.mark.parametrize("kind", [row[0] for row in NAMES], ids=str)
+def test_readers_see_what_is_stored_as_text_as_strings(kind: ColumnType) -> None:
+    glue = kind.glue_type(9)
+    assert type_in_glue(glue) == (StringType() if glue.startswith("varchar") else kind)
+
+
+def test_what_types_take() -> None:
+    assert [kind for kind in COLUMN_TYPES if kind.takes_length] == [StringType, JsonType]
+    assert [kind for kind in COLUMN_TYPES if kind.takes_time_options] == [TimestampType, DateType]
+    assert [kind for kind in COLUMN_TYPES if kind.may_partition] == [TimestampType, DateType]
+
+
+@pytest.mark.parametrize(
+    ("kind", "lowest", "highest"),
+    [
+        (SmallIntType(), -32_768, 32_767),
+        (IntegerType(), -2_147_483_648, 2_147_483_647),
+        (BigIntType(), -9_223_372_036_854_775_808, 9_223_372_036_854_775_807),
+    ],
+    ids=str,
+)
+def test_whole_numbers_have_bounds(kind: WholeNumberType, lowest: int, highest: int) -> None:
+    assert (kind.lowest, kind.highest) == (lowest, highest)
+
+
+@pytest.mark.parametrize("text", ["", "color", "decimal", "decimal(9)", "decimal(9,2,1)", "bigint(3)", "string(9)"])
+def test_anything_else_is_no_type(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a column type \(known: string, .*, decimal\(p, s\), .*\)$"):
+        parse_type(text)
+
+
+def test_a_decimal_may_have_too_many_digits() -> None:
+    assert parse_type("decimal( 38 , 38 )") == DecimalType(38, 38)
+    assert parse_type("decimal(38,38)").problem is None
+    for text in ("decimal(39,2)", "decimal(0,0)", "decimal(3,4)"):
+        assert parse_type(text).problem == "decimal(p, s) needs 1 <= p <= 38 and s <= p"
+
+
+@pytest.mark.parametrize("glue", ["", "string", "integer", "array<string>", "decimal", "decimal(3, 1)", "int(3)"])
+def test_readers_know_no_other_types(glue: str) -> None:
+    assert type_in_glue(glue) is None
