@@ -21,6 +21,7 @@ from botocore.exceptions import (
 from prism_assets.catalogs.base import UNWATCHED, Calls
 from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, InvariantBroken, PrismError, TerminalError
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.types import DateType
 from prism_assets.transactions import refuse_inside_transaction
 
 if TYPE_CHECKING:
@@ -274,7 +275,7 @@ def table_input(table: TableDefinition, location: str) -> Any:
         **({"Owner": table.owner} if table.owner else {}),  # Glue refuses an empty one
         "TableType": "EXTERNAL_TABLE",
         "Parameters": {"EXTERNAL": "TRUE", "classification": "parquet"},
-        "PartitionKeys": [{"Name": "dt", "Type": "date"}],
+        "PartitionKeys": [{"Name": "dt", "Type": DateType.in_glue}],
         "StorageDescriptor": _storage(table, location),
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -18,7 +18,6 @@ from prism_assets.domain.limits import CheckLimits, Freshness
 from prism_assets.domain.names import NAME_RULE, TableName, is_name
 from prism_assets.domain.tables import (
     ACCEPT_FROM,
-    COLUMN_TYPES,
     DEFAULT_LENGTH,
     TIME_UNITS,
     Column,
@@ -26,12 +25,12 @@ from prism_assets.domain.tables import (
     Stream,
     TableDefinition,
 )
+from prism_assets.domain.types import ColumnType, StringType, parse_type
 
 # Each run and each load of the definitions reads all files, and libyaml's parser is ten times as fast.
 _FAST_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _URL = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<prefix>.*)")
 _OFFSET = re.compile(r"[+-](?:0\d|1[0-4]):[0-5]\d")
-_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 _TABLE_KEYS = {
     "schema", "table", "description", "owner", "streams", "partition", "columns", "operators", "merge", "accept",
     "retention_days", "freshness", "checks",
@@ -242,7 +241,7 @@ def _owner(top: _Mapping) -> str | None:
 
 
 def _as_required(column: Column) -> Column:
-    return Column(**{**column.__dict__, "required": True})
+    return replace(column, required=True)
 
 
 def _name(mapping: _Mapping, key: str) -> str:
@@ -295,39 +294,38 @@ def _column(entry: _Mapping) -> Column:
     name = _name(entry, "name")
     if name == "dt":
         entry.complain("name", "dt is the partition key and cannot be a column")
-    kind, precision, scale = _type(entry)
+    kind = _type(entry)
     entry.refuse("zone_offset", _NO_ZONE_OFFSET)
     if (offset := entry.text("source_offset", None)) and not _OFFSET.fullmatch(offset):
         entry.complain("source_offset", 'must look like "+09:00"')
     if (unit := entry.text("time_unit", None)) and unit not in TIME_UNITS:
         entry.complain("time_unit", f"must be one of {', '.join(TIME_UNITS)}")
-    length = entry.number("length", DEFAULT_LENGTH if kind in ("string", "json") else None, 1, 65_535)
-    if "length" in entry.children and kind not in ("string", "json"):
+    takes_length = not isinstance(kind, str) and kind.takes_length
+    length = entry.number("length", DEFAULT_LENGTH if takes_length else None, 1, 65_535)
+    if "length" in entry.children and not takes_length:
         entry.complain("length", f"a {kind} column has no length")
     return Column(
         name=name,
-        type=kind,
+        type=StringType() if isinstance(kind, str) else kind,  # nobody sees a column of a file with problems
         source=entry.text("source", name),
         length=length,
-        precision=precision,
-        scale=scale,
         source_offset=entry.text("source_offset", None),
         time_unit=unit,
         required=entry.flag("required", False),
     )
 
 
-def _type(entry: _Mapping) -> tuple[str, int | None, int | None]:
-    text = entry.text("type", "") or ""
-    if match := _DECIMAL.fullmatch(text):
-        precision, scale = int(match[1]), int(match[2])
-        if not 1 <= precision <= 38 or scale > precision:
-            entry.complain("type", "decimal(p, s) needs 1 <= p <= 38 and s <= p")
-        return "decimal", precision, scale
-    if text not in COLUMN_TYPES or text == "decimal":
-        known = ", ".join("decimal(p, s)" if kind == "decimal" else kind for kind in COLUMN_TYPES)
-        entry.complain("type", f"{text or 'nothing'} is not a column type (known: {known})")
-    return text, None, None
+def _type(entry: _Mapping) -> ColumnType | str:
+    """The type, or what stands in its place."""
+    text: str = entry.text("type", "") or ""
+    try:
+        kind = parse_type(text)
+    except ValueError as error:
+        entry.complain("type", str(error))
+        return text
+    if kind.problem:
+        entry.complain("type", kind.problem)
+    return kind
 
 
 def _timezone(partition: _Mapping) -> str:
@@ -345,7 +343,7 @@ def _check_partition_column(top: _Mapping, partition: _Mapping, name: str, colum
     found = [column for column in columns if column.name == name]
     if not found:
         owner.complain(key, f"the partition column {name} is not among the columns")
-    elif found[0].type not in ("timestamp", "date"):
+    elif not found[0].type.may_partition:
         owner.complain(key, f"the partition column {name} must be a timestamp or a date")
 
 

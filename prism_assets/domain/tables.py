@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.limits import CheckLimits, Freshness
 from prism_assets.domain.names import TableName
+from prism_assets.domain.types import ColumnType, type_named
 
-COLUMN_TYPES = (
-    "string", "boolean", "smallint", "integer", "bigint", "real", "double", "decimal", "timestamp", "date", "json",
-)  # fmt: skip
-INTEGER_TYPES = {"smallint": 16, "integer": 32, "bigint": 64}
 ACCEPT_FROM = ("object", "arrival")
 TIME_UNITS = {"seconds": 1_000, "milliseconds": 1, "microseconds": 0.001}
 DEFAULT_LENGTH = 65_535
+# The parameters that stored definitions name at every column, null where its type does not take them.
+_ALWAYS_STORED = ("precision", "scale")
 _OF_THE_FILE = ("path", "freshness", "limits")
 
 
@@ -30,11 +31,9 @@ class Column:
     """
 
     name: str
-    type: str
+    type: ColumnType
     source: str
     length: int | None = None
-    precision: int | None = None
-    scale: int | None = None
     source_offset: str | None = None
     zone_offset: str | None = None
     time_unit: str | None = None
@@ -42,13 +41,35 @@ class Column:
     column_id: int = 0
 
     @property
+    def precision(self) -> int | None:
+        """The digits of a decimal; None for any other type."""
+        return self.type.parameters.get("precision")
+
+    @property
+    def scale(self) -> int | None:
+        """The digits of a decimal behind the point; None for any other type."""
+        return self.type.parameters.get("scale")
+
+    @property
     def glue_type(self) -> str:
         """The Hive type name that readers of the catalog see (formats, column types)."""
-        if self.type in ("string", "json"):
-            return f"varchar({self.length})"
-        if self.type == "decimal":
-            return f"decimal({self.precision},{self.scale})"
-        return {"integer": "int", "real": "float"}.get(self.type, self.type)
+        return self.type.glue_type(self.length)
+
+    def to_document(self) -> dict[str, Any]:
+        """The column as definitions store it: the parameters of its type stand next to the type's keyword."""
+        return {**vars(self), **dict.fromkeys(_ALWAYS_STORED), **self.type.parameters, "type": self.type.keyword}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Column:
+        """Reads what `to_document` wrote. InvariantBroken if this version does not know the type."""
+        try:
+            kind = type_named(document["type"], document)
+        except ValueError as error:
+            raise InvariantBroken(
+                f"the definition of column {document['name']} cannot be read: {error}; use the version that stored it"
+            ) from error
+        of_the_type = {"type", *_ALWAYS_STORED, *kind.parameters}
+        return cls(type=kind, **{name: value for name, value in document.items() if name not in of_the_type})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,9 +153,10 @@ class TableDefinition:
 
     def to_json(self) -> str:
         """One line of JSON that `from_json` reads back; keys sorted, so equal definitions give equal text."""
-        document = dataclasses.asdict(self)
+        document = dataclasses.asdict(dataclasses.replace(self, columns=()))
         for name in _OF_THE_FILE:
             del document[name]
+        document["columns"] = [column.to_document() for column in self.columns]
         return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
     @classmethod
@@ -148,7 +170,7 @@ class TableDefinition:
         document = dict(document)
         document["name"] = TableName(**document["name"])
         document["streams"] = tuple(Stream(**stream) for stream in document["streams"])
-        document["columns"] = tuple(Column(**column) for column in document["columns"])
+        document["columns"] = tuple(Column.from_document(column) for column in document["columns"])
         merge = dict(document["merge"])
         merge["sort_by"] = tuple(merge["sort_by"])
         document["merge"] = MergePolicy(**merge)

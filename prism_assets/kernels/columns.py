@@ -1,18 +1,24 @@
-"""The value rules of the column types, a whole column at a time; what has no short way goes value by value."""
+"""The value rules of the column types, a whole column at a time.
+
+A rule takes what Arrow read: strings, 64-bit numbers or booleans, not all of them null. It gives the stored values and
+the rows that do not fit, exactly as the rule of one value in `values.py`; None for strings that have no short way.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from prism_assets.domain.tables import INTEGER_TYPES, Column
 from prism_assets.kernels import times, values
-from prism_assets.kernels.typed import ColumnBuilder, Indices, Layout, Misfits, stored_type, to_array
+from prism_assets.kernels.times import TimeOptions
 
+Indices = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
 
 _NAIVE = pa.timestamp("us")
@@ -23,11 +29,7 @@ _EXACT_DOUBLES = 1 << 53
 
 
 class InexactError(Exception):
-    """The columns of a key cannot be judged from what was read; its JSON text is needed."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__()
-        self.source = source
+    """What was read does not tell the values exactly; their JSON text is needed."""
 
 
 @dataclass(frozen=True)
@@ -38,90 +40,95 @@ class Typed:
     misfits: dict[str, Indices]
 
 
-def type_column(layout: Layout, position: int, read: pa.Array) -> tuple[pa.Array, list[Misfits]]:
-    """Gives a column that was read as strings, 64-bit numbers or booleans its type.
-
-    Raises InexactError if that takes more than what was read.
-    """
-    typed = _typed(layout, position, read)
-    misfits = [Misfits(position, reason, rows) for reason, rows in typed.misfits.items() if len(rows)]
-    return typed.array, misfits
+ColumnRule = Callable[[pa.Array], Typed | None]
 
 
-def _typed(layout: Layout, position: int, read: pa.Array) -> Typed:
-    column = layout.columns[position]
-    if read.null_count == len(read):
-        return Typed(pa.nulls(len(read), stored_type(column)), {})
-    if pa.types.is_string(read.type):
-        return _from_strings(layout, position, read)
-    if pa.types.is_boolean(read.type):
+def one_by_one(_read: pa.Array) -> None:
+    """The rule of types for which there is no short way."""
+
+
+def string_rule(length: int) -> ColumnRule:
+    """Strings, cut at a character to `length` bytes."""
+
+    def rule(read: pa.Array) -> Typed:
+        longest = pc.max(pc.binary_length(read)).as_py()
+        if longest <= length:
+            return Typed(read, {})
+        long = pc.fill_null(pc.greater(pc.binary_length(read), length), False)
+        rows = np.flatnonzero(long.to_numpy(zero_copy_only=False))
+        texts = [values.cut(text, length) for text in read.filter(long).to_pylist()]
+        return Typed(pc.replace_with_mask(read, long, pa.array(texts, pa.string())), {values.CUT: rows})
+
+    return rule
+
+
+def boolean_rule(read: pa.Array) -> Typed | None:
+    """Booleans as they are."""
+    return None if pa.types.is_string(read.type) else Typed(read, {})
+
+
+def whole_number_rule(lowest: int, highest: int, arrow: pa.DataType) -> ColumnRule:
+    """Whole numbers, and strings that are all whole numbers and surely fit 64 bits."""
+
+    def rule(read: pa.Array) -> Typed | None:
+        if not pa.types.is_string(read.type):
+            return _fitting(read, lowest, highest, arrow)
+        if pc.all(pc.match_substring_regex(read, r"^-?[0-9]{1,18}$")).as_py():
+            return _fitting(read.cast(pa.int64()), lowest, highest, arrow)
+        return None
+
+    return rule
+
+
+def _fitting(read: pa.Array, lowest: int, highest: int, arrow: pa.DataType) -> Typed:
+    if arrow == read.type:
         return Typed(read, {})
-    if column.type in INTEGER_TYPES:
-        return _integers(column, read)
-    if column.type in ("timestamp", "date"):
-        return _in_zone(layout, position, _unix_times(column, read))
-    return _floats(column, read)
-
-
-def _from_strings(layout: Layout, position: int, read: pa.Array) -> Typed:
-    column = layout.columns[position]
-    quick: Typed | None = None
-    if column.type == "string":
-        return _cut(column, read)
-    if column.type == "timestamp":
-        quick = _timestamps(column, read)
-    elif column.type == "date":
-        quick = _dates(read) or _in_zone_or_none(layout, position, _timestamps(column, read))
-    elif column.type in INTEGER_TYPES:
-        quick = _numeric_strings(column, read)
-    return quick or _one_by_one(layout, position, read)
-
-
-def _one_by_one(layout: Layout, position: int, read: pa.Array) -> Typed:
-    builder = ColumnBuilder(position, layout.columns[position], layout.rules[position])
-    for text in read.to_pylist():
-        builder.add(text, "")
-    return Typed(builder.array(), {misfits.reason: misfits.rows for misfits in builder.misfits()})
-
-
-def _cut(column: Column, read: pa.Array) -> Typed:
-    length = values.length_of(column)
-    longest = pc.max(pc.binary_length(read)).as_py()
-    if longest <= length:
-        return Typed(read, {})
-    long = pc.fill_null(pc.greater(pc.binary_length(read), length), False)
-    rows = np.flatnonzero(long.to_numpy(zero_copy_only=False))
-    texts = [values.cut(text, length) for text in read.filter(long).to_pylist()]
-    return Typed(pc.replace_with_mask(read, long, pa.array(texts, pa.string())), {values.CUT: rows})
-
-
-def _integers(column: Column, read: pa.Array) -> Typed:
-    bits = INTEGER_TYPES[column.type]
-    if bits == 64:
-        return Typed(read, {})
-    top = 1 << (bits - 1)
     extremes = pc.min_max(read).as_py()
-    if extremes["min"] >= -top and extremes["max"] < top:
-        return Typed(read.cast(stored_type(column)), {})
-    fits = pc.and_(pc.greater_equal(read, -top), pc.less(read, top))
+    if extremes["min"] >= lowest and extremes["max"] <= highest:
+        return Typed(read.cast(arrow), {})
+    fits = pc.and_(pc.greater_equal(read, lowest), pc.less_equal(read, highest))
     kept = pc.if_else(fits, read, pa.scalar(None, pa.int64()))
-    return Typed(kept.cast(stored_type(column)), {values.OUT_OF_RANGE: _newly_null(read, kept)})
+    return Typed(kept.cast(arrow), {values.OUT_OF_RANGE: _newly_null(read, kept)})
 
 
-def _numeric_strings(column: Column, read: pa.Array) -> Typed | None:
-    if pc.all(pc.match_substring_regex(read, r"^-?[0-9]{1,18}$")).as_py():
-        return _integers(column, read.cast(pa.int64()))
-    return None
+def float_rule(overflow: float, arrow: pa.DataType) -> ColumnRule:
+    """Doubles below `overflow`."""
+
+    def rule(read: pa.Array) -> Typed | None:
+        if pa.types.is_string(read.type):
+            return None
+        numbers = np.abs(read.to_numpy(zero_copy_only=False))
+        if not (numbers >= overflow).any() and int(np.isnan(numbers).sum()) == read.null_count:
+            return Typed(read.cast(arrow), {})
+        fits = pa.array(numbers < overflow)
+        kept = pc.if_else(fits, read, pa.scalar(None, pa.float64()))
+        return Typed(kept.cast(arrow), {values.NOT_FINITE: _newly_null(read, kept)})
+
+    return rule
 
 
-def _floats(column: Column, read: pa.Array) -> Typed:
-    overflow = values.REAL_OVERFLOW if column.type == "real" else float("inf")
-    numbers = np.abs(read.to_numpy(zero_copy_only=False))
-    if not (numbers >= overflow).any() and int(np.isnan(numbers).sum()) == read.null_count:
-        return Typed(read.cast(stored_type(column)), {})
-    fits = pa.array(numbers < overflow)
-    kept = pc.if_else(fits, read, pa.scalar(None, pa.float64()))
-    return Typed(kept.cast(stored_type(column)), {values.NOT_FINITE: _newly_null(read, kept)})
+def timestamp_rule(options: TimeOptions) -> ColumnRule:
+    """Instants from ISO 8601 or unix time."""
+
+    def rule(read: pa.Array) -> Typed | None:
+        if pa.types.is_string(read.type):
+            return _timestamps(read, options.source_offset)
+        return _unix_times(read, options.unit)
+
+    return rule
+
+
+def date_rule(options: TimeOptions) -> ColumnRule:
+    """Days from ISO dates, or from instants in the table's zone."""
+    timestamps = timestamp_rule(options)
+
+    def rule(read: pa.Array) -> Typed | None:
+        if pa.types.is_string(read.type) and (days := _dates(read)) is not None:
+            return days
+        instants = timestamps(read)
+        return None if instants is None else _days(instants, options.zone)
+
+    return rule
 
 
 def _newly_null(before: pa.Array, after: pa.Array) -> Indices:
@@ -129,7 +136,7 @@ def _newly_null(before: pa.Array, after: pa.Array) -> Indices:
     return np.flatnonzero(lost.to_numpy(zero_copy_only=False))
 
 
-def _timestamps(column: Column, read: pa.Array) -> Typed | None:
+def _timestamps(read: pa.Array, source_offset: int) -> Typed | None:
     """Reads ISO 8601 with an offset everywhere or nowhere; None if these are other strings."""
     for naive, with_offset, per_ms in ((_NAIVE, _UTC, 1_000), (_NAIVE_NANOS, _UTC_NANOS, 1_000_000)):
         instants = _cast_or_none(read, with_offset)
@@ -137,7 +144,7 @@ def _timestamps(column: Column, read: pa.Array) -> Typed | None:
             return _in_years(_floored(instants, per_ms))
         local = _cast_or_none(read, naive)
         if local is not None:
-            return _in_years(pc.subtract(_floored(local, per_ms), values.source_offset(column)))
+            return _in_years(pc.subtract(_floored(local, per_ms), source_offset))
     return None
 
 
@@ -175,13 +182,12 @@ def _in_years(instants: pa.Array) -> Typed:
     return Typed(kept.view(target), {values.UNFIT: _newly_null(instants, kept)})
 
 
-def _unix_times(column: Column, read: pa.Array) -> Typed:
-    unit = column.time_unit or "seconds"
+def _unix_times(read: pa.Array, unit: str) -> Typed:
     if pa.types.is_integer(read.type):
         return _in_years(_integers_of(_whole_unix_times(_numbers(read), unit), read))
     numbers = (read.fill_null(0.0) if read.null_count else read).to_numpy()
     if not (np.abs(numbers) < _EXACT_DOUBLES).all():
-        raise InexactError(column.source)
+        raise InexactError
     return _in_years(_integers_of(_fractional_unix_times(numbers, unit), read))
 
 
@@ -214,19 +220,11 @@ def _dates(read: pa.Array) -> Typed | None:
     return Typed(days, {})
 
 
-def _in_zone_or_none(layout: Layout, position: int, instants: Typed | None) -> Typed | None:
-    return instants and _in_zone(layout, position, instants)
-
-
-def _in_zone(layout: Layout, position: int, instants: Typed) -> Typed:
-    """For a date column the day of each instant in the table's zone; for a timestamp the instant itself."""
-    column = layout.columns[position]
-    if column.type == "timestamp":
-        return instants
-    zone = layout.table.zone
+def _days(instants: Typed, zone: ZoneInfo) -> Typed:
+    """The day of each instant in a zone."""
     found = instants.array.view(pa.int64()).dictionary_encode()
     days = [times.day_of(instant, zone) for instant in found.dictionary.to_pylist()]
     array = pa.array(days, pa.int32()).take(found.indices)
     lost = _newly_null(instants.array, array)
     unfit = np.union1d(instants.misfits.get(values.UNFIT, lost), lost)
-    return Typed(to_array(array, column), {values.UNFIT: unfit})
+    return Typed(array.view(pa.date32()), {values.UNFIT: unfit})

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
+
+from prism_assets.domain.tables import Column
 
 Instants = npt.NDArray[np.int64]
 Days = npt.NDArray[np.int32]
@@ -27,6 +30,24 @@ _TIMESTAMP = re.compile(
     re.ASCII,
 )
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class TimeOptions:
+    """How the times of a column are written: the offset, in milliseconds, of those that name none, and their unit.
+
+    `zone` is the table's, in which days begin.
+    """
+
+    source_offset: int
+    unit: str
+    zone: ZoneInfo
+
+    @classmethod
+    def of(cls, column: Column, zone: ZoneInfo) -> TimeOptions:
+        """The options of a column; seconds at UTC where it says nothing."""
+        offset = offset_ms(column.source_offset or "+00:00") or 0
+        return cls(offset, column.time_unit or "seconds", zone)
 
 
 def offset_ms(text: str) -> int | None:

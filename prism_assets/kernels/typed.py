@@ -11,30 +11,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from prism_assets.domain.tables import Column, TableDefinition
-from prism_assets.kernels.values import NOT_FINITE, Constant, Rule, rule_of
+from prism_assets.kernels.columns import Indices, InexactError
+from prism_assets.kernels.type_rules import TypeRules, rules_of
+from prism_assets.kernels.values import NOT_FINITE, Constant, Rule
 
-Indices = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-_STORED = {
-    "string": pa.string(),
-    "json": pa.string(),
-    "boolean": pa.bool_(),
-    "smallint": pa.int16(),
-    "integer": pa.int32(),
-    "bigint": pa.int64(),
-    "real": pa.float32(),
-    "double": pa.float64(),
-    "timestamp": pa.timestamp("ms", "UTC"),
-    "date": pa.date32(),
-}
 
+class TextNeededError(Exception):
+    """The columns of a key cannot be judged from what was read; its JSON text is needed."""
 
-def stored_type(column: Column) -> pa.DataType:
-    """The Arrow type whose physical Parquet type is the one that the column has for ever."""
-    if column.type == "decimal":
-        return pa.decimal128(column.precision or 38, column.scale or 0)
-    return _STORED[column.type]
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.source = source
 
 
 @dataclass(frozen=True)
@@ -62,7 +51,7 @@ class Layout:
 
     table: TableDefinition
     columns: tuple[Column, ...]
-    rules: tuple[Rule, ...]
+    rules: tuple[TypeRules, ...]
     partition: int
 
     @classmethod
@@ -70,7 +59,7 @@ class Layout:
         """The layout of a table: columns by column id."""
         columns = tuple(sorted(table.columns, key=lambda column: column.column_id))
         names = [column.name for column in columns]
-        rules = tuple(rule_of(column, table) for column in columns)
+        rules = tuple(rules_of(column, table.zone) for column in columns)
         return cls(table, columns, rules, names.index(table.partition_column))
 
     @property
@@ -84,8 +73,8 @@ class ColumnBuilder:
     """Collects the values of one column one by one."""
 
     position: int
-    column: Column
     rule: Rule
+    arrow: pa.DataType
     values: list[Any] = field(default_factory=list)
     reasons: dict[str, list[int]] = field(default_factory=dict)
 
@@ -101,28 +90,51 @@ class ColumnBuilder:
 
     def array(self) -> pa.Array:
         """The values as an Arrow array of the stored type."""
-        return to_array(self.values, self.column)
+        return to_array(self.values, self.arrow)
 
     def misfits(self) -> list[Misfits]:
         """The rows that did not fit, by reason."""
         return [Misfits(self.position, reason, np.array(rows, np.int64)) for reason, rows in self.reasons.items()]
 
 
-def to_array(values: Sequence[Any], column: Column) -> pa.Array:
-    """Makes an Arrow array of stored values as the rules give them."""
-    target = stored_type(column)
-    if column.type == "timestamp":
-        return pa.array(values, pa.int64()).view(target)
-    if column.type == "date":
-        return pa.array(values, pa.int32()).view(target)
-    if column.type == "real":
-        return pa.array(values, pa.float64()).cast(target)
-    return pa.array(values, target)
+def to_array(stored: Sequence[Any], arrow: pa.DataType) -> pa.Array:
+    """Makes an Arrow array of stored values as the rules give them: instants and days are integers."""
+    if pa.types.is_temporal(arrow):
+        return pa.array(stored, f"int{arrow.bit_width}").view(arrow)
+    if pa.types.is_float32(arrow):
+        return pa.array(stored, pa.float64()).cast(arrow)
+    return pa.array(stored, arrow)
 
 
 def builders(layout: Layout) -> list[ColumnBuilder]:
     """One empty builder per column."""
-    return list(map(ColumnBuilder, range(len(layout.columns)), layout.columns, layout.rules))
+    return [ColumnBuilder(position, rules.exact, rules.arrow) for position, rules in enumerate(layout.rules)]
+
+
+def type_column(layout: Layout, position: int, read: pa.Array) -> tuple[pa.Array, list[Misfits]]:
+    """Gives a column that was read as strings, 64-bit numbers or booleans its type.
+
+    Raises TextNeededError if that takes more than what was read.
+    """
+    rules = layout.rules[position]
+    if read.null_count == len(read):
+        return pa.nulls(len(read), rules.arrow), []
+    try:
+        typed = rules.by_column(read)
+    except InexactError:
+        raise TextNeededError(layout.columns[position].source) from None
+    if typed is None:
+        return type_one_by_one(layout, position, ((text, "") for text in read.to_pylist()))
+    return typed.array, [Misfits(position, reason, rows) for reason, rows in typed.misfits.items() if len(rows)]
+
+
+def type_one_by_one(layout: Layout, position: int, found: Iterable[tuple[Any, str]]) -> tuple[pa.Array, list[Misfits]]:
+    """Gives JSON values, each with its text, the type of a column."""
+    rules = layout.rules[position]
+    builder = ColumnBuilder(position, rules.exact, rules.arrow)
+    for value, text in found:
+        builder.add(value, text)
+    return builder.array(), builder.misfits()
 
 
 def all_misfits(columns: Iterable[ColumnBuilder]) -> Iterator[Misfits]:

@@ -13,11 +13,10 @@ import re
 from collections.abc import Callable
 from decimal import Context, Decimal
 from typing import Any
-from zoneinfo import ZoneInfo
 
-from prism_assets.domain.tables import DEFAULT_LENGTH, INTEGER_TYPES, Column, TableDefinition
 from prism_assets.kernels import times
 from prism_assets.kernels.numbers import scaled
+from prism_assets.kernels.times import TimeOptions
 
 UNFIT = "unfit"
 OUT_OF_RANGE = "out_of_range"
@@ -27,9 +26,6 @@ CUT = "cut"
 
 Result = tuple[Any, str | None]
 Rule = Callable[[Any, str], Result]
-
-# Doubles from here on become infinite when rounded to a single.
-REAL_OVERFLOW = 3.4028235677973366e38
 
 _NUMERIC = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 _NAMED_NUMBERS = ("NaN", "Infinity", "-Infinity")
@@ -56,33 +52,6 @@ scan_once: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(
 ).scan_once  # type: ignore[attr-defined]
 
 
-def rule_of(column: Column, table: TableDefinition) -> Rule:
-    """The rule of a column's type."""
-    if column.type in INTEGER_TYPES:
-        return _integer_rule(INTEGER_TYPES[column.type])
-    rules: dict[str, Callable[[], Rule]] = {
-        "string": lambda: _string_rule(length_of(column)),
-        "json": lambda: _json_rule(length_of(column)),
-        "boolean": lambda: boolean,
-        "real": lambda: _float_rule(REAL_OVERFLOW),
-        "double": lambda: _float_rule(float("inf")),
-        "decimal": lambda: _decimal_rule(column.precision or 38, column.scale or 0),
-        "timestamp": lambda: _timestamp_rule(column),
-        "date": lambda: _date_rule(column, table.zone),
-    }
-    return rules[column.type]()
-
-
-def length_of(column: Column) -> int:
-    """The greatest number of bytes that the column holds."""
-    return DEFAULT_LENGTH if column.length is None else column.length
-
-
-def source_offset(column: Column) -> int:
-    """Milliseconds of the offset of times that name none."""
-    return times.offset_ms(column.source_offset or "+00:00") or 0
-
-
 def cut(text: str, length: int) -> str:
     """The longest beginning of a text that holds at most `length` bytes of UTF-8."""
     return text.encode()[:length].decode(errors="ignore")
@@ -95,8 +64,8 @@ def compact(raw: str) -> str:
     return raw
 
 
-def boolean(value: Any, _raw: str) -> Result:
-    """The rule of booleans."""
+def boolean_rule(value: Any, _raw: str) -> Result:
+    """True and false, also as text."""
     if value is True or value is False:
         return value, None
     if type(value) is str and value in _BOOLEANS:
@@ -104,7 +73,9 @@ def boolean(value: Any, _raw: str) -> Result:
     return None, UNFIT
 
 
-def _string_rule(length: int) -> Rule:
+def string_rule(length: int) -> Rule:
+    """Text, and the JSON text of anything else; cut at a character to `length` bytes."""
+
     def rule(value: Any, raw: str) -> Result:
         if type(value) is not str and _has_constant(raw):
             return None, NOT_FINITE
@@ -116,7 +87,9 @@ def _string_rule(length: int) -> Rule:
     return rule
 
 
-def _json_rule(length: int) -> Rule:
+def json_rule(length: int) -> Rule:
+    """The JSON text of anything; nothing if it has more than `length` bytes."""
+
     def rule(_value: Any, raw: str) -> Result:
         if _has_constant(raw):
             return None, NOT_FINITE
@@ -143,22 +116,24 @@ def _number_text(value: Any) -> str | None:
     return None
 
 
-def _integer_rule(bits: int) -> Rule:
-    top = 1 << (bits - 1)
+def whole_number_rule(lowest: int, highest: int) -> Rule:
+    """Numbers without their fraction."""
 
     def rule(value: Any, _raw: str) -> Result:
         text = _number_text(value)
         if text is None:
             return None, UNFIT
         whole, _ = scaled(text)
-        if whole is None or not -top <= whole < top:
+        if whole is None or not lowest <= whole <= highest:
             return None, OUT_OF_RANGE
         return whole, None
 
     return rule
 
 
-def _float_rule(overflow: float) -> Rule:
+def float_rule(overflow: float) -> Rule:
+    """Numbers below `overflow`, the first that is infinite as stored."""
+
     def rule(value: Any, _raw: str) -> Result:
         text = _number_text(value)
         if text is None:
@@ -169,7 +144,7 @@ def _float_rule(overflow: float) -> Rule:
     return rule
 
 
-def _decimal_rule(precision: int, scale: int) -> Rule:
+def decimal_rule(precision: int, scale: int) -> Rule:
     """More fraction digits than the scale are dropped; more integer digits than fit are out of range."""
     limit = 10**precision
 
@@ -185,9 +160,9 @@ def _decimal_rule(precision: int, scale: int) -> Rule:
     return rule
 
 
-def _timestamp_rule(column: Column) -> Rule:
-    """Instants in milliseconds, UTC. The column's zone offset says where the time is shown, not what is stored."""
-    offset, unit = source_offset(column), column.time_unit or "seconds"
+def timestamp_rule(options: TimeOptions) -> Rule:
+    """Instants in milliseconds, UTC."""
+    offset, unit = options.source_offset, options.unit
 
     def rule(value: Any, _raw: str) -> Result:
         if type(value) is str:
@@ -209,8 +184,9 @@ def _unix_time(text: str | None, unit: str) -> int | None:
     return times.unix_int(whole, unit) if exact else times.unix_float(float(text), unit)
 
 
-def _date_rule(column: Column, zone: ZoneInfo) -> Rule:
-    timestamp = _timestamp_rule(column)
+def date_rule(options: TimeOptions) -> Rule:
+    """Days; those of instants are the days of the table's zone."""
+    timestamp, zone = timestamp_rule(options), options.zone
 
     def rule(value: Any, raw: str) -> Result:
         day = times.parse_date(value) if type(value) is str else None

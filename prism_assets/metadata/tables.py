@@ -103,13 +103,12 @@ def save_columns(connection: Connection, table: TableDefinition, now: datetime) 
 
 
 def _column_row(table: TableDefinition, column: Column, position: int, now: datetime) -> dict[str, object]:
-    kind = f"decimal({column.precision},{column.scale})" if column.type == "decimal" else column.type
     return {
         "table": table.table_id,
         "id": column.column_id,
         "name": column.name,
         "source": column.source,
-        "type": kind,
+        "type": column.type.name,
         "length": column.length,
         "source_offset": column.source_offset,
         "zone_offset": column.zone_offset,

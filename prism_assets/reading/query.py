@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,20 +12,34 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
+from prism_assets.domain.types import (
+    BigIntType,
+    BooleanType,
+    ColumnType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    RealType,
+    SmallIntType,
+    StringType,
+    TimestampType,
+    type_in_glue,
+)
 from prism_assets.objectstore.store_errors import missing_object, unclear
 from prism_assets.reading.lake_reader import LakeReader, ReadTable, path_of
 
-_SIMPLE = {
-    "boolean": pa.bool_(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "timestamp": pa.timestamp("ms", tz="UTC"),
-    "date": pa.date32(),
+_ARROW: Mapping[type[ColumnType], pa.DataType] = {
+    StringType: pa.string(),
+    BooleanType: pa.bool_(),
+    SmallIntType: pa.int16(),
+    IntegerType: pa.int32(),
+    BigIntType: pa.int64(),
+    RealType: pa.float32(),
+    DoubleType: pa.float64(),
+    TimestampType: pa.timestamp("ms", tz="UTC"),
+    DateType: pa.date32(),
 }
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 @dataclass(frozen=True)
@@ -54,13 +69,12 @@ def arrow_dataset(reader: LakeReader, table: ReadTable) -> ds.Dataset:
 
 def arrow_type(hive_type: str) -> pa.DataType:
     """The Arrow type of a Hive type name as the catalog has it."""
-    if hive_type.startswith("varchar"):
-        return pa.string()
-    if match := _DECIMAL.fullmatch(hive_type):
-        return pa.decimal128(int(match[1]), int(match[2]))
-    if hive_type not in _SIMPLE:
+    kind = type_in_glue(hive_type)
+    if isinstance(kind, DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    if kind is None or type(kind) not in _ARROW:
         raise WrongUse(f"{hive_type} is not a type of this platform; the table was made by another tool")
-    return _SIMPLE[hive_type]
+    return _ARROW[type(kind)]
 
 
 def run_query(reader: LakeReader, sql: str) -> QueryResult:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.names import TableName
 from prism_assets.domain.tables import Column, MergePolicy, TableDefinition
+from prism_assets.domain.types import type_named
 from prism_assets.domain.work import ConvertResult, ConvertTask, MergeResult, MergeTask
 from prism_assets.kernels.convert import LIMITS, convert_object
 from prism_assets.kernels.merge import merge_range
@@ -31,7 +32,9 @@ DAY = date(2018, 10, 24)
 
 
 def a_column(name: str, type: str, column_id: int, **more: Any) -> Column:
-    return Column(name=name, type=type, source=more.pop("source", name), column_id=column_id, **more)
+    digits: dict[str, Any] = {name: more.pop(name) for name in ("precision", "scale") if name in more}
+    kind = type_named(type, digits)
+    return Column(name=name, type=kind, source=more.pop("source", name), column_id=column_id, **more)
 
 
 def a_table(*columns: Column, sort_by: tuple[str, ...] = (), zone: str = "Asia/Tokyo", **more: Any) -> TableDefinition:

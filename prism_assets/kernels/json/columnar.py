@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from prism_assets.kernels.columns import InexactError, type_column
+from prism_assets.kernels.columns import Indices
 from prism_assets.kernels.json.arrow_reader import Reader, TooManyBadError, WrongPlanError, blank
 from prism_assets.kernels.json.blocks import Block, Lines, Mask, find_lines
 from prism_assets.kernels.json.extract import KeyFinder
@@ -17,7 +17,7 @@ from prism_assets.kernels.json.infer import SAMPLE, Kinds, plan_of, sample_kinds
 from prism_assets.kernels.json.prefilter import suspects
 from prism_assets.kernels.json.retry import unfit_lines
 from prism_assets.kernels.json.rows import Reject, read_lines
-from prism_assets.kernels.typed import ColumnBuilder, Indices, Layout, Misfits, TypedRows
+from prism_assets.kernels.typed import Layout, Misfits, TextNeededError, TypedRows, type_column, type_one_by_one
 
 _ATTEMPTS = 12
 
@@ -122,8 +122,8 @@ class _Reading:
         self.marked[candidates[reader.refused]] = True
         try:
             return _typed(self._layout, kept, _arrays(table), found), True
-        except InexactError as inexact:
-            self._hints.raw.add(inexact.source)
+        except TextNeededError as needed:
+            self._hints.raw.add(needed.source)
             return None, False
 
     def _find(self, sources: list[str]) -> dict[str, dict[int, Value]]:
@@ -194,7 +194,7 @@ def _arrays(table: pa.Table) -> dict[str, pa.Array]:
 def _typed(
     layout: Layout, kept: Indices, arrays: Mapping[str, pa.Array], found: Mapping[str, Mapping[int, Value]]
 ) -> TypedRows:
-    """Gives all columns their types. Raises InexactError."""
+    """Gives all columns their types. Raises TextNeededError."""
     lines = kept.tolist()
     columns: list[pa.Array] = []
     misfits: list[Misfits] = []
@@ -202,17 +202,10 @@ def _typed(
         if column.source in arrays:
             array, bad = type_column(layout, position, arrays[column.source])
         else:
-            array, bad = _from_texts(layout, position, list(map(found[column.source].__getitem__, lines)))
+            array, bad = type_one_by_one(layout, position, map(found[column.source].__getitem__, lines))
         columns.append(array)
         misfits.extend(bad)
     return TypedRows(kept, columns, misfits, _absent(layout, arrays, found, lines))
-
-
-def _from_texts(layout: Layout, position: int, texts: Sequence[Value]) -> tuple[pa.Array, list[Misfits]]:
-    builder = ColumnBuilder(position, layout.columns[position], layout.rules[position])
-    for value, text in texts:
-        builder.add(value, text)
-    return builder.array(), builder.misfits()
 
 
 def _absent(

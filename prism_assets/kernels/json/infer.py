@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from enum import Enum, auto
 from typing import Any
 
 import pyarrow as pa
 
-from prism_assets.domain.tables import INTEGER_TYPES, Column
 from prism_assets.kernels.json.rows import Fields, RejectedError, read_line
+from prism_assets.kernels.type_rules import ReadAs
 from prism_assets.kernels.typed import Layout
 from prism_assets.kernels.values import Number
 
@@ -19,31 +20,36 @@ _HUGE = 19
 # A kind is rare if fewer than one in so many values have it.
 _RARE = 8
 
+
+class Kind(Enum):
+    """What a JSON value is."""
+
+    STRING = auto()
+    WHOLE = auto()
+    """A number without fraction and exponent that surely fits 64 bits."""
+    HUGE = auto()
+    """The same with so many digits that it may not fit."""
+    FRACTION = auto()
+    BOOLEAN = auto()
+    OTHER = auto()
+
+
 # How often each key had which kind.
-Kinds = dict[str, Counter[str]]
+Kinds = dict[str, Counter[Kind]]
 # How to read each key: an Arrow type, or None where the JSON text itself is needed.
 Plan = dict[str, pa.DataType | None]
 
-_WHOLE_NUMBERS = ("timestamp", "date", *INTEGER_TYPES)
-_NUMBERS = ("real", "double")
-_DEFAULTS: dict[str, pa.DataType | None] = {
-    **dict.fromkeys(INTEGER_TYPES, pa.int64()),
-    **dict.fromkeys(_NUMBERS, pa.float64()),
-    "boolean": pa.bool_(),
-    "json": None,
-}
 
-
-def kind_of(value: Any) -> str | None:
-    """The kind of a JSON value: string, whole, huge, fraction, boolean or other; None for null."""
+def kind_of(value: Any) -> Kind | None:
+    """The kind of a JSON value; None for null."""
     if value is None:
         return None
     if type(value) is Number:
-        whole = "whole" if len(value) < _HUGE else "huge"
-        return whole if value.lstrip("-").isdigit() else "fraction"
+        whole = Kind.WHOLE if len(value) < _HUGE else Kind.HUGE
+        return whole if value.lstrip("-").isdigit() else Kind.FRACTION
     if isinstance(value, bool):
-        return "boolean"
-    return "string" if type(value) is str else "other"
+        return Kind.BOOLEAN
+    return Kind.STRING if type(value) is str else Kind.OTHER
 
 
 def look_at(fields: Fields, kinds: Kinds) -> None:
@@ -69,34 +75,28 @@ def sample_kinds(layout: Layout, lines: Iterable[bytes]) -> Kinds:
 def plan_of(layout: Layout, kinds: Kinds) -> Plan:
     """Chooses how each key is read, so that it serves all columns that read the key."""
     plan: Plan = {}
-    for column in layout.columns:
-        chosen = _choice(column, _common(kinds.get(column.source, Counter())))
+    for column, rules in zip(layout.columns, layout.rules, strict=True):
+        chosen = _choice(rules.read_as, _common(kinds.get(column.source, Counter())))
         if column.source in plan and plan[column.source] != chosen:
             chosen = None
         plan[column.source] = chosen
     return plan
 
 
-def _common(kinds: Counter[str]) -> set[str]:
+def _common(kinds: Counter[Kind]) -> set[Kind]:
     """The kinds that are not rare: lines with a rare one take the exact way. A fraction is never rare."""
-    return {kind for kind, count in kinds.items() if count * _RARE > kinds.total() or kind == "fraction"}
+    return {kind for kind, count in kinds.items() if count * _RARE > kinds.total() or kind is Kind.FRACTION}
 
 
-def _choice(column: Column, kinds: set[str]) -> pa.DataType | None:
+def _choice(read_as: ReadAs, kinds: set[Kind]) -> pa.DataType | None:
     if not kinds:
-        return _DEFAULTS.get(column.type, pa.string())
-    if kinds == {"string"}:
-        return None if column.type == "json" else pa.string()
-    if kinds == {"boolean"}:
-        return pa.bool_() if column.type == "boolean" else None
-    if kinds <= {"whole", "huge", "fraction"}:
-        return _number_choice(column, kinds)
-    return None
-
-
-def _number_choice(column: Column, kinds: set[str]) -> pa.DataType | None:
-    if column.type in _NUMBERS:
-        return pa.float64()
-    if column.type in _WHOLE_NUMBERS and kinds == {"whole"}:
-        return pa.int64()
-    return pa.float64() if column.type in ("timestamp", "date") and "huge" not in kinds else None
+        return read_as.nothing
+    if kinds == {Kind.STRING}:
+        return read_as.strings
+    if kinds == {Kind.BOOLEAN}:
+        return read_as.booleans
+    if kinds == {Kind.WHOLE}:
+        return read_as.whole
+    if kinds <= {Kind.WHOLE, Kind.FRACTION}:
+        return read_as.fractions
+    return read_as.huge if kinds <= {Kind.WHOLE, Kind.FRACTION, Kind.HUGE} else None

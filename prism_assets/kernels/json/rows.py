@@ -47,7 +47,7 @@ class Reject:
 def read_lines(layout: Layout, lines: Iterable[tuple[int, bytes]]) -> tuple[TypedRows, list[Reject]]:
     """Reads lines given as (position, bytes without line end)."""
     readers = builders(layout)
-    pairs = [(reader, reader.column.source) for reader in readers]
+    pairs = [(reader, column.source) for reader, column in zip(readers, layout.columns, strict=True)]
     wanted = {column.source: column.name for column in reversed(layout.columns)}
     time_source = layout.columns[layout.partition].source
     nothing = (None, "")

@@ -50,7 +50,7 @@ class AcceptedRows:
 
     def __init__(self, layout: Layout, limits: Limits) -> None:
         partition = layout.table.partition_column
-        self.schema = schema_of(layout.columns)
+        self.schema = schema_of(layout)
         self.count = 0
         self._sort_by = [partition, *(name for name in layout.table.merge.sort_by if name != partition)]
         self._limits = limits

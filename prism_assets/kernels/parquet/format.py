@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 from prism_assets.domain.tables import Column
 from prism_assets.kernels.fingerprint import FIELD_ID
 from prism_assets.kernels.scratch import mapped, new_file, telling
-from prism_assets.kernels.typed import stored_type
+from prism_assets.kernels.type_rules import stored_type
+from prism_assets.kernels.typed import Layout
 
 SMALL_ROW_GROUP = 1 << 20
 MERGED_ROW_GROUP = 1 << 17
@@ -34,9 +35,10 @@ def field_with_id(name: str, kind: pa.DataType, column_id: int) -> pa.Field:
     return pa.field(name, kind, metadata={FIELD_ID: str(column_id).encode()})
 
 
-def schema_of(columns: Sequence[Column]) -> pa.Schema:
-    """The stored schema of columns."""
-    return pa.schema([field_of(column) for column in columns])
+def schema_of(layout: Layout) -> pa.Schema:
+    """The stored schema of a table."""
+    columns = zip(layout.columns, layout.rules, strict=True)
+    return pa.schema([field_with_id(column.name, rules.arrow, column.column_id) for column, rules in columns])
 
 
 class Encoder:

@@ -1,0 +1,119 @@
+"""What the kernels know of each type: how it is stored, what becomes of JSON values, and how they are best read.
+
+The one place that goes through all types; the type checker finds one that is missing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+
+from prism_assets.domain.tables import DEFAULT_LENGTH, Column
+from prism_assets.domain.types import (
+    BigIntType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    JsonType,
+    RealType,
+    SmallIntType,
+    StringType,
+    TimestampType,
+    WholeNumberType,
+)
+from prism_assets.kernels import columns, values
+from prism_assets.kernels.columns import ColumnRule
+from prism_assets.kernels.times import TimeOptions
+from prism_assets.kernels.values import Rule
+
+_UTC = ZoneInfo("UTC")
+# Doubles from here on become infinite when they are stored as single or double.
+_SINGLE_OVERFLOW = 3.4028235677973366e38
+_DOUBLE_OVERFLOW = float("inf")
+
+
+@dataclass(frozen=True)
+class ReadAs:
+    """As what Arrow reads the values of a key, by what a sample of them is; None: the JSON text is needed.
+
+    `fractions`: numbers of which some have a fraction. `huge`: numbers of which some may not fit 64 bits.
+    """
+
+    nothing: pa.DataType | None = pa.string()  # noqa: RUF009  # Arrow's types are immutable
+    strings: pa.DataType | None = pa.string()  # noqa: RUF009
+    booleans: pa.DataType | None = None
+    whole: pa.DataType | None = None
+    fractions: pa.DataType | None = None
+    huge: pa.DataType | None = None
+
+
+@dataclass(frozen=True)
+class TypeRules:
+    """The rules of one column.
+
+    `arrow` is the type whose physical Parquet type is the one that the column has for ever. `exact` is what becomes of
+    one value, `by_column` the same for many that Arrow read as `read_as` says.
+    """
+
+    arrow: pa.DataType
+    exact: Rule
+    by_column: ColumnRule
+    read_as: ReadAs
+
+
+_TEXT = ReadAs()
+_RAW = ReadAs(nothing=None, strings=None)
+_BOOLEANS = ReadAs(nothing=pa.bool_(), booleans=pa.bool_())
+_WHOLE_NUMBERS = ReadAs(nothing=pa.int64(), whole=pa.int64())
+_FLOATS = ReadAs(nothing=pa.float64(), whole=pa.float64(), fractions=pa.float64(), huge=pa.float64())
+_TIMES = ReadAs(whole=pa.int64(), fractions=pa.float64())
+
+
+def rules_of(column: Column, zone: ZoneInfo) -> TypeRules:
+    """The rules of a column in a table whose days begin at the midnights of `zone`."""
+    length = DEFAULT_LENGTH if column.length is None else column.length
+    times = TimeOptions.of(column, zone)
+    match column.type:
+        case StringType():
+            return TypeRules(pa.string(), values.string_rule(length), columns.string_rule(length), _TEXT)
+        case JsonType():
+            return TypeRules(pa.string(), values.json_rule(length), columns.one_by_one, _RAW)
+        case BooleanType():
+            return TypeRules(pa.bool_(), values.boolean_rule, columns.boolean_rule, _BOOLEANS)
+        case SmallIntType() as kind:
+            return _whole_numbers(kind, pa.int16())
+        case IntegerType() as kind:
+            return _whole_numbers(kind, pa.int32())
+        case BigIntType() as kind:
+            return _whole_numbers(kind, pa.int64())
+        case RealType():
+            return _floats(pa.float32(), _SINGLE_OVERFLOW)
+        case DoubleType():
+            return _floats(pa.float64(), _DOUBLE_OVERFLOW)
+        case DecimalType(precision, scale):
+            exact = values.decimal_rule(precision, scale)
+            return TypeRules(pa.decimal128(precision, scale), exact, columns.one_by_one, _TEXT)
+        case TimestampType():
+            arrow = pa.timestamp("ms", "UTC")
+            return TypeRules(arrow, values.timestamp_rule(times), columns.timestamp_rule(times), _TIMES)
+        case DateType():
+            return TypeRules(pa.date32(), values.date_rule(times), columns.date_rule(times), _TIMES)
+
+
+def _whole_numbers(kind: WholeNumberType, arrow: pa.DataType) -> TypeRules:
+    bounds = kind.lowest, kind.highest
+    by_column = columns.whole_number_rule(*bounds, arrow)
+    return TypeRules(arrow, values.whole_number_rule(*bounds), by_column, _WHOLE_NUMBERS)
+
+
+def _floats(arrow: pa.DataType, overflow: float) -> TypeRules:
+    return TypeRules(arrow, values.float_rule(overflow), columns.float_rule(overflow, arrow), _FLOATS)
+
+
+def stored_type(column: Column) -> pa.DataType:
+    """The Arrow type of a column's stored values, which is the same in every zone."""
+    return rules_of(column, _UTC).arrow

@@ -1,0 +1,58 @@
+"""What the kernels know of a type agrees with what the type says of itself, and is tested for all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from prism_assets.domain.tables import Column
+from prism_assets.domain.types import COLUMN_TYPES, ColumnType, WholeNumberType, type_named
+from prism_assets.kernels.type_rules import rules_of, stored_type
+from prism_assets.kernels.values import Number, Result
+from prism_assets.reading.query import arrow_type
+from prism_assets_tests.kernels.test_both_ways import TABLE
+from prism_assets_tests.kernels.test_values import CASES
+
+TOKYO = ZoneInfo("Asia/Tokyo")
+EVERY_TYPE = [type_named(kind.keyword, {"precision": 12, "scale": 3}) for kind in COLUMN_TYPES]
+
+
+def a_column(kind: ColumnType, **more: Any) -> Column:
+    return Column(name="v", source="v", type=kind, **more)
+
+
+def test_every_type_is_read_both_ways_and_value_by_value() -> None:
+    assert {type(column.type) for column in TABLE.columns} == set(COLUMN_TYPES)
+    assert CASES.keys() == {kind.keyword for kind in COLUMN_TYPES}
+
+
+@pytest.mark.parametrize("kind", EVERY_TYPE, ids=str)
+def test_a_type_is_read_back_as_it_is_stored(kind: ColumnType) -> None:
+    column = a_column(kind, length=9)
+    assert arrow_type(column.glue_type) == stored_type(column)
+
+
+@pytest.mark.parametrize("kind", EVERY_TYPE, ids=str)
+def test_duckdb_calls_what_is_stored_by_the_name_of_the_type(kind: ColumnType) -> None:
+    nothing = pa.table({"v": pa.nulls(0, stored_type(a_column(kind)))})
+    assert [str(found) for found in duckdb.from_arrow(nothing).types] == [kind.duckdb_type]
+
+
+def test_whole_numbers_are_stored_in_their_bits() -> None:
+    whole = [kind for kind in EVERY_TYPE if isinstance(kind, WholeNumberType)]
+    assert [stored_type(a_column(kind)).bit_width for kind in whole] == [kind.bits for kind in whole]
+
+
+@pytest.mark.parametrize("kind", EVERY_TYPE, ids=str)
+def test_time_options_count_where_a_type_takes_them(kind: ColumnType) -> None:
+    def results(column: Column) -> list[Result]:
+        rule = rules_of(column, TOKYO).exact
+        return [rule(Number("1540339223000"), "1540339223000"), rule("2018-10-24 20:00:00", '"2018-10-24 20:00:00"')]
+
+    plain = results(a_column(kind))
+    assert (results(a_column(kind, source_offset="+09:00")) != plain) == kind.takes_time_options
+    assert (results(a_column(kind, time_unit="microseconds")) != plain) == kind.takes_time_options
