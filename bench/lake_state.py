@@ -83,14 +83,14 @@ _LAKE = (
     "rows_quarantined) OVERRIDING SYSTEM VALUE SELECT (partition_id - 1) * :objects + n, stream_id, table_id, "
     "'prism-staging', table_id || '/' || day || '/' || n, 50000, :now, 'done', 1, :now, 200, 200, 0 "
     "FROM lake, generate_series(1, :objects) n",
-    "INSERT INTO prism_partitions (prism_partition_id, prism_table_id, partition_date, current_manifest_version, "
-    "desired_manifest_version, last_live_object_id, switched, closing_batch_id, published_object_id, published_time, "
-    "last_object_id) OVERRIDING SYSTEM VALUE SELECT partition_id, table_id, day, "
-    "CASE WHEN number < :days - 2 THEN partition_id * :objects ELSE 0 END, "
-    "CASE WHEN number < :days - 2 THEN partition_id * :objects ELSE 0 END, "
+    "INSERT INTO prism_partitions (prism_partition_id, prism_table_id, partition_date, desired_manifest_version, "
+    "last_live_object_id, switched, closing_batch_id, last_object_id) OVERRIDING SYSTEM VALUE "
+    "SELECT partition_id, table_id, day, CASE WHEN number < :days - 2 THEN partition_id * :objects ELSE 0 END, "
     "CASE WHEN number < :days - 1 THEN partition_id * :objects END, number < :days - 2, "
-    "CASE WHEN number < :days - 1 THEN 1 END, CASE WHEN number < :days - 1 THEN partition_id * :objects ELSE 0 END, "
-    ":now, partition_id * :objects FROM lake",
+    "CASE WHEN number < :days - 1 THEN 1 END, partition_id * :objects FROM lake",
+    "INSERT INTO prism_publications (prism_partition_id, publisher, version, published_object_id, revision, dirty, "
+    "publish_time) SELECT partition_id, 'glue', CASE WHEN number < :days - 2 THEN partition_id * :objects ELSE 0 END, "
+    "CASE WHEN number < :days - 1 THEN partition_id * :objects ELSE 0 END, 0, false, :now FROM lake",
     "INSERT INTO prism_small_objects (prism_small_object_id, prism_staging_object_id, prism_partition_id, delayed, "
     "content_length, upload_start_time, row_count, min_time, max_time, fingerprint) OVERRIDING SYSTEM VALUE "
     "SELECT (partition_id - 1) * :objects + n, (partition_id - 1) * :objects + n, partition_id, false, 20000, :now, "

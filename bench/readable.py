@@ -16,8 +16,8 @@ from prism_assets.stages.context import StageContext
 
 _PAUSE = 2.0
 _PUBLISHED = """
-SELECT t.table_name FROM prism_partitions p JOIN prism_tables t USING (prism_table_id)
-WHERE p.current_manifest_version >= 0
+SELECT t.table_name FROM prism_partition_states s JOIN prism_tables t ON t.prism_table_id = s.table_id
+WHERE s.current_version >= 0
 """
 _COMMITTED = """
 SELECT o.object_key, extract(epoch FROM max(s.commit_time)) AS seconds

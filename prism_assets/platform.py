@@ -1,4 +1,4 @@
-"""Puts a platform together from settings: database, store, engine, catalog and queues. Opens nothing yet."""
+"""Puts a platform together from settings: database, store, engine, publisher and queues. Opens nothing yet."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from prism_assets.catalogs.glue import GlueCatalog
 from prism_assets.engine.base import Engine
 from prism_assets.metadata.database import Database
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
+from prism_assets.publishers.glue import GluePublisher
+from prism_assets.publishers.glue_catalog import GlueCatalog
 from prism_assets.queues.sqs import SqsQueue
 from prism_assets.settings import IN_PROCESS, Settings
 from prism_assets.stages.context import StageContext
@@ -19,7 +20,7 @@ from prism_assets.stages.deadlines import Deadline
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_HURRIED_SECONDS = 2.0
+_FAIL_FAST_SECONDS = 2.0
 
 
 def build_context(
@@ -35,26 +36,31 @@ def build_context(
     sooner.
     """
     lake = Lake(settings.bucket, settings.prefix, settings.store)
+    stores = Stores(replace(settings.store, retry_seconds=_FAIL_FAST_SECONDS) if deadline else settings.store)
     return StageContext(
         settings=settings,
         database=Database(
             settings.database_url.get_secret_value(), (lambda: deadline.seconds_left) if deadline else None
         ),
         lake=lake,
-        stores=Stores(replace(settings.store, retry_seconds=_HURRIED_SECONDS) if deadline else settings.store),
+        stores=stores,
         engine=_engine(settings, lake, session),
-        catalog=GlueCatalog(
-            settings.glue_endpoint,
-            settings.region,
-            prefix=settings.glue_database_prefix,
-            suffix=settings.glue_database_suffix,
-            fail_fast=deadline is not None,
-        ),
+        publisher=GluePublisher(_glue(settings, fail_fast=deadline is not None), lake, stores),
         queues=tuple(
             SqsQueue(url, settings.sqs_endpoint, settings.region, wait_seconds=settings.sqs_wait_seconds)
             for url in settings.sqs_queue_urls
         ),
         progress=progress,
+    )
+
+
+def _glue(settings: Settings, *, fail_fast: bool) -> GlueCatalog:
+    return GlueCatalog(
+        settings.glue_endpoint,
+        settings.region,
+        prefix=settings.glue_database_prefix,
+        suffix=settings.glue_database_suffix,
+        fail_fast=fail_fast,
     )
 
 

@@ -15,6 +15,8 @@ from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 from prism_assets.platform import build_context
+from prism_assets.publishers.glue import GluePublisher
+from prism_assets.publishers.glue_catalog import GlueCatalog
 from prism_assets.reading.lake_reader import LakeReader, ReadPartition
 from prism_assets.reading.query import run_query
 from prism_assets.settings import Settings
@@ -60,8 +62,16 @@ class World:
     def in_bucket(self, endpoint: str, bucket: str) -> World:
         """The same platform, with its lake under `lake/` in a bucket of an S3 server, before anything is applied."""
         lake = Lake(bucket, "lake/", StoreConfig(endpoint=endpoint, object_tags=False))
-        context = replace(self.context, lake=lake, stores=Stores(lake.store), engine=InProcessEngine(lake))
+        stores = Stores(lake.store)
+        publisher = GluePublisher(self.glue, lake, stores)
+        context = replace(self.context, lake=lake, stores=stores, engine=InProcessEngine(lake), publisher=publisher)
         return replace(self, context=context)
+
+    @property
+    def glue(self) -> GlueCatalog:
+        """The catalog itself, for tests that change it behind the publisher's back."""
+        assert isinstance(self.context.publisher, GluePublisher)
+        return self.context.publisher.catalog
 
     def close(self) -> None:
         """Closes connections."""

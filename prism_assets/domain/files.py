@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
 
+from prism_assets.domain.partitions import Publication
+
 
 @dataclass(frozen=True, kw_only=True)
 class DataFile:
@@ -54,8 +56,9 @@ class MergedRange(DataFile):
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionContent:
-    """All rows of a partition, each once: its ranges, and the small objects above them."""
+    """What a publication of a partition shows: each row once, in its ranges and the small objects above them."""
 
+    publication: Publication
     ranges: tuple[MergedRange, ...]
     small_objects: tuple[SmallObject, ...]
 

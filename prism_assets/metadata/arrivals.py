@@ -40,9 +40,10 @@ def arrivals_of_batch(connection: Connection, table_ids: Collection[int], finish
             "SELECT o.prism_table_id, p.partition_date, s.row_count, "
             "extract(epoch FROM s.commit_time - coalesce(o.send_time, o.first_receive_time)) AS seconds "
             "FROM prism_staging_objects o JOIN prism_small_objects s USING (prism_staging_object_id) "
-            "JOIN prism_partitions p USING (prism_partition_id) WHERE o.state = 'done' "
+            "JOIN prism_partitions p USING (prism_partition_id) "
+            "JOIN prism_publications q USING (prism_partition_id) WHERE o.state = 'done' AND q.publisher = 'glue' "
             "AND o.prism_table_id = ANY(:tables) AND o.finish_time = :finished "
-            "AND p.last_live_object_id IS NULL AND p.current_manifest_version >= 0 AND NOT s.delayed"
+            "AND p.last_live_object_id IS NULL AND q.version >= 0 AND NOT s.delayed"
         ),
         {"tables": list(table_ids), "finished": finished},
     )

@@ -213,8 +213,8 @@ def published_since(connection: Connection, table_ids: Collection[int], since: d
     """Partitions from `since` on that the catalog names, by table and date."""
     rows = connection.execute(
         text(
-            "SELECT * FROM prism_partitions WHERE prism_table_id = ANY(:tables) AND partition_date >= :since "
-            "AND current_manifest_version >= 0 ORDER BY prism_table_id, partition_date"
+            "SELECT * FROM prism_partition_states WHERE table_id = ANY(:tables) AND date >= :since "
+            "AND current_version >= 0 ORDER BY table_id, date"
         ),
         {"tables": list(table_ids), "since": since},
     )

@@ -170,11 +170,30 @@ WHERE r.lower_bound IS NOT NULL AND p.prism_table_id = ANY(:tables)
 GROUP BY p.prism_table_id, p.partition_date ORDER BY 1, 2
 """
 
+SHOWN_BEYOND_DESIRED = """
+SELECT p.prism_table_id AS table_id, p.partition_date AS day, 1 AS found,
+    format('version %s is shown, and %s is desired', q.version, p.desired_manifest_version) AS example
+FROM prism_publications q JOIN prism_partitions p USING (prism_partition_id)
+WHERE q.version > p.desired_manifest_version AND p.prism_table_id = ANY(:tables) ORDER BY 1, 2
+"""
+
 PUBLISHED_BEYOND = """
-SELECT prism_table_id AS table_id, partition_date AS day, 1 AS found,
-    format('object %s is shown, and %s is the last', published_object_id, last_object_id) AS example
-FROM prism_partitions WHERE published_object_id > greatest(last_object_id, desired_manifest_version)
-    AND prism_table_id = ANY(:tables) ORDER BY 1, 2
+SELECT p.prism_table_id AS table_id, p.partition_date AS day, 1 AS found,
+    format('object %s is shown, and %s is the last', q.published_object_id, p.last_object_id) AS example
+FROM prism_publications q JOIN prism_partitions p USING (prism_partition_id)
+WHERE q.published_object_id > greatest(p.last_object_id, p.desired_manifest_version)
+    AND p.prism_table_id = ANY(:tables) ORDER BY 1, 2
+"""
+
+NOT_TO_BE_PUBLISHED = """
+SELECT p.prism_table_id AS table_id, p.partition_date AS day, 1 AS found,
+    format('object %s is shown, and %s is the last', coalesce(q.published_object_id, 0), p.last_object_id) AS example
+FROM prism_partitions p LEFT JOIN prism_publications q
+    ON q.prism_partition_id = p.prism_partition_id AND q.publisher = 'glue'
+WHERE p.switched AND NOT coalesce(q.dirty, false) AND p.prism_table_id = ANY(:tables)
+    AND (coalesce(q.published_object_id, 0) < p.last_object_id
+        OR coalesce(q.version, -1) < p.desired_manifest_version OR coalesce(q.revision, 0) < p.revision)
+ORDER BY 1, 2
 """
 
 NO_CERTIFICATE = """

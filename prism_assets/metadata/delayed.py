@@ -1,6 +1,6 @@
 """Delayed small objects: those of days that were marked for closing before they came. Reads without locks.
 
-What a delayed object waits for stands in the row of its partition: it is readable from `published_object_id` on down,
+What a delayed object waits for stands in the rows of its partition: it is readable from `published_object_id` on down,
 and merged from `desired_manifest_version` on down. Nobody keeps another position.
 """
 
@@ -47,19 +47,18 @@ def delayed_days(connection: Connection, table_ids: Collection[int]) -> list[Del
     ]
 
 
-# Each half of the union has a partial index of prism_partitions, which an OR would not be given. Delayed objects have one
+# Each half of the union has a partial index, which an OR would not be given. Delayed objects have one
 # of their own: a day whose merge was put off costs one look-up, however many objects it has.
 _DELAYED = """
 SELECT p.prism_table_id, p.partition_date, s.* FROM (
-    SELECT prism_partition_id, prism_table_id, partition_date, coalesce(published_object_id, 0) AS published_id,
-        desired_manifest_version AS merged_id FROM prism_partitions
-    WHERE prism_table_id = ANY(:tables) AND last_live_object_id IS NOT NULL
-        AND last_object_id > desired_manifest_version
+    SELECT partition_id AS prism_partition_id, table_id AS prism_table_id, date AS partition_date,
+        coalesce(published_object_id, 0) AS published_id, desired_version AS merged_id FROM prism_partition_states
+    WHERE table_id = ANY(:tables) AND last_live_object_id IS NOT NULL AND last_object_id > desired_version
     UNION
-    SELECT prism_partition_id, prism_table_id, partition_date, coalesce(published_object_id, 0),
-        desired_manifest_version FROM prism_partitions
-    WHERE prism_table_id = ANY(:tables) AND last_live_object_id IS NOT NULL
-        AND coalesce(published_object_id, 0) < last_object_id) p
+    SELECT p.prism_partition_id, p.prism_table_id, p.partition_date, q.published_object_id, p.desired_manifest_version
+    FROM prism_publications q JOIN prism_partitions p USING (prism_partition_id)
+    WHERE q.dirty AND q.publisher = 'glue' AND p.prism_table_id = ANY(:tables) AND p.last_live_object_id IS NOT NULL
+        AND q.published_object_id < p.last_object_id) p
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE o.prism_small_object_id > p.published_id) AS unpublished,
         coalesce(sum(o.row_count) FILTER (WHERE o.prism_small_object_id > p.published_id), 0) AS unpublished_rows,

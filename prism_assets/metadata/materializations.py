@@ -99,18 +99,20 @@ def _position(row: Row[tuple[object, ...]]) -> Position:
 
 _POSITION = """
     p.prism_table_id, p.partition_date, p.prism_partition_id, p.last_object_id AS live, p.desired_manifest_version AS merged,
-    coalesce(p.published_object_id, 0) + p.current_manifest_version + 1 + p.published_revision AS catalog
+    coalesce(q.published_object_id + q.version + 1 + q.revision, 0) AS catalog
 """
 _POSITIONS = f"""
 SELECT {_POSITION}
 FROM unnest(CAST(:tables AS bigint[]), CAST(:dates AS date[])) AS w (table_id, day)
 JOIN prism_partitions p ON p.prism_table_id = w.table_id AND p.partition_date = w.day
+LEFT JOIN prism_publications q ON q.prism_partition_id = p.prism_partition_id AND q.publisher = 'glue'
 """
 _UNREPORTED = f"""
 SELECT * FROM (
     SELECT {_POSITION},
         coalesce(m.live, 0) AS reported_live, coalesce(m.merged, 0) AS reported_merged, coalesce(m.catalog, 0) AS reported_catalog
     FROM prism_partitions p LEFT JOIN prism_materializations m USING (prism_partition_id)
+    LEFT JOIN prism_publications q ON q.prism_partition_id = p.prism_partition_id AND q.publisher = 'glue'
 ) s
 WHERE partition_date BETWEEN :first AND :last AND (live > reported_live AND prism_table_id = ANY(:live)
     OR merged > reported_merged AND prism_table_id = ANY(:merged)

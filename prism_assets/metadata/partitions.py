@@ -10,31 +10,13 @@ from sqlalchemy import Connection, Row, text
 
 from prism_assets.domain.accepted import DateRange
 from prism_assets.domain.fingerprints import combine
-from prism_assets.domain.partitions import ObjectTotals, Partition, Publication, SwitchEvidence
-
-_WORK = (
-    "(NOT switched OR current_manifest_version < desired_manifest_version "
-    "OR coalesce(published_object_id, 0) < last_object_id OR published_revision < revision)"
-)
+from prism_assets.domain.partitions import ObjectTotals, Partition, SwitchEvidence
+from prism_assets.metadata import publications
 
 
 def partition_of(row: Row[Any]) -> Partition:
-    """A row of prism_partitions as the domain knows it."""
-    return Partition(
-        partition_id=row.prism_partition_id,
-        table_id=row.prism_table_id,
-        date=row.partition_date,
-        current_version=row.current_manifest_version,
-        desired_version=row.desired_manifest_version,
-        last_live_object_id=row.last_live_object_id,
-        switched=row.switched,
-        closing_batch_id=row.closing_batch_id,
-        published_object_id=row.published_object_id,
-        published_time=row.published_time,
-        last_object_id=row.last_object_id,
-        revision=row.revision,
-        published_revision=row.published_revision,
-    )
+    """A row of the view prism_partition_states as the domain knows it."""
+    return Partition(**row._mapping)
 
 
 def ensure_and_lock(connection: Connection, wanted: Collection[tuple[int, date]]) -> dict[tuple[int, date], int]:
@@ -67,55 +49,58 @@ def ensure_and_lock(connection: Connection, wanted: Collection[tuple[int, date]]
 
 def raise_last_object(connection: Connection, highest: Mapping[int, int]) -> None:
     """Records the highest small object id of partitions whose rows the caller has locked."""
-    if highest:
-        connection.execute(
-            text(
-                "UPDATE prism_partitions SET last_object_id = greatest(last_object_id, :last) "
-                "WHERE prism_partition_id = :partition"
-            ),
-            [{"partition": partition, "last": last} for partition, last in sorted(highest.items())],
-        )
+    if not highest:
+        return
+    connection.execute(
+        text(
+            "UPDATE prism_partitions SET last_object_id = greatest(last_object_id, :last) "
+            "WHERE prism_partition_id = :partition"
+        ),
+        [{"partition": partition, "last": last} for partition, last in sorted(highest.items())],
+    )
+    publications.mark_dirty(connection, highest)
 
 
 def lock_partition(connection: Connection, partition_id: int) -> Partition:
-    """Locks one partition row and returns it."""
-    row = connection.execute(
-        text("SELECT * FROM prism_partitions WHERE prism_partition_id = :id FOR UPDATE"), {"id": partition_id}
-    ).one()
-    return partition_of(row)
+    """Locks one partition row and returns it, with what is published of it: read behind the lock."""
+    statement = text("SELECT 1 FROM prism_partitions WHERE prism_partition_id = :id FOR UPDATE")
+    connection.execute(statement, {"id": partition_id}).one()
+    return load_partitions(connection, [partition_id])[partition_id]
 
 
 def load_partitions(connection: Connection, partition_ids: Collection[int]) -> dict[int, Partition]:
     """Partitions by id, without locks."""
     rows = connection.execute(
-        text("SELECT * FROM prism_partitions WHERE prism_partition_id = ANY(:ids)"),
-        {"ids": list(partition_ids)},
+        text("SELECT * FROM prism_partition_states WHERE partition_id = ANY(:ids)"), {"ids": list(partition_ids)}
     )
-    return {row.prism_partition_id: partition_of(row) for row in rows}
+    return {row.partition_id: partition_of(row) for row in rows}
 
 
 def load_table_partitions(connection: Connection, table_id: int, day: date | None = None) -> list[Partition]:
     """All partitions of a table by date, without locks."""
-    rows = connection.execute(
-        text(
-            "SELECT * FROM prism_partitions WHERE prism_table_id = :table "
-            "AND (CAST(:day AS date) IS NULL OR partition_date = :day) ORDER BY partition_date"
-        ),
-        {"table": table_id, "day": day},
-    )
+    rows = connection.execute(text(_OF_TABLE), {"table": table_id, "day": day})
     return [partition_of(row) for row in rows]
+
+
+_OF_TABLE = """
+SELECT * FROM prism_partition_states
+WHERE table_id = :table AND (CAST(:day AS date) IS NULL OR date = :day) ORDER BY date
+"""
 
 
 def load_pending(connection: Connection, table_ids: Collection[int]) -> list[Partition]:
-    """The partitions that a catalog run may have to do something about, by table and date. Uses a partial index."""
-    rows = connection.execute(
-        text(
-            f"SELECT * FROM prism_partitions WHERE prism_table_id = ANY(:tables) AND {_WORK} "
-            "ORDER BY prism_table_id, partition_date"
-        ),
-        {"tables": list(table_ids)},
-    )
+    """The partitions that a catalog run may have to do something about, by table and date. Uses partial indexes."""
+    rows = connection.execute(text(_PENDING), {"tables": list(table_ids)})
     return [partition_of(row) for row in rows]
+
+
+_PENDING = """
+SELECT * FROM prism_partition_states WHERE table_id = ANY(:tables) AND NOT switched
+UNION ALL
+SELECT s.* FROM prism_publications q JOIN prism_partition_states s ON s.partition_id = q.prism_partition_id
+WHERE q.dirty AND q.publisher = 'glue' AND s.switched AND s.table_id = ANY(:tables)
+ORDER BY table_id, date
+"""
 
 
 def closing_marks(connection: Connection, days: Mapping[int, DateRange]) -> dict[int, dict[date, int]]:
@@ -181,16 +166,16 @@ def unfinished_before(connection: Connection, table_id: int, closing_batch_id: i
 
 def close(connection: Connection, partition_id: int) -> int:
     """Closes a partition whose row the caller has locked; returns the id of its last live object (0 for none)."""
-    return int(
-        connection.execute(
-            text(
-                "UPDATE prism_partitions SET last_live_object_id = coalesce((SELECT max(prism_small_object_id) "
-                "FROM prism_small_objects WHERE prism_partition_id = :id AND NOT delayed), 0) "
-                "WHERE prism_partition_id = :id RETURNING last_live_object_id"
-            ),
-            {"id": partition_id},
-        ).scalar_one()
-    )
+    last = connection.execute(text(_CLOSE), {"id": partition_id}).scalar_one()
+    publications.mark_dirty(connection, [partition_id])
+    return int(last)
+
+
+_CLOSE = """
+UPDATE prism_partitions SET last_live_object_id = coalesce((SELECT max(prism_small_object_id)
+    FROM prism_small_objects WHERE prism_partition_id = :id AND NOT delayed), 0)
+WHERE prism_partition_id = :id RETURNING last_live_object_id
+"""
 
 
 def switch_evidence(connection: Connection, partition_id: int) -> SwitchEvidence:
@@ -261,40 +246,21 @@ def switch(connection: Connection, partition_id: int, evidence: SwitchEvidence, 
         text("UPDATE prism_partitions SET switched = true WHERE prism_partition_id = :id"),
         {"id": partition_id},
     )
-
-
-def advance_published(connection: Connection, partition_id: int, publication: Publication, now: datetime) -> bool:
-    """Records what the catalog shows now, upwards only; False if a newer publication is recorded already."""
-    return bool(
-        connection.execute(
-            text(
-                "UPDATE prism_partitions SET current_manifest_version = :version, published_object_id = :last, "
-                "published_revision = :revision, published_time = :now WHERE prism_partition_id = :id "
-                "AND current_manifest_version <= :version AND coalesce(published_object_id, 0) <= :last "
-                "AND published_revision <= :revision"
-            ),
-            {
-                "id": partition_id,
-                "version": publication.version,
-                "last": publication.published_object_id,
-                "revision": publication.revision,
-                "now": now,
-            },
-        ).rowcount
-    )
+    publications.mark_dirty(connection, [partition_id])
 
 
 def load_needed(connection: Connection, table_ids: Collection[int], day: date | None) -> list[Partition]:
     """Partitions with small objects that readers or merges need (see `needed_above`), in id order. Without locks."""
-    rows = connection.execute(
-        text(
-            "SELECT * FROM prism_partitions WHERE prism_table_id = ANY(:tables) "
-            "AND (CAST(:day AS date) IS NULL OR partition_date = :day) AND last_object_id > 0 "
-            "AND (NOT switched OR last_object_id > current_manifest_version) ORDER BY prism_partition_id"
-        ),
-        {"tables": list(table_ids), "day": day},
-    )
+    rows = connection.execute(text(_NEEDED), {"tables": list(table_ids), "day": day})
     return [partition_of(row) for row in rows]
+
+
+_NEEDED = """
+SELECT * FROM prism_partition_states
+WHERE table_id = ANY(:tables) AND (CAST(:day AS date) IS NULL OR date = :day) AND last_object_id > 0
+    AND (NOT switched OR last_object_id > current_version)
+ORDER BY partition_id
+"""
 
 
 def raise_revision(connection: Connection, partition_id: int) -> None:
@@ -309,6 +275,7 @@ def raise_revision(connection: Connection, partition_id: int) -> None:
         ),
         {"id": partition_id},
     )
+    publications.mark_dirty(connection, [partition_id])
 
 
 def ids_unmerged(connection: Connection, table_ids: Collection[int], day: date | None = None) -> list[int]:

@@ -1,4 +1,4 @@
-"""What every stage works with: the database, the store, the engine, the catalog and the settings."""
+"""What every stage works with: the database, the store, the engine, the publisher and the settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from prism_assets.catalogs.base import Catalog
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.installation import Installation
 from prism_assets.domain.tables import TableDefinition
@@ -15,6 +14,7 @@ from prism_assets.metadata import tables
 from prism_assets.metadata.database import Database, worker_name
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
+from prism_assets.publishers.base import Publisher
 from prism_assets.queues.sqs import SqsQueue
 from prism_assets.settings import Settings
 from prism_assets.stages.installation import check_lake
@@ -26,14 +26,14 @@ def _silent(_message: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class StageContext:
-    """Everything a stage needs. Engine, catalog and queues open nothing before they are used."""
+    """Everything a stage needs. Engine, publisher and queues open nothing before they are used."""
 
     settings: Settings
     database: Database
     lake: Lake
     stores: Stores
     engine: Engine
-    catalog: Catalog
+    publisher: Publisher
     queues: tuple[SqsQueue, ...] = ()
     progress: Callable[[str], None] = _silent
     worker: str = field(default_factory=worker_name)

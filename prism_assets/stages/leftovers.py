@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from prism_assets.domain.lifecycle import WaitForMerge, may_switch, next_steps
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import merge_jobs, partitions, publications, staging_objects
+from prism_assets.metadata import catalog_notes, merge_jobs, partitions, staging_objects
 from prism_assets.metadata.merge_jobs import JobStatus
 from prism_assets.metadata.unread_objects import Unread, UnreadObjects, load_unread
 from prism_assets.stages.context import StageContext
@@ -145,7 +145,9 @@ def publications_left(
     """Publications that were not seen to end, whose calls may still change the catalog: the next runs compare it."""
     named = {table.table_id: str(table.name) for table in tables}
     settings = context.settings
-    doubts = publications.load_doubts(connection, list(named), settings.catalog_compare_seconds, settings.lease_seconds)
+    doubts = catalog_notes.load_doubts(
+        connection, list(named), settings.catalog_compare_seconds, settings.lease_seconds
+    )
     for table_id, doubt in doubts.items():
         if doubt.notes:
             yield Leftover(sentence=f"{named[table_id]}: {doubt}", stuck=True)

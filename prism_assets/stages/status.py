@@ -18,10 +18,10 @@ from prism_assets.domain.lifecycle import (
 )
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import leases, merge_jobs, partitions, publications, staging_objects
+from prism_assets.metadata import catalog_notes, leases, merge_jobs, partitions, staging_objects
+from prism_assets.metadata.catalog_notes import Doubt
 from prism_assets.metadata.leases import Holder, LeaseKind
 from prism_assets.metadata.merge_jobs import JobStatus
-from prism_assets.metadata.publications import Doubt
 from prism_assets.metadata.quarantine import UnfitValues, unfit_values
 from prism_assets.metadata.staging_objects import StagingCounts
 from prism_assets.metadata.statistics import PartitionFigures, partition_figures
@@ -84,7 +84,7 @@ def read_status(
         ids = [table.table_id for table in chosen]
         publishers = leases.holders(connection, LeaseKind.CATALOG, ids)
         settings = context.settings
-        doubts = publications.load_doubts(connection, ids, settings.catalog_compare_seconds, settings.lease_seconds)
+        doubts = catalog_notes.load_doubts(connection, ids, settings.catalog_compare_seconds, settings.lease_seconds)
         since = now - timedelta(days=_UNFIT_DAYS)
         unfit = {} if names is None else unfit_values(connection, ids, since)
     return tuple(

@@ -37,7 +37,7 @@ def closed(prism: Prism) -> Prism:
 
 def forget(world: World) -> None:
     """What the local Glue does when it stops."""
-    catalog: Any = world.context.catalog
+    catalog: Any = world.glue
     catalog._client.delete_table(DatabaseName=f"{world.settings.glue_database_prefix}log", Name="events")
 
 

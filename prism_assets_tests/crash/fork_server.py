@@ -97,7 +97,8 @@ class ForkServer:
         self._children: dict[int, Child] = {}
         self._lock = threading.Lock()
         self._numbers = iter(range(1, 1 << 62))
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
 
     @classmethod
     def start(cls) -> ForkServer:
@@ -138,6 +139,8 @@ class ForkServer:
         """Ends the server."""
         self._connection.shutdown(socket.SHUT_RDWR)
         os.waitpid(self._pid, 0)
+        self._listener.join(10)
+        self._connection.close()
 
     def _listen(self) -> None:
         with self._connection.makefile() as lines:

@@ -130,16 +130,17 @@ def _nothing_running(connection: sqlalchemy.Connection, _life: Life) -> Iterator
 def _everything_switched(connection: sqlalchemy.Connection, life: Life) -> Iterator[str]:
     """I10: every day is over, so every partition is switched, merged to its end, and published as it is."""
     rows = connection.exec_driver_sql(
-        "SELECT t.schema_name || '.' || t.table_name AS name, p.* FROM prism_partitions p "
-        "JOIN prism_tables t USING (prism_table_id)"
+        "SELECT t.schema_name || '.' || t.table_name AS name, p.*, q.dirty FROM prism_partition_states p "
+        "JOIN prism_tables t ON t.prism_table_id = p.table_id "
+        "LEFT JOIN prism_publications q ON q.prism_partition_id = p.partition_id"
     )
     found: set[tuple[str, date]] = set()
     for row in rows:
-        found.add((row.name, row.partition_date))
-        state = (row.switched, row.current_manifest_version, row.desired_manifest_version, row.published_object_id)
+        found.add((row.name, row.date))
+        state = (row.switched, row.current_version, row.desired_version, row.published_object_id)
         last = row.last_object_id
-        if state != (True, last, last, last) or row.published_revision != row.revision:
-            yield f"I10 {row.name} {row.partition_date} is not at rest at {last}: {state}"
+        if state != (True, last, last, last) or row.published_revision != row.revision or row.dirty is not False:
+            yield f"I10 {row.name} {row.date} is not at rest at {last}: {state}"
     yield from (f"I1 {table} {day} has no partition" for table, day in set(life.expected()) - found)
 
 

@@ -100,13 +100,13 @@ REMOVALS: Sequence[Removal] = (
         "the verification of manifests",
         "damaged_object",
         "not verified",
-        (Edit("stages/publish/partitions.py", "if length != file.content_length:", "if False:"),),
+        (Edit("publishers/glue.py", "if length != file.content_length:", "if False:"),),
     ),
     Removal(
         "the reading back of the catalog",
         "ignored_update",
         "is recorded",
-        (Edit("catalogs/glue.py", "if shown.get(day) != _shape(table, locations[day])", "if False"),),
+        (Edit("publishers/glue_catalog.py", "if shown.get(day) != _shape(table, locations[day])", "if False"),),
     ),
     Removal(
         "the record upwards only, and by the holder of the lease",
@@ -115,10 +115,10 @@ REMOVALS: Sequence[Removal] = (
         (
             _HOLD,
             Edit(
-                "metadata/partitions.py",
-                '"AND current_manifest_version <= :version AND coalesce(published_object_id, 0) <= :last "\n'
-                '                "AND published_revision <= :revision"',
-                '""',
+                "metadata/publications.py",
+                "WHERE q.version <= excluded.version AND q.published_object_id <= excluded.published_object_id\n"
+                "    AND q.revision <= excluded.revision",
+                "",
             ),
         ),
     ),

@@ -172,13 +172,13 @@ def ignored_update(stage: Stage) -> Iterator[str]:
     stage.run(("catalog", AFTER))
     assert fault.injected, "the catalog was not asked to update anything"
     shown = stage.world.partition(DAY).location
-    if stage.value("SELECT current_manifest_version + coalesce(published_object_id, 0) FROM prism_partitions") and (
+    if stage.value("SELECT current_version + coalesce(published_object_id, 0) FROM prism_partition_states") and (
         "/live/" in shown and stage.value(_RECORDED_AS_CLOSED)
     ):
         yield f"a publication is recorded that the catalog does not show: it shows {shown}"
 
 
-_RECORDED_AS_CLOSED = "SELECT count(*) FROM prism_partitions WHERE published_object_id IS NOT NULL"
+_RECORDED_AS_CLOSED = "SELECT count(*) FROM prism_publications WHERE published_object_id > 0"
 
 
 def late_record(stage: Stage) -> Iterator[str]:
@@ -210,7 +210,7 @@ def _overtaken_at(point: str, stage: Stage) -> Iterator[str]:
         yield "the record of what is published went back"
 
 
-_PUBLISHED = "SELECT coalesce(published_object_id, 0) FROM prism_partitions"
+_PUBLISHED = "SELECT coalesce(published_object_id, 0) FROM prism_partition_states"
 
 
 def two_publishers(stage: Stage) -> Iterable[str]:

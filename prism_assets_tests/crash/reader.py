@@ -20,7 +20,7 @@ from prism_assets.domain.errors import CatalogUnavailable, StoreUnavailable, Wro
 from prism_assets.reading.lake_reader import LakeReader, ReadPartition, path_of
 from prism_assets.settings import Settings
 
-EVERY = 0.05
+EVERY = 0.1
 UNFINISHED = re.compile(r"\.(gz|parquet|json)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 """What s3proxy writes until a put is done, as `KEY-UUID`. Its listings have such files; those of S3 never do."""
 
@@ -121,7 +121,7 @@ class Poller(threading.Thread):
             started = time.monotonic()
             self.look(reader, next(tables))
             cost = time.monotonic() - started
-            self._end.wait(max(self.every - cost, 2 * cost))
+            self._end.wait(max(self.every - cost, 4 * cost))
 
     def look(self, reader: IdReader, table: str) -> None:
         """One look. A reader whose servers are down sees nothing, which is no fault of the writers."""

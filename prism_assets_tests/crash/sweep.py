@@ -63,15 +63,13 @@ def hits(fleet: Fleet, seeds: Iterable[int]) -> dict[tuple[str, int], Counter[st
 
 
 def cases(counted: Mapping[tuple[str, int], Counter[str]], kinds: Sequence[str], which: Sequence[int]) -> list[Case]:
-    """All cases: each point in the first life that reaches it, at the hits asked for, negative ones from the end."""
+    """All cases: each point in the first life that reaches it, at the hits asked for, or its last; -1 is the last."""
     found, covered = [], dict[tuple[int, str], str]()
     for (life, seed), counts in counted.items():
         for point, count in counts.items():
             if covered.setdefault((seed, point), life) != life:
                 continue
-            chosen = sorted(
-                {number for number in (n if n > 0 else count + 1 + n for n in which) if 1 <= number <= count}
-            )
+            chosen = sorted({min(number, count) if number > 0 else count + 1 + number for number in which})
             found += [Case(life, seed, point, number, kind) for number in chosen for kind in kinds]
     return found
 

@@ -270,7 +270,7 @@ def test_a_table_in_doubt_is_asked_for_and_told_until_it_was_compared(
     tick(instance, location, "catalog_work")
     settled.drop(some_rows(1, NOW))
     settled.stream(now())
-    losing = with_catalog(settled, LosingCatalog(settled.context.catalog))
+    losing = with_catalog(settled, LosingCatalog(settled.glue))
     assert run_catalog(losing.context, now=NOW).errors
     settled.catalog(now())
     request = tick(instance, location, "catalog_work")

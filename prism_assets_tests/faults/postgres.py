@@ -86,6 +86,7 @@ WRITES: Sequence[tuple[str, str]] = (
     ("prism_small_objects", "INSERT"),
     ("prism_partitions", "INSERT"),
     ("prism_partitions", "UPDATE"),
+    ("prism_publications", "INSERT"),
     ("prism_merge_jobs", "INSERT"),
     ("prism_merge_jobs", "UPDATE"),
     ("prism_merge_jobs", "DELETE"),

@@ -327,7 +327,7 @@ def test_in_any_order_of_steps_nothing_is_lost_doubled_or_hidden(
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=200 if long else 8,
+            max_examples=200 if long else 6,
             stateful_step_count=50 if long else 20,
             deadline=None,
             derandomize=not long,

@@ -341,7 +341,7 @@ def test_republishing_fills_an_empty_catalog_with_the_same(events: World) -> Non
     events.stream("2026-03-02T01:00")
     events.catalog("2026-03-02T01:00")
     before = events.reader().table("log.events")
-    client = events.context.catalog._client  # type: ignore[attr-defined]
+    client = events.glue._client
     client.delete_table(DatabaseName=f"{events.settings.glue_database_prefix}log", Name="events")
     events.catalog("2026-03-02T01:00", republish=True)
     assert events.reader().table("log.events") == before
@@ -350,7 +350,7 @@ def test_republishing_fills_an_empty_catalog_with_the_same(events: World) -> Non
 
 def test_a_table_that_the_catalog_lost_is_published_again_without_asking(events: World) -> None:
     ids = switched(events)
-    client = events.context.catalog._client  # type: ignore[attr-defined]
+    client = events.glue._client
     client.delete_table(DatabaseName=f"{events.settings.glue_database_prefix}log", Name="events")
     events.catalog(AFTER)
     assert events.ids() == ids

@@ -14,7 +14,7 @@ import alembic.script
 import pytest
 from sqlalchemy import text
 
-from prism_assets.metadata import attempts, locks, publications
+from prism_assets.metadata import attempts, catalog_notes, locks
 from prism_assets.metadata import database as database_module
 from prism_assets.metadata.database import Database
 from prism_assets.metadata.migrations import versions
@@ -91,7 +91,7 @@ def wait_for_migration(sessions: Sessions, index: str = "") -> None:
 WRITES = {
     "prism_staging_objects": "UPDATE prism_staging_objects SET last_error = NULL",
     "prism_small_objects": "UPDATE prism_small_objects SET content_length = 100",
-    "prism_partitions": "UPDATE prism_partitions SET published_time = NULL",
+    "prism_partitions": "UPDATE prism_partitions SET closing_batch_id = NULL",
 }
 
 
@@ -212,7 +212,7 @@ def test_publications_that_a_former_version_had_under_way_keep_their_note(old: R
     old.sql("UPDATE prism_tables SET unsettled_publications = 2")
     old.database.migrate()
     with old.database.begin() as connection:
-        (doubt,) = publications.load_doubts(connection, [1], 3_600, 60).values()
+        (doubt,) = catalog_notes.load_doubts(connection, [1], 3_600, 60).values()
     assert (doubt.notes, doubt.worker, doubt.is_stale) == (1, "a former version", True)
     assert old.sql("SELECT expire_time > clock_timestamp() + interval '9 minutes' FROM prism_publication_notes") == [
         (True,)

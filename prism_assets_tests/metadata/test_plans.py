@@ -24,12 +24,14 @@ STATE = """
 SET LOCAL session_replication_role = replica;
 CREATE TEMPORARY TABLE days ON COMMIT DROP AS SELECT t, d, (t - 1) * 300 + d AS p FROM generate_series(1, 20) t,
     generate_series(1, 300) d;
-INSERT INTO prism_partitions (prism_partition_id, prism_table_id, partition_date, current_manifest_version,
-    desired_manifest_version, last_live_object_id, switched, closing_batch_id, published_object_id, last_object_id)
+INSERT INTO prism_partitions (prism_partition_id, prism_table_id, partition_date, desired_manifest_version,
+    last_live_object_id, switched, closing_batch_id, last_object_id)
     OVERRIDING SYSTEM VALUE SELECT p, t, date '2025-01-01' + d,
-    CASE WHEN d < 290 THEN p * 10 - (d = 100)::int ELSE 0 END,
     CASE WHEN d < 290 THEN p * 10 - (d = 100)::int ELSE 0 END, CASE WHEN d < 300 THEN p * 10 - 2 END, d < 290,
-    CASE WHEN d < 300 THEN 1 END, CASE WHEN d < 300 THEN p * 10 - (d = 100)::int END, p * 10 FROM days;
+    CASE WHEN d < 300 THEN 1 END, p * 10 FROM days;
+INSERT INTO prism_publications (prism_partition_id, publisher, version, published_object_id, revision, dirty)
+    SELECT p, 'glue', CASE WHEN d < 290 THEN p * 10 - (d = 100)::int ELSE 0 END,
+    CASE WHEN d < 300 THEN p * 10 - (d = 100)::int ELSE 0 END, 0, d = 100 FROM days;
 INSERT INTO prism_small_objects (prism_small_object_id, prism_staging_object_id, prism_partition_id, delayed,
     content_length, upload_start_time, row_count, min_time, max_time, fingerprint) OVERRIDING SYSTEM VALUE
     SELECT p * 10 - n, p * 10 - n, p, n = 0 AND d %% 5 = 0, 20000, now(), 200, now(), now(), 1
@@ -69,7 +71,7 @@ def plan_of(database: Database, ask: Callable[[Connection], object]) -> str:
 QUESTIONS: dict[str, tuple[Callable[[Connection], object], list[str]]] = {
     "delayed days": (
         lambda connection: delayed.delayed_days(connection, TABLES),
-        ["prism_partitions_work", "prism_partitions_unmerged", "prism_small_objects_delayed"],
+        ["prism_publications_dirty", "prism_partitions_unmerged", "prism_small_objects_delayed"],
     ),
     "closing marks": (
         lambda connection: partitions.closing_marks(
@@ -77,7 +79,10 @@ QUESTIONS: dict[str, tuple[Callable[[Connection], object], list[str]]] = {
         ),
         ["prism_partitions_prism_table_id_partition_date_key"],
     ),
-    "catalog work": (lambda connection: partitions.load_pending(connection, TABLES), ["prism_partitions_work"]),
+    "catalog work": (
+        lambda connection: partitions.load_pending(connection, TABLES),
+        ["prism_partitions_unswitched", "prism_publications_dirty"],
+    ),
     "due merges": (
         lambda connection: work_counts.due_merges(connection, NOW, 60),
         ["prism_merge_jobs_due", "prism_merge_jobs_running", "prism_partitions_pkey"],

@@ -12,7 +12,16 @@ from sqlalchemy import Connection
 
 from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.partitions import Publication
-from prism_assets.metadata import batches, locks, merge_jobs, merge_ranges, partitions, small_objects, staging_objects
+from prism_assets.metadata import (
+    batches,
+    locks,
+    merge_jobs,
+    merge_ranges,
+    partitions,
+    publications,
+    small_objects,
+    staging_objects,
+)
 from prism_assets_tests.metadata.rows import DAY, KEYS, NOON, Rows, a_range_plan, claim, insert_small, written_of
 from prism_assets_tests.metadata.sessions import Sessions
 
@@ -243,7 +252,9 @@ def test_h3_commits_to_the_same_partitions_do_not_wait_in_a_circle(rows: Rows, s
 
 def test_h7_a_record_that_is_just_overwritten_moves_back_to_an_older_manifest(rows: Rows) -> None:
     partition = rows.partition(rows.table())
-    naive = "UPDATE prism_partitions SET current_manifest_version = :v WHERE prism_partition_id = :p"
+    naive = "UPDATE prism_publications SET version = :v WHERE prism_partition_id = :p"
+    with rows.database.begin() as connection:
+        publications.advance(connection, partition, "glue", Publication(0, 0), NOON, dirty=False)
     for version in (9, 5):
         rows.sql(naive, v=version, p=partition)
     assert rows.load(partition).current_version == 5
@@ -262,7 +273,7 @@ def test_h7_our_record_goes_upwards_only(rows: Rows) -> None:
         (Publication(12, 12), True),
     ]:
         with rows.database.begin() as connection:
-            assert partitions.advance_published(connection, partition, publication, NOON) is accepted
+            assert publications.advance(connection, partition, "glue", publication, NOON, dirty=False) is accepted
     assert (rows.load(partition).current_version, rows.load(partition).published_object_id) == (12, 12)
 
 

@@ -10,10 +10,12 @@ from typing import Any
 
 from sqlalchemy import text
 
-from prism_assets.catalogs.base import Calls, Catalog
 from prism_assets.domain.errors import CatalogUnavailable, PrismError
 from prism_assets.domain.tables import TableDefinition
-from prism_assets_tests.catalogs.recorder import Recorder
+from prism_assets.publishers.base import Calls
+from prism_assets.publishers.glue import GluePublisher
+from prism_assets.publishers.glue_catalog import GlueCatalog
+from prism_assets_tests.publishers.recorder import Recorder
 from prism_assets_tests.world import World
 
 
@@ -21,7 +23,7 @@ from prism_assets_tests.world import World
 class LosingCatalog:
     """Loses answers: the change is made, and nobody hears of it."""
 
-    inner: Catalog
+    inner: GlueCatalog
     left: int = 1
 
     def publish(self, table: TableDefinition, locations: Mapping[date, str], calls: Calls) -> dict[date, PrismError]:
@@ -40,7 +42,7 @@ class LosingCatalog:
 class PausingCatalog:
     """Does something else before it defines or publishes a table: what happens there, happens meanwhile."""
 
-    inner: Catalog
+    inner: GlueCatalog
     before_define: Callable[[TableDefinition], object] = lambda table: None
     before_publish: Callable[[TableDefinition], object] = lambda table: None
 
@@ -58,12 +60,18 @@ class PausingCatalog:
 
 def with_catalog(world: World, catalog: Any, worker: str = "another") -> World:
     """The same platform as another worker with a catalog of its own sees it."""
-    return dataclasses.replace(world, context=dataclasses.replace(world.context, catalog=catalog, worker=worker))
+    publisher = through(world, catalog)
+    return dataclasses.replace(world, context=dataclasses.replace(world.context, publisher=publisher, worker=worker))
+
+
+def through(world: World, catalog: Any) -> GluePublisher:
+    """The publisher of a world with another catalog behind it."""
+    return GluePublisher(catalog, world.context.lake, world.context.stores)
 
 
 def recorded(world: World) -> Recorder:
     """Notes the calls to Glue of a world from now on."""
-    catalog: Any = world.context.catalog
+    catalog: Any = world.glue
     catalog._made = recorder = Recorder(catalog._client)
     return recorder
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from prism_assets.domain.errors import EngineFailed, EngineUnavailable
-from prism_assets.domain.work import ConvertTask, Failure, MergeTask, RepairResult, RepairTask, Task
+from prism_assets.domain.work import ConvertTask, Failure, MergeResult, MergeTask, RepairResult, RepairTask, Task
 from prism_assets.engine.base import Definitions, Engine
 from prism_assets_tests.world import World
 
@@ -70,11 +70,13 @@ class FailingEngine:
         """Harmless work harms it not."""
 
     def run(self, tasks: Sequence[Task[Any]], definitions: Definitions) -> Iterator[Any]:
+        by_id = {task.task_id: task for task in tasks}
         for result in self.inner.run(tasks, definitions):
             if self.times > 0:
                 self.times -= 1
                 failure = Failure(message="the store coughed", transient=self.transient)
-                yield dataclasses.replace(result, failure=failure)
+                merged = isinstance(result, MergeResult)
+                yield replace(result, failure=failure) if merged else by_id[result.task_id].failed(failure)
             else:
                 yield result
 

@@ -23,7 +23,7 @@ HOLDER = "another, since 2"
 
 def columns(world: World, table: str = "log.events") -> list[str]:
     """What readers of the catalog see, of the table and of each partition."""
-    client: Any = world.context.catalog
+    client: Any = world.glue
     schema, name = table.split(".")
     where = {"DatabaseName": f"{world.settings.glue_database_prefix}{schema}", "TableName": name}
     found = [client._client.get_table(DatabaseName=where["DatabaseName"], Name=name)["Table"]]
@@ -38,7 +38,7 @@ def test_h7_a_second_run_skips_the_table_the_first_is_at_and_says_who_that_is(wo
     late_rows(world)
     second: list[CatalogReport] = []
     first = PausingCatalog(
-        world.context.catalog, before_publish=lambda table: second.append(run_catalog(world.context, now=utc(AFTER)))
+        world.glue, before_publish=lambda table: second.append(run_catalog(world.context, now=utc(AFTER)))
     )
     assert run_catalog(with_catalog(world, first).context, now=utc(AFTER)).errors == ()
     ((skipped,),) = [report.tables for report in second]
@@ -56,7 +56,7 @@ def test_a_run_waits_for_the_tables_of_another_when_it_has_done_all_others(world
     world.stream(NOON)
     (first, _) = world.context.choose_tables(None)
     done: list[str] = []
-    catalog = PausingCatalog(world.context.catalog, before_publish=lambda table: done.append(str(table.name)))
+    catalog = PausingCatalog(world.glue, before_publish=lambda table: done.append(str(table.name)))
     with leased(with_catalog(world, None).context, LeaseKind.CATALOG, [first.table_id]) as held:
         with world.context.database.begin() as connection:
             release = threading.Timer(0.5, lambda: _release(world, held[first.table_id]))
@@ -118,7 +118,7 @@ def test_a_run_that_lost_its_lease_changes_nothing_more(world: World) -> None:
                 break
         assert report.errors == ()
 
-    late = PausingCatalog(world.context.catalog, before_publish=take_over)
+    late = PausingCatalog(world.glue, before_publish=take_over)
     report = run_catalog(with_catalog(world, late).context, now=utc(AFTER))
     assert [problem.transient for problem in report.tables[0].problems] == [True]
     assert "another run has taken this work over" in report.errors[0]
@@ -138,7 +138,7 @@ def test_a_run_that_began_before_a_column_came_does_not_take_it_back(world: Worl
         world.apply(wider)
         assert run_catalog(world.context, now=utc(AFTER), names=["log.b"]).errors == ()
 
-    older = PausingCatalog(world.context.catalog, before_publish=newer_run)
+    older = PausingCatalog(world.glue, before_publish=newer_run)
     assert run_catalog(with_catalog(world, older).context, now=utc(AFTER)).errors == ()
     assert columns(world, "log.b") == ["time", "id", "color"]
 

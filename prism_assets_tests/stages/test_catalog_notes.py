@@ -37,7 +37,7 @@ CATALOG = ("catalog", "--now", f"{AFTER}:00Z", "--force")
 def lands(world: World, location: str) -> None:
     """A call of a run that is gone is carried out now."""
     (table,) = world.context.choose_tables(None)
-    world.context.catalog.publish(table, {DAY: location})
+    world.glue.publish(table, {DAY: location})
 
 
 def work(world: World) -> list[str]:
@@ -86,7 +86,7 @@ def test_a_run_that_was_killed_with_no_call_on_its_way_is_made_good_at_once(worl
 def test_a_lost_answer_is_noted_until_its_call_cannot_land_any_more(world: World) -> None:
     a_closed_day(world)
     late_rows(world)
-    losing = with_catalog(world, LosingCatalog(world.context.catalog))
+    losing = with_catalog(world, LosingCatalog(world.glue))
     assert run_catalog(losing.context, now=utc(AFTER)).errors == ("log.events: the answer was lost",)
     world.catalog(AFTER)
     assert record(world) == (0, 3)
@@ -147,7 +147,7 @@ def test_a_call_of_a_run_that_stood_still_until_its_note_was_taken_back_is_noted
 ) -> None:
     a_closed_day(world)
     late_rows(world)
-    other = with_catalog(world, world.context.catalog)
+    other = with_catalog(world, world.glue)
     glue = recorded(world)
     real = glue._inner.batch_update_partition
 
@@ -220,7 +220,7 @@ def test_a_day_that_cannot_be_put_right_leaves_its_table_in_doubt_until_it_is(wo
 def test_turns_go_on_until_no_lost_call_can_land_any_more(world: World) -> None:
     a_closed_day(world)
     late_rows(world)
-    losing = with_catalog(world, LosingCatalog(world.context.catalog))
+    losing = with_catalog(world, LosingCatalog(world.glue))
     assert run_catalog(losing.context, now=utc(AFTER)).errors
     with world.context.database.begin() as connection:
         connection.exec_driver_sql("UPDATE prism_publication_notes SET expire_time = now() + interval '1 second'")

@@ -261,7 +261,7 @@ def test_a_day_that_readers_are_sent_elsewhere_for_is_told(world: World) -> None
     a_closed_day(world)
     (table,) = world.context.choose_tables(None)
     recorded = world.partition(DAY).location
-    world.context.catalog.publish(table, {datetime.fromisoformat(DAY).date(): "s3://lake/elsewhere/"})
+    world.glue.publish(table, {datetime.fromisoformat(DAY).date(): "s3://lake/elsewhere/"})
     outcome = check(world, CATALOG_AGREES, AFTER)
     assert not outcome.passed
     assert f"{DAY} is at s3://lake/elsewhere/, not at {recorded}" in outcome.sentence

@@ -21,6 +21,7 @@ from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.stream.plan import start_batch
 from prism_assets_tests.builders import a_small_object, a_table, as_lines, some_rows, utc
 from prism_assets_tests.flow.test_life_of_a_partition import _everything
+from prism_assets_tests.stages.catalogs import through
 from prism_assets_tests.world import World
 
 DAY = "2026-03-01"
@@ -315,7 +316,7 @@ def test_what_contradicts_itself_on_record_is_found(
 
 def test_versions_beyond_what_there_is_are_found(world: World) -> None:
     switched_day(world)
-    sql(world, "UPDATE prism_partitions SET current_manifest_version = 9, published_object_id = 9")
+    sql(world, "UPDATE prism_publications SET version = 9, published_object_id = 9")
     assert {("I4", "current_beyond_desired"), ("I4", "published_beyond")} <= set(found(world))
     sql(world, "UPDATE prism_partitions SET desired_manifest_version = 9")
     assert ("I5", "desired_without_ranges") in found(world)
@@ -352,12 +353,19 @@ def test_uploads_that_are_not_removed_in_time_are_found(world: World) -> None:
     assert found(world) == [("I2", "unremoved_uploads")]
 
 
+def test_committed_rows_that_no_catalog_run_would_look_for_are_found(world: World) -> None:
+    switched_day(world)
+    sql(world, "UPDATE prism_publications SET version = 0, published_object_id = 0")
+    assert ("I1", "not_to_be_published") in found(world)
+
+
 def test_every_rule_has_a_test_of_its_own_name() -> None:
     """A new rule shows here, so that it gets its test."""
     assert {rule.name for rule in (*RULES, *RULES_OF_PUBLISHED_DESIGN)} == {
         "live_behind_close", "broken_chain", "desired_without_ranges", "current_beyond_desired", "never_merged",
         "late_in_range", "unbalanced", "committed_and_unfinished", "last_object", "unequal_ranges", "published_beyond",
         "no_certificate", "mark_beyond_batches", "ids_come_again", "held_by_nobody", "parked_merge",
+        "not_to_be_published",
     }  # fmt: skip
 
 
@@ -449,7 +457,7 @@ def catalog_partition(world: World) -> dict[str, Any]:
 
 def test_a_day_that_the_catalog_lost_is_found(world: World) -> None:
     closed_day(world)
-    client = world.context.catalog._client  # type: ignore[attr-defined]
+    client = world.glue._client
     del (where := {**catalog_partition(world)})["PartitionValues"]
     client.delete_partition(**where, PartitionValues=[DAY])
     finding = the_finding(world)
@@ -462,7 +470,7 @@ def test_a_day_that_the_catalog_shows_elsewhere_is_found(world: World) -> None:
     (table,) = world.context.choose_tables(None)
     before = world.partition(DAY).location
     live = world.context.lake.url(world.context.lake.keys(table).live_prefix(date(2026, 3, 1)))
-    world.context.catalog.publish(table, {date(2026, 3, 1): live})
+    world.glue.publish(table, {date(2026, 3, 1): live})
     finding = the_finding(world)
     assert (finding.invariant, finding.name) == ("I4", "catalog")
     assert (live in finding.facts, before in finding.facts) == (True, True)
@@ -470,7 +478,7 @@ def test_a_day_that_the_catalog_shows_elsewhere_is_found(world: World) -> None:
 
 def test_a_table_that_the_catalog_lost_is_found(world: World) -> None:
     closed_day(world)
-    client = world.context.catalog._client  # type: ignore[attr-defined]
+    client = world.glue._client
     client.delete_table(DatabaseName=f"{world.settings.glue_database_prefix}log", Name="events")
     assert found(world) == [("I1", "catalog")]
 
@@ -486,7 +494,7 @@ class SilentCatalog:
 def test_what_cannot_be_looked_at_is_told_and_the_rest_is_examined(world: World) -> None:
     closed_day(world)
     world.context.stores.delete("lake", keys(world, "/live/")[:1])
-    object.__setattr__(world.context, "catalog", SilentCatalog())
+    object.__setattr__(world.context, "publisher", through(world, SilentCatalog()))
     report = examine(world)
     assert [str(problem) for problem in report.unseen] == ["log.events: Glue does not answer"]
     assert [item.name for item in report.findings] == ["small_object"]

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from prism_assets.catalogs.glue import GlueCatalog
-from prism_assets.metadata import publications
+from prism_assets.metadata import catalog_notes
+from prism_assets.publishers.glue_catalog import GlueCatalog
 from prism_assets.stages.publish.preview import preview
 from prism_assets.stages.publish.run import run_catalog
 from prism_assets.stages.publish.work import find_catalog_work
 from prism_assets_tests.builders import a_table, some_rows, utc
-from prism_assets_tests.stages.catalogs import LosingCatalog, PausingCatalog, with_catalog
+from prism_assets_tests.stages.catalogs import LosingCatalog, PausingCatalog, through, with_catalog
 from prism_assets_tests.stages.test_merge import a_closed_day
 from prism_assets_tests.world import World
 
@@ -30,7 +30,7 @@ def lake_keys(world: World, part: str) -> list[str]:
 
 def record(world: World) -> tuple[Any, ...]:
     with world.context.database.begin() as connection:
-        statement = "SELECT current_manifest_version, published_object_id FROM prism_partitions"
+        statement = "SELECT current_version, published_object_id FROM prism_partition_states"
         return tuple(connection.exec_driver_sql(statement).one())
 
 
@@ -89,7 +89,7 @@ def test_a_lost_answer_is_settled_by_the_next_run(world: World) -> None:
     a_closed_day(world)
     late_rows(world)
     known = record(world)
-    object.__setattr__(world.context, "catalog", LosingCatalog(world.context.catalog))
+    object.__setattr__(world.context, "publisher", through(world, LosingCatalog(world.glue)))
     assert run_catalog(world.context, now=utc(AFTER)).errors == ("log.events: the answer was lost",)
     assert record(world) == known
     world.catalog(AFTER)
@@ -114,12 +114,12 @@ def test_a_partition_with_a_damaged_object_does_not_keep_others_from_their_reade
 def test_a_table_made_anew_by_a_run_that_died_is_filled_by_the_next(world: World) -> None:
     a_closed_day(world)
     ids = world.ids()
-    client = world.context.catalog._client  # type: ignore[attr-defined]
+    client = world.glue._client
     client.delete_table(DatabaseName=f"{world.settings.glue_database_prefix}log", Name="events")
-    quick = world.context.catalog
-    object.__setattr__(world.context, "catalog", LosingCatalog(quick))
+    quick = world.glue
+    object.__setattr__(world.context, "publisher", through(world, LosingCatalog(quick)))
     assert run_catalog(world.context, now=utc(AFTER)).errors
-    object.__setattr__(world.context, "catalog", quick)
+    object.__setattr__(world.context, "publisher", through(world, quick))
     world.catalog(AFTER)
     assert world.ids() == ids
 
@@ -128,7 +128,7 @@ def test_a_column_that_is_added_reaches_the_partitions_that_are_there(world: Wor
     a_closed_day(world)
     world.apply(a_table(columns=["{name: color, type: string}"]))
     world.catalog(AFTER)
-    client = world.context.catalog._client  # type: ignore[attr-defined]
+    client = world.glue._client
     found = client.get_partitions(DatabaseName=f"{world.settings.glue_database_prefix}log", TableName="events")
     names = [column["Name"] for column in found["Partitions"][0]["StorageDescriptor"]["Columns"]]
     assert names == ["time", "id", "color"]
@@ -181,14 +181,14 @@ def defined_version(world: World) -> int:
 
 def undefined(world: World) -> bool:
     with world.context.database.begin() as connection:
-        return bool(publications.undefined_tables(connection))
+        return bool(catalog_notes.undefined_tables(connection))
 
 
 def test_a_definition_counts_as_shown_once_the_catalog_has_it(world: World) -> None:
     world.apply(a_table())
     assert undefined(world)
     away = GlueCatalog("http://127.0.0.1:1", "us-east-1", fail_fast=True)
-    assert run_catalog(replace(world.context, catalog=away), now=utc(NOON)).errors
+    assert run_catalog(replace(world.context, publisher=through(world, away)), now=utc(NOON)).errors
     assert undefined(world)
     world.catalog(NOON)
     assert not undefined(world)
@@ -213,7 +213,7 @@ def test_a_definition_that_the_catalog_has_already_counts_as_shown(world: World)
 def test_a_definition_that_came_into_force_meanwhile_is_still_to_come(world: World) -> None:
     world.apply(a_table())
     wider = a_table(columns=["{name: added, type: string}"])
-    overtaken = PausingCatalog(world.context.catalog, before_define=lambda table: world.apply(wider))
+    overtaken = PausingCatalog(world.glue, before_define=lambda table: world.apply(wider))
     assert run_catalog(with_catalog(world, overtaken).context, now=utc(NOON)).errors == ()
     assert defined_version(world) == 1
     assert undefined(world)

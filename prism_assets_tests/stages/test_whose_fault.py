@@ -151,7 +151,7 @@ def test_the_network_is_never_asked_inside_a_transaction(events: World) -> None:
         lambda: events.context.stores.get("staging", "a"),
         lambda: events.context.stores.delete("lake", ["a"]),
         lambda: list(events.context.stores.list("lake", "")),
-        lambda: events.context.catalog.differs(table, "s3://lake/"),
+        lambda: events.glue.differs(table, "s3://lake/"),
     ]
     for call in calls:
         with pytest.raises(InvariantBroken, match="inside a transaction"), events.context.database.begin():

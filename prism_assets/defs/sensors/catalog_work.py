@@ -14,7 +14,7 @@ from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.requests import PendingDays, answer
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata.publications import undefined_tables
+from prism_assets.metadata.catalog_notes import undefined_tables
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.delayed import DelayedRows, find_delayed

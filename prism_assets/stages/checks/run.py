@@ -19,7 +19,6 @@ from prism_assets.metadata.quarantine import UnfitValues, unfit_values
 from prism_assets.metadata.unread_objects import UnreadObjects, load_unread
 from prism_assets.stages.checks.outcomes import SHOWN, CheckOutcome, Figures, failed, few, hours, mb, passed
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.publish.content import location_of
 from prism_assets.stages.status import waits_in_life
 
 ROWS_BALANCE = "rows_balance"
@@ -369,7 +368,7 @@ def _differences(
     found: dict[int, list[_Difference]] = {}
     for table in tables:
         recorded = {
-            item.date: location_of(context.lake, table, item.date, publication)
+            item.date: context.publisher.location(table, item.date, publication)
             for item in published.get(table.table_id, ())
             if (publication := current_publication(item))
         }
@@ -388,7 +387,7 @@ def _shown(context: StageContext, table: TableDefinition, days: Collection[date]
     if not days:
         return {}
     try:
-        return context.catalog.locations(table, days)
+        return context.publisher.locations(table, days)
     except InvariantBroken:
         return {}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -62,13 +63,6 @@ _EVERYWHERE = (
         advice=_REPORT,
     ),
     Rule(
-        invariant="I4",
-        name="current_beyond_desired",
-        statement=damage.CURRENT_BEYOND_DESIRED,
-        facts="the catalog is recorded to show ranges that nobody asked for: {example}",
-        advice="Run `prism doctor --deep` to see what readers miss, then report it",
-    ),
-    Rule(
         invariant="I10",
         name="never_merged",
         statement=damage.NEVER_MERGED,
@@ -76,7 +70,15 @@ _EVERYWHERE = (
         advice="Run `prism merge --all` for the table and day",
     ),
 )
+_BEYOND_DESIRED = Rule(
+    invariant="I4",
+    name="current_beyond_desired",
+    statement=damage.CURRENT_BEYOND_DESIRED,
+    facts="the catalog is recorded to show ranges that nobody asked for: {example}",
+    advice="Run `prism doctor --deep` to see what readers miss, then report it",
+)
 _OF_PUBLISHED_DESIGN = (
+    _BEYOND_DESIRED,
     Rule(
         invariant="I1",
         name="late_in_range",
@@ -87,6 +89,14 @@ _OF_PUBLISHED_DESIGN = (
     ),
 )
 _OURS = (
+    dataclasses.replace(_BEYOND_DESIRED, statement=damage.SHOWN_BEYOND_DESIRED),
+    Rule(
+        invariant="I1",
+        name="not_to_be_published",
+        statement=damage.NOT_TO_BE_PUBLISHED,
+        facts="committed rows are not shown, and no catalog run will look: {example}",
+        advice="Run `prism catalog --republish` for the table, and report it",
+    ),
     Rule(
         invariant="I9",
         name="unbalanced",

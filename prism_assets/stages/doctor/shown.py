@@ -14,7 +14,7 @@ from prism_assets.metadata import damage, partitions
 from prism_assets.objectstore.manifests import ManifestEntry, read_manifest
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.findings import Finding
-from prism_assets.stages.publish.content import load_content, location_of
+from prism_assets.stages.publish.content import load_content
 
 _LOOKS = 3
 _PAUSE_SECONDS = 0.5
@@ -58,7 +58,7 @@ def _differences(context: StageContext, table: TableDefinition) -> tuple[int, se
         damage.begin_reading(connection)
         found = partitions.load_table_partitions(connection, table.table_id)
     recorded = {
-        item.date: location_of(context.lake, table, item.date, publication)
+        item.date: context.publisher.location(table, item.date, publication)
         for item in found
         if (publication := current_publication(item))
     }
@@ -73,7 +73,7 @@ def _shown(context: StageContext, table: TableDefinition, days: Collection[date]
     if not days:
         return {}
     try:
-        return context.catalog.locations(table, days)
+        return context.publisher.locations(table, days)
     except InvariantBroken:
         return {}
 
@@ -89,7 +89,7 @@ def look_at_manifest(context: StageContext, table: TableDefinition, found: Parti
         content = load_content(connection, context.lake.keys(table), partition, shown)
     day = partition.date
     wanted = [ManifestEntry(file.url, file.content_length) for file in content.files]
-    key = location_of(context.lake, table, day, shown).removeprefix(context.lake.url(""))
+    key = context.publisher.location(table, day, shown).removeprefix(context.lake.url(""))
     return [
         Finding(
             invariant="I4",

@@ -20,7 +20,6 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import damage, merge_ranges, partitions, small_objects
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.findings import Finding
-from prism_assets.stages.publish.content import location_of
 from prism_assets.stages.repair.plan import find_suspects
 
 _LISTINGS = 8
@@ -127,7 +126,7 @@ def _missing_manifest(
     shown = current_publication(partition)
     if shown is None or shown.is_live_prefix:
         return
-    key = location_of(context.lake, table, partition.date, shown).removeprefix(context.lake.url(""))
+    key = context.publisher.location(table, partition.date, shown).removeprefix(context.lake.url(""))
     if key not in listed:
         yield Finding(
             invariant="I4",

@@ -1,4 +1,4 @@
-"""Publishing: manifest, verification, catalog, reading back, and only then the record of it, upwards only."""
+"""Publishing: what a partition holds, the publisher, and only then the record of what it shows, upwards only."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from datetime import date, datetime
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.errors import InvariantBroken, LeaseLost, ObjectMissing
+from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.files import PartitionContent
 from prism_assets.domain.lifecycle import Publish, publication_due
 from prism_assets.domain.partitions import Partition, Publication, current_publication, wanted_publication
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import leases, partitions, publications
+from prism_assets.metadata import catalog_notes, leases, partitions, publications
 from prism_assets.metadata.leases import Lease
-from prism_assets.objectstore.manifests import write_manifest
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.publish.content import load_content, location_of, manifest_key
+from prism_assets.stages.publish.content import load_content
 
 _AT_ONCE = 100
 
@@ -47,16 +46,6 @@ class PublishedPartition:
     objects: int
     rows: int
     bytes: int
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """What a partition is to show, and where."""
-
-    publication: Publication
-    location: str
-    manifest_key: str | None
-    content: PartitionContent
 
 
 class WatchedCalls:
@@ -91,7 +80,7 @@ class WatchedCalls:
         self._is_open = False
         if not self._was_lost:
             with self._context.database.begin() as connection:
-                publications.end_calls(connection, self._present_note(connection))
+                catalog_notes.end_calls(connection, self._present_note(connection))
 
     def break_off(self) -> None:
         """Called when the run ends with an error: a call that was never answered may land from now on."""
@@ -101,12 +90,12 @@ class WatchedCalls:
 
     def _note_call(self, connection: Connection) -> None:
         note_id = self._present_note(connection)
-        publications.begin_call(connection, note_id, self._context.catalog.longest_call_seconds)
+        catalog_notes.begin_call(connection, note_id, self._context.publisher.longest_call_seconds)
 
     def _present_note(self, connection: Connection) -> int:
         """The note of this run, made anew if another run took it back."""
-        if not publications.lock_note(connection, self._note_id):
-            self._note_id = publications.begin_publication(connection, self._lease, self._context.worker)
+        if not catalog_notes.lock_note(connection, self._note_id):
+            self._note_id = catalog_notes.begin_publication(connection, self._lease, self._context.worker)
         return self._note_id
 
 
@@ -132,48 +121,35 @@ def publish(
 ) -> Iterator[PublishedPartition | Problem]:
     """Publishes partitions, a hundred at once; yields those published, and what is wrong with those that are not.
 
-    A death behind the manifest leaves a key that nothing names, behind the catalog's update a record that lags:
-    the next run publishes the same again. The order of versions is kept by the lease and by the upward-only record.
+    A death behind the publisher leaves a record that lags: the next run publishes the same again. The order of versions
+    is kept by the lease and by the upward-only record.
     """
-    before = {plan.partition.partition_id: plan.step.before for plan in plans}
     for start in range(0, len(plans), _AT_ONCE):
-        problems: list[Problem] = []
-        written = dict(_written(context, table, plans[start : start + _AT_ONCE], problems))
-        yield from problems
-        failpoint("catalog.after_manifest")
-        if not written:
-            continue
-        locations = {item.date: wanted.location for item, wanted in written.items()}
-        refused = context.catalog.publish(table, locations, calls)
+        part = plans[start : start + _AT_ONCE]
+        contents = {plan.partition.date: _load_content(context, table, plan.partition) for plan in part}
+        refused = context.publisher.publish(table, contents, calls)
         failpoint("catalog.after_publish")
-        shown = {item: wanted for item, wanted in written.items() if item.date not in refused}
-        _record(context, table, shown, lease, now)
-        failpoint("catalog.after_advance")
-        for item, wanted in shown.items():
-            yield _published(context, table, item.date, before[item.partition_id], wanted)
+        shown = [plan for plan in part if plan.partition.date not in refused]
+        if shown:
+            _record(context, table, {plan.partition: contents[plan.partition.date] for plan in shown}, lease, now)
+            failpoint("catalog.after_advance")
+        for plan in shown:
+            yield _published(context, table, plan, contents[plan.partition.date])
         for day, error in sorted(refused.items()):
             yield Problem.of(error, str(table.name), day)
 
 
-def _written(
-    context: StageContext, table: TableDefinition, plans: Sequence[PublicationPlan], problems: list[Problem]
-) -> Iterator[tuple[Partition, _Wanted]]:
-    """Writes the manifests. One partition with a damaged object does not keep the others from their readers."""
-    for plan in plans:
-        try:
-            wanted = _wanted(context, table, plan)
-            failpoint("catalog.before_manifest")
-            _write_verified(context, table, wanted)
-        except (InvariantBroken, ObjectMissing) as error:
-            problems.append(Problem.of(error, str(table.name), plan.partition.date))
-            continue
-        yield plan.partition, wanted
+def _load_content(context: StageContext, table: TableDefinition, partition: Partition) -> PartitionContent:
+    """What the partition consists of now, read under the lock of its row."""
+    with context.database.begin() as connection:
+        locked = partitions.lock_partition(connection, partition.partition_id)
+        return load_content(connection, context.lake.keys(table), locked, wanted_publication(locked))
 
 
 def _record(
     context: StageContext,
     table: TableDefinition,
-    shown: Mapping[Partition, _Wanted],
+    shown: Mapping[Partition, PartitionContent],
     lease: Lease,
     now: datetime,
 ) -> None:
@@ -181,63 +157,25 @@ def _record(
     with context.database.begin() as connection:
         leases.hold(connection, lease)
         for item in sorted(shown, key=lambda item: item.partition_id):
-            if not partitions.advance_published(connection, item.partition_id, shown[item].publication, now):
+            publication = shown[item].publication
+            dirty = wanted_publication(partitions.lock_partition(connection, item.partition_id)) != publication
+            name = context.publisher.name
+            if not publications.advance(connection, item.partition_id, name, publication, now, dirty=dirty):
                 raise LeaseLost(f"{table.name} {item.date} was published by a newer run meanwhile; repeat")
         failpoint("catalog.in_record")
 
 
 def _published(
-    context: StageContext, table: TableDefinition, day: date, before: Publication | None, wanted: _Wanted
+    context: StageContext, table: TableDefinition, plan: PublicationPlan, content: PartitionContent
 ) -> PublishedPartition:
+    day, before = plan.partition.date, plan.step.before
     return PublishedPartition(
         date=day,
-        location=wanted.location,
-        location_before=None if before is None else location_of(context.lake, table, day, before),
+        location=context.publisher.location(table, day, content.publication),
+        location_before=None if before is None else context.publisher.location(table, day, before),
         before=before,
-        after=wanted.publication,
-        objects=len(wanted.content.files),
-        rows=wanted.content.row_count,
-        bytes=wanted.content.content_length,
+        after=content.publication,
+        objects=len(content.files),
+        rows=content.row_count,
+        bytes=content.content_length,
     )
-
-
-def _wanted(context: StageContext, table: TableDefinition, plan: PublicationPlan) -> _Wanted:
-    """What the partition consists of now, read under the lock of its row."""
-    keys = context.lake.keys(table)
-    with context.database.begin() as connection:
-        partition = partitions.lock_partition(connection, plan.partition.partition_id)
-        publication = wanted_publication(partition)
-        content = load_content(connection, keys, partition, publication)
-    return _Wanted(
-        publication=publication,
-        location=location_of(context.lake, table, partition.date, publication),
-        manifest_key=manifest_key(keys, partition.date, publication),
-        content=content,
-    )
-
-
-def _write_verified(context: StageContext, table: TableDefinition, wanted: _Wanted) -> None:
-    """Writes the manifest after every object it names was seen with the length it names. Its key is never reused
-    for other content: the version, the last object id and the revision in it decide the content.
-    """
-    if wanted.manifest_key is None:
-        return
-    files = wanted.content.files
-    found = dict(_listed(context, {_folder(file.url) for file in files}))
-    for file in files:
-        length = found.get(file.url)
-        if length != file.content_length:
-            state = "is missing" if length is None else f"has {length} bytes"
-            raise InvariantBroken(f"{file.url} {state}, not {file.content_length} bytes; {table.name} is not published")
-    context.stores.put(context.lake.bucket, wanted.manifest_key, write_manifest(files))
-
-
-def _folder(url: str) -> str:
-    return url.rsplit("/", 1)[0] + "/"
-
-
-def _listed(context: StageContext, folders: set[str]) -> Iterator[tuple[str, int]]:
-    for folder in sorted(folders):
-        prefix = folder.removeprefix(context.lake.url(""))
-        for item in context.stores.list(context.lake.bucket, prefix):
-            yield context.lake.url(item.key), item.content_length

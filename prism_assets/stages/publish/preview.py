@@ -12,7 +12,7 @@ from prism_assets.domain.errors import PrismError
 from prism_assets.domain.lifecycle import Close, Mark, Switch, WaitForMerge, WaitForObjects, next_steps
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import partitions, publications
+from prism_assets.metadata import catalog_notes, partitions
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.publish.facts import StoredFacts
 from prism_assets.stages.publish.show import plan_show
@@ -47,7 +47,7 @@ def _of_table(
 ) -> Iterator[tuple[date | None, str]]:
     with context.database.begin() as connection:
         settings = context.settings
-        known = publications.load_shown(
+        known = catalog_notes.load_shown(
             connection, table.table_id, settings.catalog_compare_seconds, settings.lease_seconds
         )
         pending = partitions.load_pending(connection, [table.table_id])

@@ -11,11 +11,10 @@ from prism_assets.domain.partitions import Partition, current_publication
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import leases, partitions, publications
+from prism_assets.metadata import catalog_notes, leases, partitions
+from prism_assets.metadata.catalog_notes import Shown
 from prism_assets.metadata.leases import Lease
-from prism_assets.metadata.publications import Shown
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.publish.content import location_of
 from prism_assets.stages.publish.partitions import (
     PublicationPlan,
     PublishedPartition,
@@ -64,7 +63,7 @@ def plan_show(context: StageContext, known: Shown, pending: Sequence[Partition],
             f"version {table.version} of its definition is in force, and the catalog shows version "
             f"{known.defined_version}: nothing was published, as that would take back columns"
         )
-    differs = context.catalog.differs(table, table_location(context, table))
+    differs = context.publisher.differs(table)
     is_full = republish or differs or known.doubt is not None
     found = pending
     if is_full:
@@ -79,15 +78,9 @@ def plan_show(context: StageContext, known: Shown, pending: Sequence[Partition],
     )
 
 
-def table_location(context: StageContext, table: TableDefinition) -> str:
-    """The folder of a table in the lake."""
-    return context.lake.url(context.lake.keys(table).root)
-
-
 def _outdated(context: StageContext, table: TableDefinition, found: Sequence[Partition]) -> frozenset[date]:
-    shown = {item.date: current_publication(item) for item in found}
-    locations = {day: location_of(context.lake, table, day, item) for day, item in shown.items() if item}
-    return context.catalog.outdated(table, locations) if locations else frozenset()
+    shown = {item.date: publication for item in found if (publication := current_publication(item))}
+    return context.publisher.outdated(table, shown)
 
 
 def show(context: StageContext, lease: Lease, known: Shown, plan: ShowPlan, now: datetime) -> ShowReport:
@@ -107,12 +100,12 @@ def show(context: StageContext, lease: Lease, known: Shown, plan: ShowPlan, now:
     with context.database.begin() as connection:
         leases.hold(connection, lease)
         if plan.is_full:  # The run's own note stands for those that are over, so that they do not grow many.
-            publications.forget_expired(connection, table.table_id, known.time)
-        note_id = publications.begin_publication(connection, lease, context.worker)
+            catalog_notes.forget_expired(connection, table.table_id, known.time)
+        note_id = catalog_notes.begin_publication(connection, lease, context.worker)
     failpoint("catalog.after_begin")
     calls = WatchedCalls(context, lease, note_id)
     try:
-        done.defined = context.catalog.define(table, table_location(context, table), calls)
+        done.defined = context.publisher.define(table, calls)
         failpoint("catalog.after_define")
         for switched in (False, True):
             chosen = [item for item in plan.publications if item.partition.switched is switched]
@@ -137,11 +130,11 @@ def _settle(context: StageContext, lease: Lease, known: Shown, plan: ShowPlan, n
     table = known.definition
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        publications.record_definition(connection, table.table_id, table.version)
+        catalog_notes.record_definition(connection, table.table_id, table.version)
         if note_id is not None:
-            publications.end_publication(connection, note_id)
+            catalog_notes.end_publication(connection, note_id)
         if plan.is_full:
-            publications.forget_expired(connection, table.table_id, known.time)
-            publications.record_comparison(connection, table.table_id, known.time)
+            catalog_notes.forget_expired(connection, table.table_id, known.time)
+            catalog_notes.record_comparison(connection, table.table_id, known.time)
         failpoint("catalog.in_settle")
     failpoint("catalog.after_settle")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from prism_assets.domain.lifecycle import Publish, next_steps, work_for_a_run
-from prism_assets.metadata import partitions, publications
+from prism_assets.metadata import catalog_notes, partitions
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.publish.facts import StoredFacts
 
@@ -31,7 +31,7 @@ def find_catalog_work(context: StageContext, *, now: datetime) -> list[CatalogWo
     tables = {table.table_id: table for table in context.choose_tables(None)}
     settings = context.settings
     with context.database.begin() as connection:
-        doubts = publications.load_doubts(
+        doubts = catalog_notes.load_doubts(
             connection, list(tables), settings.catalog_compare_seconds, settings.lease_seconds
         )
         pending = partitions.load_pending(connection, list(tables))

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from prism_assets.catalogs.glue import GlueCatalog, glue_client
 from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, InvariantBroken, PrismError, TerminalError
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.publishers.glue_catalog import GlueCatalog, glue_client
 from prism_assets_tests.builders import a_table
-from prism_assets_tests.catalogs.recorder import Recorder
 from prism_assets_tests.glue_limits import GlueLimitExceeded
+from prism_assets_tests.publishers.recorder import Recorder
 
 _NUMBERS = itertools.count(1)
 ROOT = "s3://lake/a.log.events/"

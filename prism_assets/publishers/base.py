@@ -1,4 +1,4 @@
-"""What stages ask of a catalog."""
+"""What stages ask of a publisher."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from datetime import date
 from typing import Protocol
 
 from prism_assets.domain.errors import PrismError
+from prism_assets.domain.files import PartitionContent
+from prism_assets.domain.partitions import Publication
 from prism_assets.domain.tables import TableDefinition
 
 
@@ -35,35 +37,47 @@ class Unwatched:
 UNWATCHED = Unwatched()
 
 
-class Catalog(Protocol):
-    """Databases, tables and partitions as readers see them. Every call may be repeated."""
+class Publisher(Protocol):
+    """Shows tables and their partitions to the readers of one catalog. Every call may be repeated.
+
+    A stage says what to show, and records it when it is shown; a publisher never looks into PostgreSQL.
+    """
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        ...
 
     @property
     def longest_call_seconds(self) -> float:
         """How long after `Calls.begin` a call that was never answered may still change something."""
         ...
 
-    def differs(self, table: TableDefinition, location: str) -> bool:
+    def differs(self, table: TableDefinition) -> bool:
         """Whether `define` would change anything; changes nothing itself."""
         ...
 
-    def define(self, table: TableDefinition, location: str, calls: Calls = UNWATCHED) -> str | None:
+    def define(self, table: TableDefinition, calls: Calls = UNWATCHED) -> str | None:
         """Creates or updates database, table and columns; returns `created`, `updated` or None if nothing changed."""
         ...
 
-    def outdated(self, table: TableDefinition, locations: Mapping[date, str]) -> frozenset[date]:
-        """The days that `publish` would change: missing, elsewhere, or with other columns; changes nothing itself."""
+    def location(self, table: TableDefinition, day: date, publication: Publication) -> str:
+        """Where it sends readers of a partition for a publication."""
+        ...
+
+    def outdated(self, table: TableDefinition, publications: Mapping[date, Publication]) -> frozenset[date]:
+        """The days that it shows otherwise: missing, elsewhere, or with other columns; changes nothing itself."""
         ...
 
     def publish(
-        self, table: TableDefinition, locations: Mapping[date, str], calls: Calls = UNWATCHED
+        self, table: TableDefinition, contents: Mapping[date, PartitionContent], calls: Calls = UNWATCHED
     ) -> dict[date, PrismError]:
-        """Points partitions at locations and reads them back.
+        """Shows partitions, and looks whether it does: every object that it names was seen with its length before.
 
-        Returns why for each day that the catalog does not show as published; all others are.
+        Returns why for each day that is not shown as published; all others are.
         """
         ...
 
     def locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
-        """Where the partitions of the given days are; days without a partition are left out."""
+        """Where it sends readers of the given days; days without a partition are left out."""
         ...

@@ -18,10 +18,10 @@ from botocore.exceptions import (
     PartialCredentialsError,
 )
 
-from prism_assets.catalogs.base import UNWATCHED, Calls
 from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, InvariantBroken, PrismError, TerminalError
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.types import DateType
+from prism_assets.publishers.base import UNWATCHED, Calls
 from prism_assets.transactions import refuse_inside_transaction
 
 if TYPE_CHECKING:

@@ -1,1 +1,0 @@
-"""Data catalogs that readers ask where the rows of a partition are."""

@@ -1,0 +1,191 @@
+"""Statements about what the catalog shows of a table: the version of its definition, and what may still be on its way.
+
+A call may land long after its caller died. So each run notes that it is about to touch the catalog, before it does, and
+takes its note back when it saw all of its calls answered. Notes of others are taken back only by a run that compared
+everything after none of their calls could land any more. All times are the database's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, text
+
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata.leases import Lease
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doubt:
+    """Why the catalog may show something else than is recorded for a table.
+
+    `notes` counts runs that touched it and were not seen to end; `worker` and `since` are those of the first one.
+    `is_stale` if it was not compared for too long, after which nobody relies on the record.
+    """
+
+    notes: int
+    worker: str | None
+    since: datetime | None
+    is_stale: bool
+
+    def __str__(self) -> str:
+        if self.since is None:
+            return "it was not compared with the catalog for too long"
+        more = f" (and {self.notes - 1} more)" if self.notes > 1 else ""
+        return (
+            f"a publication by {self.worker}, begun at {self.since:%Y-%m-%d %H:%M:%S}Z{more}, was not seen to end: "
+            "what it sent may still change the catalog"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What is known of a table in the catalog, at `time`: the definition in force, and the version last shown."""
+
+    definition: TableDefinition
+    defined_version: int
+    doubt: Doubt | None
+    time: datetime
+
+
+def load_shown(
+    connection: Connection, table_id: int, compare_seconds: float, lease_seconds: float | None = None
+) -> Shown:
+    """What the last catalog runs of a table left; `lease_seconds` as for `load_doubts`. Reads without locks."""
+    row = connection.execute(
+        text(
+            "SELECT d.definition, t.defined_version, clock_timestamp() AS time FROM prism_tables t "
+            "JOIN prism_table_definitions d ON d.prism_table_id = t.prism_table_id AND d.version = t.definition_version "
+            "WHERE t.prism_table_id = :table"
+        ),
+        {"table": table_id},
+    ).one()
+    return Shown(
+        definition=TableDefinition.from_document(row.definition),
+        defined_version=row.defined_version,
+        doubt=load_doubts(connection, [table_id], compare_seconds, lease_seconds).get(table_id),
+        time=row.time,
+    )
+
+
+def load_doubts(
+    connection: Connection, table_ids: Collection[int], compare_seconds: float, lease_seconds: float | None
+) -> dict[int, Doubt]:
+    """The tables that the next catalog run has to compare with the catalog, and why. Reads without locks.
+
+    Whoever holds no lease gives `lease_seconds`: the note of a run that is alive is its own matter. To the run that
+    holds the lease every note is one of a run that is over.
+    """
+    rows = connection.execute(
+        text(_DOUBTS), {"tables": list(table_ids), "lease": lease_seconds, "compare": compare_seconds}
+    )
+    return {
+        row.prism_table_id: Doubt(notes=row.notes, worker=row.worker, since=row.since, is_stale=row.stale)
+        for row in rows
+    }
+
+
+_DOUBTS = """
+SELECT * FROM (
+    SELECT t.prism_table_id, n.*, t.compared_time < clock_timestamp() - make_interval(secs => :compare) AS stale
+    FROM prism_tables t CROSS JOIN LATERAL (
+        SELECT count(*) AS notes, min(p.start_time) AS since, (array_agg(p.worker ORDER BY p.start_time))[1] AS worker
+        FROM prism_publication_notes p WHERE p.prism_table_id = t.prism_table_id AND NOT EXISTS (
+            SELECT 1 FROM prism_leases l WHERE l.kind = 'catalog' AND l.subject_id = p.prism_table_id
+                AND l.lease_token = p.lease_token
+                AND l.heartbeat_time >= clock_timestamp() - make_interval(secs => CAST(:lease AS double precision)))) n
+    WHERE t.prism_table_id = ANY(:tables)
+) d WHERE notes > 0 OR stale ORDER BY prism_table_id
+"""
+
+
+def undefined_tables(connection: Connection) -> set[int]:
+    """Ids of the tables whose definition in force is not the one that the catalog shows. Reads without locks."""
+    rows = connection.execute(
+        text("SELECT prism_table_id FROM prism_tables WHERE defined_version <> definition_version")
+    )
+    return set(rows.scalars())
+
+
+def begin_publication(connection: Connection, lease: Lease, worker: str) -> int:
+    """Notes, before the catalog is touched, that it is about to be; returns the id of the note. Locks no row."""
+    return int(
+        connection.execute(
+            text(
+                "INSERT INTO prism_publication_notes (prism_table_id, lease_token, worker, start_time, expire_time) "
+                "VALUES (:table, CAST(:token AS uuid), :worker, clock_timestamp(), clock_timestamp()) "
+                "RETURNING prism_publication_note_id"
+            ),
+            {"table": lease.subject_id, "token": lease.token, "worker": worker},
+        ).scalar_one()
+    )
+
+
+def lock_note(connection: Connection, note_id: int) -> bool:
+    """Locks a note; False if another run took it back, as no call of its run could land any more."""
+    statement = text("SELECT 1 FROM prism_publication_notes WHERE prism_publication_note_id = :note FOR UPDATE")
+    return connection.execute(statement, {"note": note_id}).scalar() is not None
+
+
+def begin_call(connection: Connection, note_id: int, longest_seconds: float) -> None:
+    """Notes, before a call that changes something, how long it may take to land. Locks the note."""
+    connection.execute(
+        text(
+            "UPDATE prism_publication_notes SET expire_time = clock_timestamp() + make_interval(secs => :longest) "
+            "WHERE prism_publication_note_id = :note"
+        ),
+        {"note": note_id, "longest": longest_seconds},
+    )
+
+
+def end_calls(connection: Connection, note_id: int) -> None:
+    """Notes that all calls of a run so far were answered: none of them is on its way. Locks the note."""
+    connection.execute(
+        text(
+            "UPDATE prism_publication_notes SET expire_time = clock_timestamp() WHERE prism_publication_note_id = :note"
+        ),
+        {"note": note_id},
+    )
+
+
+def end_publication(connection: Connection, note_id: int) -> None:
+    """Takes back the note of a run that did all it began, unless one of its calls may still land. Locks the note."""
+    connection.execute(
+        text(
+            "DELETE FROM prism_publication_notes WHERE prism_publication_note_id = :note "
+            "AND expire_time <= clock_timestamp()"
+        ),
+        {"note": note_id},
+    )
+
+
+def forget_expired(connection: Connection, table_id: int, time: datetime) -> None:
+    """Takes back the notes whose calls could not land any more at a time at which a comparison had not begun yet."""
+    connection.execute(
+        text("DELETE FROM prism_publication_notes WHERE prism_table_id = :table AND expire_time < :time"),
+        {"table": table_id, "time": time},
+    )
+
+
+def record_comparison(connection: Connection, table_id: int, time: datetime) -> None:
+    """Records that the catalog is as recorded, by a comparison that began at a time; upwards only. Locks the table's row."""
+    connection.execute(
+        text("UPDATE prism_tables SET compared_time = greatest(compared_time, :time) WHERE prism_table_id = :table"),
+        {"table": table_id, "time": time},
+    )
+
+
+def record_definition(connection: Connection, table_id: int, version: int) -> None:
+    """Records the version of the definition that the catalog shows, upwards only. Locks the table's row.
+
+    It is the one that a run defined, also where a newer one came into force meanwhile: that is still to come.
+    """
+    connection.execute(
+        text(
+            "UPDATE prism_tables SET defined_version = greatest(defined_version, :version) "
+            "WHERE prism_table_id = :table AND defined_version < :version"
+        ),
+        {"table": table_id, "version": version},
+    )

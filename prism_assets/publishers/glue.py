@@ -1,0 +1,111 @@
+"""AWS Glue, with manifests: Redshift Spectrum, Athena, Trino and Spark read what it shows.
+
+An open partition is the live prefix, which readers list. All others are one manifest under a key that is never used for
+anything else, so that readers of the one before go on reading it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from datetime import date
+
+from prism_assets.domain.errors import InvariantBroken, ObjectMissing, PrismError
+from prism_assets.domain.files import PartitionContent
+from prism_assets.domain.partitions import Publication
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.failpoints import failpoint
+from prism_assets.objectstore.lake import Lake
+from prism_assets.objectstore.manifests import write_manifest
+from prism_assets.objectstore.stores import Stores
+from prism_assets.publishers.base import UNWATCHED, Calls
+from prism_assets.publishers.glue_catalog import GlueCatalog
+
+
+class GluePublisher:
+    """Manifests in the lake, and partitions of Glue that point at them."""
+
+    name = "glue"
+
+    def __init__(self, catalog: GlueCatalog, lake: Lake, stores: Stores) -> None:
+        self.catalog = catalog
+        self._lake = lake
+        self._stores = stores
+
+    @property
+    def longest_call_seconds(self) -> float:
+        """That of the service's client."""
+        return self.catalog.longest_call_seconds
+
+    def differs(self, table: TableDefinition) -> bool:
+        """One call."""
+        return self.catalog.differs(table, self._root(table))
+
+    def define(self, table: TableDefinition, calls: Calls = UNWATCHED) -> str | None:
+        """Database, table and columns."""
+        return self.catalog.define(table, self._root(table), calls)
+
+    def location(self, table: TableDefinition, day: date, publication: Publication) -> str:
+        """The live prefix, or the manifest."""
+        key = self._manifest_key(table, day, publication)
+        return self._lake.url(key or self._lake.keys(table).live_prefix(day))
+
+    def outdated(self, table: TableDefinition, publications: Mapping[date, Publication]) -> frozenset[date]:
+        """Asks Glue for the partitions."""
+        locations = {day: self.location(table, day, publication) for day, publication in publications.items()}
+        return self.catalog.outdated(table, locations) if locations else frozenset()
+
+    def publish(
+        self, table: TableDefinition, contents: Mapping[date, PartitionContent], calls: Calls = UNWATCHED
+    ) -> dict[date, PrismError]:
+        """Writes the manifests, then points Glue at them and reads back. A damaged day does not keep back the others.
+
+        A death behind a manifest leaves a key that nothing names, behind the call a record that lags: the next run
+        publishes the same again.
+        """
+        refused: dict[date, PrismError] = {}
+        locations: dict[date, str] = {}
+        for day, content in contents.items():
+            failpoint("catalog.before_manifest")
+            try:
+                self._write_manifest(table, day, content)
+            except (InvariantBroken, ObjectMissing) as error:
+                refused[day] = error
+            else:
+                locations[day] = self.location(table, day, content.publication)
+        failpoint("catalog.after_manifest")
+        return refused | (self.catalog.publish(table, locations, calls) if locations else {})
+
+    def locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
+        """As Glue has them."""
+        return self.catalog.locations(table, days)
+
+    def _root(self, table: TableDefinition) -> str:
+        return self._lake.url(self._lake.keys(table).root)
+
+    def _manifest_key(self, table: TableDefinition, day: date, publication: Publication) -> str | None:
+        if publication.is_live_prefix:
+            return None
+        version, last, revision = publication.version, publication.published_object_id, publication.revision
+        return self._lake.keys(table).manifest(day, version, last, revision)
+
+    def _write_manifest(self, table: TableDefinition, day: date, content: PartitionContent) -> None:
+        """Writes the manifest after every object it names was seen with the length it names. Its key is never reused
+        for other content: the version, the last object id and the revision in it decide the content.
+        """
+        key = self._manifest_key(table, day, content.publication)
+        if key is None:
+            return
+        found = dict(self._listed({file.key.rpartition("/")[0] + "/" for file in content.files}))
+        for file in content.files:
+            length = found.get(file.key)
+            if length != file.content_length:
+                state = "is missing" if length is None else f"has {length} bytes"
+                raise InvariantBroken(
+                    f"{file.url} {state}, not {file.content_length} bytes; {table.name} is not published"
+                )
+        self._stores.put(self._lake.bucket, key, write_manifest(content.files))
+
+    def _listed(self, folders: Collection[str]) -> Iterator[tuple[str, int]]:
+        for folder in sorted(folders):
+            for item in self._stores.list(self._lake.bucket, folder):
+                yield item.key, item.content_length

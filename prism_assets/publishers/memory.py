@@ -1,0 +1,64 @@
+"""A publisher that keeps in memory what it shows: for tests of everything around it, without a catalog's server."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+
+from prism_assets.domain.errors import PrismError
+from prism_assets.domain.files import PartitionContent
+from prism_assets.domain.names import TableName
+from prism_assets.domain.partitions import Publication
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.publishers.base import UNWATCHED, Calls
+
+
+@dataclass
+class MemoryPublisher:
+    """What readers would see: definition and contents of each table. Stands in for the publisher of its name."""
+
+    name: str = "glue"
+    longest_call_seconds: float = 0.0
+    definitions: dict[TableName, TableDefinition] = field(default_factory=dict)
+    contents: dict[TableName, dict[date, PartitionContent]] = field(default_factory=dict)
+
+    def differs(self, table: TableDefinition) -> bool:
+        """Whether another definition is shown, or none."""
+        return self.definitions.get(table.name) != table
+
+    def define(self, table: TableDefinition, calls: Calls = UNWATCHED) -> str | None:
+        """Takes the definition."""
+        if not self.differs(table):
+            return None
+        known = table.name in self.definitions
+        calls.begin()
+        self.definitions[table.name] = table
+        calls.answered()
+        return "updated" if known else "created"
+
+    def location(self, table: TableDefinition, day: date, publication: Publication) -> str:
+        """A name for a publication."""
+        version, last, revision = publication.version, publication.published_object_id, publication.revision
+        return f"memory://{table.name}/{day}/{version}-{last}-{revision}"
+
+    def outdated(self, table: TableDefinition, publications: Mapping[date, Publication]) -> frozenset[date]:
+        """The days that have another publication."""
+        shown = self.contents.get(table.name, {})
+        return frozenset(
+            day for day, wanted in publications.items() if day not in shown or shown[day].publication != wanted
+        )
+
+    def publish(
+        self, table: TableDefinition, contents: Mapping[date, PartitionContent], calls: Calls = UNWATCHED
+    ) -> dict[date, PrismError]:
+        """Takes the contents."""
+        calls.begin()
+        self.contents.setdefault(table.name, {}).update(contents)
+        calls.answered()
+        return {}
+
+    def locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
+        """The names of what it shows."""
+        shown = self.contents.get(table.name, {})
+        return {day: self.location(table, day, shown[day].publication) for day in days if day in shown}
