@@ -24,7 +24,7 @@ from prism_assets.domain.work import (
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.inflate import Inflation, UnsoundError, salvage
-from prism_assets.kernels.json.accept import Judge
+from prism_assets.kernels.json.accept import Acceptance
 from prism_assets.kernels.json.blocks import Block, LongLine, find_lines, split
 from prism_assets.kernels.json.columnar import Hints, read_block
 from prism_assets.kernels.json.rows import Reject
@@ -101,7 +101,7 @@ class Conversion:
     ) -> None:
         self._task = task
         self._layout = Layout.of(table)
-        self._judge = Judge(self._layout, accepted_days(table, task))
+        self._acceptance = Acceptance(self._layout, accepted_days(table, task))
         self._stores = stores
         self._lake = lake
         self._keys = lake.keys(table)
@@ -168,7 +168,7 @@ class Conversion:
         read = read_block(self._layout, part, hints, by_columns=self._by_columns)
         rejects = list(read.rejects)
         for rows in read.parts:
-            accepted, rejected = self._judge.judge(rows, read.lines.numbers)
+            accepted, rejected = self._acceptance.divide(rows, read.lines.numbers)
             self._rows.add(accepted)
             self._tally.value_errors.update(accepted.value_errors)
             rejects.extend(rejected)

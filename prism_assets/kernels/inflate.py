@@ -117,7 +117,7 @@ class _Source:
         self.consumed += len(taken)
         return taken
 
-    def give_back(self, count: int) -> None:
+    def push_back(self, count: int) -> None:
         """Puts the last bytes back of what was taken last."""
         self._at -= count
         self.consumed -= count
@@ -159,7 +159,7 @@ def _quick_member(source: _Source) -> Iterator[bytes]:
             piece = member.decompress(data, PIECE)
         except _GZIP_ERROR:
             raise UnsoundError("bad_crc", source.consumed - len(data)) from None
-        source.give_back(len(member.unused_data if member.eof else member.unconsumed_tail))
+        source.push_back(len(member.unused_data if member.eof else member.unconsumed_tail))
         bite = min(4 * bite, _BITE)
         yield piece
 
@@ -174,12 +174,12 @@ def _careful_member(source: _Source) -> Iterator[bytes]:
         try:
             piece = member.decompress(data)
         except zlib.error:
-            source.give_back(len(data))
+            source.push_back(len(data))
             if bite == 1:
                 raise UnsoundError("bad_crc", source.consumed) from None
             member, bite = before, bite // 2
             continue
-        source.give_back(len(member.unused_data))
+        source.push_back(len(member.unused_data))
         yield piece
 
 
@@ -202,7 +202,7 @@ def _zstd(source: _Source, fault: int | None) -> Iterator[bytes]:
                 piece = frame.decompress(data)
             except zstandard.ZstdError:
                 raise UnsoundError("bad_crc", source.consumed - len(data)) from None
-            source.give_back(len(frame.unused_data))
+            source.push_back(len(frame.unused_data))
             yield piece
 
 
@@ -239,7 +239,7 @@ def _pass_zeros(source: _Source) -> int:
         rest = len(bytes(data).lstrip(b"\0"))
         zeros += len(data) - rest
         if rest:
-            source.give_back(rest)
+            source.push_back(rest)
             break
     return zeros
 

@@ -171,7 +171,7 @@ def note_probe(connection: Connection, jobs: Collection[MergeJob]) -> None:
     )
 
 
-def put_back(connection: Connection, job: MergeJob, error: str, verdict: Verdict, now: datetime) -> None:
+def fail_attempt(connection: Connection, job: MergeJob, error: str, verdict: Verdict, now: datetime) -> None:
     """Returns a locked job that failed to the waiting ones, as the verdict says.
 
     With a limit to its batch it is claimed by itself from now on.
@@ -185,7 +185,7 @@ def put_back(connection: Connection, job: MergeJob, error: str, verdict: Verdict
     _return(connection, job, attempts=job.attempts + 1, error=error, at=now, parked=True, retry_time=retry_time)
 
 
-def give_back(connection: Connection, job: MergeJob, error: str | None, at: datetime) -> None:
+def release(connection: Connection, job: MergeJob, error: str | None, at: datetime) -> None:
     """Returns a locked job that is not to blame to the waiting ones, due at `at`, with the tries it had."""
     _return(connection, job, attempts=job.attempts, error=error, at=at)
 

@@ -72,7 +72,7 @@ class _Keeper:
                 self._tried.set()
                 while _holds(connection, self._run_id):
                     if self._stop.wait(_LOOK_SECONDS):
-                        _give_back(connection, self._run_id)
+                        _release(connection, self._run_id)
                         return
         except PrismError as error:
             if not self._tried.is_set():
@@ -92,7 +92,7 @@ def _holds(connection: Connection, run_id: str) -> bool:
     return bool(connection.execute(statement, {"class": RUN_CLASS, "run": run_id}).scalar_one())
 
 
-def _give_back(connection: Connection, run_id: str) -> None:
+def _release(connection: Connection, run_id: str) -> None:
     connection.execute(text("SELECT pg_advisory_unlock(:class, hashtext(:run))"), {"class": RUN_CLASS, "run": run_id})
 
 

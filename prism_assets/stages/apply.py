@@ -11,8 +11,10 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from prism_assets.domain.errors import DefinitionError
+from prism_assets.domain.names import TableName
+from prism_assets.domain.table_changes import Change, applied, changes_between, describe
 from prism_assets.domain.table_file import parse_table_file
-from prism_assets.domain.tables import Column, Stream, TableDefinition
+from prism_assets.domain.tables import Stream, TableDefinition
 from prism_assets.metadata import locks, tables
 from prism_assets.metadata.tables import KnownStream
 from prism_assets.stages.context import StageContext
@@ -20,19 +22,24 @@ from prism_assets.stages.installation import preview_lake, take_lake
 
 
 @dataclass(frozen=True)
-class TableChange:
-    """What `apply` does to one table. `lines` say it to people; empty lines mean that nothing changes."""
+class TablePlan:
+    """What `apply` does to one table, from the definition that is in force, or from nothing."""
 
-    table: TableDefinition
-    is_new: bool
-    lines: tuple[str, ...]
+    name: TableName
+    old: TableDefinition | None
+    changes: tuple[Change, ...]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What is said to people; nothing where nothing changes."""
+        return describe(str(self.name), self.changes)
 
 
 @dataclass(frozen=True)
 class ApplyPlan:
-    """All changes, in the order of the table names, and what was left out as stored rows do not allow it."""
+    """What happens to all tables, in the order of their names, and what was left out as stored rows do not allow it."""
 
-    changes: tuple[TableChange, ...]
+    tables: tuple[TablePlan, ...]
     problems: tuple[str, ...] = ()
     lake: tuple[str, ...] = ()
     """What will be done so that database and lake belong together."""
@@ -40,7 +47,7 @@ class ApplyPlan:
     @property
     def lines(self) -> tuple[str, ...]:
         """What will be done, one line a step."""
-        return (*self.lake, *(line for change in self.changes for line in change.lines))
+        return (*self.lake, *(line for table in self.tables for line in table.lines))
 
 
 def read_table_files(folder: Path) -> list[TableDefinition]:
@@ -108,15 +115,16 @@ def plan_apply(
     """Compares files with what is in force. Changes that stored rows do not allow become problems."""
     by_name = {str(table.name): table for table in known}
     problems: list[str] = []
-    changes = []
+    plans = []
     for table in sorted(files, key=lambda item: item.name):
         old = by_name.get(str(table.name))
         others = [entry.stream for entry in streams if old is None or entry.table_id != old.table_id]
-        refused = _taken_streams(table, others)
-        change = _new_table(table) if old is None else _changed_table(table, old, refused)
+        refused = [*_taken_streams(table, others), *(_refused(table, old) if old else [])]
         problems += refused
-        changes += [] if refused else [change]
-    return ApplyPlan(tuple(changes), tuple(problems))
+        if not refused:
+            wanted = _on_top_of(table, old) if old else table
+            plans.append(TablePlan(table.name, old, changes_between(old, wanted)))
+    return ApplyPlan(tuple(plans), tuple(problems))
 
 
 def _taken_streams(table: TableDefinition, others: Sequence[Stream]) -> list[str]:
@@ -140,70 +148,53 @@ def _lake_streams(files: Sequence[TableDefinition], lake_url: str) -> list[str]:
     ]
 
 
-def _new_table(table: TableDefinition) -> TableChange:
-    lines = [f"create table {table.name} with {len(table.columns)} columns"]
-    lines += [f"create stream {stream.name} of {table.name} at {stream.url}" for stream in table.streams]
-    return TableChange(table, True, tuple(lines))
-
-
-def _changed_table(table: TableDefinition, old: TableDefinition, problems: list[str]) -> TableChange:
-    columns = _match_columns(table, old, problems)
-    new = dataclasses.replace(table, name=old.name, table_id=old.table_id, columns=columns, version=old.version)
-    lines = [f"add column {c.name} {c.type} to {table.name}" for c in columns if c.column_id == 0]
-    changed = [name for name in _differences(new, old) if name != "columns" or not lines]
-    if changed:
-        lines.append(f"update {table.name}: {', '.join(changed)}")
-    return TableChange(new, False, tuple(lines))
-
-
-def _differences(new: TableDefinition, old: TableDefinition) -> list[str]:
-    return [
-        field.name
-        for field in dataclasses.fields(new)
-        if field.compare and getattr(new, field.name) != getattr(old, field.name)
-    ]
-
-
-def _match_columns(table: TableDefinition, old: TableDefinition, problems: list[str]) -> tuple[Column, ...]:
-    """Gives columns of the file the ids they have; refuses what would make stored files unreadable."""
+def _refused(table: TableDefinition, old: TableDefinition) -> list[str]:
+    """What would make stored files unreadable, or rows lie where nobody looks for them."""
     known = {column.name: column for column in old.columns}
-    for name in known.keys() - {column.name for column in table.columns}:
-        problems.append(f"{table.path}:1: columns: {name} is missing; columns cannot be dropped or renamed yet")
-    matched = []
-    for column in table.columns:
-        before = known.get(column.name)
-        if before and (before.type, before.precision, before.scale) != (
-            column.type,
-            column.precision,
-            column.scale,
-        ):
-            problems.append(
-                f"{table.path}:1: columns: {column.name} is {before.type} and cannot become {column.type}; "
-                "add a column instead"
-            )
-        matched.append(dataclasses.replace(column, column_id=before.column_id if before else 0))
+    problems = [
+        f"{table.path}:1: columns: {name} is missing; columns cannot be dropped or renamed yet"
+        for name in known.keys() - {column.name for column in table.columns}
+    ]
+    problems += [
+        f"{table.path}:1: columns: {column.name} is {before.type.name} and cannot become {column.type.name}; "
+        "add a column instead"
+        for column in table.columns
+        if (before := known.get(column.name)) and before.type != column.type
+    ]
     if table.partition_column != old.partition_column or table.timezone != old.timezone:
         problems.append(f"{table.path}:1: partition: column and timezone decide where stored rows lie; keep them")
-    return tuple(matched)
+    return problems
+
+
+def _on_top_of(table: TableDefinition, old: TableDefinition) -> TableDefinition:
+    """What a file says with the ids that the table and its columns have."""
+    ids = {column.name: column.column_id for column in old.columns}
+    columns = tuple(dataclasses.replace(column, column_id=ids.get(column.name, 0)) for column in table.columns)
+    return dataclasses.replace(table, name=old.name, table_id=old.table_id, columns=columns, version=old.version)
 
 
 def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> None:
     """Writes the plan; one transaction with the caller's reads, so a death in it leaves nothing half-done."""
-    for change in plan.changes:
-        if not change.lines:
+    for planned in plan.tables:
+        if not planned.changes:
             continue
-        table = change.table
-        if change.is_new:
+        table = applied(planned.old, planned.changes)
+        if planned.old is None:
             table = dataclasses.replace(table, table_id=tables.insert_table(connection, table, now))
-        highest = tables.highest_column_id(connection, table.table_id)
-        columns = []
-        for column in table.columns:
-            highest += column.column_id == 0
-            columns.append(dataclasses.replace(column, column_id=column.column_id or highest))
-        table = dataclasses.replace(table, columns=tuple(columns), version=table.version + 1)
+        table = dataclasses.replace(_with_ids(connection, table), version=table.version + 1)
         tables.save_version(connection, table, now)
         tables.save_columns(connection, table, now)
         tables.save_streams(connection, table.table_id, table.streams)
+
+
+def _with_ids(connection: Connection, table: TableDefinition) -> TableDefinition:
+    """Gives new columns ids that no column of the table ever had."""
+    highest = tables.highest_column_id(connection, table.table_id)
+    columns = []
+    for column in table.columns:
+        highest += column.column_id == 0
+        columns.append(dataclasses.replace(column, column_id=column.column_id or highest))
+    return dataclasses.replace(table, columns=tuple(columns))
 
 
 def run_apply(

@@ -23,10 +23,10 @@ def partition(rows: Rows) -> int:
 AFTER_AN_HOUR = Retry(pause=3_600.0, charged=True)
 
 
-def put_back(rows: Rows, job: MergeJob, error: str = "boom", verdict: Verdict = AFTER_AN_HOUR) -> None:
+def fail_attempt(rows: Rows, job: MergeJob, error: str = "boom", verdict: Verdict = AFTER_AN_HOUR) -> None:
     with rows.database.begin() as connection:
         partitions.lock_partition(connection, job.partition_id)
-        merge_jobs.put_back(connection, job, error, verdict, NOON)
+        merge_jobs.fail_attempt(connection, job, error, verdict, NOON)
 
 
 def test_a_job_waits_for_its_time(rows: Rows, partition: int) -> None:
@@ -79,7 +79,7 @@ def test_jobs_seen_in_this_run_are_left_alone(rows: Rows, partition: int) -> Non
 
 def test_a_job_that_failed_waits_again_with_its_error(rows: Rows, partition: int) -> None:
     rows.waiting_job(partition)
-    put_back(rows, rows.claimed_job(NOON))
+    fail_attempt(rows, rows.claimed_job(NOON))
     with rows.database.begin() as connection:
         (status,) = merge_jobs.load_status(connection)
         assert claim(connection, NOON) == []
@@ -92,7 +92,7 @@ def test_a_job_that_failed_too_often_is_parked_and_not_claimed(rows: Rows, parti
     rows.waiting_job(partition)
     verdicts: list[Verdict] = [AFTER_AN_HOUR, AFTER_AN_HOUR, GiveUp()]
     for turn, verdict in enumerate(verdicts):
-        put_back(rows, rows.claimed_job(LATER), f"boom {turn}", verdict)
+        fail_attempt(rows, rows.claimed_job(LATER), f"boom {turn}", verdict)
     with rows.database.begin() as connection:
         (status,) = merge_jobs.load_status(connection)
         assert claim(connection, LATER + timedelta(days=9)) == []
@@ -101,7 +101,7 @@ def test_a_job_that_failed_too_often_is_parked_and_not_claimed(rows: Rows, parti
 
 def test_a_parked_job_is_claimed_by_itself_at_its_retry_time(rows: Rows, partition: int) -> None:
     rows.waiting_job(partition)
-    put_back(rows, rows.claimed_job(NOON), verdict=GiveUp(retry_after=7_200.0))
+    fail_attempt(rows, rows.claimed_job(NOON), verdict=GiveUp(retry_after=7_200.0))
     with rows.database.begin() as connection:
         (status,) = merge_jobs.load_status(connection)
         assert (status.parked, status.retry_time) == (True, NOON + timedelta(hours=2))
@@ -114,7 +114,7 @@ def test_a_parked_job_is_claimed_by_itself_at_its_retry_time(rows: Rows, partiti
 
 def test_a_verdict_that_charges_nothing_leaves_the_tries_and_may_set_a_job_apart(rows: Rows, partition: int) -> None:
     rows.waiting_job(partition)
-    put_back(rows, rows.claimed_job(NOON), verdict=Retry(pause=0.0, charged=False, batch_limit=1))
+    fail_attempt(rows, rows.claimed_job(NOON), verdict=Retry(pause=0.0, charged=False, batch_limit=1))
     job = rows.claimed_job(NOON)
     assert (job.attempts, job.died, job.probed) == (0, True, False)
 
@@ -127,13 +127,13 @@ def test_a_probe_is_noted_for_this_claim_alone(rows: Rows, partition: int) -> No
     rows.sql("UPDATE prism_merge_jobs SET heartbeat_time = heartbeat_time - interval '1 minute'")
     with rows.database.begin() as connection:
         assert [found.probed for found in merge_jobs.expired(connection, 30)] == [True]
-    put_back(rows, job)
+    fail_attempt(rows, job)
     assert rows.claimed_job(LATER).probed is False
 
 
 def test_a_parked_job_is_claimed_when_somebody_asks_for_all(rows: Rows, partition: int) -> None:
     rows.waiting_job(partition)
-    put_back(rows, rows.claimed_job(NOON), verdict=GiveUp())
+    fail_attempt(rows, rows.claimed_job(NOON), verdict=GiveUp())
     with rows.database.begin() as connection:
         (job,) = claim(connection, NOON, ignore_schedule=True)
     assert job.attempts == 1
@@ -143,7 +143,7 @@ def test_a_failed_job_gives_its_count_to_the_one_that_waits(rows: Rows, partitio
     rows.waiting_job(partition)
     running = rows.claimed_job()
     waiting = rows.waiting_job(partition, LATER + timedelta(hours=5))
-    put_back(rows, running)
+    fail_attempt(rows, running)
     with rows.database.begin() as connection:
         (status,) = merge_jobs.load_status(connection)
     assert (status.attempts, status.last_error, status.schedule_time) == (1, "boom", LATER)
@@ -153,7 +153,7 @@ def test_a_failed_job_gives_its_count_to_the_one_that_waits(rows: Rows, partitio
 def test_only_the_holder_of_the_lease_gets_the_job_for_its_commit(rows: Rows, partition: int) -> None:
     rows.waiting_job(partition)
     old = rows.claimed_job()
-    put_back(rows, old)
+    fail_attempt(rows, old)
     new = rows.claimed_job(LATER)
     assert new.lease_token != old.lease_token
     with pytest.raises(LeaseLost, match="changed nothing"), rows.database.begin() as connection:

@@ -171,7 +171,7 @@ def test_a_file_that_is_not_utf8_is_told(world: World) -> None:
 
 def test_a_folder_named_like_a_file_is_no_table(world: World) -> None:
     (world.settings.tables_dir / "odd.yaml").mkdir(parents=True)
-    assert len(world.apply(a_table()).changes) == 1
+    assert len(world.apply(a_table()).tables) == 1
 
 
 def test_a_folder_that_is_not_there_is_wrong_use(world: World, tmp_path: Path) -> None:

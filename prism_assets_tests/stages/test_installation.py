@@ -233,7 +233,7 @@ def test_a_missing_bucket_is_told_before_a_database_is_given_to_it(world: World)
         world.apply(a_table())
     bucket(world).mkdir()
     elsewhere = with_settings(world, prefix="other/")
-    assert len(elsewhere.apply(a_table()).changes) == 1
+    assert len(elsewhere.apply(a_table()).tables) == 1
 
 
 def test_of_two_databases_that_take_one_lake_at_once_one_gets_it(world: World, postgres: PostgresServer) -> None:

@@ -27,7 +27,7 @@ class Accepted:
     value_errors: dict[tuple[int, str], int]
 
 
-class Judge:
+class Acceptance:
     """Decides by the event dates that are accepted for an object."""
 
     def __init__(self, layout: Layout, accepted: DateRange) -> None:
@@ -35,7 +35,7 @@ class Judge:
         first, last = times.to_day(accepted.first), times.to_day(accepted.last)
         self._calendar = times.Calendar(first, last, layout.table.zone)
 
-    def judge(self, rows: TypedRows, numbers: npt.NDArray[np.int64]) -> tuple[Accepted, list[Reject]]:
+    def divide(self, rows: TypedRows, numbers: npt.NDArray[np.int64]) -> tuple[Accepted, list[Reject]]:
         """Divides rows into accepted ones and rejected lines; `numbers` are the line numbers of the block."""
         days = self._days(rows.columns[self._layout.partition])
         reasons, codes = self._codes(rows, days)

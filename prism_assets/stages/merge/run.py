@@ -207,7 +207,7 @@ def revive(context: StageContext, now: datetime) -> int:
                 verdict = after_death(
                     attempts=job.attempts, alone=job.died, proven=job.probed, policy=_policy_of(context)
                 )
-                merge_jobs.put_back(
+                merge_jobs.fail_attempt(
                     connection, job, "the worker died or stood still", verdict, max(now, job.schedule_time)
                 )
                 revived += 1
@@ -238,7 +238,7 @@ def _run_jobs(
         lambda connection: merge_jobs.heartbeat(connection, tuple(tokens)),
     )
     engine = _EngineSeen()
-    with beat, _given_back_on_error(context, jobs, engine, now):
+    with beat, _released_on_error(context, jobs, engine, now):
         running: list[_Running] = []
         for job in jobs:
             try:
@@ -363,7 +363,7 @@ def _merged(
 
 
 @contextmanager
-def _given_back_on_error(
+def _released_on_error(
     context: StageContext, jobs: Sequence[MergeJob], engine: _EngineSeen, now: datetime
 ) -> Iterator[None]:
     """Gives jobs that cannot go on back at once; where that fails too, their leases run out by themselves.
@@ -384,9 +384,9 @@ def _given_back_on_error(
                     verdict = after_death(
                         attempts=job.attempts, alone=job.died, proven=True, policy=_policy_of(context)
                     )
-                    merge_jobs.put_back(connection, job, gone, verdict, max(now, job.schedule_time))
+                    merge_jobs.fail_attempt(connection, job, gone, verdict, max(now, job.schedule_time))
                 else:
-                    merge_jobs.give_back(connection, job, gone, job.schedule_time)
+                    merge_jobs.release(connection, job, gone, job.schedule_time)
         raise
 
 
@@ -426,7 +426,7 @@ def _return_job(
     verdict = after_failure(
         failure, attempts=job.attempts, policy=_policy_of(context), source_serves_others=serves_others
     )
-    merge_jobs.put_back(connection, job, failure.message, verdict, now)
+    merge_jobs.fail_attempt(connection, job, failure.message, verdict, now)
 
 
 def _save(connection: Connection, running: _Running, now: datetime) -> None:

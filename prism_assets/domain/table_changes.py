@@ -1,0 +1,123 @@
+"""What `apply` changes about a table: each change is a value that is shown to people, carried out and tested.
+
+What comes into force is the definition of before with the changes made to it, in their order, and nothing else: so what
+was shown is what happens. A new kind of change is a class here, its case in `changes_between` and in `_changed`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from prism_assets.domain.tables import Column, Stream, TableDefinition
+
+
+@dataclass(frozen=True)
+class CreateTable:
+    """A table with its columns; its streams come with changes of their own."""
+
+    table: TableDefinition
+
+
+@dataclass(frozen=True)
+class AddStream:
+    """A stream is read from now on. Its name in the file may be that of one before."""
+
+    stream: Stream
+
+
+@dataclass(frozen=True)
+class AddColumn:
+    """A column that no object has yet, at its place among the others; its id is still to be given."""
+
+    column: Column
+    position: int
+
+
+@dataclass(frozen=True)
+class ChangeSetting:
+    """Another value for a field of the definition: a setting, or what may change about its columns and streams."""
+
+    field: str
+    value: object
+
+
+Change = CreateTable | AddStream | AddColumn | ChangeSetting
+
+
+def changes_between(old: TableDefinition | None, new: TableDefinition) -> tuple[Change, ...]:
+    """The changes that make `new` of `old`, or of nothing. Columns that are known have their ids, new ones have 0."""
+    changes: list[Change] = []
+    at = old
+    for change in _wanted(old, new):
+        changes.append(change)
+        at = _changed(at, change)
+    if at is not None:
+        changes += [ChangeSetting(name, getattr(new, name)) for name in _differences(at, new)]
+    return tuple(changes)
+
+
+def _wanted(old: TableDefinition | None, new: TableDefinition) -> Iterator[Change]:
+    if old is None:
+        yield CreateTable(dataclasses.replace(new, streams=()))
+    else:
+        for position, column in enumerate(new.columns):
+            if not column.column_id:
+                yield AddColumn(column, position)
+    known = {stream.url for stream in old.streams} if old else set()
+    yield from (AddStream(stream) for stream in new.streams if stream.url not in known)
+
+
+def applied(old: TableDefinition | None, changes: Sequence[Change]) -> TableDefinition:
+    """The definition after the changes; the first change of nothing creates the table."""
+    table = old
+    for change in changes:
+        table = _changed(table, change)
+    if table is None:
+        raise ValueError("nothing was created")
+    return table
+
+
+def _changed(table: TableDefinition | None, change: Change) -> TableDefinition:
+    if isinstance(change, CreateTable):
+        return change.table
+    if table is None:
+        raise ValueError("a table is created before it is changed")
+    match change:
+        case AddStream(stream):
+            return dataclasses.replace(table, streams=(*table.streams, stream))
+        case AddColumn(column, position):
+            before, behind = table.columns[:position], table.columns[position:]
+            return dataclasses.replace(table, columns=(*before, column, *behind))
+        case ChangeSetting(field, value):
+            return dataclasses.replace(table, **{field: value})  # type: ignore[arg-type]  # a value of that field
+
+
+def _differences(before: TableDefinition, after: TableDefinition) -> list[str]:
+    """The fields that are not equal; those of the file alone are not compared."""
+    return [
+        field.name
+        for field in dataclasses.fields(after)
+        if field.compare and getattr(before, field.name) != getattr(after, field.name)
+    ]
+
+
+def describe(name: str, changes: Sequence[Change]) -> tuple[str, ...]:
+    """The changes of a table for people, a line each; all settings on one."""
+    lines = [line for change in changes if (line := _line(name, change))]
+    if settings := [change.field for change in changes if isinstance(change, ChangeSetting)]:
+        lines.append(f"update {name}: {', '.join(settings)}")
+    return tuple(lines)
+
+
+def _line(name: str, change: Change) -> str | None:
+    match change:
+        case CreateTable(table):
+            return f"create table {name} with {len(table.columns)} columns"
+        case AddStream(stream):
+            return f"create stream {stream.name} of {name} at {stream.url}"
+        case AddColumn(column):
+            return f"add column {column.name} {column.type.name} to {name}"
+        case ChangeSetting():
+            return None

@@ -1,0 +1,105 @@
+"""Changes of tables: made to what is in force they give what the file says, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prism_assets.domain.table_changes import (
+    AddColumn,
+    AddStream,
+    ChangeSetting,
+    CreateTable,
+    applied,
+    changes_between,
+    describe,
+)
+from prism_assets.domain.table_file import parse_table_file
+from prism_assets.domain.tables import Column, MergePolicy, Stream, TableDefinition
+from prism_assets.domain.types import type_named
+from prism_assets_tests.builders import a_table
+
+BEFORE = parse_table_file(a_table(), "t.yaml")
+KNOWN = dataclasses.replace(
+    BEFORE,
+    table_id=7,
+    version=3,
+    columns=tuple(dataclasses.replace(column, column_id=number + 1) for number, column in enumerate(BEFORE.columns)),
+)
+COLOR = Column(name="color", type=type_named("string"), source="color", length=100)
+MORE = Stream(name="more", bucket="staging", key_prefix="more/")
+
+
+def test_a_new_table_is_created_and_then_gets_its_streams() -> None:
+    created, *streams = changes_between(None, BEFORE)
+    assert created == CreateTable(dataclasses.replace(BEFORE, streams=()))
+    assert streams == [AddStream(BEFORE.streams[0])]
+    assert describe("log.events", [created, *streams]) == (
+        "create table log.events with 2 columns",
+        "create stream events of log.events at s3://staging/events/",
+    )
+
+
+def test_a_table_as_it_is_has_no_changes() -> None:
+    assert changes_between(KNOWN, KNOWN) == ()
+
+
+def test_columns_streams_and_settings_are_changes_of_their_own() -> None:
+    wanted = dataclasses.replace(
+        KNOWN, columns=(COLOR, *KNOWN.columns), streams=(*KNOWN.streams, MORE), owner="me", retention_days=9
+    )
+    changes = changes_between(KNOWN, wanted)
+    assert changes == (
+        AddColumn(COLOR, 0),
+        AddStream(MORE),
+        ChangeSetting("owner", "me"),
+        ChangeSetting("retention_days", 9),
+    )
+    assert describe("log.events", changes) == (
+        "add column color string to log.events",
+        "create stream more of log.events at s3://staging/more/",
+        "update log.events: owner, retention_days",
+    )
+
+
+columns = st.lists(
+    st.builds(
+        Column,
+        name=st.sampled_from("abcdef"),
+        type=st.sampled_from([type_named("string"), type_named("bigint")]),
+        source=st.sampled_from("xy"),
+        length=st.none() | st.integers(1, 9),
+        required=st.booleans(),
+    ),
+    unique_by=lambda column: column.name,
+    max_size=4,
+)
+streams = st.lists(
+    st.builds(Stream, name=st.just("s"), bucket=st.just("b"), key_prefix=st.sampled_from("xyz"), enabled=st.booleans()),
+    unique_by=lambda stream: stream.url,
+    max_size=3,
+)
+
+
+@st.composite
+def definitions(draw: st.DrawFn) -> tuple[TableDefinition, TableDefinition]:
+    """A table in force, and what a file may make of it: its columns are kept, in any order, and others come."""
+    old = [dataclasses.replace(column, column_id=number + 1) for number, column in enumerate(draw(columns))]
+    names = {column.name for column in old}
+    kept = [dataclasses.replace(column, source=draw(st.sampled_from("xy"))) for column in old]
+    new = draw(st.permutations([*kept, *(column for column in draw(columns) if column.name not in names)]))
+    before = dataclasses.replace(KNOWN, columns=tuple(old), streams=tuple(draw(streams)))
+    merge = draw(st.builds(MergePolicy, interval=st.integers(0, 3)))
+    owner = draw(st.none() | st.just("me"))
+    return before, dataclasses.replace(before, columns=tuple(new), streams=tuple(draw(streams)), merge=merge, owner=owner)
+
+
+@given(definitions())
+def test_the_changes_made_to_what_is_in_force_give_what_is_wanted(case: tuple[TableDefinition, TableDefinition]) -> None:
+    old, new = case
+    changes = changes_between(old, new)
+    assert applied(old, changes) == new
+    assert (changes == ()) == (old == new)
+    assert applied(None, changes_between(None, new)) == new
