@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from prism_assets.stages.apply import ApplyPlan
     from prism_assets.stages.doctor.findings import DoctorReport
     from prism_assets.stages.publish.run import CatalogReport
-    from prism_assets.stages.repair.run import RepairReport
+    from prism_assets.stages.repair.report import RepairReport
     from prism_assets.stages.run import CycleReport
     from prism_assets.stages.status import PartitionStatus, TableStatus
 

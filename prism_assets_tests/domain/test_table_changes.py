@@ -93,11 +93,15 @@ def definitions(draw: st.DrawFn) -> tuple[TableDefinition, TableDefinition]:
     before = dataclasses.replace(KNOWN, columns=tuple(old), streams=tuple(draw(streams)))
     merge = draw(st.builds(MergePolicy, interval=st.integers(0, 3)))
     owner = draw(st.none() | st.just("me"))
-    return before, dataclasses.replace(before, columns=tuple(new), streams=tuple(draw(streams)), merge=merge, owner=owner)
+    return before, dataclasses.replace(
+        before, columns=tuple(new), streams=tuple(draw(streams)), merge=merge, owner=owner
+    )
 
 
 @given(definitions())
-def test_the_changes_made_to_what_is_in_force_give_what_is_wanted(case: tuple[TableDefinition, TableDefinition]) -> None:
+def test_the_changes_made_to_what_is_in_force_give_what_is_wanted(
+    case: tuple[TableDefinition, TableDefinition],
+) -> None:
     old, new = case
     changes = changes_between(old, new)
     assert applied(old, changes) == new

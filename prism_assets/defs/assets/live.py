@@ -19,7 +19,8 @@ from prism_assets.metadata import staging_objects
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.discover.listings import DiscoverReport, run_discover
-from prism_assets.stages.repair.run import RepairReport, run_repair
+from prism_assets.stages.repair.report import RepairReport
+from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.stream.report import PartitionChange, StreamReport
 from prism_assets.stages.stream.run import stream_batches
 

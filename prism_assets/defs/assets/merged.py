@@ -16,7 +16,8 @@ from prism_assets.domain.errors import PrismError
 from prism_assets.domain.problems import Problem
 from prism_assets.metadata import merge_jobs
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.merge.run import MergedPartition, MergeReport, merge_one_by_one
+from prism_assets.stages.merge.report import MergedPartition, MergeReport
+from prism_assets.stages.merge.run import merge_one_by_one
 
 
 def make_merged(context: StageContext, task: Task) -> Outcome:

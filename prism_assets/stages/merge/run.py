@@ -32,52 +32,7 @@ from prism_assets.stages.bisect import check_engine, run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.heartbeats import Heartbeat
 from prism_assets.stages.merge.plan import PartitionPlan, plan_partition, range_tasks
-
-
-@dataclass(frozen=True, kw_only=True)
-class MergedPartition:
-    """What one finished job did. Sizes are bytes of the objects read, extended ones included, and of those written."""
-
-    table_id: int
-    date: date
-    objects_in: int
-    rows: int
-    bytes_in: int
-    sizes_in: tuple[int, ...]
-    sizes: tuple[int, ...]
-    plan: str
-    left_behind: int
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class MergeReport:
-    """What a run of Merge did; `problems` are the jobs that failed."""
-
-    jobs: int = 0
-    merged: tuple[MergedPartition, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    revived: int = 0
-    seconds: float = 0.0
-
-    @property
-    def rows(self) -> int:
-        """Rows written."""
-        return sum(entry.rows for entry in self.merged)
-
-    @property
-    def failed(self) -> tuple[str, ...]:
-        """The jobs that failed, one sentence each."""
-        return tuple(str(problem) for problem in self.problems)
-
-    def __add__(self, other: MergeReport) -> MergeReport:
-        return MergeReport(
-            jobs=self.jobs + other.jobs,
-            merged=self.merged + other.merged,
-            problems=self.problems + other.problems,
-            revived=self.revived + other.revived,
-            seconds=self.seconds + other.seconds,
-        )
+from prism_assets.stages.merge.report import MergedPartition, MergeReport
 
 
 @dataclass
