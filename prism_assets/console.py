@@ -228,8 +228,10 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
             out.print(f"{table.table}: values of the last {table.unfit_days} days that did not fit (null, or cut)")
             for values in table.unfit_values:
                 out.print(f"    {escape(values.column)}: {values.count:,} {escape(values.reason)}")
-        if table.publisher:
-            out.print(escape(f"{table.table}: is being published by {table.publisher}{_silence(table.publisher)}"))
+        if table.catalog_holder:
+            out.print(
+                escape(f"{table.table}: is being published by {table.catalog_holder}{_silence(table.catalog_holder)}")
+            )
         if table.doubt:
             out.print(escape(f"{table.table}: waits for the next catalog run, to be compared: {table.doubt}"))
 

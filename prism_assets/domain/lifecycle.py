@@ -112,7 +112,7 @@ class WaitForObjects(_Step):
     @property
     def reason(self) -> str:
         """Why, as part of a sentence."""
-        return f"{self.objects} staging objects of before the end of its day are not converted yet"
+        return f"{self.objects} staging objects that batches claimed before its mark are not converted yet"
 
     def __str__(self) -> str:
         return f"not close: {self.reason}"
@@ -147,7 +147,7 @@ def next_steps(partition: Partition, facts: Facts, now: datetime) -> tuple[Step,
         if isinstance(step, Switch):
             after = replace(partition, switched=True)
     elif may_close(partition, facts.day_ends(partition), now):
-        if not partition.is_marked:
+        if may_mark(partition, facts.day_ends(partition), now):
             steps.append(Mark())
         if left := facts.unfinished_objects(partition):
             steps.append(WaitForObjects(objects=left, follows=not partition.is_marked))
@@ -169,6 +169,11 @@ def may_switch(partition: Partition) -> bool:
 def may_close(partition: Partition, day_ends: datetime, now: datetime) -> bool:
     """Whether closing is what comes next, if only everything is converted."""
     return partition.is_open and day_ends <= now
+
+
+def may_mark(partition: Partition, day_ends: datetime, now: datetime) -> bool:
+    """Whether its closing mark is to be set: with all others of the table, in one transaction under the epoch lock."""
+    return may_close(partition, day_ends, now) and not partition.is_marked
 
 
 def publication_due(partition: Partition) -> Publish | None:

@@ -153,5 +153,5 @@ def _reason(left: int, is_open: bool) -> str:
     if not left:
         return "everything is merged"
     if is_open:
-        return "the day is open and what is left does not fill an object yet"
+        return "the day is open, and what is left is kept for its last objects"
     return "the job has its share of objects; the rest follows in the next one"

@@ -1,13 +1,14 @@
 """The life of a partition: its states and what the columns of prism_partitions say about them.
 
-new → live → closing → closed → switched → expired. Nothing else compares these columns.
+new → live → closing → closed → switched. SQL narrows by these columns; what follows from them is decided here and in
+`lifecycle.py`.
 """
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 
 NEW_VERSION = -1
 LIVE_VERSION = 0
@@ -25,7 +26,7 @@ class PartitionState(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Partition:
-    """One row of prism_partitions."""
+    """A partition, with what is recorded of its publication: one row of the view prism_partition_states."""
 
     partition_id: int
     table_id: int
@@ -36,7 +37,6 @@ class Partition:
     switched: bool
     closing_batch_id: int | None
     published_object_id: int | None
-    published_time: datetime | None
     last_object_id: int
     revision: int = 0
     published_revision: int = 0

@@ -1,4 +1,4 @@
-"""Runs kernels as tasks of one Spark job, over Spark Connect or classic Spark alike. The only importer of pyspark."""
+"""Runs kernels as tasks of one Spark job, over Spark Connect or classic Spark alike."""
 
 from __future__ import annotations
 

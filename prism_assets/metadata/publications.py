@@ -2,7 +2,8 @@
 
 `dirty` says that a publication may be due: whoever changes what a closed partition should show sets it, under the row
 lock of the partition, and the record of a publication clears it, under the same lock. What is due is decided from the
-rows themselves (`publication_due`); open partitions are looked at by every catalog run anyway.
+rows themselves (`publication_due`); open partitions are looked at by every catalog run anyway. Only Glue marks and asks
+for rows of its own yet: another publisher brings its name to `mark_dirty` and to the view prism_partition_states.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Statements on prism_small_objects and prism_quarantine."""
+"""Statements on prism_small_objects."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class PartitionStatus:
 class TableStatus:
     """One table: its partitions and the staging objects that are not done; `unread` tells which are not read, and why.
 
-    `publisher` is who publishes it now, and since when; `doubt` is why the next catalog run compares all of it.
+    `catalog_holder` is the catalog run that is at it now, and since when; `doubt` is why the next catalog run compares all of it.
     `unfit_values` are those of the last `unfit_days` that did not fit their column; only where tables are named.
     """
 
@@ -63,7 +63,7 @@ class TableStatus:
     partitions: tuple[PartitionStatus, ...]
     unfit_values: tuple[UnfitValues, ...] = ()
     unfit_days: int = _UNFIT_DAYS
-    publisher: Holder | None = None
+    catalog_holder: Holder | None = None
     doubt: Doubt | None = None
 
 
@@ -164,7 +164,7 @@ def _awaited(step: Step) -> str | None:
         case WaitForDayEnd():
             return f"the end of its day at {step.ends:%Y-%m-%d %H:%M}Z"
         case WaitForObjects():
-            return f"{step.objects} staging objects from before its close"
+            return f"the close: {step.reason}"
         case WaitForMerge():
             return f"the switch: {step.reason}"
         case Publish():

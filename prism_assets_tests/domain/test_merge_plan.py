@@ -77,7 +77,7 @@ def test_a_plan_for(case: Case) -> None:
 def test_the_plan_says_why_something_stays_behind() -> None:
     assert a_plan([]).reason == "nothing is unmerged"
     assert a_plan([10]).reason == "everything is merged"
-    assert a_plan([10], is_open=True).reason == "the day is open and what is left does not fill an object yet"
+    assert a_plan([10], is_open=True).reason == "the day is open, and what is left is kept for its last objects"
 
 
 def test_a_full_job_makes_progress_even_where_nothing_is_full() -> None:

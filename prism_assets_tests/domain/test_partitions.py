@@ -33,7 +33,6 @@ def a_partition(**more: Any) -> Partition:
         "switched": False,
         "closing_batch_id": None,
         "published_object_id": None,
-        "published_time": None,
         "last_object_id": 9,
     }
     return Partition(**{**facts, **more})

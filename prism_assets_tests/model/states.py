@@ -203,7 +203,6 @@ A_NEW_PARTITION = Partition(
     switched=False,
     closing_batch_id=None,
     published_object_id=None,
-    published_time=None,
     last_object_id=0,
 )
 

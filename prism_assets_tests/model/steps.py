@@ -426,7 +426,7 @@ def may_close(state: State, partition: Partition, rules: Rules) -> bool:
 
 
 def closed(state: State, partition: Partition, rules: Rules) -> State:
-    """`_close_one`, or the same state if something stands in the way."""
+    """`_close`, or the same state if something stands in the way."""
     if not may_close(state, partition, rules):
         return state
     last = max((item.object_id for item in state.small if not item.delayed), default=0)
@@ -455,7 +455,7 @@ def _written(state: State, run: Run, partition: Partition) -> State:
 
 
 def content_of(state: State, partition: Partition) -> Content:
-    """`_content`: the ranges, then the small objects above them."""
+    """`load_content`: the ranges, then the small objects above them."""
     wanted = wanted_publication(partition)
     if wanted.is_live_prefix:
         return Content(wanted, ())
@@ -506,7 +506,7 @@ def _call(state: State, run: Run, content: Content, rules: Rules, size: Size) ->
 
 
 def _advanced(partition: Partition, publication: Publication) -> Partition | None:
-    """`advance_published`: upwards only, or None."""
+    """`publications.advance`: upwards only, or None."""
     version, last = publication.version, publication.published_object_id
     if partition.current_version > version or (partition.published_object_id or 0) > last:
         return None

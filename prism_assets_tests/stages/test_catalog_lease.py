@@ -98,10 +98,10 @@ def test_status_names_who_publishes_a_table_and_since_when(world: World) -> None
     world.apply(a_table(), a_table("log.other"))
     (_, other) = world.context.choose_tables(None)
     with leased(with_catalog(world, None).context, LeaseKind.CATALOG, [other.table_id]):
-        found = {status.table: status.publisher for status in read_status(world.context, now=utc(NOON))}
+        found = {status.table: status.catalog_holder for status in read_status(world.context, now=utc(NOON))}
     assert found["log.events"] is None
     assert str(found["log.other"]).startswith(HOLDER)
-    assert [status.publisher for status in read_status(world.context, now=utc(NOON))] == [None, None]
+    assert [status.catalog_holder for status in read_status(world.context, now=utc(NOON))] == [None, None]
 
 
 def test_a_run_that_lost_its_lease_changes_nothing_more(world: World) -> None:

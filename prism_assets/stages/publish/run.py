@@ -18,6 +18,7 @@ from prism_assets.domain.lifecycle import (
     WaitForMerge,
     WaitForObjects,
     may_close,
+    may_mark,
     may_switch,
     next_steps,
 )
@@ -223,7 +224,7 @@ def _close(
     mark without a close is a state of its own, found by the next run.
     """
     over = [item for item in pending if may_close(item, table.day_ends(item.date), now)]
-    unmarked = [item for item in over if not item.is_marked]
+    unmarked = [item for item in over if may_mark(item, table.day_ends(item.date), now)]
     marked: list[date] = []
     if unmarked:
         with context.database.begin() as connection:

@@ -37,7 +37,7 @@ CREATE INDEX prism_partitions_unswitched ON prism_partitions (prism_table_id) WH
 CREATE VIEW prism_partition_states AS
 SELECT p.prism_partition_id AS partition_id, p.prism_table_id AS table_id, p.partition_date AS date,
     coalesce(q.version, -1) AS current_version, p.desired_manifest_version AS desired_version, p.last_live_object_id,
-    p.switched, p.closing_batch_id, q.published_object_id, q.publish_time AS published_time, p.last_object_id,
+    p.switched, p.closing_batch_id, q.published_object_id, p.last_object_id,
     p.revision, coalesce(q.revision, 0) AS published_revision
 FROM prism_partitions p LEFT JOIN LATERAL (
     SELECT * FROM prism_publications WHERE prism_partition_id = p.prism_partition_id AND publisher = 'glue' OFFSET 0
