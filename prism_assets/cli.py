@@ -388,12 +388,21 @@ def mount_installed(group: typer.Typer, found: Iterable[EntryPoint]) -> None:
     entries = {entry.name: entry for entry in found}
     for name, entry in entries.items():
         try:
-            group.add_typer(entry.load(), name=name)
+            commands = entry.load()
+            if not isinstance(commands, typer.Typer):
+                raise TypeError(f"{entry.value} is no Typer app")
+            if name in _names_of(group):
+                raise ValueError("prism has a command of that name itself")
+            group.add_typer(commands, name=name)
         except Exception as error:
             package = entry.dist.name if entry.dist else entry.module
             _add_refusal(group, name, TerminalError(f"`prism {name}` does not load ({error}): install {package} again"))
     if "local" not in entries:
         _add_refusal(group, "local", WrongUse(_NO_LOCAL))
+
+
+def _names_of(group: typer.Typer) -> set[str | None]:
+    return {command.name for command in group.registered_commands} | {item.name for item in group.registered_groups}
 
 
 def _add_refusal(group: typer.Typer, name: str, refusal: PrismError) -> None:

@@ -13,6 +13,8 @@ from rich import markup
 from rich.console import Console
 from rich.table import Table
 
+from prism_assets.domain.tables import Column
+
 if TYPE_CHECKING:
     from prism_assets.domain.tables import TableDefinition
     from prism_assets.metadata.leases import Holder
@@ -70,6 +72,8 @@ def print_json(value: Any) -> None:
 
 
 def _encode(value: Any) -> Any:
+    if isinstance(value, Column):
+        return value.to_document()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, datetime | date):

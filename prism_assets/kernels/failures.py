@@ -18,7 +18,7 @@ def failure_of(
     if not isinstance(error, PrismError):
         return Failure(message=f"{type(error).__name__} while {doing}", transient=False)
     return Failure(
-        message=str(error),
+        message=str(error).encode(errors="backslashreplace").decode(),  # a path may hold halves of pairs
         transient=isinstance(error, passing),
         at_source=at_source and not isinstance(error, WorkerUnavailable),
         of_object=isinstance(error, ObjectArchived),

@@ -114,6 +114,10 @@ class _Repair:
 
         A death before the write leaves all as it was; after it, the next repair finds the object sound.
         """
+        if small.key != recorded.key:
+            raise InvariantBroken(
+                f"{recorded.key} was written by another start of {self._source()}; nothing was written"
+            )
         if (small.row_count, small.fingerprint) != (recorded.row_count, recorded.fingerprint):
             raise InvariantBroken(
                 f"{self._source()} gives {small.row_count} rows of {recorded.date} now, and not the same as the "

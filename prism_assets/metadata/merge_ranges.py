@@ -11,7 +11,6 @@ from prism_assets.domain.errors import InvariantBroken, LeaseLost
 from prism_assets.domain.files import MergedRange
 from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.merge_plan import MergePlan, PlannedRange
-from prism_assets.metadata import publications
 
 
 def load_chain(connection: Connection, keys: TableKeys, partition_id: int) -> list[MergedRange]:
@@ -111,4 +110,3 @@ def raise_desired(connection: Connection, partition_id: int, upper_bound: int) -
         ),
         {"id": partition_id, "upper": upper_bound},
     )
-    publications.mark_dirty(connection, [partition_id])

@@ -11,7 +11,6 @@ from sqlalchemy import Connection, Row, text
 from prism_assets.domain.accepted import DateRange
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.partitions import ObjectTotals, Partition, SwitchEvidence
-from prism_assets.metadata import publications
 
 
 def partition_of(row: Row[Any]) -> Partition:
@@ -58,7 +57,6 @@ def raise_last_object(connection: Connection, highest: Mapping[int, int]) -> Non
         ),
         [{"partition": partition, "last": last} for partition, last in sorted(highest.items())],
     )
-    publications.mark_dirty(connection, highest)
 
 
 def lock_partition(connection: Connection, partition_id: int) -> Partition:
@@ -166,9 +164,7 @@ def unfinished_before(connection: Connection, table_id: int, closing_batch_id: i
 
 def close(connection: Connection, partition_id: int) -> int:
     """Closes a partition whose row the caller has locked; returns the id of its last live object (0 for none)."""
-    last = connection.execute(text(_CLOSE), {"id": partition_id}).scalar_one()
-    publications.mark_dirty(connection, [partition_id])
-    return int(last)
+    return int(connection.execute(text(_CLOSE), {"id": partition_id}).scalar_one())
 
 
 _CLOSE = """
@@ -246,7 +242,6 @@ def switch(connection: Connection, partition_id: int, evidence: SwitchEvidence, 
         text("UPDATE prism_partitions SET switched = true WHERE prism_partition_id = :id"),
         {"id": partition_id},
     )
-    publications.mark_dirty(connection, [partition_id])
 
 
 def load_needed(connection: Connection, table_ids: Collection[int], day: date | None) -> list[Partition]:
@@ -275,7 +270,6 @@ def raise_revision(connection: Connection, partition_id: int) -> None:
         ),
         {"id": partition_id},
     )
-    publications.mark_dirty(connection, [partition_id])
 
 
 def ids_unmerged(connection: Connection, table_ids: Collection[int], day: date | None = None) -> list[int]:

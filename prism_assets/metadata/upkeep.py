@@ -6,7 +6,10 @@ from sqlalchemy import text
 
 from prism_assets.metadata.database import Database
 
-_CHURNED = ("prism_merge_jobs", "prism_partitions", "prism_stream_batches", "prism_stream_scans", "prism_tables")
+_CHURNED = (
+    "prism_merge_jobs", "prism_partitions", "prism_publications", "prism_stream_batches", "prism_stream_scans",
+    "prism_tables",
+)  # fmt: skip
 """Small tables whose rows are updated all the time."""
 _GROWING = ("prism_merge_ranges", "prism_quarantine", "prism_small_objects", "prism_staging_objects")
 """Tables that mostly grow; their statistics tell the planner to use the partial indexes."""

@@ -52,7 +52,7 @@ class PartitionStatus:
 class TableStatus:
     """One table: its partitions and the staging objects that are not done; `unread` tells which are not read, and why.
 
-    `catalog_holder` is the catalog run that is at it now, and since when; `doubt` is why the next catalog run compares all of it.
+    `catalog_holder` is the catalog run that is at it, and since when; `doubt` is why the next one compares all of it.
     `unfit_values` are those of the last `unfit_days` that did not fit their column; only where tables are named.
     """
 

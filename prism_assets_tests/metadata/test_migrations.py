@@ -14,11 +14,13 @@ import alembic.script
 import pytest
 from sqlalchemy import text
 
-from prism_assets.metadata import attempts, catalog_notes, locks
+from prism_assets.domain.lifecycle import publication_due
+from prism_assets.domain.partitions import Publication
+from prism_assets.metadata import attempts, catalog_notes, locks, partitions, publications
 from prism_assets.metadata import database as database_module
 from prism_assets.metadata.database import Database
 from prism_assets.metadata.migrations import versions
-from prism_assets_tests.metadata.rows import Rows
+from prism_assets_tests.metadata.rows import NOON, Rows
 from prism_assets_tests.metadata.sessions import Session, Sessions
 from prism_assets_tests.postgres import PostgresServer
 
@@ -309,3 +311,56 @@ def test_objects_that_a_former_version_gave_up_are_not_begun_anew_by_the_upgrade
     old.database.migrate()
     with old.database.begin() as connection:
         assert attempts.retry_due(connection, None) == 1
+
+
+PARTITIONS_OF_0015 = {
+    # date: current version, desired version, last live object, switched, published object, last object, revisions
+    "2026-01-01": "-1, 0, NULL, false, NULL, 3, 0, 0",  # new
+    "2026-01-02": "0, 0, NULL, false, 0, 3, 0, 0",  # live
+    "2026-01-03": "-1, 0, 3, false, NULL, 3, 0, 0",  # closed before it was ever shown
+    "2026-01-04": "0, 0, 3, false, 2, 3, 0, 0",  # closed, an object behind
+    "2026-01-05": "0, 0, 3, false, 3, 3, 0, 0",  # closed, at rest
+    "2026-01-06": "0, 3, 3, true, 3, 3, 0, 0",  # switched, ranges to be shown
+    "2026-01-07": "3, 3, 3, true, 3, 4, 0, 0",  # switched, a late object
+    "2026-01-08": "3, 3, 3, true, 3, 3, 1, 0",  # repaired
+    "2026-01-09": "3, 3, 3, true, 3, 3, 1, 1",  # at rest
+}
+OF_0015 = (
+    "current_manifest_version, desired_manifest_version, last_live_object_id, switched, published_object_id, "
+    "last_object_id, revision, published_revision"
+)
+
+
+def test_what_is_recorded_of_publications_comes_through_its_migration_there_and_back(old_url: str) -> None:
+    rows = Rows(Database(old_url))
+    table = rows.table().table_id
+    downgrade(rows, "0015")
+    for day, values in PARTITIONS_OF_0015.items():
+        rows.sql(
+            f"INSERT INTO prism_partitions (prism_table_id, partition_date, closing_batch_id, {OF_0015}) "
+            f"VALUES ({table}, '{day}', 1, {values})"
+        )
+    states = "SELECT * FROM prism_partitions ORDER BY partition_date"
+    before = [tuple(row._mapping[name] for name in OF_0015.split(", ")) for row in rows.sql(states)]
+    rows.database.migrate()
+    with rows.database.begin() as connection:
+        pending = [item.date.day for item in partitions.load_pending(connection, [table])]
+        found = partitions.load_table_partitions(connection, table)
+    assert pending == [1, 2, 3, 4, 5, 6, 7, 8], "all but the one at rest"
+    assert [item.date.day for item in found if publication_due(item)] == [1, 3, 4, 6, 7, 8]
+    downgrade(rows, "0015")
+    after = [tuple(row._mapping[name] for name in OF_0015.split(", ")) for row in rows.sql(states)]
+    assert [[value or 0 for value in row] for row in after] == [[value or 0 for value in row] for row in before]
+    rows.database.dispose()
+
+
+def test_late_objects_that_a_former_version_commits_after_the_migration_are_looked_for(rows: Rows) -> None:
+    """Its statements name no column that is gone."""
+    partition = rows.partition(rows.table())
+    rows.sql("UPDATE prism_partitions SET closing_batch_id = 1, last_live_object_id = 1, last_object_id = 1")
+    with rows.database.begin() as connection:
+        partitions.lock_partition(connection, partition)
+        publications.advance(connection, partition, "glue", Publication(0, 1), NOON, dirty=False)
+    assert rows.sql("SELECT dirty FROM prism_publications") == [(False,)]
+    rows.sql("UPDATE prism_partitions SET last_object_id = greatest(last_object_id, 2)")
+    assert rows.sql("SELECT dirty FROM prism_publications") == [(True,)]

@@ -94,7 +94,7 @@ def _days_by_table(claimed: Collection[ClaimedObject], accepted: Mapping[int, Da
 
 
 def _task(item: ClaimedObject, accepted: DateRange, marks: Mapping[date, int]) -> ConvertTask:
-    """The tier is a function of the snapshot alone: delayed if the day was marked before a batch claimed the object first.
+    """The tier is a function of the snapshot alone: delayed if the day was marked before any batch claimed the object.
 
     Only days that the object may have rows of are told: a table has more closed days than a task should carry.
     """

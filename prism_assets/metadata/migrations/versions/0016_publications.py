@@ -8,6 +8,8 @@ branch_labels = None
 depends_on = None
 
 _UP = """
+-- Before anything else, so that nobody who holds a row of it waits for this while this waits for them.
+LOCK TABLE prism_partitions IN ACCESS EXCLUSIVE MODE;
 CREATE TABLE prism_publications (
     prism_partition_id bigint NOT NULL REFERENCES prism_partitions,
     publisher text NOT NULL,
@@ -32,6 +34,23 @@ ALTER TABLE prism_partitions DROP COLUMN current_manifest_version, DROP COLUMN p
     DROP COLUMN published_time, DROP COLUMN published_revision;
 CREATE INDEX prism_partitions_unswitched ON prism_partitions (prism_table_id) WHERE NOT switched;
 
+-- Whatever changes what a closed partition should show has the next catalog run look at it: in the transaction that
+-- changes it, under the lock of its row, whoever does it (a worker of the version before, say).
+CREATE FUNCTION prism_mark_publications() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE prism_publications SET dirty = true WHERE prism_partition_id = NEW.prism_partition_id AND NOT dirty;
+    INSERT INTO prism_publications (prism_partition_id, publisher, version, published_object_id, revision, dirty)
+        VALUES (NEW.prism_partition_id, 'glue', -1, 0, 0, true) ON CONFLICT DO NOTHING;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER prism_partitions_mark
+    AFTER UPDATE OF last_object_id, last_live_object_id, switched, desired_manifest_version, revision ON prism_partitions
+    FOR EACH ROW WHEN (NEW.last_live_object_id IS NOT NULL AND
+        (NEW.last_object_id, NEW.last_live_object_id, NEW.switched, NEW.desired_manifest_version, NEW.revision)
+        IS DISTINCT FROM
+        (OLD.last_object_id, OLD.last_live_object_id, OLD.switched, OLD.desired_manifest_version, OLD.revision))
+    EXECUTE FUNCTION prism_mark_publications();
+
 -- A partition with what Glue shows of it, by the names that the code has for it. OFFSET 0 has the row looked up by its
 -- key for each partition: the planner, which takes few partitions for many, would read all publications there are.
 CREATE VIEW prism_partition_states AS
@@ -45,6 +64,8 @@ FROM prism_partitions p LEFT JOIN LATERAL (
 """
 _DOWN = """
 DROP VIEW prism_partition_states;
+DROP TRIGGER prism_partitions_mark ON prism_partitions;
+DROP FUNCTION prism_mark_publications();
 DROP INDEX prism_partitions_unswitched;
 ALTER TABLE prism_partitions ADD COLUMN current_manifest_version bigint NOT NULL DEFAULT -1,
     ADD COLUMN published_object_id bigint, ADD COLUMN published_time timestamptz,
