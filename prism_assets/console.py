@@ -105,7 +105,14 @@ def show_lines(items: Sequence[Any], lines: Sequence[str], *, as_json: bool) -> 
 def show_apply(plan: ApplyPlan, *, dry_run: bool, as_json: bool) -> None:
     """Prints what `table apply` did or would do."""
     if as_json:
-        print_json(plan)
+        tables = [
+            {
+                "table": str(table.name),
+                "changes": [{"change": type(item).__name__, **vars(item)} for item in table.changes],
+            }
+            for table in plan.tables
+        ]
+        print_json({"lines": plan.lines, "lake": plan.lake, "problems": plan.problems, "tables": tables})
         return
     for line in plan.lines:
         out.print(("would " if dry_run else "") + escape(line))

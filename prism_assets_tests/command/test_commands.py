@@ -56,6 +56,17 @@ def test_the_names_of_all_commands_are_known() -> None:
     }  # fmt: skip
 
 
+def test_what_apply_would_do_is_a_document_of_changes(prism: Prism) -> None:
+    prism.world.settings.tables_dir.mkdir()
+    (prism.world.settings.tables_dir / "events.yaml").write_text(a_table())
+    document = prism.ok("table", "apply", "--dry-run", "--json").json
+    (table,) = document["tables"]
+    assert [change["change"] for change in table["changes"]] == ["CreateTable", "AddStream"]
+    columns = table["changes"][0]["table"]["columns"]
+    assert [(column["name"], column["type"]) for column in columns] == [("time", "timestamp"), ("id", "bigint")]
+    assert document["lines"][-1] == "create stream events of log.events at s3://staging/events/"
+
+
 def test_the_way_of_an_object_in_words(prism: Prism) -> None:
     prism.world.settings.tables_dir.mkdir()
     (prism.world.settings.tables_dir / "events.yaml").write_text(a_table())
