@@ -82,7 +82,7 @@ def read_status(
         for table in chosen:
             found.append(_table_status(connection, table, counts.get(table.table_id), unread, jobs, now, day))
         ids = [table.table_id for table in chosen]
-        publishers = leases.holders(connection, LeaseKind.CATALOG, ids)
+        holders = leases.holders(connection, LeaseKind.CATALOG, ids)
         settings = context.settings
         doubts = catalog_notes.load_doubts(connection, ids, settings.catalog_compare_seconds, settings.lease_seconds)
         since = now - timedelta(days=_UNFIT_DAYS)
@@ -90,7 +90,7 @@ def read_status(
     return tuple(
         replace(
             status,
-            publisher=publishers.get(table.table_id),
+            catalog_holder=holders.get(table.table_id),
             doubt=doubts.get(table.table_id),
             unfit_values=tuple(unfit.get(table.table_id, ())),
         )

@@ -39,7 +39,9 @@ def stop(world: World, tmp_path: Path) -> Iterator[Stop]:
             assert made[0].is_running(), made[0].finish()
             assert time.monotonic() < deadline, "the failpoint was not reached"
             time.sleep(0.01)
-        made[0].send(signal.SIGSTOP)
+        while not stands_still(world, made[0]):
+            made[0].send(signal.SIGCONT)
+            time.sleep(0.02)
         gate.unlink()
         return made[0]
 
@@ -47,6 +49,18 @@ def stop(world: World, tmp_path: Path) -> Iterator[Stop]:
     for process in made:
         process.send(signal.SIGCONT)
         process.kill()
+
+
+def stands_still(world: World, process: Command) -> bool:
+    """Stops a process; False if it was renewing its lease, as PostgreSQL keeps the row for it then, for a minute."""
+    process.send(signal.SIGSTOP)
+    time.sleep(0.05)
+    with world.context.database.begin() as connection:
+        statement = (
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
+            "AND state <> 'idle' AND backend_type = 'client backend'"
+        )
+        return not connection.exec_driver_sql(statement).scalar_one()
 
 
 def go_on(process: Command) -> tuple[int, str]:

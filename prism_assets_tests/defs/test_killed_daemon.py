@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.filterwarnings("default")]
 
 TABLES = ("killed.orders", "killed.visits")
 PARTS = ("live", "merged", "catalog")
-DAYS = 3
+DAYS = 2
 # Far more than it takes where nothing else runs, as time alone proves nothing here.
 PATIENCE = 900.0
 SEED = 20261121

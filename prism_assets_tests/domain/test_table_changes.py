@@ -28,7 +28,7 @@ KNOWN = dataclasses.replace(
     version=3,
     columns=tuple(dataclasses.replace(column, column_id=number + 1) for number, column in enumerate(BEFORE.columns)),
 )
-COLOR = Column(name="color", type=type_named("string"), source="color", length=100)
+COLOR = Column(name="color", type=type_named("string", {}), source="color", length=100)
 MORE = Stream(name="more", bucket="staging", key_prefix="more/")
 
 
@@ -68,7 +68,7 @@ columns = st.lists(
     st.builds(
         Column,
         name=st.sampled_from("abcdef"),
-        type=st.sampled_from([type_named("string"), type_named("bigint")]),
+        type=st.sampled_from([type_named("string", {}), type_named("bigint", {})]),
         source=st.sampled_from("xy"),
         length=st.none() | st.integers(1, 9),
         required=st.booleans(),

@@ -327,7 +327,7 @@ def test_in_any_order_of_steps_nothing_is_lost_doubled_or_hidden(
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=200 if long else 6,
+            max_examples=200 if long else 5,
             stateful_step_count=50 if long else 20,
             deadline=None,
             derandomize=not long,
@@ -336,5 +336,5 @@ def test_in_any_order_of_steps_nothing_is_lost_doubled_or_hidden(
             suppress_health_check=list(HealthCheck),
         ),
     )
-    assert worlds >= (200 if long else 8)
+    assert worlds >= (200 if long else 5)
     figures.note("State machine", runs=worlds, steps=worlds * (50 if long else 20))
