@@ -31,60 +31,79 @@ class DeadBatch:
 
 def insert_batch(connection: Connection, worker: str) -> Batch:
     """Starts a batch; the caller shares the epoch lock, so no partition is being marked."""
-    row = connection.execute(
-        text(
-            "INSERT INTO prism_stream_batches (start_time, heartbeat_time, state, worker) VALUES "
-            "(clock_timestamp(), clock_timestamp(), 'running', :worker) RETURNING prism_stream_batch_id, token"
-        ),
-        {"worker": worker},
-    ).one()
-    return Batch(row.prism_stream_batch_id, row.token)
+    row = connection.execute(text(_INSERT), {"worker": worker}).one()
+    return Batch(**row._mapping)
+
+
+_INSERT = """
+INSERT INTO prism_stream_batches (start_time, heartbeat_time, state, worker)
+VALUES (clock_timestamp(), clock_timestamp(), 'running', :worker)
+RETURNING prism_stream_batch_id AS batch_id, token
+"""
 
 
 def heartbeat(connection: Connection, batch: Batch) -> bool:
-    """Renews the lease; False if the batch is no longer running."""
-    return _update(connection, batch, "heartbeat_time = clock_timestamp()")
+    """Renews the lease; False if the batch is no longer running. Locks its row, as all changes of a batch do."""
+    return _change(connection, _HEARTBEAT, batch)
+
+
+_HEARTBEAT = """
+UPDATE prism_stream_batches SET heartbeat_time = clock_timestamp()
+WHERE prism_stream_batch_id = :batch AND token = :token AND state = 'running'
+"""
 
 
 def note_probe(connection: Connection, batch: Batch) -> None:
     """Notes that the engine works, before the batch gives it what may kill it; LeaseLost if it is no longer running."""
-    if not _update(connection, batch, "probed = true, heartbeat_time = clock_timestamp()"):
+    if not _change(connection, _NOTE_PROBE, batch):
         raise _lost(batch)
+
+
+_NOTE_PROBE = """
+UPDATE prism_stream_batches SET probed = true, heartbeat_time = clock_timestamp()
+WHERE prism_stream_batch_id = :batch AND token = :token AND state = 'running'
+"""
 
 
 def lock_running(connection: Connection, batch: Batch) -> None:
     """Locks the batch row for its commit; LeaseLost if the batch was declared dead meanwhile, or is not known."""
-    state = connection.execute(
-        text(
-            "SELECT state FROM prism_stream_batches WHERE prism_stream_batch_id = :batch AND token = :token FOR UPDATE"
-        ),
-        {"batch": batch.batch_id, "token": batch.token},
-    ).scalar()
+    state = connection.execute(text(_LOCK), {"batch": batch.batch_id, "token": batch.token}).scalar()
     if state != "running":
         raise _lost(batch)
 
 
+_LOCK = """
+SELECT state FROM prism_stream_batches
+WHERE prism_stream_batch_id = :batch AND token = :token
+FOR UPDATE
+"""
+
+
 def finish_batch(connection: Connection, batch: Batch) -> None:
     """Marks the locked batch as done; LeaseLost if it is not running."""
-    if not _update(connection, batch, "state = 'done', finish_time = clock_timestamp()"):
+    if not _change(connection, _FINISH, batch):
         raise _lost(batch)
+
+
+_FINISH = """
+UPDATE prism_stream_batches SET state = 'done', finish_time = clock_timestamp()
+WHERE prism_stream_batch_id = :batch AND token = :token AND state = 'running'
+"""
 
 
 def end_as_dead(connection: Connection, batch: Batch) -> bool:
     """Declares a running batch of the caller's own dead; False if it is not running any more."""
-    return _update(connection, batch, "state = 'dead', finish_time = clock_timestamp()")
+    return _change(connection, _END_AS_DEAD, batch)
 
 
-def _update(connection: Connection, batch: Batch, change: str) -> bool:
-    return bool(
-        connection.execute(
-            text(
-                f"UPDATE prism_stream_batches SET {change} "
-                "WHERE prism_stream_batch_id = :batch AND token = :token AND state = 'running'"
-            ),
-            {"batch": batch.batch_id, "token": batch.token},
-        ).rowcount
-    )
+_END_AS_DEAD = """
+UPDATE prism_stream_batches SET state = 'dead', finish_time = clock_timestamp()
+WHERE prism_stream_batch_id = :batch AND token = :token AND state = 'running'
+"""
+
+
+def _change(connection: Connection, statement: str, batch: Batch) -> bool:
+    return bool(connection.execute(text(statement), {"batch": batch.batch_id, "token": batch.token}).rowcount)
 
 
 def _lost(batch: Batch) -> LeaseLost:
@@ -96,26 +115,25 @@ def declare_dead(connection: Connection, lease_seconds: float) -> list[DeadBatch
 
     SKIP LOCKED leaves out a batch that is committing right now.
     """
-    rows = connection.execute(
-        text(
-            "UPDATE prism_stream_batches SET state = 'dead', finish_time = clock_timestamp() "
-            "WHERE prism_stream_batch_id IN (SELECT prism_stream_batch_id FROM prism_stream_batches "
-            "WHERE state = 'running' AND heartbeat_time < clock_timestamp() - make_interval(secs => :lease) "
-            "FOR UPDATE SKIP LOCKED) RETURNING prism_stream_batch_id, probed"
-        ),
-        {"lease": lease_seconds},
-    )
-    return [DeadBatch(row.prism_stream_batch_id, row.probed) for row in rows]
+    rows = connection.execute(text(_DECLARE_DEAD), {"lease": lease_seconds})
+    return [DeadBatch(**row._mapping) for row in rows]
+
+
+_DECLARE_DEAD = """
+UPDATE prism_stream_batches SET state = 'dead', finish_time = clock_timestamp()
+WHERE prism_stream_batch_id IN (
+    SELECT prism_stream_batch_id FROM prism_stream_batches
+    WHERE state = 'running' AND heartbeat_time < clock_timestamp() - make_interval(secs => :lease)
+    FOR UPDATE SKIP LOCKED)
+RETURNING prism_stream_batch_id AS batch_id, probed
+"""
 
 
 def has_finished_after(connection: Connection, batch_id: int) -> bool:
-    """Whether a batch that began later was committed: batches work, as far as they depend on nothing else."""
-    return bool(
-        connection.execute(
-            text(
-                "SELECT EXISTS (SELECT 1 FROM prism_stream_batches "
-                "WHERE prism_stream_batch_id > :batch AND state = 'done')"
-            ),
-            {"batch": batch_id},
-        ).scalar_one()
-    )
+    """Whether a batch that began later was committed: batches work, as far as they depend on nothing else. No locks."""
+    return bool(connection.execute(text(_FINISHED_AFTER), {"batch": batch_id}).scalar_one())
+
+
+_FINISHED_AFTER = """
+SELECT EXISTS (SELECT 1 FROM prism_stream_batches WHERE prism_stream_batch_id > :batch AND state = 'done')
+"""

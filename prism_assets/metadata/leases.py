@@ -54,33 +54,37 @@ def take(
     """
     _do_not_wait_for_the_disk(connection)
     wanted = {"kind": kind.value, "worker": worker, "lease": lease_seconds}
-    free = connection.execute(
-        text(
-            "INSERT INTO prism_leases (kind, subject_id, lease_token, worker, start_time, heartbeat_time) "
-            "SELECT :kind, id, gen_random_uuid(), :worker, clock_timestamp(), clock_timestamp() "
-            "FROM unnest(CAST(:ids AS bigint[])) AS w (id) WHERE NOT EXISTS "
-            "(SELECT 1 FROM prism_leases l WHERE l.kind = :kind AND l.subject_id = w.id) ORDER BY id ON CONFLICT DO NOTHING "
-            "RETURNING subject_id, CAST(lease_token AS text) AS token"
-        ),
-        {**wanted, "ids": sorted(subject_ids)},
-    )
+    free = connection.execute(text(_TAKE_FREE), {**wanted, "ids": sorted(subject_ids)})
     taken = {row.subject_id: Lease(kind, row.subject_id, row.token) for row in free}
     rest = sorted(set(subject_ids) - set(taken))
     if rest:
-        left = connection.execute(
-            text(
-                "WITH silent AS MATERIALIZED (SELECT kind, subject_id FROM prism_leases WHERE kind = :kind "
-                "AND subject_id = ANY(:ids) AND heartbeat_time < clock_timestamp() - make_interval(secs => :lease) "
-                "ORDER BY subject_id FOR UPDATE SKIP LOCKED) "
-                "UPDATE prism_leases l SET lease_token = gen_random_uuid(), worker = :worker, "
-                "start_time = clock_timestamp(), heartbeat_time = clock_timestamp() FROM silent s "
-                "WHERE l.kind = s.kind AND l.subject_id = s.subject_id "
-                "RETURNING l.subject_id, CAST(l.lease_token AS text) AS token"
-            ),
-            {**wanted, "ids": rest},
-        )
+        left = connection.execute(text(_TAKE_SILENT), {**wanted, "ids": rest})
         taken |= {row.subject_id: Lease(kind, row.subject_id, row.token) for row in left}
     return list(taken.values())
+
+
+_TAKE_FREE = """
+INSERT INTO prism_leases (kind, subject_id, lease_token, worker, start_time, heartbeat_time)
+SELECT :kind, id, gen_random_uuid(), :worker, clock_timestamp(), clock_timestamp()
+FROM unnest(CAST(:ids AS bigint[])) AS w (id)
+WHERE NOT EXISTS (SELECT 1 FROM prism_leases l WHERE l.kind = :kind AND l.subject_id = w.id)
+ORDER BY id
+ON CONFLICT DO NOTHING
+RETURNING subject_id, CAST(lease_token AS text) AS token
+"""
+_TAKE_SILENT = """
+WITH silent AS MATERIALIZED (
+    SELECT kind, subject_id FROM prism_leases
+    WHERE kind = :kind AND subject_id = ANY(:ids)
+        AND heartbeat_time < clock_timestamp() - make_interval(secs => :lease)
+    ORDER BY subject_id FOR UPDATE SKIP LOCKED
+)
+UPDATE prism_leases l SET lease_token = gen_random_uuid(), worker = :worker,
+    start_time = clock_timestamp(), heartbeat_time = clock_timestamp()
+FROM silent s
+WHERE l.kind = s.kind AND l.subject_id = s.subject_id
+RETURNING l.subject_id, CAST(l.lease_token AS text) AS token
+"""
 
 
 def hold(connection: Connection, lease: Lease) -> None:
@@ -94,25 +98,25 @@ def hold(connection: Connection, lease: Lease) -> None:
 
 def renew(connection: Connection, leases: Sequence[Lease]) -> int:
     """Shows that the holder lives; returns how many of the leases are still its own. Locks their rows."""
-    return connection.execute(
-        text(
-            "UPDATE prism_leases SET heartbeat_time = clock_timestamp() WHERE kind = ANY(:kinds) "
-            "AND subject_id = ANY(:ids) AND lease_token = ANY(CAST(:tokens AS uuid[]))"
-        ),
-        _named(leases),
-    ).rowcount
+    return connection.execute(text(_RENEW), _named(leases)).rowcount
+
+
+_RENEW = """
+UPDATE prism_leases SET heartbeat_time = clock_timestamp()
+WHERE kind = ANY(:kinds) AND subject_id = ANY(:ids) AND lease_token = ANY(CAST(:tokens AS uuid[]))
+"""
 
 
 def release(connection: Connection, leases: Sequence[Lease]) -> None:
     """Gives leases back, in a transaction of its own; those that another worker has taken over stay its own."""
     _do_not_wait_for_the_disk(connection)
-    connection.execute(
-        text(
-            "DELETE FROM prism_leases WHERE kind = ANY(:kinds) AND subject_id = ANY(:ids) "
-            "AND lease_token = ANY(CAST(:tokens AS uuid[]))"
-        ),
-        _named(leases),
-    )
+    connection.execute(text(_RELEASE), _named(leases))
+
+
+_RELEASE = """
+DELETE FROM prism_leases
+WHERE kind = ANY(:kinds) AND subject_id = ANY(:ids) AND lease_token = ANY(CAST(:tokens AS uuid[]))
+"""
 
 
 def _do_not_wait_for_the_disk(connection: Connection) -> None:
@@ -130,15 +134,15 @@ def _named(leases: Sequence[Lease]) -> dict[str, object]:
 
 def holders(connection: Connection, kind: LeaseKind, subject_ids: Collection[int]) -> dict[int, Holder]:
     """Who holds which lease, by id; free ones are left out. Reads without locks."""
-    rows = connection.execute(
-        text(
-            "SELECT subject_id, worker, start_time, "
-            "extract(epoch FROM clock_timestamp() - heartbeat_time) AS silent FROM prism_leases "
-            "WHERE kind = :kind AND subject_id = ANY(:ids)"
-        ),
-        {"kind": kind.value, "ids": list(subject_ids)},
-    )
+    rows = connection.execute(text(_HOLDERS), {"kind": kind.value, "ids": list(subject_ids)})
     return {
         row.subject_id: Holder(worker=row.worker, since=row.start_time, silent_seconds=max(float(row.silent), 0.0))
         for row in rows
     }
+
+
+_HOLDERS = """
+SELECT subject_id, worker, start_time, extract(epoch FROM clock_timestamp() - heartbeat_time) AS silent
+FROM prism_leases
+WHERE kind = :kind AND subject_id = ANY(:ids)
+"""

@@ -85,11 +85,14 @@ def _take(connection: Connection, run_id: str) -> None:
 
 
 def _holds(connection: Connection, run_id: str) -> bool:
-    statement = text(
-        "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid() "
-        "AND classid = :class AND objid = (hashtext(:run)::bigint & 4294967295)::oid)"
-    )
-    return bool(connection.execute(statement, {"class": RUN_CLASS, "run": run_id}).scalar_one())
+    return bool(connection.execute(text(_HOLDS), {"class": RUN_CLASS, "run": run_id}).scalar_one())
+
+
+_HOLDS = """
+SELECT EXISTS (SELECT 1 FROM pg_locks
+    WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid() AND classid = :class
+        AND objid = (hashtext(:run)::bigint & 4294967295)::oid)
+"""
 
 
 def _release(connection: Connection, run_id: str) -> None:
@@ -97,15 +100,16 @@ def _release(connection: Connection, run_id: str) -> None:
 
 
 def runs_without_lock(database: Database, run_ids: Collection[str]) -> set[str]:
-    """Those of the runs that no living process holds the lock of."""
+    """Those of the runs that no living process holds the lock of. Takes no locks."""
     with database.begin() as connection:
-        rows = connection.execute(
-            text(
-                "SELECT run FROM unnest(CAST(:runs AS text[])) AS r (run) WHERE NOT EXISTS ("
-                "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = :class "
-                "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-                "AND objid = (hashtext(run)::bigint & 4294967295)::oid)"
-            ),
-            {"runs": list(run_ids), "class": RUN_CLASS},
-        )
+        rows = connection.execute(text(_WITHOUT_LOCK), {"runs": list(run_ids), "class": RUN_CLASS})
         return set(rows.scalars())
+
+
+_WITHOUT_LOCK = """
+SELECT run FROM unnest(CAST(:runs AS text[])) AS r (run)
+WHERE NOT EXISTS (SELECT 1 FROM pg_locks
+    WHERE locktype = 'advisory' AND granted AND classid = :class
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND objid = (hashtext(run)::bigint & 4294967295)::oid)
+"""

@@ -78,8 +78,8 @@ REMOVALS: Sequence[Removal] = (
             Edit("metadata/batches.py", 'if state != "running":', "if False:"),
             Edit(
                 "metadata/batches.py",
-                'if not _update(connection, batch, "state = ',
-                'if None is _update(connection, batch, "state = ',
+                "if not _change(connection, _FINISH, batch):",
+                "if None is _change(connection, _FINISH, batch):",
             ),
             Edit("metadata/staging_objects.py", "if changed != len(results):", "if False:"),
         ),
@@ -131,8 +131,8 @@ REMOVALS: Sequence[Removal] = (
             _HOLD,
             Edit(
                 "metadata/leases.py",
-                '"AND subject_id = ANY(:ids) AND heartbeat_time < clock_timestamp() - make_interval(secs => :lease) "',
-                '"AND subject_id = ANY(:ids) AND :lease = :lease "',
+                "AND heartbeat_time < clock_timestamp() - make_interval(secs => :lease)\n    ORDER BY subject_id",
+                "AND :lease = :lease\n    ORDER BY subject_id",
             ),
         ),
     ),
