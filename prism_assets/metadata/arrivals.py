@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date, datetime
+from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Row, text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,22 +36,23 @@ def arrivals_of_batch(connection: Connection, table_ids: Collection[int], finish
 
     That is the rows of days that are open and in the catalog; all others wait for a publication.
     """
-    rows = connection.execute(
-        text(
-            "SELECT o.prism_table_id, p.partition_date, s.row_count, "
-            "extract(epoch FROM s.commit_time - coalesce(o.send_time, o.first_receive_time)) AS seconds "
-            "FROM prism_staging_objects o JOIN prism_small_objects s USING (prism_staging_object_id) "
-            "JOIN prism_partitions p USING (prism_partition_id) "
-            "JOIN prism_publications q USING (prism_partition_id) WHERE o.state = 'done' AND q.publisher = 'glue' "
-            "AND o.prism_table_id = ANY(:tables) AND o.finish_time = :finished "
-            "AND p.last_live_object_id IS NULL AND q.version >= 0 AND NOT s.delayed"
-        ),
-        {"tables": list(table_ids), "finished": finished},
-    )
-    return [
-        Arrival(table_id=row.prism_table_id, date=row.partition_date, rows=row.row_count, seconds=float(row.seconds))
-        for row in rows
-    ]
+    rows = connection.execute(text(_OF_BATCH), {"tables": list(table_ids), "finished": finished})
+    return [_arrival(row) for row in rows]
+
+
+_OF_BATCH = """
+SELECT o.prism_table_id AS table_id, p.partition_date AS date, s.row_count AS rows,
+    extract(epoch FROM s.commit_time - coalesce(o.send_time, o.first_receive_time)) AS seconds
+FROM prism_staging_objects o JOIN prism_small_objects s USING (prism_staging_object_id)
+JOIN prism_partitions p USING (prism_partition_id)
+JOIN prism_publications q USING (prism_partition_id)
+WHERE o.state = 'done' AND q.publisher = 'glue' AND o.prism_table_id = ANY(:tables) AND o.finish_time = :finished
+    AND p.last_live_object_id IS NULL AND q.version >= 0 AND NOT s.delayed
+"""
+
+
+def _arrival(row: Row[Any]) -> Arrival:
+    return Arrival(table_id=row.table_id, date=row.date, rows=row.rows, seconds=float(row.seconds))
 
 
 def arrivals_shown(connection: Connection, shown: Collection[Shown]) -> list[Arrival]:
@@ -65,13 +67,11 @@ def arrivals_shown(connection: Connection, shown: Collection[Shown]) -> list[Arr
             "delayed": [item.delayed_only for item in shown],
         },
     )
-    return [
-        Arrival(table_id=row.table_id, date=row.day, rows=row.row_count, seconds=float(row.seconds)) for row in rows
-    ]
+    return [_arrival(row) for row in rows]
 
 
 _SHOWN = """
-SELECT w.table_id, w.day, s.row_count,
+SELECT w.table_id, w.day AS date, s.row_count AS rows,
     extract(epoch FROM clock_timestamp() - coalesce(o.send_time, o.first_receive_time)) AS seconds
 FROM unnest(CAST(:tables AS bigint[]), CAST(:dates AS date[]), CAST(:lowers AS bigint[]), CAST(:uppers AS bigint[]),
     CAST(:delayed AS boolean[])) AS w (table_id, day, lower, upper, delayed)

@@ -54,20 +54,20 @@ def load_shown(
     connection: Connection, table_id: int, compare_seconds: float, lease_seconds: float | None = None
 ) -> Shown:
     """What the last catalog runs of a table left; `lease_seconds` as for `load_doubts`. Reads without locks."""
-    row = connection.execute(
-        text(
-            "SELECT d.definition, t.defined_version, clock_timestamp() AS time FROM prism_tables t "
-            "JOIN prism_table_definitions d ON d.prism_table_id = t.prism_table_id AND d.version = t.definition_version "
-            "WHERE t.prism_table_id = :table"
-        ),
-        {"table": table_id},
-    ).one()
+    row = connection.execute(text(_IN_FORCE), {"table": table_id}).one()
     return Shown(
         definition=TableDefinition.from_document(row.definition),
         defined_version=row.defined_version,
         doubt=load_doubts(connection, [table_id], compare_seconds, lease_seconds).get(table_id),
         time=row.time,
     )
+
+
+_IN_FORCE = """
+SELECT d.definition, t.defined_version, clock_timestamp() AS time FROM prism_tables t
+JOIN prism_table_definitions d ON d.prism_table_id = t.prism_table_id AND d.version = t.definition_version
+WHERE t.prism_table_id = :table
+"""
 
 
 def load_doubts(
@@ -103,78 +103,89 @@ SELECT * FROM (
 
 def undefined_tables(connection: Connection) -> set[int]:
     """Ids of the tables whose definition in force is not the one that the catalog shows. Reads without locks."""
-    rows = connection.execute(
-        text("SELECT prism_table_id FROM prism_tables WHERE defined_version <> definition_version")
-    )
-    return set(rows.scalars())
+    return set(connection.execute(text(_UNDEFINED)).scalars())
+
+
+_UNDEFINED = "SELECT prism_table_id FROM prism_tables WHERE defined_version <> definition_version"
 
 
 def begin_publication(connection: Connection, lease: Lease, worker: str) -> int:
     """Notes, before the catalog is touched, that it is about to be; returns the id of the note. Locks no row."""
-    return int(
-        connection.execute(
-            text(
-                "INSERT INTO prism_publication_notes (prism_table_id, lease_token, worker, start_time, expire_time) "
-                "VALUES (:table, CAST(:token AS uuid), :worker, clock_timestamp(), clock_timestamp()) "
-                "RETURNING prism_publication_note_id"
-            ),
-            {"table": lease.subject_id, "token": lease.token, "worker": worker},
-        ).scalar_one()
-    )
+    values = {"table": lease.subject_id, "token": lease.token, "worker": worker}
+    return int(connection.execute(text(_BEGIN_PUBLICATION), values).scalar_one())
+
+
+_BEGIN_PUBLICATION = """
+INSERT INTO prism_publication_notes (prism_table_id, lease_token, worker, start_time, expire_time)
+VALUES (:table, CAST(:token AS uuid), :worker, clock_timestamp(), clock_timestamp())
+RETURNING prism_publication_note_id
+"""
 
 
 def lock_note(connection: Connection, note_id: int) -> bool:
     """Locks a note; False if another run took it back, as no call of its run could land any more."""
-    statement = text("SELECT 1 FROM prism_publication_notes WHERE prism_publication_note_id = :note FOR UPDATE")
-    return connection.execute(statement, {"note": note_id}).scalar() is not None
+    return connection.execute(text(_LOCK_NOTE), {"note": note_id}).scalar() is not None
+
+
+_LOCK_NOTE = "SELECT 1 FROM prism_publication_notes WHERE prism_publication_note_id = :note FOR UPDATE"
 
 
 def begin_call(connection: Connection, note_id: int, longest_seconds: float) -> None:
     """Notes, before a call that changes something, how long it may take to land. Locks the note."""
-    connection.execute(
-        text(
-            "UPDATE prism_publication_notes SET expire_time = clock_timestamp() + make_interval(secs => :longest) "
-            "WHERE prism_publication_note_id = :note"
-        ),
-        {"note": note_id, "longest": longest_seconds},
-    )
+    connection.execute(text(_BEGIN_CALL), {"note": note_id, "longest": longest_seconds})
+
+
+_BEGIN_CALL = """
+UPDATE prism_publication_notes SET expire_time = clock_timestamp() + make_interval(secs => :longest)
+WHERE prism_publication_note_id = :note
+"""
 
 
 def end_calls(connection: Connection, note_id: int) -> None:
     """Notes that all calls of a run so far were answered: none of them is on its way. Locks the note."""
-    connection.execute(
-        text(
-            "UPDATE prism_publication_notes SET expire_time = clock_timestamp() WHERE prism_publication_note_id = :note"
-        ),
-        {"note": note_id},
-    )
+    connection.execute(text(_END_CALLS), {"note": note_id})
+
+
+_END_CALLS = """
+UPDATE prism_publication_notes SET expire_time = clock_timestamp()
+WHERE prism_publication_note_id = :note
+"""
 
 
 def end_publication(connection: Connection, note_id: int) -> None:
     """Takes back the note of a run that did all it began, unless one of its calls may still land. Locks the note."""
-    connection.execute(
-        text(
-            "DELETE FROM prism_publication_notes WHERE prism_publication_note_id = :note "
-            "AND expire_time <= clock_timestamp()"
-        ),
-        {"note": note_id},
-    )
+    connection.execute(text(_END_PUBLICATION), {"note": note_id})
+
+
+_END_PUBLICATION = """
+DELETE FROM prism_publication_notes
+WHERE prism_publication_note_id = :note AND expire_time <= clock_timestamp()
+"""
 
 
 def forget_expired(connection: Connection, table_id: int, time: datetime) -> None:
-    """Takes back the notes whose calls could not land any more at a time at which a comparison had not begun yet."""
-    connection.execute(
-        text("DELETE FROM prism_publication_notes WHERE prism_table_id = :table AND expire_time < :time"),
-        {"table": table_id, "time": time},
-    )
+    """Takes back the notes whose calls could not land any more at a time at which a comparison had not begun yet.
+
+    Locks those notes.
+    """
+    connection.execute(text(_FORGET_EXPIRED), {"table": table_id, "time": time})
+
+
+_FORGET_EXPIRED = """
+DELETE FROM prism_publication_notes
+WHERE prism_table_id = :table AND expire_time < :time
+"""
 
 
 def record_comparison(connection: Connection, table_id: int, time: datetime) -> None:
     """Records that the catalog is as recorded, by a comparison that began at a time; upwards only. Locks the table's row."""
-    connection.execute(
-        text("UPDATE prism_tables SET compared_time = greatest(compared_time, :time) WHERE prism_table_id = :table"),
-        {"table": table_id, "time": time},
-    )
+    connection.execute(text(_RECORD_COMPARISON), {"table": table_id, "time": time})
+
+
+_RECORD_COMPARISON = """
+UPDATE prism_tables SET compared_time = greatest(compared_time, :time)
+WHERE prism_table_id = :table
+"""
 
 
 def record_definition(connection: Connection, table_id: int, version: int) -> None:
@@ -182,10 +193,10 @@ def record_definition(connection: Connection, table_id: int, version: int) -> No
 
     It is the one that a run defined, also where a newer one came into force meanwhile: that is still to come.
     """
-    connection.execute(
-        text(
-            "UPDATE prism_tables SET defined_version = greatest(defined_version, :version) "
-            "WHERE prism_table_id = :table AND defined_version < :version"
-        ),
-        {"table": table_id, "version": version},
-    )
+    connection.execute(text(_RECORD_DEFINITION), {"table": table_id, "version": version})
+
+
+_RECORD_DEFINITION = """
+UPDATE prism_tables SET defined_version = greatest(defined_version, :version)
+WHERE prism_table_id = :table AND defined_version < :version
+"""

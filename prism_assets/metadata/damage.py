@@ -32,28 +32,31 @@ def begin_reading(connection: Connection) -> None:
 
 def is_of_published_design(connection: Connection) -> bool:
     """Whether the tables are those of the published design, without what was added to them here."""
-    return not connection.execute(
-        text(
-            "SELECT EXISTS (SELECT 1 FROM information_schema.columns WHERE table_name = 'prism_partitions' "
-            "AND column_name = 'last_object_id' AND table_schema = ANY(current_schemas(false)))"
-        )
-    ).scalar_one()
+    return not connection.execute(text(_HAS_LAST_OBJECT)).scalar_one()
+
+
+_HAS_LAST_OBJECT = """
+SELECT EXISTS (SELECT 1 FROM information_schema.columns
+    WHERE table_name = 'prism_partitions' AND column_name = 'last_object_id'
+        AND table_schema = ANY(current_schemas(false)))
+"""
 
 
 def load_names(connection: Connection) -> dict[int, TableName]:
     """The names of all tables by id, also of those without a definition."""
-    rows = connection.execute(
-        text(
-            "SELECT prism_table_id, schema_name, table_name, physical_schema_name, physical_table_name "
-            "FROM prism_tables ORDER BY schema_name, table_name"
-        )
-    )
     return {
         row.prism_table_id: TableName(
             row.schema_name, row.table_name, row.physical_schema_name, row.physical_table_name
         )
-        for row in rows
+        for row in connection.execute(text(_NAMES))
     }
+
+
+_NAMES = """
+SELECT prism_table_id, schema_name, table_name, physical_schema_name, physical_table_name
+FROM prism_tables
+ORDER BY schema_name, table_name
+"""
 
 
 def find_damage(connection: Connection, statement: str, table_ids: Collection[int]) -> list[Damage]:
@@ -221,7 +224,8 @@ PARKED_MERGE = """
 SELECT p.prism_table_id AS table_id, p.partition_date AS day, count(*) AS found,
     format('after %s tries: %s', max(j.attempts), max(j.last_error)) AS example
 FROM prism_merge_jobs j JOIN prism_partitions p USING (prism_partition_id)
-WHERE j.parked AND j.retry_time IS NULL AND p.prism_table_id = ANY(:tables) GROUP BY p.prism_table_id, p.partition_date ORDER BY 1, 2
+WHERE j.parked AND j.retry_time IS NULL AND p.prism_table_id = ANY(:tables)
+GROUP BY p.prism_table_id, p.partition_date ORDER BY 1, 2
 """
 
 # Sequences are no part of a snapshot: what is read here was given out before or after it, and never less.

@@ -30,20 +30,21 @@ def begin(connection: Connection, place: Place, now: datetime) -> Installation:
     Locks the one row. A row whose lake was marked stays as it is, and so does one for the same place: of two applies
     at once both go on with the id of the first.
     """
-    connection.execute(
-        text(
-            "INSERT INTO prism_installation AS i (installation_id, bucket_name, key_prefix, endpoint, create_time) "
-            "VALUES (gen_random_uuid(), :bucket, :prefix, :endpoint, :now) ON CONFLICT (only_row) DO UPDATE SET "
-            "installation_id = EXCLUDED.installation_id, bucket_name = EXCLUDED.bucket_name, "
-            "key_prefix = EXCLUDED.key_prefix, endpoint = EXCLUDED.endpoint, create_time = EXCLUDED.create_time "
-            "WHERE i.mark_time IS NULL "
-            "AND (i.bucket_name, i.key_prefix) <> (EXCLUDED.bucket_name, EXCLUDED.key_prefix)"
-        ),
-        {"bucket": place.bucket, "prefix": place.prefix, "endpoint": place.endpoint, "now": now},
-    )
+    values = {"bucket": place.bucket, "prefix": place.prefix, "endpoint": place.endpoint, "now": now}
+    connection.execute(text(_BEGIN), values)
     known = load(connection)
     assert known is not None, "it was inserted just now"
     return known
+
+
+_BEGIN = """
+INSERT INTO prism_installation AS i (installation_id, bucket_name, key_prefix, endpoint, create_time)
+VALUES (gen_random_uuid(), :bucket, :prefix, :endpoint, :now)
+ON CONFLICT (only_row) DO UPDATE SET installation_id = EXCLUDED.installation_id,
+    bucket_name = EXCLUDED.bucket_name, key_prefix = EXCLUDED.key_prefix, endpoint = EXCLUDED.endpoint,
+    create_time = EXCLUDED.create_time
+WHERE i.mark_time IS NULL AND (i.bucket_name, i.key_prefix) <> (EXCLUDED.bucket_name, EXCLUDED.key_prefix)
+"""
 
 
 def confirm(connection: Connection, installation_id: str, endpoint: str, now: datetime) -> bool:
@@ -51,24 +52,23 @@ def confirm(connection: Connection, installation_id: str, endpoint: str, now: da
 
     Locks the one row.
     """
-    return bool(
-        connection.execute(
-            text(
-                "UPDATE prism_installation SET mark_time = coalesce(mark_time, :now), endpoint = :endpoint "
-                "WHERE installation_id = :id"
-            ),
-            {"id": installation_id, "endpoint": endpoint, "now": now},
-        ).rowcount
-    )
+    values = {"id": installation_id, "endpoint": endpoint, "now": now}
+    return bool(connection.execute(text(_CONFIRM), values).rowcount)
+
+
+_CONFIRM = """
+UPDATE prism_installation SET mark_time = coalesce(mark_time, :now), endpoint = :endpoint
+WHERE installation_id = :id
+"""
 
 
 def tables_with_rows(connection: Connection) -> Collection[TableDefinition]:
     """The tables that ever got rows: something lies in the lake for each of them. Reads without locks."""
-    found = connection.execute(
-        text(
-            "SELECT prism_table_id FROM prism_tables t "
-            "WHERE EXISTS (SELECT 1 FROM prism_partitions p WHERE p.prism_table_id = t.prism_table_id)"
-        )
-    )
-    filled = set(found.scalars())
+    filled = set(connection.execute(text(_FILLED)).scalars())
     return [table for table in tables.load_definitions(connection) if table.table_id in filled]
+
+
+_FILLED = """
+SELECT prism_table_id FROM prism_tables t
+WHERE EXISTS (SELECT 1 FROM prism_partitions p WHERE p.prism_table_id = t.prism_table_id)
+"""

@@ -45,6 +45,20 @@ def load_positions(
     return {(row.prism_table_id, row.partition_date): _position(row) for row in rows}
 
 
+_POSITIONS = """
+SELECT p.prism_table_id, p.partition_date, p.prism_partition_id,
+    p.last_object_id AS live, p.desired_manifest_version AS merged,
+    coalesce(q.published_object_id + q.version + 1 + q.revision, 0) AS catalog
+FROM unnest(CAST(:tables AS bigint[]), CAST(:dates AS date[])) AS w (table_id, day)
+JOIN prism_partitions p ON p.prism_table_id = w.table_id AND p.partition_date = w.day
+LEFT JOIN prism_publications q ON q.prism_partition_id = p.prism_partition_id AND q.publisher = 'glue'
+"""
+
+
+def _position(row: Row[tuple[object, ...]]) -> Position:
+    return Position(partition_id=row.prism_partition_id, live=row.live, merged=row.merged, catalog=row.catalog)
+
+
 def load_unreported(
     connection: Connection, tables: Mapping[str, Collection[int]], days: DateRange, before: int | None, limit: int
 ) -> list[Unreported]:
@@ -73,6 +87,24 @@ def load_unreported(
     ]
 
 
+_UNREPORTED = """
+SELECT * FROM (
+    SELECT p.prism_table_id, p.partition_date, p.prism_partition_id,
+        p.last_object_id AS live, p.desired_manifest_version AS merged,
+        coalesce(q.published_object_id + q.version + 1 + q.revision, 0) AS catalog,
+        coalesce(m.live, 0) AS reported_live, coalesce(m.merged, 0) AS reported_merged,
+        coalesce(m.catalog, 0) AS reported_catalog
+    FROM prism_partitions p LEFT JOIN prism_materializations m USING (prism_partition_id)
+    LEFT JOIN prism_publications q ON q.prism_partition_id = p.prism_partition_id AND q.publisher = 'glue'
+) s
+WHERE partition_date BETWEEN :first AND :last AND (live > reported_live AND prism_table_id = ANY(:live)
+    OR merged > reported_merged AND prism_table_id = ANY(:merged)
+    OR catalog > reported_catalog AND prism_table_id = ANY(:catalog))
+ORDER BY prism_partition_id >= CAST(:before AS bigint), prism_partition_id DESC
+LIMIT :limit
+"""
+
+
 def record_reported(connection: Connection, positions: Sequence[Position]) -> None:
     """Records that Dagster was told so much; what was told further stays. Partitions that are not there are left out.
 
@@ -93,33 +125,6 @@ def record_reported(connection: Connection, positions: Sequence[Position]) -> No
     )
 
 
-def _position(row: Row[tuple[object, ...]]) -> Position:
-    return Position(partition_id=row.prism_partition_id, live=row.live, merged=row.merged, catalog=row.catalog)
-
-
-_POSITION = """
-    p.prism_table_id, p.partition_date, p.prism_partition_id, p.last_object_id AS live, p.desired_manifest_version AS merged,
-    coalesce(q.published_object_id + q.version + 1 + q.revision, 0) AS catalog
-"""
-_POSITIONS = f"""
-SELECT {_POSITION}
-FROM unnest(CAST(:tables AS bigint[]), CAST(:dates AS date[])) AS w (table_id, day)
-JOIN prism_partitions p ON p.prism_table_id = w.table_id AND p.partition_date = w.day
-LEFT JOIN prism_publications q ON q.prism_partition_id = p.prism_partition_id AND q.publisher = 'glue'
-"""
-_UNREPORTED = f"""
-SELECT * FROM (
-    SELECT {_POSITION},
-        coalesce(m.live, 0) AS reported_live, coalesce(m.merged, 0) AS reported_merged, coalesce(m.catalog, 0) AS reported_catalog
-    FROM prism_partitions p LEFT JOIN prism_materializations m USING (prism_partition_id)
-    LEFT JOIN prism_publications q ON q.prism_partition_id = p.prism_partition_id AND q.publisher = 'glue'
-) s
-WHERE partition_date BETWEEN :first AND :last AND (live > reported_live AND prism_table_id = ANY(:live)
-    OR merged > reported_merged AND prism_table_id = ANY(:merged)
-    OR catalog > reported_catalog AND prism_table_id = ANY(:catalog))
-ORDER BY prism_partition_id >= CAST(:before AS bigint), prism_partition_id DESC
-LIMIT :limit
-"""
 _RECORD = """
 INSERT INTO prism_materializations AS m (prism_partition_id, live, merged, catalog)
 SELECT r.* FROM unnest(CAST(:ids AS bigint[]), CAST(:live AS bigint[]), CAST(:merged AS bigint[]),

@@ -28,12 +28,7 @@ class Scan:
 
 def load_scans(connection: Connection) -> dict[int, Scan]:
     """The listings of all streams that were ever tried, by stream id. Reads without locks."""
-    rows = connection.execute(
-        text(
-            "SELECT prism_stream_id, position_key, resume_key, resume_time, scan_time, full_scan_time, object_count "
-            "FROM prism_stream_scans"
-        )
-    )
+    rows = connection.execute(text(_SCANS))
     return {
         row.prism_stream_id: Scan(
             position_key=row.position_key,
@@ -47,17 +42,19 @@ def load_scans(connection: Connection) -> dict[int, Scan]:
     }
 
 
+_SCANS = """
+SELECT prism_stream_id, position_key, resume_key, resume_time, scan_time, full_scan_time, object_count
+FROM prism_stream_scans
+"""
+
+
 def save_scan(connection: Connection, stream_id: int, scan: Scan) -> None:
-    """Stores how far a listing came; called after the transactions that registered what lies before it."""
+    """Stores how far a listing came; called after the transactions that registered what lies before it.
+
+    Locks the row of the stream's listing.
+    """
     connection.execute(
-        text(
-            "INSERT INTO prism_stream_scans "
-            "(prism_stream_id, position_key, resume_key, resume_time, scan_time, full_scan_time, object_count) "
-            "VALUES (:stream, :key, :resume, :youngest, :now, :full, :count) ON CONFLICT (prism_stream_id) DO UPDATE SET "
-            "position_key = EXCLUDED.position_key, resume_key = EXCLUDED.resume_key, "
-            "resume_time = EXCLUDED.resume_time, scan_time = EXCLUDED.scan_time, "
-            "full_scan_time = EXCLUDED.full_scan_time, object_count = EXCLUDED.object_count"
-        ),
+        text(_SAVE_SCAN),
         {
             "stream": stream_id,
             "key": scan.position_key,
@@ -70,12 +67,26 @@ def save_scan(connection: Connection, stream_id: int, scan: Scan) -> None:
     )
 
 
+_SAVE_SCAN = """
+INSERT INTO prism_stream_scans
+    (prism_stream_id, position_key, resume_key, resume_time, scan_time, full_scan_time, object_count)
+VALUES (:stream, :key, :resume, :youngest, :now, :full, :count)
+ON CONFLICT (prism_stream_id) DO UPDATE SET position_key = EXCLUDED.position_key,
+    resume_key = EXCLUDED.resume_key, resume_time = EXCLUDED.resume_time, scan_time = EXCLUDED.scan_time,
+    full_scan_time = EXCLUDED.full_scan_time, object_count = EXCLUDED.object_count
+"""
+
+
 def save_attempt(connection: Connection, stream_id: int, now: datetime) -> None:
-    """Stores that a listing failed: its stream goes to the end of the line, or it would keep the others waiting."""
-    connection.execute(
-        text(
-            "INSERT INTO prism_stream_scans (prism_stream_id, scan_time, full_scan_time, object_count) "
-            "VALUES (:stream, :now, :never, 0) ON CONFLICT (prism_stream_id) DO UPDATE SET scan_time = EXCLUDED.scan_time"
-        ),
-        {"stream": stream_id, "now": now, "never": _NEVER},
-    )
+    """Stores that a listing failed: its stream goes to the end of the line, or it would keep the others waiting.
+
+    Locks the row of the stream's listing.
+    """
+    connection.execute(text(_SAVE_ATTEMPT), {"stream": stream_id, "now": now, "never": _NEVER})
+
+
+_SAVE_ATTEMPT = """
+INSERT INTO prism_stream_scans (prism_stream_id, scan_time, full_scan_time, object_count)
+VALUES (:stream, :now, :never, 0)
+ON CONFLICT (prism_stream_id) DO UPDATE SET scan_time = EXCLUDED.scan_time
+"""

@@ -22,14 +22,15 @@ class KnownStream:
 
 def load_definitions(connection: Connection) -> list[TableDefinition]:
     """The definitions in force, by name. Reads without locks."""
-    rows = connection.execute(
-        text(
-            "SELECT d.prism_table_id, d.version, d.definition FROM prism_tables t "
-            "JOIN prism_table_definitions d ON d.prism_table_id = t.prism_table_id AND d.version = t.definition_version "
-            "ORDER BY t.schema_name, t.table_name"
-        )
-    )
+    rows = connection.execute(text(_IN_FORCE))
     return [TableDefinition.from_document(row.definition) for row in rows]
+
+
+_IN_FORCE = """
+SELECT d.prism_table_id, d.version, d.definition FROM prism_tables t
+JOIN prism_table_definitions d ON d.prism_table_id = t.prism_table_id AND d.version = t.definition_version
+ORDER BY t.schema_name, t.table_name
+"""
 
 
 def load_versions(
@@ -37,25 +38,24 @@ def load_versions(
 ) -> dict[tuple[int, int], TableDefinition]:
     """The definitions of the given (table id, version) pairs. Reads without locks: versions never change."""
     rows = connection.execute(
-        text(
-            "SELECT prism_table_id, version, definition FROM prism_table_definitions "
-            "JOIN unnest(CAST(:tables AS bigint[]), CAST(:versions AS integer[])) AS wanted (table_id, version_) "
-            "ON prism_table_id = wanted.table_id AND version = wanted.version_"
-        ),
+        text(_VERSIONS),
         {"tables": [table for table, _ in wanted], "versions": [version for _, version in wanted]},
     )
     return {(row.prism_table_id, row.version): TableDefinition.from_document(row.definition) for row in rows}
 
 
+_VERSIONS = """
+SELECT prism_table_id, version, definition FROM prism_table_definitions
+JOIN unnest(CAST(:tables AS bigint[]), CAST(:versions AS integer[])) AS wanted (table_id, version_)
+    ON prism_table_id = wanted.table_id AND version = wanted.version_
+"""
+
+
 def insert_table(connection: Connection, table: TableDefinition, now: datetime) -> int:
-    """Creates the row of a table and returns its id."""
+    """Creates the row of a table and returns its id. Locks no other row."""
     return int(
         connection.execute(
-            text(
-                "INSERT INTO prism_tables (schema_name, table_name, create_time, merge_interval, "
-                "physical_schema_name, physical_table_name) "
-                "VALUES (:schema, :table, :now, :interval, :physical_schema, :physical_table) RETURNING prism_table_id"
-            ),
+            text(_INSERT_TABLE),
             {
                 "schema": table.name.schema,
                 "table": table.name.table,
@@ -68,38 +68,57 @@ def insert_table(connection: Connection, table: TableDefinition, now: datetime) 
     )
 
 
+_INSERT_TABLE = """
+INSERT INTO prism_tables
+    (schema_name, table_name, create_time, merge_interval, physical_schema_name, physical_table_name)
+VALUES (:schema, :table, :now, :interval, :physical_schema, :physical_table)
+RETURNING prism_table_id
+"""
+
+
 def save_version(connection: Connection, table: TableDefinition, now: datetime) -> None:
     """Stores a definition under its version and puts it in force. Locks the table's row."""
     connection.execute(
-        text(
-            "INSERT INTO prism_table_definitions (prism_table_id, version, definition, create_time) "
-            "VALUES (:table, :version, CAST(:definition AS jsonb), :now)"
-        ),
+        text(_INSERT_VERSION),
         {"table": table.table_id, "version": table.version, "definition": table.to_json(), "now": now},
     )
     connection.execute(
-        text(
-            "UPDATE prism_tables SET definition_version = :version, merge_interval = :interval "
-            "WHERE prism_table_id = :table"
-        ),
+        text(_PUT_IN_FORCE),
         {"table": table.table_id, "version": table.version, "interval": table.merge.interval},
     )
 
 
+_INSERT_VERSION = """
+INSERT INTO prism_table_definitions (prism_table_id, version, definition, create_time)
+VALUES (:table, :version, CAST(:definition AS jsonb), :now)
+"""
+_PUT_IN_FORCE = """
+UPDATE prism_tables SET definition_version = :version, merge_interval = :interval
+WHERE prism_table_id = :table
+"""
+
+
 def save_columns(connection: Connection, table: TableDefinition, now: datetime) -> None:
-    """Inserts new columns and updates the changeable facts of known ones. Column ids are never reused."""
+    """Inserts new columns and updates the changeable facts of known ones. Column ids are never reused.
+
+    Locks the rows of the columns.
+    """
     connection.execute(
-        text(
-            "INSERT INTO prism_table_columns (prism_table_id, column_id, name, source_name, type, length, "
-            "source_offset, zone_offset, time_unit, required, position, add_time) VALUES (:table, :id, :name, :source, "
-            ":type, :length, :source_offset, :zone_offset, :time_unit, :required, :position, :now) "
-            "ON CONFLICT (prism_table_id, column_id) DO UPDATE SET name = EXCLUDED.name, "
-            "source_name = EXCLUDED.source_name, type = EXCLUDED.type, length = EXCLUDED.length, "
-            "source_offset = EXCLUDED.source_offset, zone_offset = EXCLUDED.zone_offset, "
-            "time_unit = EXCLUDED.time_unit, required = EXCLUDED.required, position = EXCLUDED.position"
-        ),
+        text(_SAVE_COLUMN),
         [_column_row(table, column, position, now) for position, column in enumerate(table.columns)],
     )
+
+
+_SAVE_COLUMN = """
+INSERT INTO prism_table_columns (prism_table_id, column_id, name, source_name, type, length, source_offset,
+    zone_offset, time_unit, required, position, add_time)
+VALUES (:table, :id, :name, :source, :type, :length, :source_offset, :zone_offset, :time_unit, :required, :position,
+    :now)
+ON CONFLICT (prism_table_id, column_id) DO UPDATE SET name = EXCLUDED.name, source_name = EXCLUDED.source_name,
+    type = EXCLUDED.type, length = EXCLUDED.length, source_offset = EXCLUDED.source_offset,
+    zone_offset = EXCLUDED.zone_offset, time_unit = EXCLUDED.time_unit, required = EXCLUDED.required,
+    position = EXCLUDED.position
+"""
 
 
 def _column_row(table: TableDefinition, column: Column, position: int, now: datetime) -> dict[str, object]:
@@ -120,13 +139,11 @@ def _column_row(table: TableDefinition, column: Column, position: int, now: date
 
 
 def highest_column_id(connection: Connection, table_id: int) -> int:
-    """The highest column id a table ever used, dropped columns included; 0 for none."""
-    return int(
-        connection.execute(
-            text("SELECT coalesce(max(column_id), 0) FROM prism_table_columns WHERE prism_table_id = :table"),
-            {"table": table_id},
-        ).scalar_one()
-    )
+    """The highest column id a table ever used, dropped columns included; 0 for none. Reads without locks."""
+    return int(connection.execute(text(_HIGHEST_COLUMN), {"table": table_id}).scalar_one())
+
+
+_HIGHEST_COLUMN = "SELECT coalesce(max(column_id), 0) FROM prism_table_columns WHERE prism_table_id = :table"
 
 
 def load_streams(connection: Connection) -> list[KnownStream]:
@@ -149,13 +166,13 @@ def load_streams(connection: Connection) -> list[KnownStream]:
 
 
 def save_streams(connection: Connection, table_id: int, streams: Iterable[Stream]) -> None:
-    """Creates streams and updates the switches of known ones; a stream no longer in the file is disabled, not lost."""
+    """Creates streams and updates the switches of known ones; a stream no longer in the file is disabled, not lost.
+
+    Locks the rows of the streams.
+    """
     kept = list(streams)
     connection.execute(
-        text(
-            "UPDATE prism_streams SET enabled = false WHERE prism_table_id = :table "
-            "AND (bucket_name, key_prefix) NOT IN (SELECT * FROM unnest(CAST(:buckets AS text[]), CAST(:prefixes AS text[])))"
-        ),
+        text(_DISABLE_OTHERS),
         {
             "table": table_id,
             "buckets": [stream.bucket for stream in kept],
@@ -163,11 +180,7 @@ def save_streams(connection: Connection, table_id: int, streams: Iterable[Stream
         },
     )
     connection.execute(
-        text(
-            "INSERT INTO prism_streams (prism_table_id, stream_name, bucket_name, key_prefix, enabled, discard) "
-            "VALUES (:table, :name, :bucket, :prefix, :enabled, :discard) ON CONFLICT (bucket_name, key_prefix) "
-            "DO UPDATE SET stream_name = EXCLUDED.stream_name, enabled = EXCLUDED.enabled, discard = EXCLUDED.discard"
-        ),
+        text(_SAVE_STREAM),
         [
             {
                 "table": table_id,
@@ -180,3 +193,16 @@ def save_streams(connection: Connection, table_id: int, streams: Iterable[Stream
             for stream in kept
         ],
     )
+
+
+_DISABLE_OTHERS = """
+UPDATE prism_streams SET enabled = false
+WHERE prism_table_id = :table AND (bucket_name, key_prefix) NOT IN
+    (SELECT * FROM unnest(CAST(:buckets AS text[]), CAST(:prefixes AS text[])))
+"""
+_SAVE_STREAM = """
+INSERT INTO prism_streams (prism_table_id, stream_name, bucket_name, key_prefix, enabled, discard)
+VALUES (:table, :name, :bucket, :prefix, :enabled, :discard)
+ON CONFLICT (bucket_name, key_prefix) DO UPDATE SET stream_name = EXCLUDED.stream_name,
+    enabled = EXCLUDED.enabled, discard = EXCLUDED.discard
+"""

@@ -9,9 +9,6 @@ from enum import Enum
 
 from sqlalchemy import Connection, text
 
-LONG_OUTAGE_ATTEMPTS = 10
-"""After so many refusals that were charged to nobody, an object that waits is told as one that is not read."""
-
 
 class Unread(str, Enum):
     """Why an object is not read."""
@@ -61,25 +58,26 @@ def load_unread(connection: Connection, table_ids: Collection[int]) -> list[Unre
 
 
 # The objects are counted by id, and only the three that are told are looked up.
-_UNREAD = f"""
+# `why` is the value of an Unread. `outages` counts refusals in a row that were charged to nobody: ten of them are told,
+# and have an index.
+_UNREAD = """
 SELECT u.prism_table_id, u.why, u.objects, u.retry_time, e.examples FROM (
     SELECT prism_table_id, why, count(*) AS objects, min(retry_time) AS retry_time,
         (array_agg(prism_staging_object_id ORDER BY prism_staging_object_id DESC))[1:3] AS latest
     FROM (
         SELECT prism_table_id, prism_staging_object_id, retry_time,
-            CASE WHEN retry_time IS NULL THEN '{Unread.GIVEN_UP.value}' ELSE '{Unread.RETRIED_LATER.value}' END AS why
+            CASE WHEN retry_time IS NULL THEN 'given_up' ELSE 'retried_later' END AS why
         FROM prism_staging_objects WHERE state = 'failed' AND NOT dismissed AND prism_table_id = ANY(:tables)
         UNION ALL
-        SELECT prism_table_id, prism_staging_object_id, NULL, '{Unread.OVERWRITTEN.value}' FROM prism_staging_objects
+        SELECT prism_table_id, prism_staging_object_id, NULL, 'overwritten' FROM prism_staging_objects
         WHERE overwritten_time IS NOT NULL AND NOT dismissed AND state = 'done' AND prism_table_id = ANY(:tables)
         UNION ALL
-        SELECT prism_table_id, prism_staging_object_id, retry_time, '{Unread.LONG_OUTAGE.value}'
-        FROM prism_staging_objects WHERE state = 'pending' AND outages >= {LONG_OUTAGE_ATTEMPTS}
-            AND prism_table_id = ANY(:tables)
+        SELECT prism_table_id, prism_staging_object_id, retry_time, 'long_outage'
+        FROM prism_staging_objects WHERE state = 'pending' AND outages >= 10 AND prism_table_id = ANY(:tables)
     ) o GROUP BY prism_table_id, why
 ) u CROSS JOIN LATERAL (
     SELECT array_agg(format('s3://%s/%s: %s', bucket_name, object_key,
-        CASE WHEN u.why = '{Unread.OVERWRITTEN.value}' THEN 'it was written again after it had been converted'
+        CASE WHEN u.why = 'overwritten' THEN 'it was written again after it had been converted'
             ELSE last_error END) ORDER BY prism_staging_object_id DESC) AS examples
     FROM prism_staging_objects WHERE prism_staging_object_id = ANY(u.latest)
 ) e ORDER BY u.prism_table_id, u.why

@@ -6,14 +6,6 @@ from sqlalchemy import text
 
 from prism_assets.metadata.database import Database
 
-_CHURNED = (
-    "prism_merge_jobs", "prism_partitions", "prism_publications", "prism_stream_batches", "prism_stream_scans",
-    "prism_tables",
-)  # fmt: skip
-"""Small tables whose rows are updated all the time."""
-_GROWING = ("prism_merge_ranges", "prism_quarantine", "prism_small_objects", "prism_staging_objects")
-"""Tables that mostly grow; their statistics tell the planner to use the partial indexes."""
-
 
 def refresh_statistics(database: Database) -> None:
     """Vacuums small tables of many updates and analyses the others. Takes no lock that reading or writing waits for.
@@ -22,5 +14,16 @@ def refresh_statistics(database: Database) -> None:
     refer to them, and marks of closing are their highest id.
     """
     with database.connect() as connection:
-        connection.execute(text(f"VACUUM (ANALYZE, SKIP_LOCKED) {', '.join(_CHURNED)}"))
-        connection.execute(text(f"ANALYZE (SKIP_LOCKED) {', '.join(_GROWING)}"))
+        connection.execute(text(_VACUUM_CHURNED))
+        connection.execute(text(_ANALYZE_GROWING))
+
+
+# Small tables whose rows are updated all the time.
+_VACUUM_CHURNED = """
+VACUUM (ANALYZE, SKIP_LOCKED) prism_merge_jobs, prism_partitions, prism_publications, prism_stream_batches, prism_stream_scans,
+    prism_tables
+"""
+# Tables that mostly grow; their statistics tell the planner to use the partial indexes.
+_ANALYZE_GROWING = """
+ANALYZE (SKIP_LOCKED) prism_merge_ranges, prism_quarantine, prism_small_objects, prism_staging_objects
+"""
