@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import date, datetime
 
 from sqlalchemy import Connection, RowMapping, text
@@ -20,7 +22,8 @@ def load_chain(connection: Connection, keys: TableKeys, partition_id: int) -> li
 
 
 _CHAIN = """
-SELECT p.partition_date AS date, r.lower_bound, r.upper_bound, r.content_length, r.row_count, r.min_time, r.max_time, r.fingerprint
+SELECT p.partition_date AS date, r.lower_bound, r.upper_bound, r.content_length, r.row_count, r.min_time, r.max_time,
+    r.fingerprint
 FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id)
 WHERE r.prism_partition_id = :partition AND r.lower_bound IS NOT NULL
 ORDER BY r.upper_bound
@@ -36,7 +39,8 @@ def load_table_chains(connection: Connection, keys: TableKeys, table_id: int) ->
 
 
 _TABLE_CHAINS = """
-SELECT p.partition_date AS date, r.lower_bound, r.upper_bound, r.content_length, r.row_count, r.min_time, r.max_time, r.fingerprint
+SELECT p.partition_date AS date, r.lower_bound, r.upper_bound, r.content_length, r.row_count, r.min_time, r.max_time,
+    r.fingerprint
 FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id)
 WHERE p.prism_table_id = :table AND r.lower_bound IS NOT NULL
 ORDER BY r.prism_partition_id, r.upper_bound
@@ -49,28 +53,63 @@ def _range(row: RowMapping, keys: TableKeys) -> MergedRange:
     return MergedRange(bucket=keys.bucket, key=key, **fields)
 
 
+@dataclass(frozen=True, kw_only=True)
+class RangeSizes:
+    """The merged objects of one closed partition, in order of their ranges; bytes.
+
+    `last_is_late` says that nothing but rows that came after the close is above the range before the last one.
+    """
+
+    table_id: int
+    date: date
+    sizes: tuple[int, ...]
+    last_is_late: bool
+
+
+def range_sizes(connection: Connection, table_ids: Collection[int], since: date) -> list[RangeSizes]:
+    """Sizes of the merged objects of closed partitions from `since` on, by table and date. Reads without locks."""
+    rows = connection.execute(text(_SIZES), {"tables": list(table_ids), "since": since})
+    return [
+        RangeSizes(table_id=row.table_id, date=row.date, sizes=tuple(row.sizes), last_is_late=row.last_is_late)
+        for row in rows
+    ]
+
+
+_SIZES = """
+SELECT p.prism_table_id AS table_id, p.partition_date AS date,
+    array_agg(r.content_length ORDER BY r.upper_bound) AS sizes,
+    max(r.lower_bound) >= p.last_live_object_id AS last_is_late
+FROM prism_partitions p
+JOIN prism_merge_ranges r ON r.prism_partition_id = p.prism_partition_id AND r.lower_bound IS NOT NULL
+WHERE p.prism_table_id = ANY(:tables) AND p.partition_date >= :since AND p.last_live_object_id IS NOT NULL
+GROUP BY p.prism_partition_id
+ORDER BY p.prism_table_id, p.partition_date
+"""
+
+
 def observed_shrinkage(connection: Connection, partition_id: int) -> float | None:
-    """Merged bytes per byte of the small objects they came from, as far as this partition has ranges."""
-    value = connection.execute(
-        text(
-            "SELECT (SELECT sum(content_length) FROM prism_merge_ranges WHERE prism_partition_id = :id) / "
-            "nullif((SELECT sum(content_length) FROM prism_small_objects WHERE prism_partition_id = :id "
-            "AND prism_small_object_id <= (SELECT max(upper_bound) FROM prism_merge_ranges "
-            "WHERE prism_partition_id = :id)), 0)"
-        ),
-        {"id": partition_id},
-    ).scalar_one()
+    """Merged bytes per byte of the small objects they came from, as far as this partition has ranges. No locks."""
+    value = connection.execute(text(_SHRINKAGE), {"id": partition_id}).scalar_one()
     return None if value is None or value <= 0 else float(value)
+
+
+_SHRINKAGE = """
+SELECT (SELECT sum(content_length) FROM prism_merge_ranges WHERE prism_partition_id = :id)
+    / nullif((
+        SELECT sum(content_length) FROM prism_small_objects WHERE prism_partition_id = :id
+            AND prism_small_object_id <= (SELECT max(upper_bound) FROM prism_merge_ranges
+                WHERE prism_partition_id = :id)), 0)
+"""
 
 
 def check_chain_end(connection: Connection, partition_id: int, plan: MergePlan) -> None:
     """LeaseLost if the chain no longer ends where the plan began: somebody else merged meanwhile."""
-    end = connection.execute(
-        text("SELECT coalesce(max(upper_bound), 0) FROM prism_merge_ranges WHERE prism_partition_id = :id"),
-        {"id": partition_id},
-    ).scalar_one()
+    end = connection.execute(text(_CHAIN_END), {"id": partition_id}).scalar_one()
     if end != plan.chain_end:
         raise LeaseLost(f"the ranges end at {end}, not at {plan.chain_end} as planned; nothing was changed")
+
+
+_CHAIN_END = "SELECT coalesce(max(upper_bound), 0) FROM prism_merge_ranges WHERE prism_partition_id = :id"
 
 
 def save_range(
@@ -103,10 +142,10 @@ ON CONFLICT (prism_partition_id, lower_bound) DO UPDATE SET upper_bound = EXCLUD
 
 def raise_desired(connection: Connection, partition_id: int, upper_bound: int) -> None:
     """Asks the catalog for the ranges up to upper_bound; never lowers what was asked before."""
-    connection.execute(
-        text(
-            "UPDATE prism_partitions SET desired_manifest_version = greatest(desired_manifest_version, :upper) "
-            "WHERE prism_partition_id = :id"
-        ),
-        {"id": partition_id, "upper": upper_bound},
-    )
+    connection.execute(text(_RAISE_DESIRED), {"id": partition_id, "upper": upper_bound})
+
+
+_RAISE_DESIRED = """
+UPDATE prism_partitions SET desired_manifest_version = greatest(desired_manifest_version, :upper)
+WHERE prism_partition_id = :id
+"""

@@ -25,53 +25,56 @@ def ensure_and_lock(connection: Connection, wanted: Collection[tuple[int, date]]
     """
     ordered = sorted(wanted)
     keys = {"tables": [table for table, _ in ordered], "dates": [day for _, day in ordered]}
-    connection.execute(
-        text(
-            "INSERT INTO prism_partitions (prism_table_id, partition_date) "
-            "SELECT w.t, w.d FROM unnest(CAST(:tables AS bigint[]), CAST(:dates AS date[])) AS w (t, d) "
-            "WHERE NOT EXISTS (SELECT 1 FROM prism_partitions p WHERE p.prism_table_id = w.t AND p.partition_date = w.d) "
-            "ORDER BY w.t, w.d ON CONFLICT DO NOTHING"
-        ),
-        keys,
-    )
-    rows = connection.execute(
-        text(
-            "SELECT p.prism_partition_id, p.prism_table_id, p.partition_date FROM prism_partitions p "
-            "WHERE (p.prism_table_id, p.partition_date) IN "
-            "(SELECT * FROM unnest(CAST(:tables AS bigint[]), CAST(:dates AS date[]))) "
-            "ORDER BY p.prism_partition_id FOR UPDATE"
-        ),
-        keys,
-    )
+    connection.execute(text(_ENSURE), keys)
+    rows = connection.execute(text(_LOCK_WANTED), keys)
     return {(row.prism_table_id, row.partition_date): row.prism_partition_id for row in rows}
+
+
+_ENSURE = """
+INSERT INTO prism_partitions (prism_table_id, partition_date)
+SELECT w.t, w.d FROM unnest(CAST(:tables AS bigint[]), CAST(:dates AS date[])) AS w (t, d)
+WHERE NOT EXISTS (SELECT 1 FROM prism_partitions p WHERE p.prism_table_id = w.t AND p.partition_date = w.d)
+ORDER BY w.t, w.d
+ON CONFLICT DO NOTHING
+"""
+_LOCK_WANTED = """
+SELECT p.prism_partition_id, p.prism_table_id, p.partition_date FROM prism_partitions p
+WHERE (p.prism_table_id, p.partition_date) IN
+    (SELECT * FROM unnest(CAST(:tables AS bigint[]), CAST(:dates AS date[])))
+ORDER BY p.prism_partition_id FOR UPDATE
+"""
 
 
 def raise_last_object(connection: Connection, highest: Mapping[int, int]) -> None:
     """Records the highest small object id of partitions whose rows the caller has locked."""
     if not highest:
         return
-    connection.execute(
-        text(
-            "UPDATE prism_partitions SET last_object_id = greatest(last_object_id, :last) "
-            "WHERE prism_partition_id = :partition"
-        ),
-        [{"partition": partition, "last": last} for partition, last in sorted(highest.items())],
-    )
+    rows = [{"partition": partition, "last": last} for partition, last in sorted(highest.items())]
+    connection.execute(text(_RAISE_LAST_OBJECT), rows)
+
+
+_RAISE_LAST_OBJECT = """
+UPDATE prism_partitions SET last_object_id = greatest(last_object_id, :last)
+WHERE prism_partition_id = :partition
+"""
 
 
 def lock_partition(connection: Connection, partition_id: int) -> Partition:
     """Locks one partition row and returns it, with what is published of it: read behind the lock."""
-    statement = text("SELECT 1 FROM prism_partitions WHERE prism_partition_id = :id FOR UPDATE")
-    connection.execute(statement, {"id": partition_id}).one()
+    connection.execute(text(_LOCK), {"id": partition_id}).one()
     return load_partitions(connection, [partition_id])[partition_id]
+
+
+_LOCK = "SELECT 1 FROM prism_partitions WHERE prism_partition_id = :id FOR UPDATE"
 
 
 def load_partitions(connection: Connection, partition_ids: Collection[int]) -> dict[int, Partition]:
     """Partitions by id, without locks."""
-    rows = connection.execute(
-        text("SELECT * FROM prism_partition_states WHERE partition_id = ANY(:ids)"), {"ids": list(partition_ids)}
-    )
+    rows = connection.execute(text(_BY_ID), {"ids": list(partition_ids)})
     return {row.partition_id: partition_of(row) for row in rows}
+
+
+_BY_ID = "SELECT * FROM prism_partition_states WHERE partition_id = ANY(:ids)"
 
 
 def load_table_partitions(connection: Connection, table_id: int, day: date | None = None) -> list[Partition]:
@@ -87,7 +90,7 @@ WHERE table_id = :table AND (CAST(:day AS date) IS NULL OR date = :day) ORDER BY
 
 
 def load_pending(connection: Connection, table_ids: Collection[int]) -> list[Partition]:
-    """The partitions that a catalog run may have to do something about, by table and date. Uses partial indexes."""
+    """The partitions that a catalog run may have to do something about, by table and date. Without locks, by partial indexes."""
     rows = connection.execute(text(_PENDING), {"tables": list(table_ids)})
     return [partition_of(row) for row in rows]
 
@@ -108,13 +111,7 @@ def closing_marks(connection: Connection, days: Mapping[int, DateRange]) -> dict
     table's days are looked up by index; as a plain join, the planner would read all partitions there are.
     """
     rows = connection.execute(
-        text(
-            "SELECT p.prism_table_id, p.partition_date, p.closing_batch_id "
-            "FROM unnest(CAST(:tables AS bigint[]), CAST(:firsts AS date[]), CAST(:lasts AS date[])) "
-            "AS wanted (table_id, first_date, last_date) CROSS JOIN LATERAL ("
-            "SELECT * FROM prism_partitions WHERE prism_table_id = wanted.table_id AND closing_batch_id IS NOT NULL "
-            "AND partition_date BETWEEN first_date AND last_date OFFSET 0) AS p"
-        ),
+        text(_CLOSING_MARKS),
         {
             "tables": list(days),
             "firsts": [wanted.first for wanted in days.values()],
@@ -127,39 +124,37 @@ def closing_marks(connection: Connection, days: Mapping[int, DateRange]) -> dict
     return marks
 
 
+_CLOSING_MARKS = """
+SELECT p.prism_table_id, p.partition_date, p.closing_batch_id
+FROM unnest(CAST(:tables AS bigint[]), CAST(:firsts AS date[]), CAST(:lasts AS date[]))
+    AS wanted (table_id, first_date, last_date)
+CROSS JOIN LATERAL (
+    SELECT * FROM prism_partitions
+    WHERE prism_table_id = wanted.table_id AND closing_batch_id IS NOT NULL
+        AND partition_date BETWEEN first_date AND last_date
+    OFFSET 0
+) AS p
+"""
+
+
 def mark_closing(connection: Connection, partition_ids: Sequence[int]) -> dict[int, int]:
     """Sets `closing_batch_id = max(batch id)` where there is no mark yet; returns the marks set.
 
     The caller holds the epoch lock exclusively: no batch is starting, so none with a smaller id is still to come.
     """
-    rows = connection.execute(
-        text(
-            "UPDATE prism_partitions SET closing_batch_id = "
-            "(SELECT coalesce(max(prism_stream_batch_id), 0) FROM prism_stream_batches) "
-            "WHERE prism_partition_id IN (SELECT prism_partition_id FROM prism_partitions "
-            "WHERE prism_partition_id = ANY(:ids) AND closing_batch_id IS NULL ORDER BY prism_partition_id FOR UPDATE) "
-            "RETURNING prism_partition_id, closing_batch_id"
-        ),
-        {"ids": list(partition_ids)},
-    )
+    rows = connection.execute(text(_MARK_CLOSING), {"ids": list(partition_ids)})
     return {row.prism_partition_id: row.closing_batch_id for row in rows}
 
 
-def unfinished_before(connection: Connection, table_id: int, closing_batch_id: int | None) -> int:
-    """How many staging objects of a table that a batch up to the mark saw first are still pending or claimed.
-
-    Without a mark, those that any batch saw. Reads without locks.
-    """
-    return int(
-        connection.execute(
-            text(
-                "SELECT count(*) FROM prism_staging_objects WHERE prism_table_id = :table "
-                "AND state IN ('pending', 'claimed') AND first_batch_id IS NOT NULL "
-                "AND (CAST(:mark AS bigint) IS NULL OR first_batch_id <= :mark)"
-            ),
-            {"table": table_id, "mark": closing_batch_id},
-        ).scalar_one()
-    )
+_MARK_CLOSING = """
+UPDATE prism_partitions SET closing_batch_id =
+    (SELECT coalesce(max(prism_stream_batch_id), 0) FROM prism_stream_batches)
+WHERE prism_partition_id IN (
+    SELECT prism_partition_id FROM prism_partitions
+    WHERE prism_partition_id = ANY(:ids) AND closing_batch_id IS NULL
+    ORDER BY prism_partition_id FOR UPDATE)
+RETURNING prism_partition_id, closing_batch_id
+"""
 
 
 def close(connection: Connection, partition_id: int) -> int:
@@ -177,19 +172,7 @@ WHERE prism_partition_id = :id RETURNING last_live_object_id
 def switch_evidence(connection: Connection, partition_id: int) -> SwitchEvidence:
     """Sums up both sides of a switch. The caller holds the partition's row, so neither side moves."""
     upper, ranges = _range_totals(connection, partition_id)
-    row = connection.execute(
-        text(
-            "SELECT count(*) FILTER (WHERE NOT delayed AND prism_small_object_id > :upper) AS uncovered, "
-            "count(*) FILTER (WHERE NOT delayed) AS live_objects, "
-            "coalesce(sum(row_count) FILTER (WHERE NOT delayed), 0) AS live_rows, "
-            "coalesce(sum(fingerprint) FILTER (WHERE NOT delayed), 0) AS live_print, "
-            "count(*) FILTER (WHERE prism_small_object_id <= :upper) AS covered_objects, "
-            "coalesce(sum(row_count) FILTER (WHERE prism_small_object_id <= :upper), 0) AS covered_rows, "
-            "coalesce(sum(fingerprint) FILTER (WHERE prism_small_object_id <= :upper), 0) AS covered_print "
-            "FROM prism_small_objects WHERE prism_partition_id = :id"
-        ),
-        {"id": partition_id, "upper": upper or 0},
-    ).one()
+    row = connection.execute(text(_EVIDENCE), {"id": partition_id, "upper": upper or 0}).one()
     return SwitchEvidence(
         upper_bound=upper,
         uncovered_live=row.uncovered,
@@ -199,16 +182,30 @@ def switch_evidence(connection: Connection, partition_id: int) -> SwitchEvidence
     )
 
 
+_EVIDENCE = """
+SELECT count(*) FILTER (WHERE NOT delayed AND prism_small_object_id > :upper) AS uncovered,
+    count(*) FILTER (WHERE NOT delayed) AS live_objects,
+    coalesce(sum(row_count) FILTER (WHERE NOT delayed), 0) AS live_rows,
+    coalesce(sum(fingerprint) FILTER (WHERE NOT delayed), 0) AS live_print,
+    count(*) FILTER (WHERE prism_small_object_id <= :upper) AS covered_objects,
+    coalesce(sum(row_count) FILTER (WHERE prism_small_object_id <= :upper), 0) AS covered_rows,
+    coalesce(sum(fingerprint) FILTER (WHERE prism_small_object_id <= :upper), 0) AS covered_print
+FROM prism_small_objects
+WHERE prism_partition_id = :id
+"""
+
+
 def _range_totals(connection: Connection, partition_id: int) -> tuple[int | None, ObjectTotals]:
-    row = connection.execute(
-        text(
-            "SELECT max(upper_bound) AS upper, count(*) AS objects, coalesce(sum(row_count), 0) AS rows, "
-            "coalesce(sum(fingerprint), 0) AS print FROM prism_merge_ranges "
-            "WHERE prism_partition_id = :id AND lower_bound IS NOT NULL"
-        ),
-        {"id": partition_id},
-    ).one()
+    row = connection.execute(text(_RANGE_TOTALS), {"id": partition_id}).one()
     return row.upper, _totals(row.objects, row.rows, row.print)
+
+
+_RANGE_TOTALS = """
+SELECT max(upper_bound) AS upper, count(*) AS objects, coalesce(sum(row_count), 0) AS rows,
+    coalesce(sum(fingerprint), 0) AS print
+FROM prism_merge_ranges
+WHERE prism_partition_id = :id AND lower_bound IS NOT NULL
+"""
 
 
 def _totals(objects: int, rows: object, fingerprint: object) -> ObjectTotals:
@@ -218,12 +215,7 @@ def _totals(objects: int, rows: object, fingerprint: object) -> ObjectTotals:
 def switch(connection: Connection, partition_id: int, evidence: SwitchEvidence, now: datetime) -> None:
     """Switches a locked partition and stores the certificate that allowed it."""
     connection.execute(
-        text(
-            "INSERT INTO prism_switch_certificates (prism_partition_id, switch_time, upper_bound, live_objects, "
-            "live_rows, live_fingerprint, covered_objects, covered_rows, covered_fingerprint, range_rows, "
-            "range_fingerprint) VALUES (:id, :now, :upper, :live_objects, :live_rows, :live_print, :covered_objects, "
-            ":covered_rows, :covered_print, :range_rows, :range_print)"
-        ),
+        text(_CERTIFY),
         {
             "id": partition_id,
             "now": now,
@@ -238,10 +230,16 @@ def switch(connection: Connection, partition_id: int, evidence: SwitchEvidence, 
             "range_print": evidence.ranges.fingerprint,
         },
     )
-    connection.execute(
-        text("UPDATE prism_partitions SET switched = true WHERE prism_partition_id = :id"),
-        {"id": partition_id},
-    )
+    connection.execute(text(_SWITCH), {"id": partition_id})
+
+
+_CERTIFY = """
+INSERT INTO prism_switch_certificates (prism_partition_id, switch_time, upper_bound, live_objects, live_rows,
+    live_fingerprint, covered_objects, covered_rows, covered_fingerprint, range_rows, range_fingerprint)
+VALUES (:id, :now, :upper, :live_objects, :live_rows, :live_print, :covered_objects, :covered_rows, :covered_print,
+    :range_rows, :range_print)
+"""
+_SWITCH = "UPDATE prism_partitions SET switched = true WHERE prism_partition_id = :id"
 
 
 def load_needed(connection: Connection, table_ids: Collection[int], day: date | None) -> list[Partition]:
@@ -263,24 +261,36 @@ def raise_revision(connection: Connection, partition_id: int) -> None:
 
     An open partition has no manifest that names a length.
     """
-    connection.execute(
-        text(
-            "UPDATE prism_partitions SET revision = revision + 1 "
-            "WHERE prism_partition_id = :id AND last_live_object_id IS NOT NULL"
-        ),
-        {"id": partition_id},
-    )
+    connection.execute(text(_RAISE_REVISION), {"id": partition_id})
+
+
+_RAISE_REVISION = """
+UPDATE prism_partitions SET revision = revision + 1
+WHERE prism_partition_id = :id AND last_live_object_id IS NOT NULL
+"""
 
 
 def ids_unmerged(connection: Connection, table_ids: Collection[int], day: date | None = None) -> list[int]:
-    """Partitions with small objects above their last upper bound, in id order: the order of locking."""
-    return list(
-        connection.execute(
-            text(
-                "SELECT prism_partition_id FROM prism_partitions WHERE prism_table_id = ANY(:tables) "
-                "AND last_object_id > desired_manifest_version "
-                "AND (CAST(:day AS date) IS NULL OR partition_date = :day) ORDER BY prism_partition_id"
-            ),
-            {"tables": list(table_ids), "day": day},
-        ).scalars()
-    )
+    """Partitions with small objects above their last upper bound, in id order: the order of locking. No locks yet."""
+    return list(connection.execute(text(_UNMERGED), {"tables": list(table_ids), "day": day}).scalars())
+
+
+_UNMERGED = """
+SELECT prism_partition_id FROM prism_partitions
+WHERE prism_table_id = ANY(:tables) AND last_object_id > desired_manifest_version
+    AND (CAST(:day AS date) IS NULL OR partition_date = :day)
+ORDER BY prism_partition_id
+"""
+
+
+def published_since(connection: Connection, table_ids: Collection[int], since: date) -> list[Partition]:
+    """Partitions from `since` on that the catalog names, by table and date. Reads without locks."""
+    rows = connection.execute(text(_PUBLISHED), {"tables": list(table_ids), "since": since})
+    return [partition_of(row) for row in rows]
+
+
+_PUBLISHED = """
+SELECT * FROM prism_partition_states
+WHERE table_id = ANY(:tables) AND date >= :since AND current_version >= 0
+ORDER BY table_id, date
+"""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
-from typing import Any
 
 from sqlalchemy import Connection, text
 
@@ -37,7 +36,7 @@ class QuarantineRow:
 
 
 def insert_quarantine(connection: Connection, results: Sequence[ConvertResult], now: datetime) -> None:
-    """Notes what was set aside, one row a staging object and reason."""
+    """Notes what was set aside, one row a staging object and reason. Locks the objects against deletion."""
     rows = [
         {
             "staging": result.staging_object_id,
@@ -50,73 +49,134 @@ def insert_quarantine(connection: Connection, results: Sequence[ConvertResult], 
         for count in result.quarantined
     ]
     if rows:
-        connection.execute(
-            text(
-                "INSERT INTO prism_quarantine (prism_staging_object_id, reason, line_count, object_key, create_time) "
-                "VALUES (:staging, :reason, :lines, :key, :now)"
-            ),
-            rows,
-        )
+        connection.execute(text(_INSERT), rows)
+
+
+_INSERT = """
+INSERT INTO prism_quarantine (prism_staging_object_id, reason, line_count, object_key, create_time)
+VALUES (:staging, :reason, :lines, :key, :now)
+"""
 
 
 def quarantine_key(connection: Connection, staging_object_id: int) -> str | None:
-    """The key of the object that holds the quarantined lines of a staging object, or None."""
-    key: str | None = connection.execute(
-        text(
-            "SELECT object_key FROM prism_quarantine WHERE prism_staging_object_id = :id "
-            "AND object_key IS NOT NULL LIMIT 1"
-        ),
-        {"id": staging_object_id},
-    ).scalar()
+    """The key of the object that holds the quarantined lines of a staging object, or None. Reads without locks."""
+    key: str | None = connection.execute(text(_KEY), {"id": staging_object_id}).scalar()
     return key
+
+
+_KEY = """
+SELECT object_key FROM prism_quarantine
+WHERE prism_staging_object_id = :id AND object_key IS NOT NULL
+LIMIT 1
+"""
 
 
 def list_quarantine(connection: Connection, wanted: QuarantineFilter) -> list[QuarantineRow]:
     """Quarantined lots, those of the newest staging objects first. Without locks."""
-    values: dict[str, Any] = {"limit": wanted.limit}
-    lots, objects = ["true"], "true"
-    if wanted.reasons is not None:
-        lots.append("q.reason = ANY(:reasons)")
-        values["reasons"] = list(wanted.reasons)
-        objects = (
-            "EXISTS (SELECT 1 FROM prism_quarantine q WHERE q.prism_staging_object_id = o.prism_staging_object_id "
-            "AND q.reason = ANY(:reasons))"
-        )
-    if wanted.day is not None:
-        lots.append("q.create_time >= :start AND q.create_time < :end")
-        values["start"] = datetime(wanted.day.year, wanted.day.month, wanted.day.day, tzinfo=timezone.utc)
-        values["end"] = values["start"] + timedelta(days=1)
+    day = wanted.day
+    start = None if day is None else datetime(day.year, day.month, day.day, tzinfo=timezone.utc)
+    values = {
+        "tables": None if wanted.table_ids is None else list(wanted.table_ids),
+        "reasons": None if wanted.reasons is None else list(wanted.reasons),
+        "start": start,
+        "end": None if start is None else start + timedelta(days=1),
+        "limit": wanted.limit,
+    }
+    # The lots of a day are found by their time, and are few enough to look at those of other tables, too.
     statement = _OF_ALL
-    if wanted.table_ids is not None:
-        # The lots of a day are found by their time, and are few enough to look at those of other tables, too.
-        statement = _OF_TABLES if wanted.day is None else _OF_ALL.replace("{tables}", "o.prism_table_id = ANY(:tables)")
-        values["tables"] = list(wanted.table_ids)
-    for name, condition in (("{tables}", "true"), ("{lots}", " AND ".join(lots)), ("{objects}", objects)):
-        statement = statement.replace(name, condition)
+    if wanted.table_ids is not None and day is None:
+        statement = _OF_TABLES if wanted.reasons is None else _OF_TABLES_FOR_REASONS
     rows = connection.execute(text(statement), values)
     return [QuarantineRow(**row._mapping) for row in rows]
 
 
-_SHOWN = """
+_OF_ALL = """
 SELECT p.schema_name || '.' || p.table_name AS "table", q.prism_staging_object_id AS staging_object_id,
     o.bucket_name AS bucket, o.object_key AS key, q.reason, q.line_count, q.object_key, q.create_time
-"""
-_ORDER = "ORDER BY q.prism_staging_object_id DESC, q.reason DESC LIMIT :limit"
-_OF_ALL = f"""
-{_SHOWN} FROM prism_quarantine q JOIN prism_staging_objects o USING (prism_staging_object_id)
-JOIN prism_tables p ON p.prism_table_id = o.prism_table_id WHERE {{tables}} AND {{lots}} {_ORDER}
+FROM prism_quarantine q JOIN prism_staging_objects o USING (prism_staging_object_id)
+JOIN prism_tables p ON p.prism_table_id = o.prism_table_id
+WHERE (CAST(:tables AS bigint[]) IS NULL OR o.prism_table_id = ANY(CAST(:tables AS bigint[])))
+    AND (CAST(:reasons AS text[]) IS NULL OR q.reason = ANY(CAST(:reasons AS text[])))
+    AND (CAST(:start AS timestamptz) IS NULL OR q.create_time >= CAST(:start AS timestamptz))
+    AND (CAST(:end AS timestamptz) IS NULL OR q.create_time < CAST(:end AS timestamptz))
+ORDER BY q.prism_staging_object_id DESC, q.reason DESC LIMIT :limit
 """
 # The newest objects of each table first, by an index that holds only those with lines in quarantine: joined as a whole,
 # the lots of a table with hardly any would be looked for among those of all.
-_OF_TABLES = f"""
-{_SHOWN} FROM unnest(CAST(:tables AS bigint[])) AS t (id)
+_OF_TABLES = """
+SELECT p.schema_name || '.' || p.table_name AS "table", q.prism_staging_object_id AS staging_object_id,
+    o.bucket_name AS bucket, o.object_key AS key, q.reason, q.line_count, q.object_key, q.create_time
+FROM unnest(CAST(:tables AS bigint[])) AS t (id)
 CROSS JOIN LATERAL (
     SELECT o.prism_staging_object_id, o.prism_table_id, o.bucket_name, o.object_key FROM prism_staging_objects o
-    WHERE o.prism_table_id = t.id AND o.rows_quarantined > 0 AND {{objects}}
+    WHERE o.prism_table_id = t.id AND o.rows_quarantined > 0
     ORDER BY o.prism_staging_object_id DESC LIMIT :limit
 ) o
-JOIN prism_quarantine q ON q.prism_staging_object_id = o.prism_staging_object_id AND {{lots}}
-JOIN prism_tables p ON p.prism_table_id = o.prism_table_id {_ORDER}
+JOIN prism_quarantine q ON q.prism_staging_object_id = o.prism_staging_object_id
+JOIN prism_tables p ON p.prism_table_id = o.prism_table_id
+ORDER BY q.prism_staging_object_id DESC, q.reason DESC LIMIT :limit
+"""
+# A statement of its own: only where the look for the reasons is no part of an OR does the planner join it.
+_OF_TABLES_FOR_REASONS = """
+SELECT p.schema_name || '.' || p.table_name AS "table", q.prism_staging_object_id AS staging_object_id,
+    o.bucket_name AS bucket, o.object_key AS key, q.reason, q.line_count, q.object_key, q.create_time
+FROM unnest(CAST(:tables AS bigint[])) AS t (id)
+CROSS JOIN LATERAL (
+    SELECT o.prism_staging_object_id, o.prism_table_id, o.bucket_name, o.object_key FROM prism_staging_objects o
+    WHERE o.prism_table_id = t.id AND o.rows_quarantined > 0
+        AND EXISTS (SELECT 1 FROM prism_quarantine q
+            WHERE q.prism_staging_object_id = o.prism_staging_object_id AND q.reason = ANY(:reasons))
+    ORDER BY o.prism_staging_object_id DESC LIMIT :limit
+) o
+JOIN prism_quarantine q ON q.prism_staging_object_id = o.prism_staging_object_id AND q.reason = ANY(:reasons)
+JOIN prism_tables p ON p.prism_table_id = o.prism_table_id
+ORDER BY q.prism_staging_object_id DESC, q.reason DESC LIMIT :limit
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuarantineShare:
+    """How many of the lines converted since some time were set aside."""
+
+    table_id: int
+    lines_in: int
+    quarantined: int
+
+
+def quarantine_shares(connection: Connection, table_ids: Collection[int], since: datetime) -> list[QuarantineShare]:
+    """Shares by table, from an index alone; tables without converted objects are left out. Reads without locks."""
+    rows = connection.execute(text(_SHARES), {"tables": list(table_ids), "since": since})
+    return [
+        QuarantineShare(table_id=row.prism_table_id, lines_in=int(row.lines_in), quarantined=int(row.quarantined))
+        for row in rows
+    ]
+
+
+_SHARES = """
+SELECT prism_table_id, sum(lines_in) AS lines_in, sum(rows_quarantined) AS quarantined
+FROM prism_staging_objects
+WHERE state = 'done' AND prism_table_id = ANY(:tables) AND finish_time >= :since
+GROUP BY prism_table_id
+"""
+
+
+def quarantine_reasons(
+    connection: Connection, table_ids: Collection[int], since: datetime
+) -> dict[int, list[tuple[str, int]]]:
+    """Lines set aside since then by table and reason, the most frequent first. Reads without locks."""
+    rows = connection.execute(text(_REASONS), {"tables": list(table_ids), "since": since})
+    found: dict[int, list[tuple[str, int]]] = {}
+    for row in rows:
+        found.setdefault(row.prism_table_id, []).append((row.reason, int(row.lines)))
+    return found
+
+
+_REASONS = """
+SELECT o.prism_table_id, q.reason, sum(q.line_count) AS lines
+FROM prism_quarantine q JOIN prism_staging_objects o USING (prism_staging_object_id)
+WHERE q.create_time >= :since AND o.prism_table_id = ANY(:tables)
+GROUP BY o.prism_table_id, q.reason
+ORDER BY lines DESC, q.reason
 """
 
 
@@ -131,7 +191,10 @@ class UnfitValues:
 
 
 def unfit_values(connection: Connection, table_ids: Collection[int], since: datetime) -> dict[int, list[UnfitValues]]:
-    """Values converted since some time that did not fit, by table, the most frequent first. By a partial index."""
+    """Values converted since some time that did not fit, by table, the most frequent first.
+
+    By a partial index, without locks.
+    """
     rows = connection.execute(text(_UNFIT), {"tables": list(table_ids), "since": since})
     found: dict[int, list[UnfitValues]] = {}
     for row in rows:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
 
 from sqlalchemy import Connection, RowMapping, text
 
@@ -50,15 +52,61 @@ RETURNING prism_partition_id, prism_small_object_id
 
 def count_unmerged_live(connection: Connection, partition_id: int, upper_bound: int) -> int:
     """How many live small objects of a partition lie above its merged ranges. Reads without locks."""
-    return int(
-        connection.execute(
-            text(
-                "SELECT count(*) FROM prism_small_objects WHERE prism_partition_id = :partition "
-                "AND prism_small_object_id > :upper AND NOT delayed"
-            ),
-            {"partition": partition_id, "upper": upper_bound},
-        ).scalar_one()
-    )
+    values = {"partition": partition_id, "upper": upper_bound}
+    return int(connection.execute(text(_UNMERGED_LIVE), values).scalar_one())
+
+
+_UNMERGED_LIVE = """
+SELECT count(*) FROM prism_small_objects
+WHERE prism_partition_id = :partition AND prism_small_object_id > :upper AND NOT delayed
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unmerged:
+    """Small objects of one partition above its last range; `oldest` is when the first of them was committed."""
+
+    table_id: int
+    date: date
+    objects: int
+    oldest: datetime
+
+
+def unmerged(connection: Connection, table_ids: Collection[int], before: date) -> list[Unmerged]:
+    """What is not merged in partitions of days before `before`, by table and date. Reads without locks."""
+    rows = connection.execute(text(_UNMERGED), {"tables": list(table_ids), "before": before})
+    return [Unmerged(**row._mapping) for row in rows if row.objects]
+
+
+_UNMERGED = """
+SELECT p.prism_table_id AS table_id, p.partition_date AS date, s.* FROM prism_partitions p
+CROSS JOIN LATERAL (
+    SELECT count(*) AS objects, min(commit_time) AS oldest FROM prism_small_objects
+    WHERE prism_partition_id = p.prism_partition_id AND prism_small_object_id > p.desired_manifest_version
+) s
+WHERE p.prism_table_id = ANY(:tables) AND p.partition_date < :before
+    AND p.last_object_id > p.desired_manifest_version
+ORDER BY p.prism_table_id, p.partition_date
+"""
+
+
+def first_commits(connection: Connection, partition_ids: Collection[int]) -> dict[int, datetime]:
+    """When the first small object of each partition was committed, by partition id. Reads without locks.
+
+    One look at an index for each.
+    """
+    rows = connection.execute(text(_FIRST_COMMITS), {"ids": list(partition_ids)})
+    return {row.id: row.commit_time for row in rows}
+
+
+_FIRST_COMMITS = """
+SELECT w.id, s.commit_time FROM unnest(CAST(:ids AS bigint[])) AS w (id)
+CROSS JOIN LATERAL (
+    SELECT commit_time FROM prism_small_objects
+    WHERE prism_partition_id = w.id
+    ORDER BY prism_small_object_id LIMIT 1
+) s
+"""
 
 
 def load_above(
@@ -117,14 +165,14 @@ def find_foreign(connection: Connection, table_id: int, staging_object_ids: Coll
 
     An object is registered before anything is uploaded for it, so what is not known after a listing never was.
     """
-    rows = connection.execute(
-        text(
-            "SELECT f.id FROM unnest(CAST(:ids AS bigint[])) AS f (id) WHERE NOT EXISTS ("
-            "SELECT 1 FROM prism_staging_objects o WHERE o.prism_staging_object_id = f.id AND o.prism_table_id = :table)"
-        ),
-        {"ids": sorted(staging_object_ids), "table": table_id},
-    )
-    return set(rows.scalars())
+    return set(connection.execute(text(_FOREIGN), {"ids": sorted(staging_object_ids), "table": table_id}).scalars())
+
+
+_FOREIGN = """
+SELECT f.id FROM unnest(CAST(:ids AS bigint[])) AS f (id)
+WHERE NOT EXISTS (SELECT 1 FROM prism_staging_objects o
+    WHERE o.prism_staging_object_id = f.id AND o.prism_table_id = :table)
+"""
 
 
 def set_length(connection: Connection, object_id: int, before: int, after: int) -> bool:
@@ -132,12 +180,10 @@ def set_length(connection: Connection, object_id: int, before: int, after: int) 
 
     The caller holds the partition's row, which publishing takes to read lengths.
     """
-    return bool(
-        connection.execute(
-            text(
-                "UPDATE prism_small_objects SET content_length = :after "
-                "WHERE prism_small_object_id = :id AND content_length = :before"
-            ),
-            {"id": object_id, "before": before, "after": after},
-        ).rowcount
-    )
+    return bool(connection.execute(text(_SET_LENGTH), {"id": object_id, "before": before, "after": after}).rowcount)
+
+
+_SET_LENGTH = """
+UPDATE prism_small_objects SET content_length = :after
+WHERE prism_small_object_id = :id AND content_length = :before
+"""

@@ -94,7 +94,7 @@ REMOVALS: Sequence[Removal] = (
         "the lock of partitions before ids are taken",
         "ids_in_order",
         "passed over an object",
-        (Edit("metadata/partitions.py", '"ORDER BY p.prism_partition_id FOR UPDATE"', '"ORDER BY 1"'),),
+        (Edit("metadata/partitions.py", "ORDER BY p.prism_partition_id FOR UPDATE", "ORDER BY 1"),),
     ),
     Removal(
         "the verification of manifests",

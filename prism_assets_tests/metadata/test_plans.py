@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Connection, event
 
 from prism_assets.domain.accepted import DateRange
-from prism_assets.metadata import check_facts, delayed, partitions, work_counts
+from prism_assets.metadata import delayed, merge_queue, partitions, small_objects
 from prism_assets.metadata.database import Database
 from prism_assets_tests.postgres import PostgresServer
 
@@ -84,11 +84,11 @@ QUESTIONS: dict[str, tuple[Callable[[Connection], object], list[str]]] = {
         ["prism_partitions_unswitched", "prism_publications_dirty"],
     ),
     "due merges": (
-        lambda connection: work_counts.due_merges(connection, NOW, 60),
+        lambda connection: merge_queue.due_merges(connection, NOW, 60),
         ["prism_merge_jobs_due", "prism_merge_jobs_running", "prism_partitions_pkey"],
     ),
     "unmerged days": (
-        lambda connection: check_facts.unmerged(connection, TABLES, date(2027, 1, 1)),
+        lambda connection: small_objects.unmerged(connection, TABLES, date(2027, 1, 1)),
         ["prism_partitions_unmerged", "prism_small_objects_partition"],
     ),
     "partitions to merge": (

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.partitions import Publication
 from prism_assets.metadata import (
+    backlog,
     batches,
     locks,
     merge_jobs,
@@ -162,10 +163,10 @@ def test_h2_our_close_waits_for_every_object_seen_before_the_mark(rows: Rows, se
     live = stream.do(lambda connection: insert_small(connection, table, late))
     assert catalog.do(lambda connection: _mark_free(connection, partition)) == {}
     stream.sql("UPDATE prism_staging_objects SET state = 'done', lines_in = 1, rows_out = 1, rows_quarantined = 0")
-    left = catalog.do(lambda connection: partitions.unfinished_before(connection, table.table_id, batch.batch_id))
+    left = catalog.do(lambda connection: backlog.unfinished_before(connection, table.table_id, batch.batch_id))
     assert left == 1
     stream.commit()
-    assert catalog.do(lambda connection: partitions.unfinished_before(connection, table.table_id, batch.batch_id)) == 0
+    assert catalog.do(lambda connection: backlog.unfinished_before(connection, table.table_id, batch.batch_id)) == 0
     assert catalog.do(lambda connection: _mark(connection, partition)) == {partition: batch.batch_id}
     assert catalog.do(lambda connection: partitions.close(connection, partition)) == live > early
 

@@ -13,9 +13,18 @@ from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.limits import CheckLimits
 from prism_assets.domain.partitions import Partition, current_publication
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import check_facts, partitions
-from prism_assets.metadata.check_facts import Balance, ParkedJob, QuarantineShare, RangeSizes, Unmerged
-from prism_assets.metadata.quarantine import UnfitValues, unfit_values
+from prism_assets.metadata import ledgers, merge_queue, merge_ranges, partitions, small_objects
+from prism_assets.metadata.ledgers import Balance
+from prism_assets.metadata.merge_queue import ParkedJob
+from prism_assets.metadata.merge_ranges import RangeSizes
+from prism_assets.metadata.quarantine import (
+    QuarantineShare,
+    UnfitValues,
+    quarantine_reasons,
+    quarantine_shares,
+    unfit_values,
+)
+from prism_assets.metadata.small_objects import Unmerged
 from prism_assets.metadata.unread_objects import UnreadObjects, load_unread
 from prism_assets.stages.checks.outcomes import SHOWN, CheckOutcome, Figures, failed, few, hours, mb, passed
 from prism_assets.stages.context import StageContext
@@ -73,7 +82,7 @@ def run_checks(
 
 def _rows_balance(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
     with context.database.begin() as connection:
-        found = {item.table_id: item for item in check_facts.balances(connection, request.ids, request.since)}
+        found = {item.table_id: item for item in ledgers.balances(connection, request.ids, request.since)}
     return [_judge_balance(table, found.get(table.table_id)) for table in request.tables]
 
 
@@ -128,13 +137,13 @@ def _judge_unread(table: TableDefinition, unread: Sequence[UnreadObjects]) -> Ch
 def _quarantine_rate(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
     since = request.now - _DAY
     with context.database.begin() as connection:
-        found = {item.table_id: item for item in check_facts.quarantine_shares(connection, request.ids, since)}
+        found = {item.table_id: item for item in quarantine_shares(connection, request.ids, since)}
         above = [
             table.table_id
             for table in request.tables
             if (item := found.get(table.table_id)) and _share(item) > request.limits_of(table).quarantine_rate
         ]
-        reasons = check_facts.quarantine_reasons(connection, above, since) if above else {}
+        reasons = quarantine_reasons(connection, above, since) if above else {}
         unfit = unfit_values(connection, request.ids, since)
     return [
         _judge_share(
@@ -182,7 +191,7 @@ def _judge_share(
 def _object_sizes(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
     since = (request.now - _RECENT).date()
     with context.database.begin() as connection:
-        found = _by_table(check_facts.range_sizes(connection, request.ids, since))
+        found = _by_table(merge_ranges.range_sizes(connection, request.ids, since))
     return [_judge_sizes(table, found.get(table.table_id, ())) for table in request.tables]
 
 
@@ -226,8 +235,8 @@ def _parked_sentence(job: ParkedJob) -> str:
 def _unmerged_age(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
     before = max((table.today(request.now) for table in request.tables), default=request.now.date())
     with context.database.begin() as connection:
-        found = _by_table(check_facts.unmerged(connection, request.ids, before))
-        parked = _by_table(check_facts.parked_jobs(connection, request.ids))
+        found = _by_table(small_objects.unmerged(connection, request.ids, before))
+        parked = _by_table(merge_queue.parked_jobs(connection, request.ids))
     return [
         _judge_unmerged(
             table,
@@ -309,7 +318,7 @@ def _late(connection: Connection, request: CheckRequest) -> dict[int, list[_Wait
         for item in partitions.load_pending(connection, request.ids)
         if not item.switched and tables[item.table_id].day_ends(item.date) + limits[item.table_id] < request.now
     ]
-    commits = check_facts.first_commits(connection, [item.partition_id for item in over])
+    commits = small_objects.first_commits(connection, [item.partition_id for item in over])
     late: dict[int, list[_Waiting]] = {}
     for item in over:
         ends = tables[item.table_id].day_ends(item.date)
@@ -364,7 +373,7 @@ def _differences(
 ) -> dict[int, list[_Difference]]:
     since = (request.now - _RECENT).date()
     with context.database.begin() as connection:
-        published = _by_table(check_facts.published_since(connection, [table.table_id for table in tables], since))
+        published = _by_table(partitions.published_since(connection, [table.table_id for table in tables], since))
     found: dict[int, list[_Difference]] = {}
     for table in tables:
         recorded = {

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from prism_assets.domain.partitions import Partition, SwitchEvidence
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import partitions, small_objects
+from prism_assets.metadata import backlog, partitions, small_objects
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class StoredFacts:
 
     def unfinished_objects(self, partition: Partition) -> int:
         """Those that a batch up to the mark saw first; up to the newest batch where there is no mark yet."""
-        return partitions.unfinished_before(self.connection, self.table.table_id, partition.closing_batch_id)
+        return backlog.unfinished_before(self.connection, self.table.table_id, partition.closing_batch_id)
 
     def unmerged_live(self, partition: Partition) -> int | None:
         """Counts them, by index."""

@@ -1,0 +1,99 @@
+"""The ledger of converted staging objects: lines in, rows out, lines quarantined. Reads without locks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ledger:
+    """Lines in, rows out and lines quarantined over all done objects of a table."""
+
+    table_id: int
+    objects: int
+    lines_in: int
+    rows_out: int
+    rows_quarantined: int
+
+
+def ledger(connection: Connection) -> list[Ledger]:
+    """The ledger by table. Reads all staging objects: for status and tests, not for the hot path."""
+    return [
+        Ledger(
+            table_id=row.prism_table_id,
+            objects=row.objects,
+            lines_in=int(row.lines_in),
+            rows_out=int(row.rows_out),
+            rows_quarantined=int(row.rows_quarantined),
+        )
+        for row in connection.execute(text(_LEDGER))
+    ]
+
+
+_LEDGER = """
+SELECT prism_table_id, count(*) AS objects, sum(lines_in) AS lines_in, sum(rows_out) AS rows_out,
+    sum(rows_quarantined) AS rows_quarantined
+FROM prism_staging_objects
+WHERE state = 'done'
+GROUP BY prism_table_id
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Balance:
+    """The ledger of the objects of a table that were converted since some time, and those that do not balance.
+
+    Rows out are held against the rows of small objects, lines quarantined against those that are kept. `unbalanced`
+    names at most three objects, with their figures.
+    """
+
+    table_id: int
+    objects: int
+    lines_in: int
+    rows_out: int
+    quarantined: int
+    unbalanced_objects: int
+    unbalanced: tuple[str, ...]
+
+
+def balances(connection: Connection, table_ids: Collection[int], since: datetime) -> list[Balance]:
+    """Ledgers of what was finished at `since` or later; tables without any are left out."""
+    rows = connection.execute(text(_BALANCES), {"tables": list(table_ids), "since": since})
+    return [
+        Balance(
+            table_id=row.prism_table_id,
+            objects=row.objects,
+            lines_in=int(row.lines_in),
+            rows_out=int(row.rows_out),
+            quarantined=int(row.quarantined),
+            unbalanced_objects=row.unbalanced_objects,
+            unbalanced=tuple(row.unbalanced or ()),
+        )
+        for row in rows
+    ]
+
+
+_BALANCES = """
+SELECT prism_table_id, count(*) AS objects, sum(lines_in) AS lines_in, sum(rows_out) AS rows_out,
+    sum(rows_quarantined) AS quarantined, count(*) FILTER (WHERE wrong) AS unbalanced_objects,
+    (array_agg(sentence ORDER BY prism_staging_object_id) FILTER (WHERE wrong))[1:3] AS unbalanced
+FROM (
+    SELECT o.*,
+        o.lines_in <> o.rows_out + o.rows_quarantined OR s.rows <> o.rows_out OR q.lines <> o.rows_quarantined
+            AS wrong,
+        format('s3://%s/%s: %s lines in, %s rows out of which %s are in small objects, %s quarantined of '
+            'which %s are kept', o.bucket_name, o.object_key, o.lines_in, o.rows_out, s.rows, o.rows_quarantined,
+            q.lines) AS sentence
+    FROM prism_staging_objects o
+    CROSS JOIN LATERAL (SELECT coalesce(sum(row_count), 0) AS rows FROM prism_small_objects
+        WHERE prism_staging_object_id = o.prism_staging_object_id) s
+    CROSS JOIN LATERAL (SELECT coalesce(sum(line_count), 0) AS lines FROM prism_quarantine
+        WHERE prism_staging_object_id = o.prism_staging_object_id) q
+    WHERE o.state = 'done' AND o.prism_table_id = ANY(:tables) AND o.finish_time >= :since
+) ledger
+GROUP BY prism_table_id
+"""

@@ -1,0 +1,88 @@
+"""What waits to be merged, in figures, for sensors and checks. Reads prism_merge_jobs without locks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from sqlalchemy import Connection, text
+
+
+@dataclass(frozen=True, kw_only=True)
+class DueMerges:
+    """Merge jobs of one partition that a worker could take now: due ones, and those of dead workers."""
+
+    table_id: int
+    date: date
+    due: int
+    abandoned: int
+
+
+def due_merges(connection: Connection, now: datetime, lease_seconds: float) -> list[DueMerges]:
+    """Partitions with work for Merge, the longest due first. Partitions in work are left out, and parked jobs before their time."""
+    rows = connection.execute(text(_DUE), {"now": now, "lease": lease_seconds})
+    return [DueMerges(**row._mapping) for row in rows]
+
+
+_DUE = """
+SELECT p.prism_table_id AS table_id, p.partition_date AS date, count(*) FILTER (WHERE j.ongoing_mark = 0) AS due,
+    count(*) FILTER (WHERE j.ongoing_mark > 0) AS abandoned
+FROM prism_merge_jobs j JOIN prism_partitions p USING (prism_partition_id)
+WHERE (j.ongoing_mark = 0 AND (NOT j.parked OR j.retry_time <= :now) AND j.schedule_time <= :now
+        AND NOT EXISTS (SELECT 1 FROM prism_merge_jobs r
+            WHERE r.prism_partition_id = j.prism_partition_id AND r.ongoing_mark > 0))
+    OR (j.ongoing_mark > 0 AND j.heartbeat_time < clock_timestamp() - make_interval(secs => :lease))
+GROUP BY p.prism_table_id, p.partition_date
+ORDER BY min(j.schedule_time), p.prism_table_id
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeQueue:
+    """All merge jobs in figures; `next_time` is when the first waiting or parked one is due."""
+
+    waiting: int
+    running: int
+    parked: int
+    next_time: datetime | None
+
+
+def merge_queue(connection: Connection) -> MergeQueue:
+    """Figures for the sentence that says why no merge was started."""
+    return MergeQueue(**connection.execute(text(_QUEUE)).one()._mapping)
+
+
+_QUEUE = """
+SELECT count(*) FILTER (WHERE ongoing_mark = 0 AND NOT parked) AS waiting,
+    count(*) FILTER (WHERE ongoing_mark > 0) AS running,
+    count(*) FILTER (WHERE parked) AS parked,
+    min(CASE WHEN parked THEN retry_time ELSE schedule_time END) FILTER (WHERE ongoing_mark = 0) AS next_time
+FROM prism_merge_jobs
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParkedJob:
+    """A merge that failed too often: tried again at `retry_time`, or no more until somebody asks for it."""
+
+    table_id: int
+    date: date
+    attempts: int
+    last_error: str
+    retry_time: datetime | None
+
+
+def parked_jobs(connection: Connection, table_ids: Collection[int]) -> list[ParkedJob]:
+    """Parked merge jobs by table and date."""
+    rows = connection.execute(text(_PARKED), {"tables": list(table_ids)})
+    return [ParkedJob(**row._mapping) for row in rows]
+
+
+_PARKED = """
+SELECT p.prism_table_id AS table_id, p.partition_date AS date, j.attempts,
+    coalesce(j.last_error, '') AS last_error, j.retry_time
+FROM prism_merge_jobs j JOIN prism_partitions p USING (prism_partition_id)
+WHERE j.parked AND j.ongoing_mark = 0 AND p.prism_table_id = ANY(:tables)
+ORDER BY p.prism_table_id, p.partition_date
+"""
