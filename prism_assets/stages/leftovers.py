@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from prism_assets.domain.lifecycle import WaitForMerge, may_switch, next_steps
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import catalog_notes, merge_jobs, partitions, staging_objects
+from prism_assets.metadata import backlog, catalog_notes, merge_jobs, partitions
 from prism_assets.metadata.merge_jobs import JobStatus
 from prism_assets.metadata.unread_objects import Unread, UnreadObjects, load_unread
 from prism_assets.stages.context import StageContext
@@ -49,7 +49,7 @@ def objects_left(
     named = {table.table_id: str(table.name) for table in tables}
     for unread in load_unread(connection, list(named)):
         yield from _unread_left(named[unread.table_id], unread)
-    for counts in staging_objects.count_unfinished(connection):
+    for counts in backlog.count_unfinished(connection):
         if counts.table_id in named:
             why = f", the latest after an error: {counts.latest_error}" if counts.latest_error else ""
             objects = counts.pending + counts.claimed

@@ -18,13 +18,13 @@ from prism_assets.domain.lifecycle import (
 )
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import catalog_notes, leases, merge_jobs, partitions, staging_objects
+from prism_assets.metadata import backlog, catalog_notes, leases, merge_jobs, partitions
+from prism_assets.metadata.backlog import StagingCounts
 from prism_assets.metadata.catalog_notes import Doubt
 from prism_assets.metadata.leases import Holder, LeaseKind
 from prism_assets.metadata.merge_jobs import JobStatus
+from prism_assets.metadata.partition_figures import PartitionFigures, partition_figures
 from prism_assets.metadata.quarantine import UnfitValues, unfit_values
-from prism_assets.metadata.staging_objects import StagingCounts
-from prism_assets.metadata.statistics import PartitionFigures, partition_figures
 from prism_assets.metadata.unread_objects import UnreadObjects, load_unread
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.publish.facts import StoredFacts
@@ -74,7 +74,7 @@ def read_status(
     chosen = context.choose_tables(names)
     found = []
     with context.database.begin() as connection:
-        counts = {count.table_id: count for count in staging_objects.count_unfinished(connection)}
+        counts = {count.table_id: count for count in backlog.count_unfinished(connection)}
         unread = load_unread(connection, [table.table_id for table in chosen])
         jobs: dict[int, list[JobStatus]] = {}
         for job in merge_jobs.load_status(connection):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from bench.lake_state import LakeSize, fill_lake, make_work, write_table_files
 from prism_assets.metadata import partitions
-from prism_assets.metadata.work_counts import count_pending, due_merges
+from prism_assets.metadata.backlog import count_pending
+from prism_assets.metadata.merge_queue import due_merges
 from prism_assets.stages.apply import run_apply
 from prism_assets.stages.publish.work import find_catalog_work
 from prism_assets.stages.status import read_status

@@ -8,7 +8,7 @@ import pytest
 
 from prism_assets.domain.attempts import GiveUp, Retry, Verdict
 from prism_assets.domain.errors import InvariantBroken, LeaseLost
-from prism_assets.metadata import merge_jobs, merge_ranges, partitions, work_counts
+from prism_assets.metadata import merge_jobs, merge_queue, merge_ranges, partitions
 from prism_assets.metadata.merge_jobs import MergeJob
 from prism_assets_tests.metadata.rows import DAY, KEYS, NOON, Rows, a_range_plan, claim, written_of
 
@@ -106,7 +106,7 @@ def test_a_parked_job_is_claimed_by_itself_at_its_retry_time(rows: Rows, partiti
         (status,) = merge_jobs.load_status(connection)
         assert (status.parked, status.retry_time) == (True, NOON + timedelta(hours=2))
         assert (status.is_due(LATER), status.is_due(NOON + timedelta(hours=2))) == (False, True)
-        assert work_counts.merge_queue(connection).next_time == status.retry_time
+        assert merge_queue.merge_queue(connection).next_time == status.retry_time
         assert claim(connection, LATER) == []
         (job,) = claim(connection, NOON + timedelta(hours=2))
     assert (job.attempts, job.last_error) == (1, "boom")

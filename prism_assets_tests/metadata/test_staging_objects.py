@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from prism_assets.domain.attempts import GiveUp, Retry, Verdict
 from prism_assets.domain.errors import InvariantBroken, LeaseLost
 from prism_assets.domain.work import ConvertResult, QuarantineCount, SourceVersion
-from prism_assets.metadata import abandoned_uploads, attempts, batches, staging_objects, work_counts
+from prism_assets.metadata import abandoned_uploads, attempts, backlog, batches, ledgers, staging_objects
 from prism_assets.metadata.attempts import ChangedObject, FailedAttempt
 from prism_assets.metadata.batches import DeadBatch
 from prism_assets.metadata.staging_objects import ClaimedObject, FoundObject
@@ -294,7 +294,7 @@ def test_an_object_given_up_is_failed_and_not_claimed_again(rows: Rows) -> None:
         fail(connection, item, GiveUp())
     assert claim(rows) == []
     with rows.database.begin() as connection:
-        assert staging_objects.count_unfinished(connection) == []
+        assert backlog.count_unfinished(connection) == []
         (unread,) = load_unread(connection, [table.table_id])
     assert (unread.why, unread.objects, unread.retry_time) == (Unread.GIVEN_UP, 1, None)
 
@@ -306,7 +306,7 @@ def test_an_object_finished_twice_keeps_its_first_ledger(rows: Rows) -> None:
     with pytest.raises(LeaseLost, match="holds only 0 of 1 objects"):
         finish(rows, item, lines=9)
     with rows.database.begin() as connection:
-        (ledger,) = staging_objects.ledger(connection)
+        (ledger,) = ledgers.ledger(connection)
     assert (ledger.lines_in, ledger.rows_out, ledger.rows_quarantined) == (3, 2, 1)
 
 
@@ -353,10 +353,10 @@ def test_a_silent_batch_is_declared_dead_and_its_objects_are_free_again(rows: Ro
         staging_objects.claim_pending(connection, batch.batch_id, None, 9, 1 << 30)
     with rows.database.begin() as connection:
         assert batches.declare_dead(connection, 60) == []
-        assert work_counts.count_pending(connection, 60) == []
+        assert backlog.count_pending(connection, 60) == []
     rows.sql("UPDATE prism_stream_batches SET heartbeat_time = heartbeat_time - interval '61 seconds'")
     with rows.database.begin() as connection:
-        assert work_counts.count_pending(connection, 60)[0].abandoned == 2
+        assert backlog.count_pending(connection, 60)[0].abandoned == 2
         assert batches.declare_dead(connection, 60) == [DeadBatch(batch.batch_id, probed=False)]
         assert attempts.release(connection, batch.batch_id) == 2
     with pytest.raises(LeaseLost, match="changed nothing"), rows.database.begin() as connection:

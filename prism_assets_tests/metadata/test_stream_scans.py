@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from prism_assets.domain.errors import TerminalError
-from prism_assets.metadata import stream_scans, work_counts
+from prism_assets.metadata import backlog, stream_scans
 from prism_assets.metadata.stream_scans import Scan
 from prism_assets_tests.metadata.rows import NOON, Rows
 
@@ -88,5 +88,5 @@ def test_the_backlog_counts_what_is_pending_and_stops_at_its_limit(rows: Rows) -
     )
     rows.sql("UPDATE prism_staging_objects SET state = 'failed' WHERE prism_staging_object_id = 2")
     with rows.database.begin() as connection:
-        assert work_counts.count_backlog(connection, 100) == 4
-        assert work_counts.count_backlog(connection, 3) == 3
+        assert backlog.count_backlog(connection, 100) == 4
+        assert backlog.count_backlog(connection, 3) == 3

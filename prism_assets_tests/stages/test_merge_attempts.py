@@ -12,7 +12,7 @@ import pytest
 from prism_assets.domain.errors import EngineFailed, EngineUnavailable
 from prism_assets.domain.work import Failure, MergeResult, MergeTask
 from prism_assets.engine.base import Definitions, Engine
-from prism_assets.metadata import merge_jobs, work_counts
+from prism_assets.metadata import merge_jobs, merge_queue
 from prism_assets.stages.merge.run import probe_engine, revive, run_merge
 from prism_assets_tests.builders import utc
 from prism_assets_tests.stages.engines import PoisonedEngine, Through, another_worker, expire_leases
@@ -64,7 +64,7 @@ def few_tries(world: World) -> None:
 def due(world: World, now: datetime) -> int:
     """What the sensor counts."""
     with world.context.database.begin() as connection:
-        return sum(item.due for item in work_counts.due_merges(connection, now, world.settings.lease_seconds))
+        return sum(item.due for item in merge_queue.due_merges(connection, now, world.settings.lease_seconds))
 
 
 def until_parked(world: World, worker: World, now: datetime, limit: int = 400) -> datetime:

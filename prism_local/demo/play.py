@@ -20,7 +20,7 @@ from rich.table import Table
 
 from prism_assets.console import complain, size
 from prism_assets.domain.errors import PrismError, WrongUse
-from prism_assets.metadata import staging_objects
+from prism_assets.metadata import ledgers
 from prism_assets.platform import build_context
 from prism_assets.reading.lake_reader import LakeReader, ReadTable
 from prism_assets.reading.query import run_query
@@ -199,7 +199,7 @@ class Play:
 
     def _ledger(self) -> tuple[int, int, int]:
         with self._context.database.begin() as connection:
-            entries = staging_objects.ledger(connection)
+            entries = ledgers.ledger(connection)
         return (
             sum(entry.lines_in for entry in entries),
             sum(entry.rows_out for entry in entries),

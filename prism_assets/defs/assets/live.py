@@ -15,7 +15,7 @@ from prism_assets.defs.assets.reported_positions import read_positions
 from prism_assets.defs.keys import Stage
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.problems import Problem
-from prism_assets.metadata import staging_objects
+from prism_assets.metadata import backlog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.discover.listings import DiscoverReport, run_discover
@@ -76,7 +76,7 @@ def _streamed(context: StageContext, task: Task) -> tuple[StreamReport, tuple[Pr
 def _unconverted(context: StageContext, ids: dict[int, str], before: datetime) -> tuple[Problem, ...]:
     """What somebody waits for who brings tables up to date by hand: objects of before that are not converted yet."""
     with context.database.begin() as connection:
-        waiting = staging_objects.count_waiting(connection, list(ids), before)
+        waiting = backlog.count_waiting(connection, list(ids), before)
     return tuple(
         Problem(
             table=ids[table],

@@ -9,7 +9,7 @@ from dagster import SensorEvaluationContext, SensorResult, SkipReason
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.requests import PendingDays, answer
-from prism_assets.metadata.work_counts import MergeQueue, due_merges, merge_queue
+from prism_assets.metadata.merge_queue import MergeQueue, due_merges, merge_queue
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 

@@ -13,9 +13,9 @@ from prism_assets.domain.errors import PrismError
 from prism_assets.domain.notifications import CreatedObject, latest, parse_notification
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import staging_objects, tables
+from prism_assets.metadata.backlog import count_backlog
 from prism_assets.metadata.staging_objects import FoundObject
 from prism_assets.metadata.tables import KnownStream
-from prism_assets.metadata.work_counts import count_backlog
 from prism_assets.queues.sqs import BATCH, Message, SqsQueue
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import NEVER, Deadline

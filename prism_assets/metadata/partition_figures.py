@@ -1,0 +1,113 @@
+"""Figures of partitions for people: sums over objects and ranges. Not for the hot path. Reads without locks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from sqlalchemy import Connection, text
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionFigures:
+    """Sums of one partition; bytes are those of Parquet objects."""
+
+    rows: int = 0
+    small_objects: int = 0
+    unmerged_objects: int = 0
+    unmerged_bytes: int = 0
+    merged_objects: int = 0
+    merged_bytes: int = 0
+    last_arrival: datetime | None = None
+
+
+def partition_figures(connection: Connection, table_id: int) -> defaultdict[int, PartitionFigures]:
+    """Figures of all partitions of a table by partition id; zeros for those without objects."""
+    found: defaultdict[int, PartitionFigures] = defaultdict(PartitionFigures)
+    for row in connection.execute(text(_OF_TABLE), {"table": table_id}):
+        found[row.prism_partition_id] = PartitionFigures(
+            rows=int(row.rows),
+            small_objects=row.objects,
+            unmerged_objects=row.unmerged,
+            unmerged_bytes=int(row.unmerged_bytes),
+            merged_objects=row.ranges,
+            merged_bytes=int(row.range_bytes),
+            last_arrival=row.last_arrival,
+        )
+    return found
+
+
+_OF_TABLE = """
+SELECT p.prism_partition_id, s.*, r.* FROM prism_partitions p
+CROSS JOIN LATERAL (
+    SELECT count(*) AS objects, coalesce(sum(row_count), 0) AS rows,
+        count(*) FILTER (WHERE prism_small_object_id > p.desired_manifest_version) AS unmerged,
+        coalesce(sum(content_length) FILTER (WHERE prism_small_object_id > p.desired_manifest_version), 0)
+            AS unmerged_bytes,
+        max(upload_start_time) AS last_arrival
+    FROM prism_small_objects WHERE prism_partition_id = p.prism_partition_id
+) s
+CROSS JOIN LATERAL (
+    SELECT count(*) AS ranges, coalesce(sum(content_length), 0) AS range_bytes
+    FROM prism_merge_ranges WHERE prism_partition_id = p.prism_partition_id AND lower_bound IS NOT NULL
+) r
+WHERE p.prism_table_id = :table
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DayFigures:
+    """What one partition holds now; bytes are those of Parquet objects, smallest and median by their kind."""
+
+    rows: int
+    small_objects: int
+    small_bytes: int
+    smallest_bytes: int
+    median_bytes: int
+    merged_objects: int
+    merged_bytes: int
+    smallest_merged_bytes: int
+    median_merged_bytes: int
+
+
+def day_figures(connection: Connection, wanted: Collection[tuple[int, date]]) -> dict[tuple[int, date], DayFigures]:
+    """Figures by (table id, date) of the partitions named; those that do not exist are left out."""
+    ordered = sorted(wanted)
+    rows = connection.execute(
+        text(_OF_DAYS), {"tables": [table for table, _ in ordered], "dates": [day for _, day in ordered]}
+    )
+    return {
+        (row.prism_table_id, row.partition_date): DayFigures(
+            rows=int(row.rows),
+            small_objects=row.objects,
+            small_bytes=int(row.bytes),
+            smallest_bytes=int(row.smallest),
+            median_bytes=int(row.median),
+            merged_objects=row.ranges,
+            merged_bytes=int(row.range_bytes),
+            smallest_merged_bytes=int(row.range_smallest),
+            median_merged_bytes=int(row.range_median),
+        )
+        for row in rows
+    }
+
+
+_OF_DAYS = """
+SELECT p.prism_table_id, p.partition_date, s.*, r.*
+FROM unnest(CAST(:tables AS bigint[]), CAST(:dates AS date[])) AS w (table_id, day)
+JOIN prism_partitions p ON p.prism_table_id = w.table_id AND p.partition_date = w.day
+CROSS JOIN LATERAL (
+    SELECT count(*) AS objects, coalesce(sum(row_count), 0) AS rows, coalesce(sum(content_length), 0) AS bytes,
+        coalesce(min(content_length), 0) AS smallest,
+        coalesce(percentile_disc(0.5) WITHIN GROUP (ORDER BY content_length), 0) AS median
+    FROM prism_small_objects WHERE prism_partition_id = p.prism_partition_id
+) s
+CROSS JOIN LATERAL (
+    SELECT count(*) AS ranges, coalesce(sum(content_length), 0) AS range_bytes,
+        coalesce(min(content_length), 0) AS range_smallest,
+        coalesce(percentile_disc(0.5) WITHIN GROUP (ORDER BY content_length), 0) AS range_median
+    FROM prism_merge_ranges WHERE prism_partition_id = p.prism_partition_id AND lower_bound IS NOT NULL
+) r
+"""
