@@ -15,12 +15,6 @@ from sqlalchemy import Connection, text
 _SECOND_REMOVAL_SECONDS = 3_600.0
 """By then a task that outlived its driver has come to its end."""
 
-# Not that of an object that is under way in the same generation: a command of an older version began it anew.
-IS_DUE = """a.remove_time <= clock_timestamp() AND NOT EXISTS (SELECT 1 FROM prism_staging_objects o
-    WHERE o.prism_staging_object_id = a.prism_staging_object_id AND o.generation = a.generation
-        AND o.state IN ('pending', 'claimed'))"""
-"""What tells that uploads `a` are to be removed now."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class AbandonedUpload:
@@ -38,14 +32,7 @@ def abandon_uploads(connection: Connection, uploads: Sequence[AbandonedUpload]) 
     if not uploads:
         return
     connection.execute(
-        text(
-            "INSERT INTO prism_abandoned_uploads "
-            "(prism_staging_object_id, generation, prism_table_id, first_date, last_date, remove_time) "
-            "SELECT f.*, clock_timestamp() FROM unnest(CAST(:ids AS bigint[]), CAST(:generations AS integer[]), "
-            "CAST(:tables AS bigint[]), CAST(:firsts AS date[]), CAST(:lasts AS date[])) AS f "
-            "ON CONFLICT (prism_staging_object_id, generation) DO UPDATE "
-            "SET remove_time = EXCLUDED.remove_time, removed = false"
-        ),
+        text(_ABANDON),
         {
             "ids": [item.staging_object_id for item in uploads],
             "generations": [item.generation for item in uploads],
@@ -56,39 +43,47 @@ def abandon_uploads(connection: Connection, uploads: Sequence[AbandonedUpload]) 
     )
 
 
+_ABANDON = """
+INSERT INTO prism_abandoned_uploads
+    (prism_staging_object_id, generation, prism_table_id, first_date, last_date, remove_time)
+SELECT f.*, clock_timestamp()
+FROM unnest(CAST(:ids AS bigint[]), CAST(:generations AS integer[]), CAST(:tables AS bigint[]),
+    CAST(:firsts AS date[]), CAST(:lasts AS date[])) AS f
+ON CONFLICT (prism_staging_object_id, generation) DO UPDATE
+SET remove_time = EXCLUDED.remove_time, removed = false
+"""
+
+
 def due_uploads(connection: Connection, table_ids: Collection[int] | None, limit: int) -> list[AbandonedUpload]:
     """What is to be removed now, the longest due first. Reads without locks: removing twice is harmless."""
-    rows = connection.execute(
-        text(
-            f"SELECT * FROM prism_abandoned_uploads a WHERE {IS_DUE} "
-            "AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[]))) "
-            "ORDER BY remove_time LIMIT :limit"
-        ),
-        {"tables": None if table_ids is None else list(table_ids), "limit": limit},
-    )
-    return [
-        AbandonedUpload(
-            staging_object_id=row.prism_staging_object_id,
-            generation=row.generation,
-            table_id=row.prism_table_id,
-            first_date=row.first_date,
-            last_date=row.last_date,
-        )
-        for row in rows
-    ]
+    rows = connection.execute(text(_DUE), {"tables": None if table_ids is None else list(table_ids), "limit": limit})
+    return [AbandonedUpload(**row._mapping) for row in rows]
+
+
+# Not those of an object that is under way in the same generation: a command of an older version began it anew.
+_DUE = """
+SELECT prism_staging_object_id AS staging_object_id, generation, prism_table_id AS table_id, first_date, last_date
+FROM prism_abandoned_uploads a
+WHERE a.remove_time <= clock_timestamp()
+    AND NOT EXISTS (SELECT 1 FROM prism_staging_objects o
+        WHERE o.prism_staging_object_id = a.prism_staging_object_id AND o.generation = a.generation
+            AND o.state IN ('pending', 'claimed'))
+    AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[])))
+ORDER BY remove_time LIMIT :limit
+"""
 
 
 def postpone_removal(connection: Connection, uploads: Sequence[AbandonedUpload], seconds: float) -> None:
-    """Puts off what the store would not remove, so that the removal of others does not wait for it."""
-    if not uploads:
-        return
-    connection.execute(
-        text(
-            "UPDATE prism_abandoned_uploads SET remove_time = clock_timestamp() + make_interval(secs => :seconds) "
-            f"WHERE {_THESE}"
-        ),
-        {**_values(uploads), "seconds": seconds},
-    )
+    """Puts off what the store would not remove, so that the removal of others does not wait for it. Locks the rows."""
+    if uploads:
+        connection.execute(text(_POSTPONE), {**_values(uploads), "seconds": seconds})
+
+
+_POSTPONE = """
+UPDATE prism_abandoned_uploads SET remove_time = clock_timestamp() + make_interval(secs => :seconds)
+WHERE (prism_staging_object_id, generation) IN
+    (SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:generations AS integer[])))
+"""
 
 
 def load_committed(
@@ -98,41 +93,42 @@ def load_committed(
 
     A worker of an older version did that before the database refused it. Reads without locks: nobody does it any more.
     """
-    rows = connection.execute(
-        text(
-            "SELECT f.id, f.generation, p.partition_date, s.delayed FROM "
-            "unnest(CAST(:ids AS bigint[]), CAST(:generations AS integer[])) AS f (id, generation) "
-            "JOIN prism_small_objects s ON s.prism_staging_object_id = f.id AND s.generation = f.generation "
-            "JOIN prism_partitions p USING (prism_partition_id)"
-        ),
-        _values(uploads),
-    )
+    rows = connection.execute(text(_COMMITTED), _values(uploads))
     found: dict[tuple[int, int], set[tuple[date, bool]]] = {}
     for row in rows:
         found.setdefault((row.id, row.generation), set()).add((row.partition_date, row.delayed))
     return found
 
 
+_COMMITTED = """
+SELECT f.id, f.generation, p.partition_date, s.delayed
+FROM unnest(CAST(:ids AS bigint[]), CAST(:generations AS integer[])) AS f (id, generation)
+JOIN prism_small_objects s ON s.prism_staging_object_id = f.id AND s.generation = f.generation
+JOIN prism_partitions p USING (prism_partition_id)
+"""
+
+
 def note_removal(connection: Connection, uploads: Sequence[AbandonedUpload]) -> None:
-    """Notes that keys were removed: after the first time they are looked at once more, after the second no more."""
+    """Notes that keys were removed: after the first time they are looked at once more, after the second no more.
+
+    Locks the rows.
+    """
     values = _values(uploads)
-    connection.execute(
-        text(f"DELETE FROM prism_abandoned_uploads WHERE removed AND remove_time <= clock_timestamp() AND {_THESE}"),
-        values,
-    )
-    connection.execute(
-        text(
-            "UPDATE prism_abandoned_uploads SET removed = true, "
-            f"remove_time = clock_timestamp() + make_interval(secs => :seconds) WHERE NOT removed AND {_THESE}"
-        ),
-        {**values, "seconds": _SECOND_REMOVAL_SECONDS},
-    )
+    connection.execute(text(_FORGET), values)
+    connection.execute(text(_LOOK_ONCE_MORE), {**values, "seconds": _SECOND_REMOVAL_SECONDS})
 
 
-_THESE = (
-    "(prism_staging_object_id, generation) IN "
-    "(SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:generations AS integer[])))"
-)
+_FORGET = """
+DELETE FROM prism_abandoned_uploads
+WHERE removed AND remove_time <= clock_timestamp() AND (prism_staging_object_id, generation) IN
+    (SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:generations AS integer[])))
+"""
+_LOOK_ONCE_MORE = """
+UPDATE prism_abandoned_uploads SET removed = true,
+    remove_time = clock_timestamp() + make_interval(secs => :seconds)
+WHERE NOT removed AND (prism_staging_object_id, generation) IN
+    (SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:generations AS integer[])))
+"""
 
 
 def _values(uploads: Sequence[AbandonedUpload]) -> dict[str, list[int]]:
@@ -143,12 +139,13 @@ def _values(uploads: Sequence[AbandonedUpload]) -> dict[str, list[int]]:
 
 
 def count_overdue(connection: Connection, seconds: float = 3_600.0) -> dict[int, int]:
-    """How many objects have keys that should have been removed so long ago, by table, where there are any."""
-    rows = connection.execute(
-        text(
-            "SELECT prism_table_id, count(*) AS objects FROM prism_abandoned_uploads WHERE NOT removed "
-            "AND remove_time < clock_timestamp() - make_interval(secs => :seconds) GROUP BY prism_table_id"
-        ),
-        {"seconds": seconds},
-    )
+    """How many objects have keys that should have been removed so long ago, by table, where there are any. No locks."""
+    rows = connection.execute(text(_OVERDUE), {"seconds": seconds})
     return {row.prism_table_id: row.objects for row in rows}
+
+
+_OVERDUE = """
+SELECT prism_table_id, count(*) AS objects FROM prism_abandoned_uploads
+WHERE NOT removed AND remove_time < clock_timestamp() - make_interval(secs => :seconds)
+GROUP BY prism_table_id
+"""

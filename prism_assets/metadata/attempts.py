@@ -120,13 +120,10 @@ def _pause(verdict: Verdict) -> float | None:
 
 
 # What makes an object one that has just come: another generation, and no first batch, as a partition may have been
-# closed without it: what it holds for that day is delayed then.
-_NEW_START = "generation = generation + 1, first_batch_id = NULL, definition_version = NULL"
-_ANEW = f"state = 'pending', {_NEW_START}"
-AFRESH = f"{_ANEW}, attempts = 0, outages = 0, rewrites = 0, retry_time = NULL, dismissed = false"
-"""What makes an object one that nothing is held against."""
-_TAKE_UP = f"""
-UPDATE prism_staging_objects o SET {_NEW_START}, state = CASE WHEN f.given_up THEN 'failed' ELSE 'pending' END,
+# closed without it: what it holds for that day is delayed then. Every statement that begins an object anew does that.
+_TAKE_UP = """
+UPDATE prism_staging_objects o SET generation = generation + 1, first_batch_id = NULL, definition_version = NULL,
+    state = CASE WHEN f.given_up THEN 'failed' ELSE 'pending' END,
     etag = f.etag, content_length = f.length, send_time = f.time, attempts = 0, outages = 0, rewrites = rewrites + 1,
     batch_limit = NULL, last_error = f.error,
     retry_time = clock_timestamp() + make_interval(secs => f.pause)
@@ -139,13 +136,13 @@ WHERE o.prism_staging_object_id = f.id AND o.prism_stream_batch_id = :batch AND 
 
 def release(connection: Connection, batch_id: int) -> int:
     """Returns the objects of a batch that its worker gave back to the pending ones, uncharged; returns how many."""
-    return connection.execute(
-        text(
-            "UPDATE prism_staging_objects SET state = 'pending' "
-            "WHERE prism_stream_batch_id = :batch AND state = 'claimed'"
-        ),
-        {"batch": batch_id},
-    ).rowcount
+    return connection.execute(text(_RELEASE), {"batch": batch_id}).rowcount
+
+
+_RELEASE = """
+UPDATE prism_staging_objects SET state = 'pending'
+WHERE prism_stream_batch_id = :batch AND state = 'claimed'
+"""
 
 
 def _check(batch_id: int, changed: int, expected: int) -> None:
@@ -154,61 +151,72 @@ def _check(batch_id: int, changed: int, expected: int) -> None:
 
 
 def retry_due(connection: Connection, table_ids: Collection[int] | None) -> int:
-    """Begins objects anew that were given up and are due to be tried again by themselves; returns how many."""
-    return connection.execute(
-        text(
-            f"UPDATE prism_staging_objects SET {_ANEW}, retry_time = NULL WHERE state = 'failed' "
-            "AND retry_time <= clock_timestamp() "
-            "AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[])))"
-        ),
-        {"tables": None if table_ids is None else list(table_ids)},
-    ).rowcount
+    """Begins objects anew that were given up and are due to be tried again by themselves; returns how many.
+
+    Locks their rows.
+    """
+    return connection.execute(text(_RETRY_DUE), {"tables": None if table_ids is None else list(table_ids)}).rowcount
+
+
+_RETRY_DUE = """
+UPDATE prism_staging_objects SET state = 'pending', generation = generation + 1, first_batch_id = NULL,
+    definition_version = NULL, retry_time = NULL
+WHERE state = 'failed' AND retry_time <= clock_timestamp()
+    AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[])))
+"""
 
 
 def retry_failed(connection: Connection, table_ids: Collection[int] | None) -> int:
     """Begins objects anew that were given up, whatever their number of attempts; returns how many.
 
-    Not those that somebody has accepted as they are: `retry_one` is the way back for them.
+    Not those that somebody has accepted as they are: `retry_one` is the way back for them. Locks their rows.
     """
-    return connection.execute(
-        text(
-            f"UPDATE prism_staging_objects SET {AFRESH} WHERE state = 'failed' AND NOT dismissed "
-            "AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[])))"
-        ),
-        {"tables": None if table_ids is None else list(table_ids)},
-    ).rowcount
+    return connection.execute(text(_RETRY_FAILED), {"tables": None if table_ids is None else list(table_ids)}).rowcount
+
+
+# Nothing is held any more against an object that begins anew here, or in the statement of `retry_one`.
+_RETRY_FAILED = """
+UPDATE prism_staging_objects SET state = 'pending', generation = generation + 1, first_batch_id = NULL,
+    definition_version = NULL, attempts = 0, outages = 0, rewrites = 0, retry_time = NULL, dismissed = false
+WHERE state = 'failed' AND NOT dismissed
+    AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[])))
+"""
 
 
 def retry_one(connection: Connection, staging_object_id: int) -> bool:
-    """Has one object tried at once: anew if it was given up, without its pause if it waits; False if it is neither."""
-    parameters = {"id": staging_object_id}
-    anew = connection.execute(
-        text(f"UPDATE prism_staging_objects SET {AFRESH} WHERE prism_staging_object_id = :id AND state = 'failed'"),
-        parameters,
-    ).rowcount
-    at_once = connection.execute(
-        text(
-            "UPDATE prism_staging_objects SET retry_time = NULL WHERE prism_staging_object_id = :id AND state = 'pending'"
-        ),
-        parameters,
-    ).rowcount
+    """Has one object tried at once: anew if it was given up, without its pause if it waits; False if it is neither.
+
+    Locks its row.
+    """
+    anew = connection.execute(text(_RETRY_ONE), {"id": staging_object_id}).rowcount
+    at_once = connection.execute(text(_END_PAUSE), {"id": staging_object_id}).rowcount
     return bool(anew or at_once)
+
+
+_RETRY_ONE = """
+UPDATE prism_staging_objects SET state = 'pending', generation = generation + 1, first_batch_id = NULL,
+    definition_version = NULL, attempts = 0, outages = 0, rewrites = 0, retry_time = NULL, dismissed = false
+WHERE prism_staging_object_id = :id AND state = 'failed'
+"""
+_END_PAUSE = """
+UPDATE prism_staging_objects SET retry_time = NULL
+WHERE prism_staging_object_id = :id AND state = 'pending'
+"""
 
 
 def dismiss(connection: Connection, staging_object_id: int) -> bool:
     """Gives one object up for good, by hand, or accepts that it was, or that its later version is not read.
 
-    False if a batch holds it, or if there is nothing to accept.
+    False if a batch holds it, or if there is nothing to accept. Locks its row.
     """
-    return bool(
-        connection.execute(
-            text(
-                "UPDATE prism_staging_objects SET dismissed = true, retry_time = NULL, batch_limit = NULL, "
-                "last_error = CASE WHEN state = 'pending' THEN concat_ws('; before that: ', 'given up by hand', last_error) "
-                "ELSE last_error END, state = CASE WHEN state = 'pending' THEN 'failed' ELSE state END "
-                "WHERE prism_staging_object_id = :id "
-                "AND (state IN ('pending', 'failed') OR (state = 'done' AND overwritten_time IS NOT NULL))"
-            ),
-            {"id": staging_object_id},
-        ).rowcount
-    )
+    return bool(connection.execute(text(_DISMISS), {"id": staging_object_id}).rowcount)
+
+
+_DISMISS = """
+UPDATE prism_staging_objects SET dismissed = true, retry_time = NULL, batch_limit = NULL,
+    last_error = CASE WHEN state = 'pending' THEN concat_ws('; before that: ', 'given up by hand', last_error)
+        ELSE last_error END,
+    state = CASE WHEN state = 'pending' THEN 'failed' ELSE state END
+WHERE prism_staging_object_id = :id
+    AND (state IN ('pending', 'failed') OR (state = 'done' AND overwritten_time IS NOT NULL))
+"""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, text
 
 from prism_assets.domain.attempts import Retry, Verdict
 from prism_assets.domain.errors import LeaseLost
@@ -38,26 +37,26 @@ def schedule(connection: Connection, partition_ids: Collection[int], at: datetim
     The waiting job is locked till the caller commits: claimed before that, it would plan without the caller's objects
     and be gone after it, and nobody would merge them.
     """
-    return connection.execute(
-        text(
-            "INSERT INTO prism_merge_jobs (prism_partition_id, schedule_time) "
-            "SELECT id, :at FROM unnest(CAST(:ids AS bigint[])) AS w (id) ORDER BY id "
-            "ON CONFLICT (prism_partition_id, ongoing_mark) DO UPDATE SET schedule_time = prism_merge_jobs.schedule_time"
-        ),
-        {"ids": list(partition_ids), "at": at},
-    ).rowcount
+    return connection.execute(text(_SCHEDULE), {"ids": list(partition_ids), "at": at}).rowcount
+
+
+_SCHEDULE = """
+INSERT INTO prism_merge_jobs (prism_partition_id, schedule_time)
+SELECT id, :at FROM unnest(CAST(:ids AS bigint[])) AS w (id) ORDER BY id
+ON CONFLICT (prism_partition_id, ongoing_mark) DO UPDATE SET schedule_time = prism_merge_jobs.schedule_time
+"""
 
 
 def hasten(connection: Connection, partition_id: int, at: datetime) -> None:
     """Schedules a merge no later than `at`, pulling a waiting job forward. The caller holds the partition's row."""
-    connection.execute(
-        text(
-            "INSERT INTO prism_merge_jobs (prism_partition_id, schedule_time) VALUES (:id, :at) "
-            "ON CONFLICT (prism_partition_id, ongoing_mark) DO UPDATE SET "
-            "schedule_time = least(prism_merge_jobs.schedule_time, EXCLUDED.schedule_time)"
-        ),
-        {"id": partition_id, "at": at},
-    )
+    connection.execute(text(_HASTEN), {"id": partition_id, "at": at})
+
+
+_HASTEN = """
+INSERT INTO prism_merge_jobs (prism_partition_id, schedule_time) VALUES (:id, :at)
+ON CONFLICT (prism_partition_id, ongoing_mark) DO UPDATE
+SET schedule_time = least(prism_merge_jobs.schedule_time, EXCLUDED.schedule_time)
+"""
 
 
 def claim_due(
@@ -90,20 +89,8 @@ def claim_due(
     }
     rows = connection.execute(text(_CLAIM), {**values, "died": False, "limit": limit}).all()
     rows = rows or connection.execute(text(_CLAIM), {**values, "died": True, "limit": 1}).all()
-    return sorted(map(_job_of, rows), key=lambda job: (job.schedule_time, job.job_id))
-
-
-def _job_of(row: Row[Any]) -> MergeJob:
-    return MergeJob(
-        job_id=row.prism_merge_job_id,
-        partition_id=row.prism_partition_id,
-        schedule_time=row.schedule_time,
-        lease_token=row.lease_token,
-        attempts=row.attempts,
-        died=row.died,
-        last_error=row.last_error,
-        probed=row.probed,
-    )
+    jobs = [MergeJob(**row._mapping) for row in rows]
+    return sorted(jobs, key=lambda job: (job.schedule_time, job.job_id))
 
 
 # The choice is a CTE because that is evaluated once. As a subquery of IN it may be evaluated for each row that is
@@ -124,19 +111,23 @@ UPDATE prism_merge_jobs SET ongoing_mark = prism_merge_job_id, heartbeat_time = 
     lease_token = gen_random_uuid(), worker = :worker, parked = false, retry_time = NULL,
     probed = false
 WHERE prism_merge_job_id IN (SELECT prism_merge_job_id FROM due)
-RETURNING prism_merge_job_id, prism_partition_id, schedule_time, lease_token, attempts, died, last_error, probed
+RETURNING prism_merge_job_id AS job_id, prism_partition_id AS partition_id, schedule_time, lease_token, attempts,
+    died, last_error, probed
 """
 
 
 def heartbeat(connection: Connection, tokens: Collection[UUID]) -> None:
-    """Renews the leases of running jobs; a job that was taken away has another token and is not touched."""
-    connection.execute(
-        text(
-            "UPDATE prism_merge_jobs SET heartbeat_time = clock_timestamp() "
-            "WHERE ongoing_mark > 0 AND lease_token = ANY(CAST(:tokens AS uuid[]))"
-        ),
-        {"tokens": [str(token) for token in tokens]},
-    )
+    """Renews the leases of running jobs; a job that was taken away has another token and is not touched.
+
+    Locks the rows of the jobs.
+    """
+    connection.execute(text(_HEARTBEAT), {"tokens": [str(token) for token in tokens]})
+
+
+_HEARTBEAT = """
+UPDATE prism_merge_jobs SET heartbeat_time = clock_timestamp()
+WHERE ongoing_mark > 0 AND lease_token = ANY(CAST(:tokens AS uuid[]))
+"""
 
 
 def lock_claimed(connection: Connection, job: MergeJob) -> None:
@@ -144,15 +135,16 @@ def lock_claimed(connection: Connection, job: MergeJob) -> None:
 
     The caller has locked the partition row first, like everybody who changes jobs of a partition.
     """
-    row = connection.execute(
-        text(
-            "SELECT 1 FROM prism_merge_jobs WHERE prism_merge_job_id = :id AND ongoing_mark = :id "
-            "AND lease_token = :token FOR UPDATE"
-        ),
-        {"id": job.job_id, "token": job.lease_token},
-    ).one_or_none()
+    row = connection.execute(text(_LOCK_CLAIMED), {"id": job.job_id, "token": job.lease_token}).one_or_none()
     if row is None:
         raise LeaseLost(f"merge job {job.job_id} lost its lease and was given to another worker; it changed nothing")
+
+
+_LOCK_CLAIMED = """
+SELECT 1 FROM prism_merge_jobs
+WHERE prism_merge_job_id = :id AND ongoing_mark = :id AND lease_token = :token
+FOR UPDATE
+"""
 
 
 def delete(connection: Connection, job: MergeJob) -> None:
@@ -162,13 +154,13 @@ def delete(connection: Connection, job: MergeJob) -> None:
 
 def note_probe(connection: Connection, jobs: Collection[MergeJob]) -> None:
     """Notes that the engine was seen at work since these jobs were claimed. Locks their rows; other leases' stay."""
-    connection.execute(
-        text(
-            "UPDATE prism_merge_jobs SET probed = true "
-            "WHERE ongoing_mark > 0 AND lease_token = ANY(CAST(:tokens AS uuid[]))"
-        ),
-        {"tokens": [str(job.lease_token) for job in jobs]},
-    )
+    connection.execute(text(_NOTE_PROBE), {"tokens": [str(job.lease_token) for job in jobs]})
+
+
+_NOTE_PROBE = """
+UPDATE prism_merge_jobs SET probed = true
+WHERE ongoing_mark > 0 AND lease_token = ANY(CAST(:tokens AS uuid[]))
+"""
 
 
 def fail_attempt(connection: Connection, job: MergeJob, error: str, verdict: Verdict, now: datetime) -> None:
@@ -201,7 +193,10 @@ def _return(
     retry_time: datetime | None = None,
     died: bool = False,
 ) -> None:
-    """Makes a running job a waiting one; if another waits already, that one takes over the count and this one goes."""
+    """Makes a running job a waiting one; if another waits already, that one takes over the count and this one goes.
+
+    The caller holds the rows of the partition and of the running job; the waiting one is locked here.
+    """
     values = {
         "id": job.job_id,
         "partition": job.partition_id,
@@ -212,52 +207,50 @@ def _return(
         "retry": retry_time,
         "died": died,
     }
-    taken_over = connection.execute(
-        text(
-            "UPDATE prism_merge_jobs SET schedule_time = least(schedule_time, :at), "
-            "attempts = greatest(attempts, :attempts), last_error = coalesce(:error, last_error), parked = :parked, "
-            "retry_time = CAST(:retry AS timestamptz), died = died OR :died "
-            "WHERE prism_partition_id = :partition AND ongoing_mark = 0"
-        ),
-        values,
-    ).rowcount
-    if taken_over:
+    if connection.execute(text(_TAKE_OVER), values).rowcount:
         delete(connection, job)
-        return
-    connection.execute(
-        text(
-            "UPDATE prism_merge_jobs SET ongoing_mark = 0, lease_token = NULL, heartbeat_time = NULL, worker = NULL, "
-            "schedule_time = :at, attempts = :attempts, last_error = coalesce(:error, last_error), parked = :parked, "
-            "retry_time = CAST(:retry AS timestamptz), died = died OR :died, probed = false "
-            "WHERE prism_merge_job_id = :id"
-        ),
-        values,
-    )
+    else:
+        connection.execute(text(_RETURN), values)
+
+
+_TAKE_OVER = """
+UPDATE prism_merge_jobs SET schedule_time = least(schedule_time, :at), attempts = greatest(attempts, :attempts),
+    last_error = coalesce(:error, last_error), parked = :parked, retry_time = CAST(:retry AS timestamptz),
+    died = died OR :died
+WHERE prism_partition_id = :partition AND ongoing_mark = 0
+"""
+_RETURN = """
+UPDATE prism_merge_jobs SET ongoing_mark = 0, lease_token = NULL, heartbeat_time = NULL, worker = NULL,
+    schedule_time = :at, attempts = :attempts, last_error = coalesce(:error, last_error), parked = :parked,
+    retry_time = CAST(:retry AS timestamptz), died = died OR :died, probed = false
+WHERE prism_merge_job_id = :id
+"""
 
 
 def expired(connection: Connection, lease_seconds: float) -> list[MergeJob]:
     """Running jobs whose heartbeat is older than the lease, without locks: look again under the partition's lock."""
-    rows = connection.execute(
-        text(
-            "SELECT * FROM prism_merge_jobs WHERE ongoing_mark > 0 "
-            "AND heartbeat_time < clock_timestamp() - make_interval(secs => :lease) ORDER BY prism_partition_id"
-        ),
-        {"lease": lease_seconds},
-    )
-    return list(map(_job_of, rows))
+    return [MergeJob(**row._mapping) for row in connection.execute(text(_EXPIRED), {"lease": lease_seconds})]
+
+
+_EXPIRED = """
+SELECT prism_merge_job_id AS job_id, prism_partition_id AS partition_id, schedule_time, lease_token, attempts,
+    died, last_error, probed
+FROM prism_merge_jobs
+WHERE ongoing_mark > 0 AND heartbeat_time < clock_timestamp() - make_interval(secs => :lease)
+ORDER BY prism_partition_id
+"""
 
 
 def is_expired(connection: Connection, job: MergeJob, lease_seconds: float) -> bool:
     """Whether a job that the caller has locked is still without a fresh heartbeat."""
-    return bool(
-        connection.execute(
-            text(
-                "SELECT heartbeat_time < clock_timestamp() - make_interval(secs => :lease) FROM prism_merge_jobs "
-                "WHERE prism_merge_job_id = :id"
-            ),
-            {"id": job.job_id, "lease": lease_seconds},
-        ).scalar_one()
-    )
+    values = {"id": job.job_id, "lease": lease_seconds}
+    return bool(connection.execute(text(_IS_EXPIRED), values).scalar_one())
+
+
+_IS_EXPIRED = """
+SELECT heartbeat_time < clock_timestamp() - make_interval(secs => :lease) FROM prism_merge_jobs
+WHERE prism_merge_job_id = :id
+"""
 
 
 def add_log(
@@ -274,14 +267,9 @@ def add_log(
     worker: str,
     error: str | None,
 ) -> None:
-    """Writes one line of job history."""
+    """Writes one line of job history. Locks the partition it refers to against deletion."""
     connection.execute(
-        text(
-            "INSERT INTO prism_merge_job_log (prism_merge_job_id, prism_partition_id, schedule_time, start_time, "
-            "finish_time, input_objects, input_bytes, output_objects, output_bytes, row_count, left_behind, worker, error) "
-            "VALUES (:job, :partition, :scheduled, :started, clock_timestamp(), :inputs, :input_bytes, :outputs, "
-            ":output_bytes, :rows, :left, :worker, :error)"
-        ),
+        text(_ADD_LOG),
         {
             "job": job.job_id,
             "partition": job.partition_id,
@@ -297,6 +285,14 @@ def add_log(
             "error": error,
         },
     )
+
+
+_ADD_LOG = """
+INSERT INTO prism_merge_job_log (prism_merge_job_id, prism_partition_id, schedule_time, start_time, finish_time,
+    input_objects, input_bytes, output_objects, output_bytes, row_count, left_behind, worker, error)
+VALUES (:job, :partition, :scheduled, :started, clock_timestamp(), :inputs, :input_bytes, :outputs, :output_bytes,
+    :rows, :left, :worker, :error)
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,29 +315,24 @@ class JobStatus:
 
 
 def tables_merging(connection: Connection, table_ids: Collection[int], day: date) -> set[int]:
-    """The tables of whose partition of a day a worker has a job."""
-    rows = connection.execute(
-        text(
-            "SELECT DISTINCT p.prism_table_id FROM prism_merge_jobs JOIN prism_partitions p USING (prism_partition_id) "
-            "WHERE ongoing_mark > 0 AND p.prism_table_id = ANY(:tables) AND p.partition_date = :day"
-        ),
-        {"tables": list(table_ids), "day": day},
-    )
-    return set(rows.scalars())
+    """The tables of whose partition of a day a worker has a job. Reads without locks."""
+    return set(connection.execute(text(_MERGING), {"tables": list(table_ids), "day": day}).scalars())
+
+
+_MERGING = """
+SELECT DISTINCT p.prism_table_id FROM prism_merge_jobs JOIN prism_partitions p USING (prism_partition_id)
+WHERE ongoing_mark > 0 AND p.prism_table_id = ANY(:tables) AND p.partition_date = :day
+"""
 
 
 def load_status(connection: Connection) -> list[JobStatus]:
-    """All jobs, waiting and running."""
-    rows = connection.execute(text("SELECT * FROM prism_merge_jobs ORDER BY prism_partition_id, ongoing_mark DESC"))
-    return [
-        JobStatus(
-            partition_id=row.prism_partition_id,
-            schedule_time=row.schedule_time,
-            running=row.ongoing_mark > 0,
-            attempts=row.attempts,
-            parked=row.parked,
-            last_error=row.last_error,
-            retry_time=row.retry_time,
-        )
-        for row in rows
-    ]
+    """All jobs, waiting and running. Reads without locks."""
+    return [JobStatus(**row._mapping) for row in connection.execute(text(_STATUS))]
+
+
+_STATUS = """
+SELECT prism_partition_id AS partition_id, schedule_time, ongoing_mark > 0 AS running, attempts, parked, last_error,
+    retry_time
+FROM prism_merge_jobs
+ORDER BY prism_partition_id, ongoing_mark DESC
+"""

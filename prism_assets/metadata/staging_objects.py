@@ -13,7 +13,6 @@ from sqlalchemy import Connection, Row, text
 
 from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.work import ConvertResult
-from prism_assets.metadata.attempts import AFRESH
 
 _TURN_OF_SUSPECTS = 8
 """Every so-many-th batch begins with objects that a batch died with, however many others keep coming."""
@@ -86,73 +85,82 @@ def register(
     return added
 
 
-_FOUND = (
-    "unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]), CAST(:lengths AS bigint[]), "
-    "CAST(:sent AS timestamptz[])) AS f (bucket, key, etag, length, sent)"
-)
-_INSERT = f"""
+_INSERT = """
 INSERT INTO prism_staging_objects (prism_stream_id, prism_table_id, bucket_name, object_key, etag, content_length,
     send_time, first_receive_time)
-SELECT :stream, :table, f.bucket, f.key, f.etag, f.length, f.sent, :now FROM {_FOUND}
+SELECT :stream, :table, f.bucket, f.key, f.etag, f.length, f.sent, :now
+FROM unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]), CAST(:lengths AS bigint[]),
+    CAST(:sent AS timestamptz[])) AS f (bucket, key, etag, length, sent)
 WHERE NOT EXISTS (SELECT 1 FROM prism_staging_objects o WHERE o.bucket_name = f.bucket AND o.object_key = f.key)
-ORDER BY f.key ON CONFLICT (bucket_name, object_key) DO NOTHING
+ORDER BY f.key
+ON CONFLICT (bucket_name, object_key) DO NOTHING
 """
 # An object that was written again before any batch claimed it is the newer one: read under the older ETag it would be
 # none. From its first claim on it stays as it is, so that each attempt reads the same bytes. What came later is newer;
 # listings know whole seconds only. Locks the rows it changes, in the order of their keys, as inserting does; a batch
 # that claims one of them passes over it meanwhile, and one that it claimed first no longer fits.
-_DIFFERS = "(o.etag IS DISTINCT FROM f.etag OR o.content_length <> f.length)"
-
-
-def _is_later(than: str) -> str:
-    return f"""({than} IS NULL OR f.sent > {than}
-        OR (f.sent = date_trunc('second', f.sent) AND f.sent >= date_trunc('second', {than})))"""
-
-
-_REFRESH = f"""
-UPDATE prism_staging_objects o SET etag = n.etag, content_length = n.length, send_time = n.sent FROM (
-    SELECT o.prism_staging_object_id AS id, f.etag, f.length, f.sent FROM {_FOUND}
+_REFRESH = """
+UPDATE prism_staging_objects o SET etag = n.etag, content_length = n.length, send_time = n.sent
+FROM (
+    SELECT o.prism_staging_object_id AS id, f.etag, f.length, f.sent
+    FROM unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]), CAST(:lengths AS bigint[]),
+        CAST(:sent AS timestamptz[])) AS f (bucket, key, etag, length, sent)
     JOIN prism_staging_objects o ON o.bucket_name = f.bucket AND o.object_key = f.key
-    WHERE o.state = 'pending' AND o.first_batch_id IS NULL AND {_DIFFERS} AND {_is_later("o.send_time")}
+    WHERE o.state = 'pending' AND o.first_batch_id IS NULL
+        AND (o.etag IS DISTINCT FROM f.etag OR o.content_length <> f.length)
+        AND (o.send_time IS NULL OR f.sent > o.send_time
+            OR (f.sent = date_trunc('second', f.sent) AND f.sent >= date_trunc('second', o.send_time)))
     ORDER BY o.object_key FOR UPDATE OF o
-) n WHERE o.prism_staging_object_id = n.id
+) n
+WHERE o.prism_staging_object_id = n.id
 """
 # One that was given up and came again, mended or restored, is an object like a new one, also where somebody had accepted
 # that it is not read.
-_BEGIN_ANEW = f"""
-UPDATE prism_staging_objects o SET {AFRESH}, etag = n.etag, content_length = n.length, send_time = n.sent FROM (
-    SELECT o.prism_staging_object_id AS id, f.etag, f.length, f.sent FROM {_FOUND}
+_BEGIN_ANEW = """
+UPDATE prism_staging_objects o SET state = 'pending', generation = generation + 1, first_batch_id = NULL,
+    definition_version = NULL, attempts = 0, outages = 0, rewrites = 0, retry_time = NULL, dismissed = false,
+    etag = n.etag, content_length = n.length, send_time = n.sent
+FROM (
+    SELECT o.prism_staging_object_id AS id, f.etag, f.length, f.sent
+    FROM unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]), CAST(:lengths AS bigint[]),
+        CAST(:sent AS timestamptz[])) AS f (bucket, key, etag, length, sent)
     JOIN prism_staging_objects o ON o.bucket_name = f.bucket AND o.object_key = f.key
     WHERE o.state = 'failed' AND f.etag IS NOT NULL
-        AND (f.sent > o.send_time OR {_DIFFERS} AND (CAST(:listed AS boolean) OR {_is_later("o.send_time")}))
+        AND (f.sent > o.send_time OR (o.etag IS DISTINCT FROM f.etag OR o.content_length <> f.length)
+            AND (CAST(:listed AS boolean) OR (o.send_time IS NULL OR f.sent > o.send_time
+                OR (f.sent = date_trunc('second', f.sent) AND f.sent >= date_trunc('second', o.send_time)))))
     ORDER BY o.object_key FOR UPDATE OF o
-) n WHERE o.prism_staging_object_id = n.id
+) n
+WHERE o.prism_staging_object_id = n.id
 """
 # One that was written again behind its conversion stays what was converted; that there is more is noted once for each
 # version that is seen, to be told. What a listing shows is there, whatever its time: S3 dates an object that was uploaded
 # in parts by the beginning of its upload. An event without an ETag proves nothing.
-_NOTE_OVERWRITTEN = f"""
+_NOTE_OVERWRITTEN = """
 UPDATE prism_staging_objects o SET overwritten_time = :now, overwritten_etag = n.etag, overwritten_send_time = n.sent,
     dismissed = false
 FROM (
-    SELECT o.prism_staging_object_id AS id, f.etag, f.sent FROM {_FOUND}
+    SELECT o.prism_staging_object_id AS id, f.etag, f.sent
+    FROM unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]), CAST(:lengths AS bigint[]),
+        CAST(:sent AS timestamptz[])) AS f (bucket, key, etag, length, sent)
     JOIN prism_staging_objects o ON o.bucket_name = f.bucket AND o.object_key = f.key
-    WHERE o.state = 'done' AND o.etag IS NOT NULL AND f.etag IS NOT NULL AND {_DIFFERS}
+    WHERE o.state = 'done' AND o.etag IS NOT NULL AND f.etag IS NOT NULL
+        AND (o.etag IS DISTINCT FROM f.etag OR o.content_length <> f.length)
         AND f.etag IS DISTINCT FROM o.overwritten_etag
-        AND (CAST(:listed AS boolean) OR {_is_later("greatest(o.send_time, o.overwritten_send_time)")})
+        AND (CAST(:listed AS boolean) OR (greatest(o.send_time, o.overwritten_send_time) IS NULL
+            OR f.sent > greatest(o.send_time, o.overwritten_send_time)
+            OR (f.sent = date_trunc('second', f.sent)
+                AND f.sent >= date_trunc('second', greatest(o.send_time, o.overwritten_send_time)))))
     ORDER BY o.object_key FOR UPDATE OF o
-) n WHERE o.prism_staging_object_id = n.id
+) n
+WHERE o.prism_staging_object_id = n.id
 """
 
 
 def register_unknown(connection: Connection, item: FoundObject, message: str, now: datetime) -> None:
-    """Notes an object that belongs to no stream or whose name cannot be read."""
+    """Notes an object that belongs to no stream or whose name cannot be read. Locks no row that was there."""
     connection.execute(
-        text(
-            "INSERT INTO prism_unknown_staging_objects (bucket_name, object_key, etag, content_length, send_time, "
-            "first_receive_time, message) VALUES (:bucket, :key, :etag, :length, :sent, :now, :message) "
-            "ON CONFLICT (bucket_name, object_key) DO NOTHING"
-        ),
+        text(_INSERT_UNKNOWN),
         {
             "bucket": item.bucket,
             "key": item.key,
@@ -163,6 +171,14 @@ def register_unknown(connection: Connection, item: FoundObject, message: str, no
             "message": message,
         },
     )
+
+
+_INSERT_UNKNOWN = """
+INSERT INTO prism_unknown_staging_objects
+    (bucket_name, object_key, etag, content_length, send_time, first_receive_time, message)
+VALUES (:bucket, :key, :etag, :length, :sent, :now, :message)
+ON CONFLICT (bucket_name, object_key) DO NOTHING
+"""
 
 
 def claim_pending(
@@ -203,15 +219,17 @@ def _claim_unsuspected(
     return claimed
 
 
-_CLEARED = """(o.generation = 0 OR NOT EXISTS (SELECT 1 FROM prism_abandoned_uploads a
-    WHERE a.prism_staging_object_id = o.prism_staging_object_id AND a.generation < o.generation AND NOT a.removed))"""
-_PICK = f"""
+# What is begun anew waits, by the last condition, until what a former start of it uploaded is removed.
+_PICK = """
 SELECT o.prism_staging_object_id, o.prism_stream_id, o.content_length
 FROM unnest(CAST(:streams AS bigint[])) AS s (id)
 CROSS JOIN LATERAL (
     SELECT * FROM prism_staging_objects o
     WHERE o.prism_stream_id = s.id AND o.state = 'pending' AND o.batch_limit IS NULL
-        AND (o.retry_time IS NULL OR o.retry_time <= clock_timestamp()) AND {_CLEARED}
+        AND (o.retry_time IS NULL OR o.retry_time <= clock_timestamp())
+        AND (o.generation = 0 OR NOT EXISTS (SELECT 1 FROM prism_abandoned_uploads a
+            WHERE a.prism_staging_object_id = o.prism_staging_object_id AND a.generation < o.generation
+                AND NOT a.removed))
     ORDER BY o.prism_staging_object_id LIMIT :share FOR UPDATE SKIP LOCKED
 ) AS o
 """
@@ -225,13 +243,7 @@ def _claim_suspects(
     Those with the fewest attempts come first: one that ends each run must not keep the others from their turn.
     """
     rows = connection.execute(
-        text(
-            "SELECT prism_staging_object_id, content_length, batch_limit FROM prism_staging_objects o "
-            "WHERE state = 'pending' AND batch_limit IS NOT NULL "
-            "AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[]))) "
-            f"AND (retry_time IS NULL OR retry_time <= clock_timestamp()) AND {_CLEARED} "
-            "ORDER BY attempts, prism_staging_object_id LIMIT :limit FOR UPDATE SKIP LOCKED"
-        ),
+        text(_PICK_SUSPECTS),
         {"tables": None if table_ids is None else list(table_ids), "limit": max_objects},
     ).all()
     count, limit = 0, max_objects
@@ -244,18 +256,30 @@ def _claim_suspects(
     return _mark_claimed(connection, batch_id, picked)
 
 
+_PICK_SUSPECTS = """
+SELECT prism_staging_object_id, content_length, batch_limit FROM prism_staging_objects o
+WHERE state = 'pending' AND batch_limit IS NOT NULL
+    AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[])))
+    AND (retry_time IS NULL OR retry_time <= clock_timestamp())
+    AND (o.generation = 0 OR NOT EXISTS (SELECT 1 FROM prism_abandoned_uploads a
+        WHERE a.prism_staging_object_id = o.prism_staging_object_id AND a.generation < o.generation
+            AND NOT a.removed))
+ORDER BY attempts, prism_staging_object_id LIMIT :limit FOR UPDATE SKIP LOCKED
+"""
+
+
 def _streams_with_pending(connection: Connection, table_ids: Collection[int] | None) -> list[int]:
-    return list(
-        connection.execute(
-            text(
-                "SELECT s.prism_stream_id FROM prism_streams s WHERE "
-                "(CAST(:tables AS bigint[]) IS NULL OR s.prism_table_id = ANY(CAST(:tables AS bigint[]))) AND EXISTS ("
-                "SELECT 1 FROM prism_staging_objects o WHERE o.prism_stream_id = s.prism_stream_id "
-                "AND o.state = 'pending') ORDER BY s.prism_stream_id"
-            ),
-            {"tables": None if table_ids is None else list(table_ids)},
-        ).scalars()
-    )
+    values = {"tables": None if table_ids is None else list(table_ids)}
+    return list(connection.execute(text(_STREAMS), values).scalars())
+
+
+_STREAMS = """
+SELECT s.prism_stream_id FROM prism_streams s
+WHERE (CAST(:tables AS bigint[]) IS NULL OR s.prism_table_id = ANY(CAST(:tables AS bigint[])))
+    AND EXISTS (SELECT 1 FROM prism_staging_objects o
+        WHERE o.prism_stream_id = s.prism_stream_id AND o.state = 'pending')
+ORDER BY s.prism_stream_id
+"""
 
 
 def _round_robin(rows: Sequence[Row[Any]]) -> list[Row[Any]]:
@@ -281,103 +305,98 @@ def _within(rows: Sequence[Row[Any]], count: int, size: int, *, started: bool) -
 
 def _mark_claimed(connection: Connection, batch_id: int, ids: Sequence[int]) -> list[ClaimedObject]:
     """In the order in which they were picked, whatever the plan of the update makes of it."""
-    rows = connection.execute(
-        text(
-            "UPDATE prism_staging_objects o SET state = 'claimed', prism_stream_batch_id = :batch, "
-            "first_batch_id = coalesce(o.first_batch_id, :batch), "
-            "definition_version = coalesce(o.definition_version, t.definition_version) "
-            "FROM prism_tables t, prism_streams s WHERE o.prism_staging_object_id = ANY(:ids) "
-            "AND t.prism_table_id = o.prism_table_id AND s.prism_stream_id = o.prism_stream_id "
-            "RETURNING o.*, s.stream_name"
-        ),
-        {"batch": batch_id, "ids": list(ids)},
-    )
-    claimed = {row.prism_staging_object_id: _claimed(row) for row in rows}
+    rows = connection.execute(text(_MARK_CLAIMED), {"batch": batch_id, "ids": list(ids)})
+    claimed = {row.staging_object_id: ClaimedObject(**row._mapping) for row in rows}
     return [claimed[staging_object_id] for staging_object_id in ids]
 
 
-def _claimed(row: Row[Any]) -> ClaimedObject:
-    return ClaimedObject(
-        staging_object_id=row.prism_staging_object_id,
-        stream_name=row.stream_name,
-        table_id=row.prism_table_id,
-        definition_version=row.definition_version,
-        bucket=row.bucket_name,
-        key=row.object_key,
-        etag=row.etag,
-        content_length=row.content_length,
-        send_time=row.send_time,
-        first_receive_time=row.first_receive_time,
-        first_batch_id=row.first_batch_id,
-        attempts=row.attempts,
-        outages=row.outages,
-        rewrites=row.rewrites,
-        generation=row.generation,
-        batch_limit=row.batch_limit,
-    )
-
-
-_SELECT_CLAIMED = "SELECT o.*, s.stream_name FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)"
+_MARK_CLAIMED = """
+UPDATE prism_staging_objects o SET state = 'claimed', prism_stream_batch_id = :batch,
+    first_batch_id = coalesce(o.first_batch_id, :batch),
+    definition_version = coalesce(o.definition_version, t.definition_version)
+FROM prism_tables t, prism_streams s
+WHERE o.prism_staging_object_id = ANY(:ids) AND t.prism_table_id = o.prism_table_id
+    AND s.prism_stream_id = o.prism_stream_id
+RETURNING o.prism_staging_object_id AS staging_object_id, s.stream_name, o.prism_table_id AS table_id,
+    o.definition_version, o.bucket_name AS bucket, o.object_key AS key, o.etag, o.content_length, o.send_time,
+    o.first_receive_time, o.first_batch_id, o.attempts, o.outages, o.rewrites, o.generation, o.batch_limit
+"""
 
 
 def load_claimed(connection: Connection, staging_object_ids: Collection[int]) -> dict[int, ClaimedObject]:
     """Staging objects by id as a batch claimed them once, whatever became of them. Reads without locks."""
-    rows = connection.execute(
-        text(f"{_SELECT_CLAIMED} WHERE o.prism_staging_object_id = ANY(:ids)"),
-        {"ids": list(staging_object_ids)},
-    )
-    return {row.prism_staging_object_id: _claimed(row) for row in rows}
+    rows = connection.execute(text(_CLAIMED), {"ids": list(staging_object_ids)})
+    return {row.staging_object_id: ClaimedObject(**row._mapping) for row in rows}
+
+
+_CLAIMED = """
+SELECT o.prism_staging_object_id AS staging_object_id, s.stream_name, o.prism_table_id AS table_id,
+    o.definition_version, o.bucket_name AS bucket, o.object_key AS key, o.etag, o.content_length, o.send_time,
+    o.first_receive_time, o.first_batch_id, o.attempts, o.outages, o.rewrites, o.generation, o.batch_limit
+FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
+WHERE o.prism_staging_object_id = ANY(:ids)
+"""
 
 
 def load_of_batches(connection: Connection, batch_ids: Collection[int]) -> list[tuple[int, ClaimedObject]]:
     """The objects that batches still hold, each with its batch. The caller has locked the rows of the batches."""
-    rows = connection.execute(
-        text(
-            f"{_SELECT_CLAIMED} WHERE o.prism_stream_batch_id = ANY(:batches) AND o.state = 'claimed' ORDER BY o.prism_staging_object_id"
-        ),
-        {"batches": list(batch_ids)},
-    )
-    return [(row.prism_stream_batch_id, _claimed(row)) for row in rows]
+    rows = [dict(row._mapping) for row in connection.execute(text(_OF_BATCHES), {"batches": list(batch_ids)})]
+    return [(row.pop("batch_id"), ClaimedObject(**row)) for row in rows]
+
+
+_OF_BATCHES = """
+SELECT o.prism_stream_batch_id AS batch_id,
+    o.prism_staging_object_id AS staging_object_id, s.stream_name, o.prism_table_id AS table_id,
+    o.definition_version, o.bucket_name AS bucket, o.object_key AS key, o.etag, o.content_length, o.send_time,
+    o.first_receive_time, o.first_batch_id, o.attempts, o.outages, o.rewrites, o.generation, o.batch_limit
+FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
+WHERE o.prism_stream_batch_id = ANY(:batches) AND o.state = 'claimed'
+ORDER BY o.prism_staging_object_id
+"""
 
 
 def find_ids(connection: Connection, name: tuple[str | None, str]) -> list[int]:
     """Ids of the objects with this (bucket or None for any, key), at most two. Reads without locks."""
     bucket, key = name
-    return list(
-        connection.execute(
-            text(
-                "SELECT prism_staging_object_id FROM prism_staging_objects WHERE object_key = :key AND bucket_name = ANY("
-                "SELECT DISTINCT bucket_name FROM prism_streams WHERE CAST(:bucket AS text) IS NULL OR bucket_name = :bucket"
-                ") LIMIT 2"
-            ),
-            {"bucket": bucket, "key": key},
-        ).scalars()
-    )
+    return list(connection.execute(text(_IDS), {"bucket": bucket, "key": key}).scalars())
+
+
+_IDS = """
+SELECT prism_staging_object_id FROM prism_staging_objects
+WHERE object_key = :key AND bucket_name = ANY(
+    SELECT DISTINCT bucket_name FROM prism_streams WHERE CAST(:bucket AS text) IS NULL OR bucket_name = :bucket)
+LIMIT 2
+"""
 
 
 def lock_waiting(connection: Connection, staging_object_id: int) -> ClaimedObject | None:
     """Locks a pending object that a batch had claimed before, and returns it; None if it is none."""
-    row = connection.execute(
-        text(
-            f"{_SELECT_CLAIMED} WHERE o.prism_staging_object_id = :id AND o.state = 'pending' AND o.first_batch_id IS NOT NULL FOR UPDATE OF o"
-        ),
-        {"id": staging_object_id},
-    ).one_or_none()
-    return None if row is None else _claimed(row)
+    row = connection.execute(text(_LOCK_WAITING), {"id": staging_object_id}).one_or_none()
+    return None if row is None else ClaimedObject(**row._mapping)
+
+
+_LOCK_WAITING = """
+SELECT o.prism_staging_object_id AS staging_object_id, s.stream_name, o.prism_table_id AS table_id,
+    o.definition_version, o.bucket_name AS bucket, o.object_key AS key, o.etag, o.content_length, o.send_time,
+    o.first_receive_time, o.first_batch_id, o.attempts, o.outages, o.rewrites, o.generation, o.batch_limit
+FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
+WHERE o.prism_staging_object_id = :id AND o.state = 'pending' AND o.first_batch_id IS NOT NULL
+FOR UPDATE OF o
+"""
 
 
 def keys_of_converted(connection: Connection, bucket: str, limit: int) -> list[str]:
-    """Keys of the last objects of a bucket that were read, among the last that were registered."""
-    return list(
-        connection.execute(
-            text(
-                "SELECT object_key FROM prism_staging_objects WHERE state = 'done' AND bucket_name = :bucket "
-                "AND prism_staging_object_id > (SELECT max(prism_staging_object_id) FROM prism_staging_objects) - :many "
-                "ORDER BY prism_staging_object_id DESC LIMIT :limit"
-            ),
-            {"bucket": bucket, "many": _LATEST_OBJECTS, "limit": limit},
-        ).scalars()
-    )
+    """Keys of the last objects of a bucket that were read, among the last that were registered. Without locks."""
+    values = {"bucket": bucket, "many": _LATEST_OBJECTS, "limit": limit}
+    return list(connection.execute(text(_CONVERTED), values).scalars())
+
+
+_CONVERTED = """
+SELECT object_key FROM prism_staging_objects
+WHERE state = 'done' AND bucket_name = :bucket
+    AND prism_staging_object_id > (SELECT max(prism_staging_object_id) FROM prism_staging_objects) - :many
+ORDER BY prism_staging_object_id DESC LIMIT :limit
+"""
 
 
 def finish(connection: Connection, batch_id: int, results: Sequence[ConvertResult], now: datetime) -> None:
@@ -412,80 +431,3 @@ FROM unnest(CAST(:ids AS bigint[]), CAST(:lines AS bigint[]), CAST(:rows AS bigi
     CAST(:errors AS text[])) AS f (id, lines, rows, quarantined, errors)
 WHERE o.prism_staging_object_id = f.id AND o.prism_stream_batch_id = :batch AND o.state = 'claimed'
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class StagingCounts:
-    """How many staging objects of a table wait or are being converted; `latest_error` is that of one that was tried."""
-
-    table_id: int
-    pending: int
-    claimed: int
-    latest_error: str | None
-
-
-def count_unfinished(connection: Connection) -> list[StagingCounts]:
-    """Unfinished objects by table, where there are any, from the partial index."""
-    rows = connection.execute(text(_UNFINISHED))
-    return [
-        StagingCounts(
-            table_id=row.prism_table_id, pending=row.pending, claimed=row.claimed, latest_error=row.latest_error
-        )
-        for row in rows
-    ]
-
-
-_UNFINISHED = """
-SELECT u.prism_table_id, pending, claimed, CASE WHEN latest_tried IS NOT NULL
-    THEN format('s3://%s/%s: %s', o.bucket_name, o.object_key, o.last_error) END AS latest_error
-FROM (
-    SELECT prism_table_id, count(*) FILTER (WHERE state = 'pending') AS pending,
-        count(*) FILTER (WHERE state = 'claimed') AS claimed,
-        max(prism_staging_object_id) FILTER (WHERE last_error IS NOT NULL) AS latest_tried
-    FROM prism_staging_objects WHERE state IN ('pending', 'claimed') GROUP BY prism_table_id
-) u LEFT JOIN prism_staging_objects o ON o.prism_staging_object_id = u.latest_tried
-"""
-
-
-def count_waiting(connection: Connection, table_ids: Collection[int], before: datetime) -> dict[int, int]:
-    """How many objects first seen up to a time wait to be converted, or are just being: by table, where there are."""
-    rows = connection.execute(
-        text(
-            "SELECT prism_table_id, count(*) AS objects FROM prism_staging_objects WHERE state IN ('pending', 'claimed') "
-            "AND prism_table_id = ANY(:tables) AND first_receive_time <= :before GROUP BY prism_table_id"
-        ),
-        {"tables": list(table_ids), "before": before},
-    )
-    return {row.prism_table_id: row.objects for row in rows}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ledger:
-    """Lines in, rows out and lines quarantined over all done objects of a table."""
-
-    table_id: int
-    objects: int
-    lines_in: int
-    rows_out: int
-    rows_quarantined: int
-
-
-def ledger(connection: Connection) -> list[Ledger]:
-    """The ledger by table. Reads all staging objects: for status and tests, not for the hot path."""
-    rows = connection.execute(
-        text(
-            "SELECT prism_table_id, count(*) AS objects, sum(lines_in) AS lines_in, sum(rows_out) AS rows_out, "
-            "sum(rows_quarantined) AS rows_quarantined FROM prism_staging_objects WHERE state = 'done' "
-            "GROUP BY prism_table_id"
-        )
-    )
-    return [
-        Ledger(
-            table_id=row.prism_table_id,
-            objects=row.objects,
-            lines_in=int(row.lines_in),
-            rows_out=int(row.rows_out),
-            rows_quarantined=int(row.rows_quarantined),
-        )
-        for row in rows
-    ]

@@ -88,7 +88,13 @@ REMOVALS: Sequence[Removal] = (
         "the lease token of merges",
         "dead_merge",
         "",
-        (Edit("metadata/merge_jobs.py", '"AND lease_token = :token FOR UPDATE"', '"AND :token = :token FOR UPDATE"'),),
+        (
+            Edit(
+                "metadata/merge_jobs.py",
+                "AND ongoing_mark = :id AND lease_token = :token\nFOR UPDATE",
+                "AND ongoing_mark = :id AND :token = :token\nFOR UPDATE",
+            ),
+        ),
     ),
     Removal(
         "the lock of partitions before ids are taken",
