@@ -20,8 +20,8 @@ def refresh_statistics(database: Database) -> None:
 
 # Small tables whose rows are updated all the time.
 _VACUUM_CHURNED = """
-VACUUM (ANALYZE, SKIP_LOCKED) prism_merge_jobs, prism_partitions, prism_publications, prism_stream_batches, prism_stream_scans,
-    prism_tables
+VACUUM (ANALYZE, SKIP_LOCKED) prism_merge_jobs, prism_partitions, prism_publications, prism_stream_batches,
+    prism_stream_scans, prism_tables
 """
 # Tables that mostly grow; their statistics tell the planner to use the partial indexes.
 _ANALYZE_GROWING = """
