@@ -386,23 +386,28 @@ def mount_installed(group: typer.Typer, found: Iterable[EntryPoint]) -> None:
     One that does not load, as after half an upgrade, says so when it is called, and all others work.
     """
     entries = {entry.name: entry for entry in found}
+    own = _names_of(group)
     for name, entry in entries.items():
+        package = entry.dist.name if entry.dist else entry.module
+        if name in own:
+            console.complain(f"{package} brings a command `{name}`, which prism has itself: it is left out")
+            continue
         try:
             commands = entry.load()
             if not isinstance(commands, typer.Typer):
                 raise TypeError(f"{entry.value} is no Typer app")
-            if name in _names_of(group):
-                raise ValueError("prism has a command of that name itself")
             group.add_typer(commands, name=name)
         except Exception as error:
-            package = entry.dist.name if entry.dist else entry.module
             _add_refusal(group, name, TerminalError(f"`prism {name}` does not load ({error}): install {package} again"))
     if "local" not in entries:
         _add_refusal(group, "local", WrongUse(_NO_LOCAL))
 
 
 def _names_of(group: typer.Typer) -> set[str | None]:
-    return {command.name for command in group.registered_commands} | {item.name for item in group.registered_groups}
+    """The words that a group has commands for; those without a name have that of their function."""
+    commands = group.registered_commands
+    unnamed = {command.callback.__name__.replace("_", "-") for command in commands if command.callback}
+    return {*unnamed, *(command.name for command in commands), *(item.name for item in group.registered_groups)}
 
 
 def _add_refusal(group: typer.Typer, name: str, refusal: PrismError) -> None:

@@ -102,6 +102,20 @@ def test_help_does_not_list_it(alone: Any, capsys: pytest.CaptureFixture[str]) -
     assert " local " not in said
 
 
+def test_no_package_takes_a_command_of_prism_away(capsys: pytest.CaptureFixture[str]) -> None:
+    group = typer.Typer()
+
+    @group.command()
+    def taken() -> None:
+        print("ours")
+
+    mount_installed(group, [EntryPoint("taken", "os:nothing_of_this_name", "prism_assets.commands")])
+    with_taken: Any = typer.main.get_command(group)
+    with_taken.main(["taken"], standalone_mode=False)
+    shown = capsys.readouterr()
+    assert (shown.out, "os brings a command `taken`" in shown.err) == ("ours\n", True)
+
+
 def test_an_entry_that_names_nothing_does_not_load_either() -> None:
     group = typer.Typer()
     mount_installed(group, [EntryPoint("odd", "os:nothing_of_this_name", "prism_assets.commands")])
