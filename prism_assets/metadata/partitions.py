@@ -61,11 +61,18 @@ WHERE prism_partition_id = :partition
 
 def lock_partition(connection: Connection, partition_id: int) -> Partition:
     """Locks one partition row and returns it, with what is published of it: read behind the lock."""
-    connection.execute(text(_LOCK), {"id": partition_id}).one()
-    return load_partitions(connection, [partition_id])[partition_id]
+    return lock_partitions(connection, [partition_id])[partition_id]
 
 
-_LOCK = "SELECT 1 FROM prism_partitions WHERE prism_partition_id = :id FOR UPDATE"
+def lock_partitions(connection: Connection, partition_ids: Collection[int]) -> dict[int, Partition]:
+    """Locks partition rows in id order and returns them by id, read behind the locks."""
+    connection.execute(text(_LOCK), {"ids": list(partition_ids)})
+    return load_partitions(connection, partition_ids)
+
+
+_LOCK = """
+SELECT 1 FROM prism_partitions WHERE prism_partition_id = ANY(:ids) ORDER BY prism_partition_id FOR UPDATE
+"""
 
 
 def load_partitions(connection: Connection, partition_ids: Collection[int]) -> dict[int, Partition]:

@@ -50,7 +50,8 @@ def hits(fleet: Fleet) -> Hits:
 @pytest.fixture(scope="module")
 def wanted(fleet: Fleet, hits: Hits, long: bool) -> list[Case]:
     if not long:
-        kills = [case for case in sweep.cases(hits, ("kill9",), (-1,)) if case.point in short_points()]
+        points = short_points()
+        kills = [case for case in sweep.cases(hits, ("kill9",), (-1,)) if case.point in points]
         return [*kills, *(case for case in sweep.cases(hits, ("raise",), (2,)) if case.point in HARDEST)]
     found = [*sweep.cases(hits, KINDS, (1, 2, -1)), *sweep.cases(hits, MORE_KINDS, (1,))]
     seed = SEED

@@ -156,10 +156,11 @@ def _record(
     """Records what the catalog shows, in id order as all others lock these rows."""
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        for item in sorted(shown, key=lambda item: item.partition_id):
+        locked = partitions.lock_partitions(connection, [item.partition_id for item in shown])
+        name = context.publisher.name
+        for item in shown:
             publication = shown[item].publication
-            dirty = wanted_publication(partitions.lock_partition(connection, item.partition_id)) != publication
-            name = context.publisher.name
+            dirty = wanted_publication(locked[item.partition_id]) != publication
             if not publications.advance(connection, item.partition_id, name, publication, now, dirty=dirty):
                 raise LeaseLost(f"{table.name} {item.date} was published by a newer run meanwhile; repeat")
         failpoint("catalog.in_record")
