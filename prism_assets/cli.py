@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, timedelta, timezone
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -419,11 +420,18 @@ def _add_refusal(group: typer.Typer, name: str, refusal: PrismError) -> None:
         raise refusal
 
 
+@cache
+def command_line() -> typer.Typer:
+    """Every command, with those of other packages; put together once, whoever asks how often."""
+    mount_installed(app, entry_points(group=_COMMANDS))
+    return app
+
+
 def main() -> None:
     """Runs the command line; an error is one sentence on standard error and an exit status, never a traceback."""
-    mount_installed(app, entry_points(group=_COMMANDS))
+    commands = command_line()
     try:
-        app(prog_name="prism")
+        commands(prog_name="prism")
     except WrongUse as error:
         console.complain(str(error))
         sys.exit(2)
