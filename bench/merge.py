@@ -16,10 +16,10 @@ from typing import Any
 from bench.harness import System, race, report
 from bench.platform import NOW, apply_rounds, bench_platform, download, summary, upload, write_objects
 from prism_assets.engine.sessions import connect
+from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.merge.run import run_merge
-from prism_assets.stages.publish.run import run_catalog
 from prism_assets.stages.stream.run import run_stream
 
 

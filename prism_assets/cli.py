@@ -215,9 +215,9 @@ def catalog(
 ) -> None:
     """Switches, closes, defines and publishes. Waits for tables that another run is at, till a dead one lost them."""
     from prism_assets.stages import leftovers
+    from prism_assets.stages.catalog.preview import preview
+    from prism_assets.stages.catalog.run import run_catalog
     from prism_assets.stages.leases import takeover_seconds
-    from prism_assets.stages.publish.preview import preview
-    from prism_assets.stages.publish.run import run_catalog
 
     context, clock = _context(as_json), _clock(now, force)
     if dry_run:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from prism_assets.reading.lake_reader import ReadTable
     from prism_assets.reading.query import QueryResult
     from prism_assets.stages.apply import ApplyPlan
+    from prism_assets.stages.catalog.run import CatalogReport
     from prism_assets.stages.doctor.findings import DoctorReport
-    from prism_assets.stages.publish.run import CatalogReport
     from prism_assets.stages.repair.report import RepairReport
     from prism_assets.stages.run import CycleReport
     from prism_assets.stages.status import PartitionStatus, TableStatus
@@ -243,8 +243,8 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
             out.print(
                 escape(f"{table.table}: is being published by {table.catalog_holder}{_silence(table.catalog_holder)}")
             )
-        if table.doubt:
-            out.print(escape(f"{table.table}: waits for the next catalog run, to be compared: {table.doubt}"))
+        if table.comparison_due:
+            out.print(escape(f"{table.table}: waits for the next catalog run, to be compared: {table.comparison_due}"))
 
 
 _UNREAD = {

@@ -21,11 +21,11 @@ from prism_assets.reading.lake_reader import LakeReader, ReadPartition
 from prism_assets.reading.query import run_query
 from prism_assets.settings import Settings
 from prism_assets.stages.apply import ApplyPlan, run_apply
+from prism_assets.stages.catalog.run import CatalogReport, run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import DiscoverReport, run_discover
 from prism_assets.stages.merge.report import MergeReport
 from prism_assets.stages.merge.run import run_merge
-from prism_assets.stages.publish.run import CatalogReport, run_catalog
 from prism_assets.stages.status import PartitionStatus, read_status
 from prism_assets.stages.stream.report import StreamReport
 from prism_assets.stages.stream.run import run_stream

@@ -7,9 +7,9 @@ from rich.console import Console
 from prism_assets.domain.errors import TerminalError
 from prism_assets.platform import build_context
 from prism_assets.settings import load_settings
+from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.installation import take_lake
 from prism_assets.stages.leases import takeover_seconds
-from prism_assets.stages.publish.run import run_catalog
 from prism_local.reports import StackReport
 
 

@@ -21,7 +21,7 @@ class Arrival:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown:
+class ShownObjects:
     """Small objects of one partition that a publication made readable: lower < id <= upper (all above for None)."""
 
     table_id: int
@@ -55,7 +55,7 @@ def _arrival(row: Row[Any]) -> Arrival:
     return Arrival(table_id=row.table_id, date=row.date, rows=row.rows, seconds=float(row.seconds))
 
 
-def arrivals_shown(connection: Connection, shown: Collection[Shown]) -> list[Arrival]:
+def arrivals_shown(connection: Connection, shown: Collection[ShownObjects]) -> list[Arrival]:
     """What publications that were made just now showed to readers."""
     rows = connection.execute(
         text(_SHOWN),

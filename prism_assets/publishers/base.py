@@ -12,7 +12,7 @@ from prism_assets.domain.partitions import Publication
 from prism_assets.domain.tables import TableDefinition
 
 
-class Calls(Protocol):
+class CallObserver(Protocol):
     """Who changes a catalog hears of each call that does: before it, and when its answer is there."""
 
     def begin(self) -> None:
@@ -24,8 +24,8 @@ class Calls(Protocol):
         ...
 
 
-class Unwatched:
-    """Calls that nobody else makes at the same time."""
+class Unobserved:
+    """For calls that nobody else makes at the same time."""
 
     def begin(self) -> None:
         """Nothing stands against it."""
@@ -34,7 +34,7 @@ class Unwatched:
         """Nobody asks."""
 
 
-UNWATCHED = Unwatched()
+UNOBSERVED = Unobserved()
 
 
 class Publisher(Protocol):
@@ -50,19 +50,19 @@ class Publisher(Protocol):
 
     @property
     def longest_call_seconds(self) -> float:
-        """How long after `Calls.begin` a call that was never answered may still change something."""
+        """How long after `CallObserver.begin` a call that was never answered may still change something."""
         ...
 
     def differs(self, table: TableDefinition) -> bool:
         """Whether `define` would change anything; changes nothing itself."""
         ...
 
-    def define(self, table: TableDefinition, calls: Calls = UNWATCHED) -> str | None:
+    def define(self, table: TableDefinition, calls: CallObserver = UNOBSERVED) -> str | None:
         """Creates or updates database, table and columns; returns `created`, `updated` or None if nothing changed."""
         ...
 
     def location(self, table: TableDefinition, day: date, publication: Publication) -> str:
-        """Where it sends readers of a partition for a publication."""
+        """Where it sends readers of a partition that is published so."""
         ...
 
     def outdated(self, table: TableDefinition, publications: Mapping[date, Publication]) -> frozenset[date]:
@@ -70,7 +70,7 @@ class Publisher(Protocol):
         ...
 
     def publish(
-        self, table: TableDefinition, contents: Mapping[date, PartitionContent], calls: Calls = UNWATCHED
+        self, table: TableDefinition, contents: Mapping[date, PartitionContent], calls: CallObserver = UNOBSERVED
     ) -> dict[date, PrismError]:
         """Shows partitions, and looks whether it does: every object that it names was seen with its length before.
 
@@ -78,6 +78,6 @@ class Publisher(Protocol):
         """
         ...
 
-    def locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
-        """Where it sends readers of the given days; days without a partition are left out."""
+    def shown_locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
+        """Where it sends readers of the given days at present; days without a partition are left out."""
         ...

@@ -17,7 +17,7 @@ from prism_assets.failpoints import failpoint
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.manifests import write_manifest
 from prism_assets.objectstore.stores import Stores
-from prism_assets.publishers.base import UNWATCHED, Calls
+from prism_assets.publishers.base import UNOBSERVED, CallObserver
 from prism_assets.publishers.glue_catalog import GlueCatalog
 
 
@@ -40,7 +40,7 @@ class GluePublisher:
         """One call."""
         return self.catalog.differs(table, self._root(table))
 
-    def define(self, table: TableDefinition, calls: Calls = UNWATCHED) -> str | None:
+    def define(self, table: TableDefinition, calls: CallObserver = UNOBSERVED) -> str | None:
         """Database, table and columns."""
         return self.catalog.define(table, self._root(table), calls)
 
@@ -55,7 +55,7 @@ class GluePublisher:
         return self.catalog.outdated(table, locations) if locations else frozenset()
 
     def publish(
-        self, table: TableDefinition, contents: Mapping[date, PartitionContent], calls: Calls = UNWATCHED
+        self, table: TableDefinition, contents: Mapping[date, PartitionContent], calls: CallObserver = UNOBSERVED
     ) -> dict[date, PrismError]:
         """Writes the manifests, then points Glue at them and reads back. A damaged day does not keep back the others.
 
@@ -75,9 +75,9 @@ class GluePublisher:
         failpoint("catalog.after_manifest")
         return refused | (self.catalog.publish(table, locations, calls) if locations else {})
 
-    def locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
+    def shown_locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
         """As Glue has them."""
-        return self.catalog.locations(table, days)
+        return self.catalog.shown_locations(table, days)
 
     def _root(self, table: TableDefinition) -> str:
         return self._lake.url(self._lake.keys(table).root)

@@ -21,7 +21,7 @@ from botocore.exceptions import (
 from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, InvariantBroken, PrismError, TerminalError
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.types import DateType
-from prism_assets.publishers.base import UNWATCHED, Calls
+from prism_assets.publishers.base import UNOBSERVED, CallObserver
 from prism_assets.transactions import refuse_inside_transaction
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class GlueCatalog:
                 raise
             return None
 
-    def define(self, table: TableDefinition, location: str, calls: Calls = UNWATCHED) -> str | None:
+    def define(self, table: TableDefinition, location: str, calls: CallObserver = UNOBSERVED) -> str | None:
         """Compares before it updates, so that a table at rest gets no new version."""
         database, wanted = self.database_name(table), table_input(table, location)
         with _translated():
@@ -143,7 +143,7 @@ class GlueCatalog:
             )
             return "updated"
 
-    def _create(self, database: str, wanted: Any, calls: Calls) -> None:
+    def _create(self, database: str, wanted: Any, calls: CallObserver) -> None:
         try:
             self._client.get_database(Name=database)
         except ClientError as error:
@@ -171,7 +171,7 @@ class GlueCatalog:
         return frozenset(day for day in days if there.get(day) != _shape(table, locations[day]))
 
     def publish(
-        self, table: TableDefinition, locations: Mapping[date, str], calls: Calls = UNWATCHED
+        self, table: TableDefinition, locations: Mapping[date, str], calls: CallObserver = UNOBSERVED
     ) -> dict[date, PrismError]:
         """Updates what is there, creates what is not, then reads back: a lost answer is settled by looking.
 
@@ -194,7 +194,7 @@ class GlueCatalog:
         }
 
     def _update(
-        self, table: TableDefinition, days: Sequence[date], locations: Mapping[date, str], calls: Calls
+        self, table: TableDefinition, days: Sequence[date], locations: Mapping[date, str], calls: CallObserver
     ) -> dict[date, PrismError]:
         answer = _change(
             calls,
@@ -212,7 +212,7 @@ class GlueCatalog:
         return _refused(answer.get("Errors", []), tolerated="EntityNotFoundException")
 
     def _create_partitions(
-        self, table: TableDefinition, days: Sequence[date], locations: Mapping[date, str], calls: Calls
+        self, table: TableDefinition, days: Sequence[date], locations: Mapping[date, str], calls: CallObserver
     ) -> dict[date, PrismError]:
         answer = _change(
             calls,
@@ -223,7 +223,7 @@ class GlueCatalog:
         )
         return _refused(answer.get("Errors", []), tolerated="AlreadyExistsException")
 
-    def locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
+    def shown_locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
         """Asks for the partitions of the given days, 1,000 a call."""
         with _translated():
             return {day: shape.location for day, shape in self._shapes(table, sorted(days)).items()}
@@ -318,7 +318,7 @@ def _parts(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
         yield items[start : start + size]
 
 
-def _change(calls: Calls, call: Any, **arguments: Any) -> Any:
+def _change(calls: CallObserver, call: Any, **arguments: Any) -> Any:
     """Makes one call that changes something, and tells of its answer."""
     calls.begin()
     try:

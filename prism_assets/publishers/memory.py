@@ -11,7 +11,7 @@ from prism_assets.domain.files import PartitionContent
 from prism_assets.domain.names import TableName
 from prism_assets.domain.partitions import Publication
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.publishers.base import UNWATCHED, Calls
+from prism_assets.publishers.base import UNOBSERVED, CallObserver
 
 
 @dataclass
@@ -27,7 +27,7 @@ class MemoryPublisher:
         """Whether another definition is shown, or none."""
         return self.definitions.get(table.name) != table
 
-    def define(self, table: TableDefinition, calls: Calls = UNWATCHED) -> str | None:
+    def define(self, table: TableDefinition, calls: CallObserver = UNOBSERVED) -> str | None:
         """Takes the definition."""
         if not self.differs(table):
             return None
@@ -50,7 +50,7 @@ class MemoryPublisher:
         )
 
     def publish(
-        self, table: TableDefinition, contents: Mapping[date, PartitionContent], calls: Calls = UNWATCHED
+        self, table: TableDefinition, contents: Mapping[date, PartitionContent], calls: CallObserver = UNOBSERVED
     ) -> dict[date, PrismError]:
         """Takes the contents."""
         calls.begin()
@@ -58,7 +58,7 @@ class MemoryPublisher:
         calls.answered()
         return {}
 
-    def locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
+    def shown_locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
         """The names of what it shows."""
         shown = self.contents.get(table.name, {})
         return {day: self.location(table, day, shown[day].publication) for day in days if day in shown}

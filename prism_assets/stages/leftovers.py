@@ -10,11 +10,11 @@ from sqlalchemy import Connection
 
 from prism_assets.domain.lifecycle import WaitForMerge, may_switch, next_steps
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import backlog, catalog_notes, merge_jobs, partitions
+from prism_assets.metadata import backlog, merge_jobs, partitions, publication_notes
 from prism_assets.metadata.merge_jobs import JobStatus
 from prism_assets.metadata.unread_objects import Unread, UnreadObjects, load_unread
+from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.publish.facts import StoredFacts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,12 +145,12 @@ def publications_left(
     """Publications that were not seen to end, whose calls may still change the catalog: the next runs compare it."""
     named = {table.table_id: str(table.name) for table in tables}
     settings = context.settings
-    doubts = catalog_notes.load_doubts(
+    due = publication_notes.load_comparisons_due(
         connection, list(named), settings.catalog_compare_seconds, settings.lease_seconds
     )
-    for table_id, doubt in doubts.items():
-        if doubt.notes:
-            yield Leftover(sentence=f"{named[table_id]}: {doubt}", stuck=True)
+    for table_id, comparison in due.items():
+        if comparison.notes:
+            yield Leftover(sentence=f"{named[table_id]}: {comparison}", stuck=True)
 
 
 ALL: Sequence[FindLeftovers] = (objects_left, merges_left, switches_left, publications_left)

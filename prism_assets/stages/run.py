@@ -9,13 +9,13 @@ from datetime import datetime
 
 from prism_assets.domain.problems import Problem
 from prism_assets.metadata import merge_jobs, partitions
+from prism_assets.stages.catalog.run import CatalogReport, run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import DiscoverReport, run_discover
 from prism_assets.stages.leases import takeover_seconds
 from prism_assets.stages.leftovers import merges_left, objects_left, publications_left, read_leftovers
 from prism_assets.stages.merge.report import MergeReport
 from prism_assets.stages.merge.run import run_merge
-from prism_assets.stages.publish.run import CatalogReport, run_catalog
 from prism_assets.stages.stream.report import StreamReport
 from prism_assets.stages.stream.run import run_stream
 

@@ -18,16 +18,16 @@ from prism_assets.domain.lifecycle import (
 )
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import backlog, catalog_notes, leases, merge_jobs, partitions
+from prism_assets.metadata import backlog, leases, merge_jobs, partitions, publication_notes
 from prism_assets.metadata.backlog import StagingCounts
-from prism_assets.metadata.catalog_notes import Doubt
 from prism_assets.metadata.leases import Holder, LeaseKind
 from prism_assets.metadata.merge_jobs import JobStatus
 from prism_assets.metadata.partition_figures import PartitionFigures, partition_figures
+from prism_assets.metadata.publication_notes import ComparisonDue
 from prism_assets.metadata.quarantine import UnfitValues, unfit_values
 from prism_assets.metadata.unread_objects import UnreadObjects, load_unread
+from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.publish.facts import StoredFacts
 
 _UNFIT_DAYS = 7
 
@@ -52,8 +52,8 @@ class PartitionStatus:
 class TableStatus:
     """One table: its partitions and the staging objects that are not done; `unread` tells which are not read, and why.
 
-    `catalog_holder` is the catalog run that is at it, and since when; `doubt` is why the next one compares all of it.
-    `unfit_values` are those of the last `unfit_days` that did not fit their column; only where tables are named.
+    `catalog_holder` is the catalog run that is at it, and since when; `comparison_due` is why the next one compares all
+    of it. `unfit_values` are those of the last `unfit_days` that did not fit their column; only where tables are named.
     """
 
     table: str
@@ -64,7 +64,7 @@ class TableStatus:
     unfit_values: tuple[UnfitValues, ...] = ()
     unfit_days: int = _UNFIT_DAYS
     catalog_holder: Holder | None = None
-    doubt: Doubt | None = None
+    comparison_due: ComparisonDue | None = None
 
 
 def read_status(
@@ -84,14 +84,16 @@ def read_status(
         ids = [table.table_id for table in chosen]
         holders = leases.holders(connection, LeaseKind.CATALOG, ids)
         settings = context.settings
-        doubts = catalog_notes.load_doubts(connection, ids, settings.catalog_compare_seconds, settings.lease_seconds)
+        due = publication_notes.load_comparisons_due(
+            connection, ids, settings.catalog_compare_seconds, settings.lease_seconds
+        )
         since = now - timedelta(days=_UNFIT_DAYS)
         unfit = {} if names is None else unfit_values(connection, ids, since)
     return tuple(
         replace(
             status,
             catalog_holder=holders.get(table.table_id),
-            doubt=doubts.get(table.table_id),
+            comparison_due=due.get(table.table_id),
             unfit_values=tuple(unfit.get(table.table_id, ())),
         )
         for table, status in zip(chosen, found, strict=True)

@@ -28,10 +28,10 @@ from prism_assets.metadata import merge_jobs
 from prism_assets.platform import build_context
 from prism_assets.settings import load_settings
 from prism_assets.stages.apply import run_apply
+from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.merge.run import run_merge
-from prism_assets.stages.publish.run import run_catalog
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.run import CycleReport, lasting_errors, run_once, run_until_idle
 from prism_assets.stages.stream.plan import start_batch

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from prism_assets.stages.catalog.pending import find_catalog_work
+from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.leases import takeover_seconds
-from prism_assets.stages.publish.run import run_catalog
-from prism_assets.stages.publish.work import find_catalog_work
 from prism_assets.stages.repair.run import run_repair
 from prism_assets_tests.builders import utc
 from prism_assets_tests.crash.processes import Command, start

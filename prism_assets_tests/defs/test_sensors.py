@@ -33,7 +33,7 @@ from prism_assets.defs.location import Location
 from prism_assets.defs.resources import build_resources
 from prism_assets.defs.sensors.build import build_sensors
 from prism_assets.defs.sensors.in_flight import find_in_flight
-from prism_assets.stages.publish.run import run_catalog
+from prism_assets.stages.catalog.run import run_catalog
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.notifications import TEST_EVENT, QueueOfTest, a_body, a_record

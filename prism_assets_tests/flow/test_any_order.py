@@ -26,8 +26,8 @@ from prism_assets.domain.partitions import Publication
 from prism_assets.domain.work import ConvertResult
 from prism_assets.metadata import partitions
 from prism_assets.reading.lake_reader import path_of
+from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.doctor.run import run_doctor
-from prism_assets.stages.publish.facts import StoredFacts
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.status import read_status
 from prism_assets.stages.stream.commit import commit_batch

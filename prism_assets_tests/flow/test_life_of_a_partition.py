@@ -7,8 +7,8 @@ from datetime import date, timedelta
 import pytest
 
 from prism_assets.domain.errors import LeaseLost
-from prism_assets.stages.publish.preview import preview
-from prism_assets.stages.publish.work import find_catalog_work
+from prism_assets.stages.catalog.pending import find_catalog_work
+from prism_assets.stages.catalog.preview import preview
 from prism_assets.stages.stream.commit import commit_batch
 from prism_assets.stages.stream.plan import start_batch
 from prism_assets.stages.stream.unread import retry_failed

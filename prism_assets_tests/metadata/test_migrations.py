@@ -16,7 +16,7 @@ from sqlalchemy import text
 
 from prism_assets.domain.lifecycle import publication_due
 from prism_assets.domain.partitions import Publication
-from prism_assets.metadata import attempts, catalog_notes, locks, partitions, publications
+from prism_assets.metadata import attempts, locks, partitions, publication_notes, publications
 from prism_assets.metadata import database as database_module
 from prism_assets.metadata.database import Database
 from prism_assets.metadata.migrations import versions
@@ -214,8 +214,8 @@ def test_publications_that_a_former_version_had_under_way_keep_their_note(old: R
     old.sql("UPDATE prism_tables SET unsettled_publications = 2")
     old.database.migrate()
     with old.database.begin() as connection:
-        (doubt,) = catalog_notes.load_doubts(connection, [1], 3_600, 60).values()
-    assert (doubt.notes, doubt.worker, doubt.is_stale) == (1, "a former version", True)
+        (due,) = publication_notes.load_comparisons_due(connection, [1], 3_600, 60).values()
+    assert (due.notes, due.worker, due.is_stale) == (1, "a former version", True)
     assert old.sql("SELECT expire_time > clock_timestamp() + interval '9 minutes' FROM prism_publication_notes") == [
         (True,)
     ]

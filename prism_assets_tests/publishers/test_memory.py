@@ -10,9 +10,9 @@ from datetime import date
 from prism_assets.domain.errors import InvariantBroken, PrismError
 from prism_assets.domain.files import PartitionContent
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.publishers.base import UNWATCHED, Calls
+from prism_assets.publishers.base import UNOBSERVED, CallObserver
 from prism_assets.publishers.memory import MemoryPublisher
-from prism_assets.stages.publish.run import run_catalog
+from prism_assets.stages.catalog.run import run_catalog
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.world import World
 
@@ -59,7 +59,7 @@ class Refusing(MemoryPublisher):
     refused: date = DAY
 
     def publish(
-        self, table: TableDefinition, contents: Mapping[date, PartitionContent], calls: Calls = UNWATCHED
+        self, table: TableDefinition, contents: Mapping[date, PartitionContent], calls: CallObserver = UNOBSERVED
     ) -> dict[date, PrismError]:
         others = {day: content for day, content in contents.items() if day != self.refused}
         return super().publish(table, others, calls) | {self.refused: InvariantBroken("not this one")}

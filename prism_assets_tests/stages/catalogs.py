@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from prism_assets.domain.errors import CatalogUnavailable, PrismError
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.publishers.base import Calls
+from prism_assets.publishers.base import CallObserver
 from prism_assets.publishers.glue import GluePublisher
 from prism_assets.publishers.glue_catalog import GlueCatalog
 from prism_assets_tests.publishers.recorder import Recorder
@@ -26,7 +26,9 @@ class LosingCatalog:
     inner: GlueCatalog
     left: int = 1
 
-    def publish(self, table: TableDefinition, locations: Mapping[date, str], calls: Calls) -> dict[date, PrismError]:
+    def publish(
+        self, table: TableDefinition, locations: Mapping[date, str], calls: CallObserver
+    ) -> dict[date, PrismError]:
         if not self.left:
             return self.inner.publish(table, locations, calls)
         self.left -= 1
@@ -46,11 +48,13 @@ class PausingCatalog:
     before_define: Callable[[TableDefinition], object] = lambda table: None
     before_publish: Callable[[TableDefinition], object] = lambda table: None
 
-    def define(self, table: TableDefinition, location: str, calls: Calls) -> str | None:
+    def define(self, table: TableDefinition, location: str, calls: CallObserver) -> str | None:
         self.before_define(table)
         return self.inner.define(table, location, calls)
 
-    def publish(self, table: TableDefinition, locations: Mapping[date, str], calls: Calls) -> dict[date, PrismError]:
+    def publish(
+        self, table: TableDefinition, locations: Mapping[date, str], calls: CallObserver
+    ) -> dict[date, PrismError]:
         self.before_publish(table)
         return self.inner.publish(table, locations, calls)
 

@@ -487,7 +487,7 @@ def test_a_table_that_the_catalog_lost_is_found(world: World) -> None:
 class SilentCatalog:
     """Does not answer."""
 
-    def locations(self, table: object, days: object) -> dict[date, str]:
+    def shown_locations(self, table: object, days: object) -> dict[date, str]:
         raise CatalogUnavailable("Glue does not answer")
 
 

@@ -16,10 +16,10 @@ from prism_assets.domain.errors import MissingBucket, WrongLake
 from prism_assets.objectstore.lake import Lake
 from prism_assets.platform import build_context
 from prism_assets.stages.apply import apply_sound, run_apply
+from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.installation import take_lake
 from prism_assets.stages.merge.run import run_merge
-from prism_assets.stages.publish.run import run_catalog
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.stream.run import run_stream
 from prism_assets.stages.stream.unread import give_up_object, retry_failed, retry_object

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from prism_assets.metadata import catalog_notes
+from prism_assets.metadata import publication_notes
 from prism_assets.publishers.glue_catalog import GlueCatalog
-from prism_assets.stages.publish.preview import preview
-from prism_assets.stages.publish.run import run_catalog
-from prism_assets.stages.publish.work import find_catalog_work
+from prism_assets.stages.catalog.pending import find_catalog_work
+from prism_assets.stages.catalog.preview import preview
+from prism_assets.stages.catalog.run import run_catalog
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.stages.catalogs import LosingCatalog, PausingCatalog, through, with_catalog
 from prism_assets_tests.stages.test_merge import a_closed_day
@@ -181,7 +181,7 @@ def defined_version(world: World) -> int:
 
 def undefined(world: World) -> bool:
     with world.context.database.begin() as connection:
-        return bool(catalog_notes.undefined_tables(connection))
+        return bool(publication_notes.undefined_tables(connection))
 
 
 def test_a_definition_counts_as_shown_once_the_catalog_has_it(world: World) -> None:

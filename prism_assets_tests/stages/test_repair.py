@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from prism_assets.domain.errors import StoreUnavailable
-from prism_assets.stages.publish.run import run_catalog
-from prism_assets.stages.publish.work import find_catalog_work
+from prism_assets.stages.catalog.pending import find_catalog_work
+from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.repair.report import RepairReport
 from prism_assets.stages.repair.run import run_repair
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc, zipped

@@ -26,10 +26,10 @@ from prism_assets.reading.lake_reader import LakeReader, ReadTable
 from prism_assets.reading.query import run_query
 from prism_assets.settings import Settings, load_settings
 from prism_assets.stages.apply import run_apply
+from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.merge.run import run_merge
-from prism_assets.stages.publish.run import run_catalog
 from prism_assets.stages.status import read_status
 from prism_assets.stages.stream.run import run_stream
 from prism_local.demo.logs import LogWriter

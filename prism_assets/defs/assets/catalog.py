@@ -11,9 +11,9 @@ from prism_assets.defs.assets.outcome import Facts, Outcome, Task
 from prism_assets.defs.assets.reported_positions import read_positions
 from prism_assets.defs.keys import Stage
 from prism_assets.domain.problems import Problem
+from prism_assets.stages.catalog.run import CatalogReport, TableReport, run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.leases import takeover_seconds
-from prism_assets.stages.publish.run import CatalogReport, TableReport, run_catalog
 
 
 def make_catalog(context: StageContext, task: Task) -> Outcome:

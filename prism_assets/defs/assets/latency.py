@@ -7,10 +7,10 @@ from datetime import date, datetime
 from typing import Any
 
 from prism_assets.domain.latency import summarize
-from prism_assets.metadata.arrivals import Arrival, Shown, arrivals_of_batch, arrivals_shown
+from prism_assets.metadata.arrivals import Arrival, ShownObjects, arrivals_of_batch, arrivals_shown
+from prism_assets.stages.catalog.publications import PublishedPartition
+from prism_assets.stages.catalog.run import CatalogReport, TableReport
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.publish.partitions import PublishedPartition
-from prism_assets.stages.publish.run import CatalogReport, TableReport
 
 Latencies = dict[tuple[int, date], dict[str, Any]]
 
@@ -30,12 +30,14 @@ def latency_of_publication(context: StageContext, done: CatalogReport) -> Latenc
         return _by_day(arrivals_shown(connection, shown))
 
 
-def _newly_shown(table: TableReport) -> Iterator[Shown]:
+def _newly_shown(table: TableReport) -> Iterator[ShownObjects]:
     for item in table.published:
         lower, delayed_only = _known_before(item)
         upper = None if item.after.is_live_prefix else item.after.published_object_id
         if item.before != item.after:
-            yield Shown(table_id=table.table_id, date=item.date, lower=lower, upper=upper, delayed_only=delayed_only)
+            yield ShownObjects(
+                table_id=table.table_id, date=item.date, lower=lower, upper=upper, delayed_only=delayed_only
+            )
 
 
 def _known_before(item: PublishedPartition) -> tuple[int, bool]:

@@ -1,5 +1,5 @@
-"""catalog_work: requests catalog for tables with partitions to publish, close or switch, with a new definition, or in
-doubt: what the catalog shows of them may not be what is recorded.
+"""catalog_work: requests catalog for tables with partitions to publish, close or switch, with a new definition, or
+due for comparison: what the catalog shows of them may not be what is recorded.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.requests import PendingDays, answer
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata.catalog_notes import undefined_tables
+from prism_assets.metadata.publication_notes import undefined_tables
+from prism_assets.stages.catalog.pending import COMPARE, PUBLISH, CatalogWork, find_catalog_work
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.delayed import DelayedRows, find_delayed
-from prism_assets.stages.publish.work import COMPARE, PUBLISH, CatalogWork, find_catalog_work
 
 
 def catalog_work(
     stages: StageContext, context: SensorEvaluationContext, location: Location, deadline: Deadline
 ) -> SensorResult:
-    """Requests catalog for tables with partitions to publish, close or switch, with a new definition, or in doubt."""
+    """Requests catalog for tables with days to publish, close or switch, a new definition, or a comparison due."""
     stages.check_lake()
     now = datetime.now(timezone.utc)
     tables = stages.choose_tables(None)
@@ -35,8 +35,8 @@ def catalog_work(
         days.setdefault(item.table, set()).add(item.date)
     reply = answer(PendingDays(Stage.CATALOG, days), location, context.instance)
     define = f"{len(undefined)} tables to define" if undefined else ""
-    doubtful = sum(item.step == COMPARE for item in work)
-    compare = f"{doubtful} tables to compare with the catalog" if doubtful else ""
+    due = sum(item.step == COMPARE for item in work)
+    compare = f"{due} tables to compare with the catalog" if due else ""
     reason = "; ".join(filter(None, [_sentence(work, len(tables)), define, compare, reply.rest]))
     return SensorResult(run_requests=list(reply.requests), skip_reason=None if reply.requests else SkipReason(reason))
 

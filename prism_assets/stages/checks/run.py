@@ -396,7 +396,7 @@ def _shown(context: StageContext, table: TableDefinition, days: Collection[date]
     if not days:
         return {}
     try:
-        return context.publisher.locations(table, days)
+        return context.publisher.shown_locations(table, days)
     except InvariantBroken:
         return {}
 

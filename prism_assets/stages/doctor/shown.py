@@ -12,9 +12,9 @@ from prism_assets.domain.partitions import Partition, current_publication, wante
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import damage, partitions
 from prism_assets.objectstore.manifests import ManifestEntry, read_manifest
+from prism_assets.stages.catalog.content import load_content
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.findings import Finding
-from prism_assets.stages.publish.content import load_content
 
 _LOOKS = 3
 _PAUSE_SECONDS = 0.5
@@ -73,7 +73,7 @@ def _shown(context: StageContext, table: TableDefinition, days: Collection[date]
     if not days:
         return {}
     try:
-        return context.publisher.locations(table, days)
+        return context.publisher.shown_locations(table, days)
     except InvariantBroken:
         return {}
 

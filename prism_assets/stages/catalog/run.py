@@ -26,13 +26,13 @@ from prism_assets.domain.partitions import Partition
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import catalog_notes, leases, locks, merge_jobs, partitions
+from prism_assets.metadata import leases, locks, merge_jobs, partitions, publication_notes
 from prism_assets.metadata.leases import Holder, Lease, LeaseKind
+from prism_assets.stages.catalog.facts import StoredFacts
+from prism_assets.stages.catalog.publications import PublishedPartition
+from prism_assets.stages.catalog.publish import PublishReport, plan_publish, publish_table
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.leases import leased
-from prism_assets.stages.publish.facts import StoredFacts
-from prism_assets.stages.publish.partitions import PublishedPartition
-from prism_assets.stages.publish.show import ShowReport, plan_show, show
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +150,9 @@ def _report_on(
 def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bool) -> TableReport:
     """The definition is read under the lease: one that was read before may have been replaced and shown meanwhile."""
     with context.database.begin() as connection:
-        known = catalog_notes.load_shown(connection, lease.subject_id, context.settings.catalog_compare_seconds)
+        known = publication_notes.load_catalog_state(
+            connection, lease.subject_id, context.settings.catalog_compare_seconds
+        )
         pending = partitions.load_pending(connection, [lease.subject_id])
     table = known.definition
     waiting: list[Waiting] = []
@@ -164,9 +166,9 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
         with context.database.begin() as connection:
             pending = partitions.load_pending(connection, [lease.subject_id])
     try:
-        shown = show(context, lease, known, plan_show(context, known, pending, republish=republish), now)
+        shown = publish_table(context, lease, known, plan_publish(context, known, pending, republish=republish), now)
     except PrismError as error:
-        shown = ShowReport(problems=[Problem.of(error, str(table.name))])
+        shown = PublishReport(problems=[Problem.of(error, str(table.name))])
     return TableReport(
         table=str(table.name),
         table_id=table.table_id,

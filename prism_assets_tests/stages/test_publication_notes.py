@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from prism_assets.stages.publish.preview import preview
-from prism_assets.stages.publish.run import run_catalog
-from prism_assets.stages.publish.work import find_catalog_work
+from prism_assets.stages.catalog.pending import find_catalog_work
+from prism_assets.stages.catalog.preview import preview
+from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.run import run_until_idle
 from prism_assets.stages.status import read_status
 from prism_assets_tests.builders import a_table, some_rows, utc
@@ -92,8 +92,8 @@ def test_a_lost_answer_is_noted_until_its_call_cannot_land_any_more(world: World
     assert record(world) == (0, 3)
     assert (work(world), notes(world)) == (["compare"], 1)
     (status,) = read_status(world.context, now=utc(AFTER))
-    assert status.doubt is not None
-    assert str(status.doubt).startswith("a publication by another, begun at 2")
+    assert status.comparison_due is not None
+    assert str(status.comparison_due).startswith("a publication by another, begun at 2")
     assert next(str(step) for step in preview(world.context, now=utc(AFTER))).startswith(
         "log.events: compare it with the catalog: a publication by another"
     )
@@ -264,4 +264,4 @@ def test_a_table_that_was_never_compared_by_this_version_is_compared_soon(world:
     with world.context.database.begin() as connection:
         connection.exec_driver_sql("UPDATE prism_tables SET compared_time = 'epoch'")
     assert work(world) == ["close", "compare"]
-    assert read_status(world.context, now=utc(NOON))[0].doubt is not None
+    assert read_status(world.context, now=utc(NOON))[0].comparison_due is not None

@@ -18,7 +18,7 @@ from prism_assets.metadata.leases import Lease
 
 
 @dataclass(frozen=True, kw_only=True)
-class Doubt:
+class ComparisonDue:
     """Why the catalog may show something else than is recorded for a table.
 
     `notes` counts runs that touched it and were not seen to end; `worker` and `since` are those of the first one.
@@ -41,24 +41,24 @@ class Doubt:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown:
+class CatalogState:
     """What is known of a table in the catalog, at `time`: the definition in force, and the version last shown."""
 
     definition: TableDefinition
     defined_version: int
-    doubt: Doubt | None
+    comparison_due: ComparisonDue | None
     time: datetime
 
 
-def load_shown(
+def load_catalog_state(
     connection: Connection, table_id: int, compare_seconds: float, lease_seconds: float | None = None
-) -> Shown:
-    """What the last catalog runs of a table left; `lease_seconds` as for `load_doubts`. Reads without locks."""
+) -> CatalogState:
+    """What the last catalog runs of a table left; `lease_seconds` as for `load_comparisons_due`. Reads without locks."""
     row = connection.execute(text(_IN_FORCE), {"table": table_id}).one()
-    return Shown(
+    return CatalogState(
         definition=TableDefinition.from_document(row.definition),
         defined_version=row.defined_version,
-        doubt=load_doubts(connection, [table_id], compare_seconds, lease_seconds).get(table_id),
+        comparison_due=load_comparisons_due(connection, [table_id], compare_seconds, lease_seconds).get(table_id),
         time=row.time,
     )
 
@@ -70,24 +70,24 @@ WHERE t.prism_table_id = :table
 """
 
 
-def load_doubts(
+def load_comparisons_due(
     connection: Connection, table_ids: Collection[int], compare_seconds: float, lease_seconds: float | None
-) -> dict[int, Doubt]:
+) -> dict[int, ComparisonDue]:
     """The tables that the next catalog run has to compare with the catalog, and why. Reads without locks.
 
     Whoever holds no lease gives `lease_seconds`: the note of a run that is alive is its own matter. To the run that
     holds the lease every note is one of a run that is over.
     """
     rows = connection.execute(
-        text(_DOUBTS), {"tables": list(table_ids), "lease": lease_seconds, "compare": compare_seconds}
+        text(_COMPARISONS_DUE), {"tables": list(table_ids), "lease": lease_seconds, "compare": compare_seconds}
     )
     return {
-        row.prism_table_id: Doubt(notes=row.notes, worker=row.worker, since=row.since, is_stale=row.stale)
+        row.prism_table_id: ComparisonDue(notes=row.notes, worker=row.worker, since=row.since, is_stale=row.stale)
         for row in rows
     }
 
 
-_DOUBTS = """
+_COMPARISONS_DUE = """
 SELECT * FROM (
     SELECT t.prism_table_id, n.*, t.compared_time < clock_timestamp() - make_interval(secs => :compare) AS stale
     FROM prism_tables t CROSS JOIN LATERAL (
@@ -109,13 +109,13 @@ def undefined_tables(connection: Connection) -> set[int]:
 _UNDEFINED = "SELECT prism_table_id FROM prism_tables WHERE defined_version <> definition_version"
 
 
-def begin_publication(connection: Connection, lease: Lease, worker: str) -> int:
+def add_note(connection: Connection, lease: Lease, worker: str) -> int:
     """Notes, before the catalog is touched, that it is about to be; returns the id of the note. Locks no row."""
     values = {"table": lease.subject_id, "token": lease.token, "worker": worker}
-    return int(connection.execute(text(_BEGIN_PUBLICATION), values).scalar_one())
+    return int(connection.execute(text(_ADD_NOTE), values).scalar_one())
 
 
-_BEGIN_PUBLICATION = """
+_ADD_NOTE = """
 INSERT INTO prism_publication_notes (prism_table_id, lease_token, worker, start_time, expire_time)
 VALUES (:table, CAST(:token AS uuid), :worker, clock_timestamp(), clock_timestamp())
 RETURNING prism_publication_note_id
@@ -152,26 +152,26 @@ WHERE prism_publication_note_id = :note
 """
 
 
-def end_publication(connection: Connection, note_id: int) -> None:
+def remove_note(connection: Connection, note_id: int) -> None:
     """Takes back the note of a run that did all it began, unless one of its calls may still land. Locks the note."""
-    connection.execute(text(_END_PUBLICATION), {"note": note_id})
+    connection.execute(text(_REMOVE_NOTE), {"note": note_id})
 
 
-_END_PUBLICATION = """
+_REMOVE_NOTE = """
 DELETE FROM prism_publication_notes
 WHERE prism_publication_note_id = :note AND expire_time <= clock_timestamp()
 """
 
 
-def forget_expired(connection: Connection, table_id: int, time: datetime) -> None:
+def remove_expired(connection: Connection, table_id: int, time: datetime) -> None:
     """Takes back the notes whose calls could not land any more at a time at which a comparison had not begun yet.
 
     Locks those notes.
     """
-    connection.execute(text(_FORGET_EXPIRED), {"table": table_id, "time": time})
+    connection.execute(text(_REMOVE_EXPIRED), {"table": table_id, "time": time})
 
 
-_FORGET_EXPIRED = """
+_REMOVE_EXPIRED = """
 DELETE FROM prism_publication_notes
 WHERE prism_table_id = :table AND expire_time < :time
 """

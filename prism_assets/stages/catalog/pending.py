@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from prism_assets.domain.lifecycle import Publish, next_steps, work_for_a_run
-from prism_assets.metadata import catalog_notes, partitions
+from prism_assets.metadata import partitions, publication_notes
+from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.publish.facts import StoredFacts
 
 PUBLISH = Publish.action
 COMPARE = "compare"
@@ -31,7 +31,7 @@ def find_catalog_work(context: StageContext, *, now: datetime) -> list[CatalogWo
     tables = {table.table_id: table for table in context.choose_tables(None)}
     settings = context.settings
     with context.database.begin() as connection:
-        doubts = catalog_notes.load_doubts(
+        due = publication_notes.load_comparisons_due(
             connection, list(tables), settings.catalog_compare_seconds, settings.lease_seconds
         )
         pending = partitions.load_pending(connection, list(tables))
@@ -46,6 +46,6 @@ def find_catalog_work(context: StageContext, *, now: datetime) -> list[CatalogWo
     ]
     compared = [
         CatalogWork(table=str(tables[table_id].name), date=tables[table_id].today(now), step=COMPARE)
-        for table_id in doubts
+        for table_id in due
     ]
     return moves + compared

@@ -11,21 +11,21 @@ from prism_assets.domain.partitions import Partition, current_publication
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import catalog_notes, leases, partitions
-from prism_assets.metadata.catalog_notes import Shown
+from prism_assets.metadata import leases, partitions, publication_notes
 from prism_assets.metadata.leases import Lease
-from prism_assets.stages.context import StageContext
-from prism_assets.stages.publish.partitions import (
+from prism_assets.metadata.publication_notes import CatalogState
+from prism_assets.stages.catalog.calls import NotedCalls
+from prism_assets.stages.catalog.publications import (
     PublicationPlan,
     PublishedPartition,
-    WatchedCalls,
     plan_publications,
-    publish,
+    publish_partitions,
 )
+from prism_assets.stages.context import StageContext
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowPlan:
+class PublishPlan:
     """What the catalog shows otherwise than it should.
 
     `differs` if the table itself does; `is_full` if all partitions were compared, and not only those that PostgreSQL
@@ -40,7 +40,7 @@ class ShowPlan:
 
 
 @dataclass(kw_only=True)
-class ShowReport:
+class PublishReport:
     """What became of it."""
 
     defined: str | None = None
@@ -48,7 +48,9 @@ class ShowReport:
     problems: list[Problem] = field(default_factory=list)
 
 
-def plan_show(context: StageContext, known: Shown, pending: Sequence[Partition], *, republish: bool) -> ShowPlan:
+def plan_publish(
+    context: StageContext, known: CatalogState, pending: Sequence[Partition], *, republish: bool
+) -> PublishPlan:
     """Compares; changes nothing. With `republish` every partition is published, whatever the catalog shows.
 
     `pending` are the partitions that PostgreSQL knows a catalog run may have to do something about.
@@ -64,7 +66,7 @@ def plan_show(context: StageContext, known: Shown, pending: Sequence[Partition],
             f"{known.defined_version}: nothing was published, as that would take back columns"
         )
     differs = context.publisher.differs(table)
-    is_full = republish or differs or known.doubt is not None
+    is_full = republish or differs or known.comparison_due is not None
     found = pending
     if is_full:
         with context.database.begin() as connection:
@@ -73,7 +75,7 @@ def plan_show(context: StageContext, known: Shown, pending: Sequence[Partition],
         outdated = frozenset(item.date for item in found)
     else:
         outdated = _outdated(context, table, found) if is_full else frozenset()
-    return ShowPlan(
+    return PublishPlan(
         differs=differs, is_full=is_full, publications=tuple(plan_publications(found, outdated)), outdated=outdated
     )
 
@@ -83,7 +85,9 @@ def _outdated(context: StageContext, table: TableDefinition, found: Sequence[Par
     return context.publisher.outdated(table, shown)
 
 
-def show(context: StageContext, lease: Lease, known: Shown, plan: ShowPlan, now: datetime) -> ShowReport:
+def publish_table(
+    context: StageContext, lease: Lease, known: CatalogState, plan: PublishPlan, now: datetime
+) -> PublishReport:
     """Defines the table and publishes its unswitched partitions first, then its switched ones.
 
     That the catalog is about to be touched is noted before, and taken back when all went well. A run that died, lost
@@ -91,38 +95,40 @@ def show(context: StageContext, lease: Lease, known: Shown, plan: ShowPlan, now:
     call of it may land, and once after. Each step is fenced by the lease; a death before the end has the table
     compared, which then changes nothing.
     """
-    done = ShowReport()
+    done = PublishReport()
     table = known.definition
     if not plan.differs and not plan.publications:
         if plan.is_full or known.defined_version != table.version:
-            _settle(context, lease, known, plan, None)
+            _record_end(context, lease, known, plan, None)
         return done
     with context.database.begin() as connection:
         leases.hold(connection, lease)
         if plan.is_full:  # The run's own note stands for those that are over, so that they do not grow many.
-            catalog_notes.forget_expired(connection, table.table_id, known.time)
-        note_id = catalog_notes.begin_publication(connection, lease, context.worker)
+            publication_notes.remove_expired(connection, table.table_id, known.time)
+        note_id = publication_notes.add_note(connection, lease, context.worker)
     failpoint("catalog.after_begin")
-    calls = WatchedCalls(context, lease, note_id)
+    calls = NotedCalls(context, lease, note_id)
     try:
         done.defined = context.publisher.define(table, calls)
         failpoint("catalog.after_define")
         for switched in (False, True):
             chosen = [item for item in plan.publications if item.partition.switched is switched]
-            for item in publish(context, table, chosen, lease, calls, now):
+            for item in publish_partitions(context, table, chosen, lease, calls, now):
                 if isinstance(item, Problem):
                     done.problems.append(item)
                 else:
                     done.published.append(item)
         if plan.outdated.isdisjoint(problem.date for problem in done.problems):
-            _settle(context, lease, known, plan, note_id)
+            _record_end(context, lease, known, plan, note_id)
     except PrismError as error:
         done.problems.append(Problem.of(error, str(table.name)))
         calls.break_off()
     return done
 
 
-def _settle(context: StageContext, lease: Lease, known: Shown, plan: ShowPlan, note_id: int | None) -> None:
+def _record_end(
+    context: StageContext, lease: Lease, known: CatalogState, plan: PublishPlan, note_id: int | None
+) -> None:
     """Records that the catalog shows what is recorded, and takes back the notes that this makes good.
 
     One transaction: a death in it leaves the notes, and the next run compares once more.
@@ -130,11 +136,11 @@ def _settle(context: StageContext, lease: Lease, known: Shown, plan: ShowPlan, n
     table = known.definition
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        catalog_notes.record_definition(connection, table.table_id, table.version)
+        publication_notes.record_definition(connection, table.table_id, table.version)
         if note_id is not None:
-            catalog_notes.end_publication(connection, note_id)
+            publication_notes.remove_note(connection, note_id)
         if plan.is_full:
-            catalog_notes.forget_expired(connection, table.table_id, known.time)
-            catalog_notes.record_comparison(connection, table.table_id, known.time)
-        failpoint("catalog.in_settle")
-    failpoint("catalog.after_settle")
+            publication_notes.remove_expired(connection, table.table_id, known.time)
+            publication_notes.record_comparison(connection, table.table_id, known.time)
+        failpoint("catalog.in_end")
+    failpoint("catalog.after_end")

@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from sqlalchemy import Connection
-
 from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.files import PartitionContent
 from prism_assets.domain.lifecycle import Publish, publication_due
@@ -15,10 +13,11 @@ from prism_assets.domain.partitions import Partition, Publication, current_publi
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import catalog_notes, leases, partitions, publications
+from prism_assets.metadata import leases, partitions, publications
 from prism_assets.metadata.leases import Lease
+from prism_assets.stages.catalog.calls import NotedCalls
+from prism_assets.stages.catalog.content import load_content
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.publish.content import load_content
 
 _AT_ONCE = 100
 
@@ -48,57 +47,6 @@ class PublishedPartition:
     bytes: int
 
 
-class WatchedCalls:
-    """Calls to the catalog by the holder of a table's lease, noted before and after.
-
-    The lease is renewed right before each call, so that nobody takes it over while the call begins. A death or a lost
-    answer leaves the note with the time until which the call may land; a death before or after it, with one long over.
-    A process that stood still before its call for longer than that finds its note taken back, and notes the call anew
-    when it has made it: nobody was prepared for it.
-    """
-
-    def __init__(self, context: StageContext, lease: Lease, note_id: int) -> None:
-        self._context = context
-        self._lease = lease
-        self._note_id = note_id
-        self._is_open = False
-        self._was_lost = False
-
-    def begin(self) -> None:
-        """Raises LeaseLost if another run has the table now."""
-        self._was_lost |= self._is_open
-        self._is_open = False
-        with self._context.database.begin() as connection:
-            leases.hold(connection, self._lease)
-            self._note_call(connection)
-        self._is_open = True
-        failpoint("catalog.before_call")
-
-    def answered(self) -> None:
-        """Nothing is on its way any more, unless an earlier call was never answered."""
-        failpoint("catalog.after_call")
-        self._is_open = False
-        if not self._was_lost:
-            with self._context.database.begin() as connection:
-                catalog_notes.end_calls(connection, self._present_note(connection))
-
-    def break_off(self) -> None:
-        """Called when the run ends with an error: a call that was never answered may land from now on."""
-        if self._is_open or self._was_lost:
-            with self._context.database.begin() as connection:
-                self._note_call(connection)
-
-    def _note_call(self, connection: Connection) -> None:
-        note_id = self._present_note(connection)
-        catalog_notes.begin_call(connection, note_id, self._context.publisher.longest_call_seconds)
-
-    def _present_note(self, connection: Connection) -> int:
-        """The note of this run, made anew if another run took it back."""
-        if not catalog_notes.lock_note(connection, self._note_id):
-            self._note_id = catalog_notes.begin_publication(connection, self._lease, self._context.worker)
-        return self._note_id
-
-
 def plan_publications(found: Sequence[Partition], also: Collection[date] = frozenset()) -> list[PublicationPlan]:
     """The partitions whose publication is due, and those of the given days, as they are recorded."""
     plans = []
@@ -111,12 +59,12 @@ def plan_publications(found: Sequence[Partition], also: Collection[date] = froze
     return plans
 
 
-def publish(
+def publish_partitions(
     context: StageContext,
     table: TableDefinition,
     plans: Sequence[PublicationPlan],
     lease: Lease,
-    calls: WatchedCalls,
+    calls: NotedCalls,
     now: datetime,
 ) -> Iterator[PublishedPartition | Problem]:
     """Publishes partitions, a hundred at once; yields those published, and what is wrong with those that are not.

@@ -12,10 +12,10 @@ from prism_assets.domain.errors import PrismError
 from prism_assets.domain.lifecycle import Close, Mark, Switch, WaitForMerge, WaitForObjects, next_steps
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import catalog_notes, partitions
+from prism_assets.metadata import partitions, publication_notes
+from prism_assets.stages.catalog.facts import StoredFacts
+from prism_assets.stages.catalog.publish import plan_publish
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.publish.facts import StoredFacts
-from prism_assets.stages.publish.show import plan_show
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,20 +47,20 @@ def _of_table(
 ) -> Iterator[tuple[date | None, str]]:
     with context.database.begin() as connection:
         settings = context.settings
-        known = catalog_notes.load_shown(
+        known = publication_notes.load_catalog_state(
             connection, table.table_id, settings.catalog_compare_seconds, settings.lease_seconds
         )
         pending = partitions.load_pending(connection, [table.table_id])
         moves = {item.date: _moves(connection, table, item, now) for item in pending if not republish}
     try:
-        plan = plan_show(context, known, pending, republish=republish)
+        plan = plan_publish(context, known, pending, republish=republish)
     except PrismError as error:
         yield None, f"not define and publish: {error}"
         plan = None
     if plan and plan.differs:
         yield None, "define it in the catalog"
-    if known.doubt:
-        yield None, f"compare it with the catalog: {known.doubt}"
+    if known.comparison_due:
+        yield None, f"compare it with the catalog: {known.comparison_due}"
     publish = {item.partition.date: str(item.step) for item in plan.publications} if plan else {}
     for day in sorted({*moves, *publish}):
         for step in moves.get(day, []):
