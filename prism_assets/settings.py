@@ -48,6 +48,13 @@ class PrismSettings(BaseSettings):
         """Arguments first, then the environment, then prism.toml."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
+    @field_validator("s3_endpoint", "glue_endpoint", "sqs_endpoint", check_fields=False)
+    @classmethod
+    def _endpoint_is_address(cls, value: str | None) -> str | None:
+        if value is not None and (not value.startswith(("http://", "https://")) or not _has_host(value)):
+            raise ValueError("must look like http://host:port, or be unset for AWS")
+        return value
+
 
 class ReaderSettings(PrismSettings):
     """What a reader of the catalog needs: neither PostgreSQL nor a right to write."""
@@ -58,26 +65,15 @@ class ReaderSettings(PrismSettings):
     glue_database_prefix: str = Field(default="", description="put before the schema name in the catalog")
     glue_database_suffix: str = Field(default="", description="put behind the schema name in the catalog")
 
-    @field_validator("s3_endpoint", "glue_endpoint", "sqs_endpoint", check_fields=False)
-    @classmethod
-    def _endpoint_is_address(cls, value: str | None) -> str | None:
-        if value is not None and (not value.startswith(("http://", "https://")) or not _has_host(value)):
-            raise ValueError("must look like http://host:port, or be unset for AWS")
-        return value
-
     @property
     def region(self) -> str:
         """The AWS region, from the environment as every AWS tool reads it."""
         return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
 
 
-class Settings(ReaderSettings):
-    """Typed, validated settings. Every field is also the environment variable `PRISM_<FIELD>`."""
+class DiscoverSettings(PrismSettings):
+    """How objects are found: by notifications where there are queues, and by listings in any case."""
 
-    database_url: SecretStr = Field(description="PostgreSQL, as postgresql+psycopg://user:password@host:port/database")
-    bucket: str = Field(min_length=3, description="bucket that holds the lake")
-    prefix: str = Field(default="", description="prefix of all keys in the bucket, empty or ending with /")
-    tables_dir: Path = Field(default=Path("tables"), description="folder of table files")
     sqs_endpoint: str | None = Field(default=None, description="address of an SQS server other than AWS")
     sqs_queue_urls: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="queues with notifications of the staging buckets, separated by commas; none: listings"
@@ -89,32 +85,8 @@ class Settings(ReaderSettings):
     backlog_objects: int = Field(
         default=100_000, ge=1, description="pending staging objects beyond which no more messages are received"
     )
-    spark_remote: str = Field(
-        default="local[*]", repr=False, description="sc://host:port, local[*], spark://…, yarn, k8s://… or in-process"
-    )
-    object_tags: bool = Field(default=True, description="tag data objects with PrismObjectType")
-    lease_seconds: float = Field(default=60, ge=1, description="a silent worker loses its work after this long")
-    max_attempts: int = Field(default=5, ge=1, description="tries of one staging object before it is failed")
-    max_refusals: int = Field(
-        default=10, ge=1, description="tries of a staging object that the store refuses while it serves others"
-    )
-    merge_max_attempts: int = Field(default=10, ge=1, description="tries of one merge job before it is parked")
-    stream_max_objects: int = Field(default=1_000, ge=1, description="staging objects of one batch")
-    stream_max_bytes: int = Field(default=1 << 30, ge=1, description="bytes of staging objects of one batch")
-    merge_max_jobs: int = Field(default=50, ge=1, description="merge jobs of one Spark job")
-    task_bytes: int = Field(default=16 << 20, ge=1, description="bytes of input of one Spark task")
     scan_overlap_seconds: float = Field(default=3_600, ge=0, description="how far a listing goes back for late keys")
-    catalog_compare_seconds: float = Field(
-        default=3_600, ge=0, description="how often a table is compared with the catalog in full, whatever is recorded"
-    )
     full_scan_seconds: float = Field(default=3_600, ge=0, description="how often a stream is listed from its beginning")
-
-    @field_validator("prefix")
-    @classmethod
-    def _prefix_is_folder(cls, value: str) -> str:
-        if value and (not value.endswith("/") or value.startswith("/")):
-            raise ValueError("must be empty or look like folder/")
-        return value
 
     @field_validator("sqs_queue_urls", mode="before")
     @classmethod
@@ -129,13 +101,43 @@ class Settings(ReaderSettings):
             )
         return urls
 
-    @field_validator("database_url")
-    @classmethod
-    def _database_is_postgresql(cls, value: SecretStr) -> SecretStr:
-        url = value.get_secret_value()
-        if not url.startswith(("postgresql://", "postgresql+psycopg://")) or not _has_host(url):
-            raise ValueError("must look like postgresql+psycopg://user:password@host:5432/database")
-        return SecretStr(url.replace("postgresql://", "postgresql+psycopg://", 1))
+
+class StreamSettings(PrismSettings):
+    """How big a batch is, and when a staging object is given up."""
+
+    stream_max_objects: int = Field(default=1_000, ge=1, description="staging objects of one batch")
+    stream_max_bytes: int = Field(default=1 << 30, ge=1, description="bytes of staging objects of one batch")
+    max_attempts: int = Field(default=5, ge=1, description="tries of one staging object before it is failed")
+    max_refusals: int = Field(
+        default=10, ge=1, description="tries of a staging object that the store refuses while it serves others"
+    )
+
+
+class MergeSettings(PrismSettings):
+    """How many merges go together, and when one is parked."""
+
+    merge_max_jobs: int = Field(default=50, ge=1, description="merge jobs of one Spark job")
+    merge_max_attempts: int = Field(default=10, ge=1, description="tries of one merge job before it is parked")
+
+
+class CatalogSettings(PrismSettings):
+    """When the record of what readers see is doubted, and what is shown of it."""
+
+    catalog_compare_seconds: float = Field(
+        default=3_600, ge=0, description="how often a table is compared with the catalog in full, whatever is recorded"
+    )
+    sample_rows: int = Field(
+        default=5, ge=0, le=100, description="rows of a table's newest day that the asset catalog shows; 0 for none"
+    )
+
+
+class EngineSettings(PrismSettings):
+    """Where tasks run, and how big one is."""
+
+    spark_remote: str = Field(
+        default="local[*]", repr=False, description="sc://host:port, local[*], spark://…, yarn, k8s://… or in-process"
+    )
+    task_bytes: int = Field(default=16 << 20, ge=1, description="bytes of input of one Spark task")
 
     @field_validator("spark_remote")
     @classmethod
@@ -143,6 +145,32 @@ class Settings(ReaderSettings):
         if not value.startswith(_REMOTES):
             raise ValueError("must be sc://host:port, local[*], spark://…, yarn, k8s://… or in-process")
         return value
+
+
+class Settings(ReaderSettings, DiscoverSettings, StreamSettings, MergeSettings, CatalogSettings, EngineSettings):
+    """What a process that works needs: database and lake, with the settings of all stages."""
+
+    database_url: SecretStr = Field(description="PostgreSQL, as postgresql+psycopg://user:password@host:port/database")
+    bucket: str = Field(min_length=3, description="bucket that holds the lake")
+    prefix: str = Field(default="", description="prefix of all keys in the bucket, empty or ending with /")
+    tables_dir: Path = Field(default=Path("tables"), description="folder of table files")
+    object_tags: bool = Field(default=True, description="tag data objects with PrismObjectType")
+    lease_seconds: float = Field(default=60, ge=1, description="a silent worker loses its work after this long")
+
+    @field_validator("prefix")
+    @classmethod
+    def _prefix_is_folder(cls, value: str) -> str:
+        if value and (not value.endswith("/") or value.startswith("/")):
+            raise ValueError("must be empty or look like folder/")
+        return value
+
+    @field_validator("database_url")
+    @classmethod
+    def _database_is_postgresql(cls, value: SecretStr) -> SecretStr:
+        url = value.get_secret_value()
+        if not url.startswith(("postgresql://", "postgresql+psycopg://")) or not _has_host(url):
+            raise ValueError("must look like postgresql+psycopg://user:password@host:5432/database")
+        return SecretStr(url.replace("postgresql://", "postgresql+psycopg://", 1))
 
     @property
     def store(self) -> StoreConfig:

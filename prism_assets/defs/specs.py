@@ -82,5 +82,6 @@ def _freshness(table: TableDefinition) -> FreshnessPolicy | None:
 
 def _column(column: Column) -> TableColumn:
     source = f"from {column.source}" if column.source != column.name else None
+    told = "; ".join(filter(None, [column.description, source])) or None
     constraints = TableColumnConstraints(nullable=not column.required)
-    return TableColumn(column.name, column.glue_type, description=source, constraints=constraints)
+    return TableColumn(column.name, column.glue_type, description=told, constraints=constraints)

@@ -35,7 +35,9 @@ _TABLE_KEYS = {
     "schema", "table", "description", "owner", "streams", "partition", "columns", "operators", "merge", "accept",
     "retention_days", "freshness", "checks",
 }  # fmt: skip
-_COLUMN_KEYS = {"name", "type", "source", "length", "source_offset", "zone_offset", "time_unit", "required"}
+_COLUMN_KEYS = {
+    "name", "type", "description", "source", "length", "source_offset", "zone_offset", "time_unit", "required",
+}  # fmt: skip
 _STREAM_KEYS = {"name", "url", "enabled", "discard"}
 _DURATION = re.compile(r"(\d{1,6})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -48,6 +50,7 @@ _NO_ZONE_OFFSET = (
     "it changes nothing: times are stored as instants in UTC; remove the field, and say with source_offset how to read "
     "times without an offset, and with partition.timezone where days begin"
 )
+_LONGEST_COMMENT = 255
 _REQUIRED = object()
 _UNREADABLE = object()
 
@@ -312,7 +315,16 @@ def _column(entry: _Mapping) -> Column:
         source_offset=entry.text("source_offset", None),
         time_unit=unit,
         required=entry.flag("required", False),
+        description=_column_description(entry),
     )
+
+
+def _column_description(entry: _Mapping) -> str | None:
+    """What Glue takes as the comment of a column: one line of at most 255 characters."""
+    text: str | None = entry.text("description", None)
+    if text is not None and (len(text) > _LONGEST_COMMENT or not text.isprintable()):
+        entry.complain("description", f"must be one line of at most {_LONGEST_COMMENT} characters")
+    return text or None
 
 
 def _type(entry: _Mapping) -> ColumnType | str:

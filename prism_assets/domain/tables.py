@@ -39,6 +39,7 @@ class Column:
     time_unit: str | None = None
     required: bool = False
     column_id: int = 0
+    description: str | None = None
 
     @property
     def precision(self) -> int | None:
@@ -56,8 +57,12 @@ class Column:
         return self.type.glue_type(self.length)
 
     def to_document(self) -> dict[str, Any]:
-        """The column as definitions store it: the parameters of its type stand next to the type's keyword."""
-        return {**vars(self), **dict.fromkeys(_ALWAYS_STORED), **self.type.parameters, "type": self.type.keyword}
+        """The column as definitions store it: the parameters of its type stand next to the type's keyword.
+
+        One that nobody described stores no description, as versions that know of none read it, too.
+        """
+        told = {name: value for name, value in vars(self).items() if name != "description" or value is not None}
+        return {**told, **dict.fromkeys(_ALWAYS_STORED), **self.type.parameters, "type": self.type.keyword}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Column:

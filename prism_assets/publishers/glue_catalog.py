@@ -269,6 +269,9 @@ def _shape(table: TableDefinition, location: str) -> _Shape:
 
 def table_input(table: TableDefinition, location: str) -> Any:
     """The TableInput of Glue (formats, Glue)."""
+    storage = _storage(table, location)
+    for shown, column in zip(storage["Columns"], table.columns, strict=True):
+        shown |= {"Comment": column.description} if column.description else {}
     return {
         "Name": table.name.table,
         "Description": table.description,
@@ -276,7 +279,7 @@ def table_input(table: TableDefinition, location: str) -> Any:
         "TableType": "EXTERNAL_TABLE",
         "Parameters": {"EXTERNAL": "TRUE", "classification": "parquet"},
         "PartitionKeys": [{"Name": "dt", "Type": DateType.in_glue}],
-        "StorageDescriptor": _storage(table, location),
+        "StorageDescriptor": storage,
     }
 
 
@@ -299,7 +302,7 @@ def _same_table(found: Any, wanted: Any) -> bool:
     def shape(value: Any) -> Any:
         storage = value.get("StorageDescriptor", {})
         return (
-            [(column["Name"], column["Type"]) for column in storage.get("Columns", [])],
+            [(column["Name"], column["Type"], column.get("Comment", "")) for column in storage.get("Columns", [])],
             storage.get("Location"),
             storage.get("InputFormat"),
             storage.get("OutputFormat"),

@@ -77,6 +77,15 @@ def test_columns_are_shown_with_the_types_readers_see(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_columns_are_shown_with_what_the_table_file_says_of_them(tmp_path: Path) -> None:
+    columns = ["{name: score, type: double, description: points of a game}", "{name: n, type: bigint, source: count}"]
+    described = ["{name: seconds, type: double, source: s, description: since the start}"]
+    spec = specs_of(tmp_path, a_table(columns=[*columns, *described]))["prism/log/events_catalog"]
+    told = {column.name: column.description for column in spec.metadata["dagster/column_schema"].columns}
+    assert (told["score"], told["n"]) == ("points of a game", "from count")
+    assert told["seconds"] == "since the start; from s"
+
+
 def test_definitions_load_without_any_setting_and_open_nothing(tmp_path: Path) -> None:
     a_folder(tmp_path, a_table())
     code = (

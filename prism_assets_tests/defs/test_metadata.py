@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import re
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from xml.etree import ElementTree
 
 import pytest
-from dagster import DagsterInstance, MarkdownMetadataValue
+from dagster import DagsterInstance, MarkdownMetadataValue, TableMetadataValue
 
 from prism_assets.defs.pictures import size_class, sizes_picture
 from prism_assets_tests.builders import a_table, some_rows
@@ -71,6 +71,35 @@ def test_a_day_carries_numbers_all_the_way(settled: World, instance: DagsterInst
     assert catalog["location before"].value == "not in the catalog"
     assert catalog["location after"].value == settled.partition(NOW.date().isoformat()).location
     assert 0 <= float(catalog[f"{LISTED}median"].value) <= float(catalog[f"{LISTED}longest"].value) < 60  # type: ignore[arg-type]
+
+
+def test_the_catalog_shows_rows_of_the_newest_day_as_a_table(settled: World, instance: DagsterInstance) -> None:
+    columns = ["{name: note, type: string}", "{name: big, type: bigint}"]
+    location = a_location(settled.root, a_table(columns=columns))
+    day_before = NOW - timedelta(days=1)
+    settled.drop([{"time": day_before.isoformat(), "id": 1, "note": "old"}])
+    rows = [{"time": NOW.isoformat(), "id": number, "note": "x" * 300, "big": 1 << 62} for number in range(9)]
+    settled.drop(rows)
+    run(instance, location, ["live"])
+    events = {item.partition: item.metadata for _, _, item in made(run(instance, location, ["catalog"]))}
+    assert "sample rows" not in events[day_before.date().isoformat()]
+    shown = events[NOW.date().isoformat()]["sample rows"]
+    assert isinstance(shown, TableMetadataValue)
+    assert [column.name for column in shown.schema.columns] == ["time", "id", "note", "big"]
+    assert [record.data["id"] for record in shown.records] == [0, 1, 2, 3, 4]
+    first = shown.records[0].data
+    assert (first["note"], first["big"]) == ("x" * 200 + "…", str(1 << 62))
+
+
+def test_no_rows_are_shown_where_that_is_not_wanted(
+    settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRISM_SAMPLE_ROWS", "0")
+    location = a_location(settled.root, a_table())
+    settled.drop(some_rows(3, NOW))
+    run(instance, location, ["live"])
+    ((_, _, item),) = made(run(instance, location, ["catalog"]))
+    assert "sample rows" not in item.metadata
 
 
 def test_rows_of_a_day_that_readers_list_are_readable_with_the_conversion(

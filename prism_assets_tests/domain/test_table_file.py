@@ -121,6 +121,11 @@ def test_what_is_left_out_has_its_default() -> None:
     assert (table.freshness, table.limits) == (None, CheckLimits())
 
 
+def test_a_column_may_be_described_in_one_line() -> None:
+    table = parse_table_file(GOOD.replace("bigint", "bigint, description: 'who it was: 0 for guests'"), PATH)
+    assert (table.column("user_id").description, table.column("path").description) == ("who it was: 0 for guests", None)
+
+
 def test_the_partition_column_is_required_without_saying_so() -> None:
     table = parse_table_file(GOOD, PATH)
     assert table.column("time").required
@@ -196,6 +201,12 @@ MISTAKES = {
         "14: columns[4].zone_offset: it changes nothing: times are stored as instants in UTC; remove the field",
     ),
     "length of a number": ("type: bigint", "type: bigint, length: 8", "11: columns[1].length: a bigint column has no"),
+    "long description of a column": ("bigint", f"bigint, description: {'x' * 256}", "11: columns[1].description: must"),
+    "column described in two lines": (
+        "bigint",
+        'bigint, description: "a\\nb"',
+        "11: columns[1].description: must be one",
+    ),
     "bad offset": ('"+09:00"', '"+9"', '10: columns[0].source_offset: must look like "+09:00"'),
     "offset beyond the earth": ('"+09:00"', '"+15:00"', '10: columns[0].source_offset: must look like "+09:00"'),
     "bad unit": ("milliseconds", "minutes", "14: columns[4].time_unit: must be one of seconds, milliseconds"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 
 import pytest
@@ -107,6 +108,12 @@ STORED = (
 @pytest.mark.parametrize("column", [row[0] for row in GLUE_TYPES], ids=lambda column: column.type.name)
 def test_a_column_survives_the_way_through_the_database(column: Column) -> None:
     assert Column.from_document(json.loads(json.dumps(column.to_document()))) == column
+
+
+def test_the_description_of_a_column_survives_and_is_stored_only_where_there_is_one() -> None:
+    column = Column(name="n", type=BigIntType(), source="n", description="how many")
+    assert Column.from_document(json.loads(json.dumps(column.to_document()))) == column
+    assert "description" not in replace(column, description=None).to_document()
 
 
 def test_a_stored_definition_is_read_and_written_byte_by_byte() -> None:

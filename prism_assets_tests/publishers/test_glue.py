@@ -105,6 +105,16 @@ def test_what_people_read_is_updated_too(glue: GlueCatalog, table: TableDefiniti
     assert glue.define(dataclasses.replace(table, **change), ROOT) is None
 
 
+def test_what_a_column_means_is_its_comment(glue: GlueCatalog, table: TableDefinition) -> None:
+    glue.define(table, ROOT)
+    first, *others = table.columns
+    told = dataclasses.replace(table, columns=(dataclasses.replace(first, description="when it was"), *others))
+    assert glue.define(told, ROOT) == "updated"
+    columns = shown(glue, table)["StorageDescriptor"]["Columns"]
+    assert [column.get("Comment") for column in columns] == ["when it was", *[None] * len(others)]
+    assert glue.define(told, ROOT) is None
+
+
 def test_a_second_table_shares_the_database(glue: GlueCatalog, table: TableDefinition) -> None:
     glue.define(table, ROOT)
     assert glue.define(parse_table_file(a_table("log.other"), "o.yaml"), ROOT) == "created"

@@ -9,6 +9,7 @@ from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_d
 from prism_assets.defs.assets.latency import latency_of_publication
 from prism_assets.defs.assets.outcome import Facts, Outcome, Task
 from prism_assets.defs.assets.reported_positions import read_positions
+from prism_assets.defs.assets.sample import read_sample_rows
 from prism_assets.defs.keys import Stage
 from prism_assets.domain.problems import Problem
 from prism_assets.stages.catalog.run import CatalogReport, TableReport, run_catalog
@@ -22,6 +23,7 @@ def make_catalog(context: StageContext, task: Task) -> Outcome:
     wait_seconds = 0.0 if task.by_sensor else takeover_seconds(context)
     done = run_catalog(context, now=datetime.now(timezone.utc), names=task.tables, wait_seconds=wait_seconds)
     changed = {(table.table_id, day): facts for table in done.tables for day, facts in _days(table).items()}
+    samples = read_sample_rows(context, done)
     days = with_own_day(ids, task.day, changed)
     positions = read_positions(context, Stage.CATALOG, ids, days)
     figures = read_figures(context, ids, days)
@@ -29,7 +31,12 @@ def make_catalog(context: StageContext, task: Task) -> Outcome:
     latency = latency_of_publication(context, done)
     return Outcome(
         touched={
-            (ids[table], day): {**figures[ids[table], day], **facts, **latency.get((table, day), {})}
+            (ids[table], day): {
+                **figures[ids[table], day],
+                **facts,
+                **latency.get((table, day), {}),
+                **samples.get((table, day), {}),
+            }
             for (table, day), facts in changed.items()
         },
         own_day={
