@@ -399,9 +399,11 @@ def mount_installed(group: typer.Typer, found: Iterable[EntryPoint]) -> None:
                 raise TypeError(f"{entry.value} is no Typer app")
             group.add_typer(commands, name=name)
         except Exception as error:
-            _add_refusal(group, name, TerminalError(f"`prism {name}` does not load ({error}): install {package} again"))
+            _add_failing_command(
+                group, name, TerminalError(f"`prism {name}` does not load ({error}): install {package} again")
+            )
     if "local" not in entries:
-        _add_refusal(group, "local", WrongUse(_NO_LOCAL))
+        _add_failing_command(group, "local", WrongUse(_NO_LOCAL))
 
 
 def _names_of(group: typer.Typer) -> set[str | None]:
@@ -411,13 +413,13 @@ def _names_of(group: typer.Typer) -> set[str | None]:
     return {*unnamed, *(command.name for command in commands), *(item.name for item in group.registered_groups)}
 
 
-def _add_refusal(group: typer.Typer, name: str, refusal: PrismError) -> None:
+def _add_failing_command(group: typer.Typer, name: str, error: PrismError) -> None:
     """Adds a command that raises whatever its words, and that --help does not list."""
     any_words = {"allow_extra_args": True, "ignore_unknown_options": True}
 
     @group.command(name, hidden=True, add_help_option=False, context_settings=any_words)
-    def refuse() -> None:
-        raise refusal
+    def fail() -> None:
+        raise error
 
 
 @cache

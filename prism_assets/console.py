@@ -163,7 +163,7 @@ def show_catalog(report: CatalogReport, *, as_json: bool) -> None:
         for waiting in table.waiting:
             out.print(f"{table.table} {waiting.date}: {escape(waiting.reason)}")
         if table.skipped:
-            out.print(escape(f"{table.table}: {table.refusal}"))
+            out.print(escape(f"{table.table}: {table.skip_reason}"))
     if not report.changed and not any(t.problems or t.skipped or t.waiting for t in report.tables):
         out.print("the catalog is as it should be; nothing to do")
 
@@ -175,7 +175,7 @@ def show_repair(report: RepairReport, *, as_json: bool) -> None:
         return
     for item in report.partitions:
         if item.skipped:
-            out.print(escape(f"{item.table} {item.date}: {item.refusal}"))
+            out.print(escape(f"{item.table} {item.date}: {item.skip_reason}"))
         else:
             out.print(
                 f"{item.table} {item.date}: {item.missing} missing, {item.damaged} damaged, {item.repaired} repaired"

@@ -64,7 +64,7 @@ def _is_at(known: Installation, place: Place) -> bool:
     return (known.place.bucket, known.place.prefix) == (place.bucket, place.prefix)
 
 
-def refusal(found: Belonging, known: Installation | None, place: Place, marker_url: str) -> str:
+def wrong_lake_sentence(found: Belonging, known: Installation | None, place: Place, marker_url: str) -> str:
     """The sentence for who wanted to work although the two do not belong together, and what to do."""
     if found is Belonging.FREE:
         return f"no lake belongs to this database yet: run `prism table apply` to take {place.url}"

@@ -39,15 +39,15 @@ class _Keeper:
         self._run_id = run_id
         self._stop = threading.Event()
         self._tried = threading.Event()
-        self._refusal: PrismError | None = None
+        self._error: PrismError | None = None
         self._thread = threading.Thread(target=self._run, name="prism-run-lock", daemon=True)
 
     def start(self) -> None:
         """Returns when the lock is taken; what the first try meets is raised."""
         self._thread.start()
         self._tried.wait()
-        if self._refusal is not None:
-            raise self._refusal
+        if self._error is not None:
+            raise self._error
 
     def stop(self) -> None:
         """Gives the lock back. A thread that waits for a server that is gone is left to itself."""
@@ -58,7 +58,7 @@ class _Keeper:
         try:
             while not self._stop.is_set():
                 self._hold()
-                if self._refusal is not None:
+                if self._error is not None:
                     return
                 self._stop.wait(_RETRY_SECONDS)
         finally:
@@ -76,7 +76,7 @@ class _Keeper:
                         return
         except PrismError as error:
             if not self._tried.is_set():
-                self._refusal = error
+                self._error = error
 
 
 def _take(connection: Connection, run_id: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from datetime import date
 
-from prism_assets.domain.errors import InvariantBroken, ObjectMissing, PrismError
+from prism_assets.domain.errors import InvariantBroken, PrismError
 from prism_assets.domain.files import PartitionContent
 from prism_assets.domain.partitions import Publication
 from prism_assets.domain.tables import TableDefinition
@@ -62,18 +62,18 @@ class GluePublisher:
         A death behind a manifest leaves a key that nothing names, behind the call a record that lags: the next run
         publishes the same again.
         """
-        refused: dict[date, PrismError] = {}
+        failed: dict[date, PrismError] = {}
         locations: dict[date, str] = {}
         for day, content in contents.items():
             failpoint("catalog.before_manifest")
             try:
                 self._write_manifest(table, day, content)
-            except (InvariantBroken, ObjectMissing) as error:
-                refused[day] = error
+            except InvariantBroken as error:
+                failed[day] = error
             else:
                 locations[day] = self.location(table, day, content.publication)
         failpoint("catalog.after_manifest")
-        return refused | (self.catalog.publish(table, locations, calls) if locations else {})
+        return failed | (self.catalog.publish(table, locations, calls) if locations else {})
 
     def shown_locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
         """As Glue has them."""

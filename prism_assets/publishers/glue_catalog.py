@@ -181,14 +181,14 @@ class GlueCatalog:
         with _translated():
             there = self._shapes(table, days)
             known = [day for day in days if day in there and there[day] != _shape(table, locations[day])]
-            refused: dict[date, PrismError] = {}
+            failed: dict[date, PrismError] = {}
             for part in _parts(known, BATCH_UPDATE):
-                refused |= self._update(table, part, locations, calls)
+                failed |= self._update(table, part, locations, calls)
             for part in _parts([day for day in days if day not in there], BATCH_CREATE):
-                refused |= self._create_partitions(table, part, locations, calls)
+                failed |= self._create_partitions(table, part, locations, calls)
             shown = self._shapes(table, days)
         return {
-            day: refused.get(day) or CatalogUnavailable("the catalog does not show it as published; repeat")
+            day: failed.get(day) or CatalogUnavailable("the catalog does not show it as published; repeat")
             for day in days
             if shown.get(day) != _shape(table, locations[day])
         }
@@ -209,7 +209,7 @@ class GlueCatalog:
                 for day in days
             ],
         )
-        return _refused(answer.get("Errors", []), tolerated="EntityNotFoundException")
+        return _errors_by_day(answer.get("Errors", []), tolerated="EntityNotFoundException")
 
     def _create_partitions(
         self, table: TableDefinition, days: Sequence[date], locations: Mapping[date, str], calls: CallObserver
@@ -221,7 +221,7 @@ class GlueCatalog:
             TableName=table.name.table,
             PartitionInputList=[partition_input(table, day, locations[day]) for day in days],
         )
-        return _refused(answer.get("Errors", []), tolerated="AlreadyExistsException")
+        return _errors_by_day(answer.get("Errors", []), tolerated="AlreadyExistsException")
 
     def shown_locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
         """Asks for the partitions of the given days, 1,000 a call."""
@@ -340,7 +340,7 @@ def _first_try(answer: Any) -> bool:
     return not answer.get("ResponseMetadata", {}).get("RetryAttempts")
 
 
-def _refused(errors: Sequence[Any], tolerated: str) -> dict[date, PrismError]:
+def _errors_by_day(errors: Sequence[Any], tolerated: str) -> dict[date, PrismError]:
     """Batch calls answer 200 with errors inside. What the other kind of call settles shows in the reading back."""
     found: dict[date, PrismError] = {}
     for error in errors:

@@ -119,9 +119,9 @@ def plan_apply(
     for table in sorted(files, key=lambda item: item.name):
         old = by_name.get(str(table.name))
         others = [entry.stream for entry in streams if old is None or entry.table_id != old.table_id]
-        refused = [*_taken_streams(table, others), *(_refused(table, old) if old else [])]
-        problems += refused
-        if not refused:
+        wrong = [*_taken_streams(table, others), *(_forbidden_changes(table, old) if old else [])]
+        problems += wrong
+        if not wrong:
             wanted = _on_top_of(table, old) if old else table
             plans.append(TablePlan(table.name, old, changes_between(old, wanted)))
     return ApplyPlan(tuple(plans), tuple(problems))
@@ -148,7 +148,7 @@ def _lake_streams(files: Sequence[TableDefinition], lake_url: str) -> list[str]:
     ]
 
 
-def _refused(table: TableDefinition, old: TableDefinition) -> list[str]:
+def _forbidden_changes(table: TableDefinition, old: TableDefinition) -> list[str]:
     """What would make stored files unreadable, or rows lie where nobody looks for them."""
     known = {column.name: column for column in old.columns}
     problems = [

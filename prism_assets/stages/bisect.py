@@ -16,7 +16,7 @@ def run_bisected(run: Run[_Result], tasks: Sequence[Task[_Result]], probe: Calla
     """Yields one result for every task, as each is there.
 
     A task over which the job died, or that it left unanswered, when it was alone, fails as one that kills. Before a
-    task is blamed, `probe` gives the engine something harmless: if it dies of that too, the engine itself is sick,
+    task is blamed, `probe` gives the engine something harmless: if it dies of that too, the engine itself is at fault,
     which is EngineUnavailable, and no task is blamed.
     """
     left = {task.task_id: task for task in tasks}

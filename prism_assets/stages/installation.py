@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from prism_assets.domain.errors import WrongLake
-from prism_assets.domain.installation import Belonging, Installation, Place, belonging, refusal
+from prism_assets.domain.installation import Belonging, Installation, Place, belonging, wrong_lake_sentence
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import installation
 from prism_assets.metadata.database import Database
@@ -23,8 +23,8 @@ class _Pair:
     known: Installation | None
     found: Belonging
 
-    def refused(self, lake: Lake) -> WrongLake:
-        return WrongLake(refusal(self.found, self.known, self.place, marker_url(lake)))
+    def wrong_lake(self, lake: Lake) -> WrongLake:
+        return WrongLake(wrong_lake_sentence(self.found, self.known, self.place, marker_url(lake)))
 
 
 def _look(database: Database, lake: Lake, stores: Stores) -> _Pair:
@@ -55,7 +55,7 @@ def check_lake(database: Database, lake: Lake, stores: Stores) -> Installation:
     """Returns what database and lake agree on; WrongLake if they do not belong together, and then nothing was done."""
     pair = _look(database, lake, stores)
     if pair.known is None or pair.found is not Belonging.OURS:
-        raise pair.refused(lake)
+        raise pair.wrong_lake(lake)
     return pair.known
 
 
@@ -83,11 +83,11 @@ def take_lake(
         failpoint("apply.after_identity")
         pair = _compare(lake, stores, known)  # another apply may have taken this lake, or another one, meanwhile
     if known is None or pair.found in (Belonging.ELSEWHERE, Belonging.FOREIGN):
-        raise pair.refused(lake)
+        raise pair.wrong_lake(lake)
     if pair.found is not Belonging.OURS and not put_marker(stores, lake, known):
         pair = _compare(lake, stores, known)  # it is there: of another apply at once, or of one that died
         if pair.found is Belonging.FOREIGN:
-            raise pair.refused(lake)
+            raise pair.wrong_lake(lake)
     failpoint("apply.after_marker")
     if not known.marked or known.place != pair.place:
         _confirm(database, lake, known, pair.place, now)
@@ -113,7 +113,7 @@ def _plan(pair: _Pair, database: Database, lake: Lake, stores: Stores, *, restor
         return (f"take {pair.place.url} as the lake of this database",)
     if pair.found is Belonging.MARKER_MISSING and restore_marker:
         return (f"put back the marker {marker_url(lake)}",)
-    raise pair.refused(lake)
+    raise pair.wrong_lake(lake)
 
 
 def _check_rows_lie_here(database: Database, lake: Lake, stores: Stores) -> None:

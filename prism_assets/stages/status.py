@@ -132,7 +132,7 @@ def _partition_status(
     now: datetime,
 ) -> PartitionStatus:
     steps = next_steps(item, StoredFacts(connection, table), now)
-    waits = [*_waits_in_life(steps), *_waits_for_merge(item, figures, jobs, now)]
+    waits = [*_waits_in_life(steps), *_waits_for_merge(figures, jobs, now)]
     if any(isinstance(step, Publish) and step.before and not step.follows for step in steps):
         waits.append("the next catalog run, to publish what is new")
     return PartitionStatus(
@@ -175,7 +175,7 @@ def _awaited(step: Step) -> str | None:
             return f"the next catalog run, to {step.action}"
 
 
-def _waits_for_merge(item: Partition, figures: PartitionFigures, jobs: list[JobStatus], now: datetime) -> list[str]:
+def _waits_for_merge(figures: PartitionFigures, jobs: list[JobStatus], now: datetime) -> list[str]:
     if any(job.running for job in jobs):
         return ["a merge that is running"]
     for job in jobs:

@@ -50,12 +50,16 @@ _FORMAT = "%Y-%m-%dT%H:%M:%S"
 
 @dataclass(frozen=True)
 class Load:
-    """How much is to happen: so many kills, and at least so many rows, `hours` of the lake's in a second of ours."""
+    """How much is to happen: so many kills, and at least so many rows and looks of a reader.
+
+    `hours` of the lake's go by in a second of ours.
+    """
 
     seed: int
     kills: int
     rows: int
     rows_each: int = 100
+    looks: int = 30
     hours: float = 1.0
     pause: float = 0.4
     servers: bool = False
@@ -204,9 +208,10 @@ def run(worker: Worker, **load: Any) -> dict[str, Any]:
 
 
 def _live(stage: Stage, crowd: _Crowd, clock: _Clock, load: Load) -> int:
-    """Objects arrive and processes die, until there were enough of both; returns how many rows arrived."""
+    """Objects arrive and processes die, until there were enough of both and of looks; returns how many rows arrived."""
     rows, next_kill = 0, time.monotonic() + 1.0
-    while sum(crowd.kills.values()) < load.kills or rows < load.rows:
+    poller = stage.poller
+    while sum(crowd.kills.values()) < load.kills or rows < load.rows or (poller.looks < load.looks and poller.is_alive()):
         now = clock.now
         starts = [now - timedelta(minutes=crowd.random.choice([1, 5, 30, 600]))]
         if crowd.random.random() < 0.3:

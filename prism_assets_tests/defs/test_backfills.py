@@ -159,13 +159,14 @@ def give_back(world: World, key: str) -> None:
 
 def test_a_backfill_done_twice_changes_nothing(settled: World, desk: Desk) -> None:
     drop_days(settled)
+    days = DAYS[1:]
     for part in ("catalog", "merged", "catalog"):
-        assert set(desk.backfill(DAYS, part).values()) == {DagsterRunStatus.SUCCESS}
-    assert {settled.status(str(day), NOW).state for day in DAYS} == {"switched"}
+        assert set(desk.backfill(days, part).values()) == {DagsterRunStatus.SUCCESS}
+    assert {settled.status(str(day), NOW).state for day in days} == {"switched"}
     before, ids = everything(settled), settled.ids()
     assert len(ids) == 3 * len(DAYS)
     for part in ("live", "merged", "catalog"):
-        assert set(desk.backfill(DAYS, part).values()) == {DagsterRunStatus.SUCCESS}
+        assert set(desk.backfill(days, part).values()) == {DagsterRunStatus.SUCCESS}
     assert everything(settled) == before
     assert settled.ids() == ids
 
@@ -174,7 +175,7 @@ def test_a_backfill_of_live_brings_lost_days_back_to_their_readers(settled: Worl
     drop_days(settled)
     desk.backfill(DAYS, "catalog")
     ids = settled.ids()
-    lose(settled, DAYS)
-    desk.backfill(DAYS)
-    desk.backfill(DAYS, "catalog")
+    lose(settled, DAYS[1:])
+    desk.backfill(DAYS[1:])
+    desk.backfill(DAYS[1:], "catalog")
     assert settled.ids() == ids

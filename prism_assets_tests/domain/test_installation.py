@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from prism_assets.domain.installation import Belonging, Installation, Place, belonging, refusal
+from prism_assets.domain.installation import Belonging, Installation, Place, belonging, wrong_lake_sentence
 
 HERE = Place(bucket="lake", prefix="", endpoint="http://127.0.0.1:9000")
 MARKED = Installation(installation_id="a", place=HERE, marked=True)
@@ -44,6 +44,6 @@ def test_bucket_prefix_and_marker_decide(
 
 @pytest.mark.parametrize("found", [item for item in Belonging if item is not Belonging.OURS])
 def test_every_refusal_names_the_lake_and_what_to_do(found: Belonging) -> None:
-    told = refusal(found, MARKED, at(prefix="x/"), "s3://lake/x/prism-installation.json")
+    told = wrong_lake_sentence(found, MARKED, at(prefix="x/"), "s3://lake/x/prism-installation.json")
     assert "s3://lake/x/" in told
     assert "correct PRISM_" in told or "run `prism table apply`" in told

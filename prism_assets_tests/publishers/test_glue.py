@@ -126,11 +126,11 @@ def test_two_hundred_and_fifty_partitions_go_in_batches_within_the_limits(
     glue.define(table, ROOT)
     client.calls.clear()
     glue.publish(table, some_days(250))
-    assert glue.locations(table, some_days(250)) == some_days(250)
+    assert glue.shown_locations(table, some_days(250)) == some_days(250)
     assert client.calls.count("batch_create_partition") == 3
     client.calls.clear()
     glue.publish(table, some_days(250, "merged"))
-    assert glue.locations(table, some_days(250)) == some_days(250, "merged")
+    assert glue.shown_locations(table, some_days(250)) == some_days(250, "merged")
     assert client.calls.count("batch_update_partition") == 3
     assert "batch_create_partition" not in client.calls
 
@@ -157,7 +157,7 @@ def test_some_partitions_are_new_and_some_move(glue: GlueCatalog, table: TableDe
     glue.publish(table, some_days(3))
     mixed = {**some_days(5), **some_days(2, "merged")}
     glue.publish(table, mixed)
-    assert glue.locations(table, mixed) == mixed
+    assert glue.shown_locations(table, mixed) == mixed
 
 
 def test_publishing_nothing_asks_nothing(glue: GlueCatalog, client: Recorder, table: TableDefinition) -> None:
@@ -168,7 +168,7 @@ def test_publishing_nothing_asks_nothing(glue: GlueCatalog, client: Recorder, ta
 def test_days_without_a_partition_are_left_out(glue: GlueCatalog, table: TableDefinition) -> None:
     glue.define(table, ROOT)
     glue.publish(table, some_days(1))
-    assert glue.locations(table, [DAY, DAY + timedelta(days=1)]) == some_days(1)
+    assert glue.shown_locations(table, [DAY, DAY + timedelta(days=1)]) == some_days(1)
 
 
 @pytest.mark.parametrize("call", ["batch_create_partition", "batch_update_partition"])
@@ -336,7 +336,7 @@ def test_a_refused_partition_keeps_no_other_from_being_shown(
         (DAY, "Glue answered ResourceNumberLimitExceededException: full")
     ]
     assert isinstance(refused[DAY], TerminalError)
-    assert sorted(glue.locations(table, days)) == sorted(days)[1:]
+    assert sorted(glue.shown_locations(table, days)) == sorted(days)[1:]
 
 
 def test_partitions_that_are_missing_elsewhere_or_without_a_column_are_outdated(

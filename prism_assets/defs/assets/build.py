@@ -22,7 +22,7 @@ from prism_assets.defs.assets import reported_positions
 from prism_assets.defs.assets.catalog import make_catalog
 from prism_assets.defs.assets.live import make_live
 from prism_assets.defs.assets.merged import make_merged
-from prism_assets.defs.assets.outcome import Outcome, Task, fail_for_sick, report
+from prism_assets.defs.assets.outcome import Outcome, Task, fail_for_problems, report
 from prism_assets.defs.checks.evaluate import Selection, blocking_problems, evaluate, evaluate_with, results
 from prism_assets.defs.checks.specs import check_specs
 from prism_assets.defs.keys import Stage, daily, step_name
@@ -37,7 +37,7 @@ from prism_assets.stages.context import StageContext
 
 Make = Callable[[StageContext, Task], Outcome]
 
-_REFUSED = "the table is not there: its file is not applied, and the log of this run says why"
+_NOT_APPLIED = "the table is not there: its file is not applied, and the log of this run says why"
 
 _MAKERS: dict[Stage, Make] = {Stage.LIVE: make_live, Stage.MERGED: make_merged, Stage.CATALOG: make_catalog}
 
@@ -80,7 +80,7 @@ def _build_step(stage: Stage, zone: str, location: Location) -> AssetsDefinition
             outcome, checked = _carry_out(stages, location, task, selection, log.warning)
             told = yield from report(task, outcome, results(stage, checked), location.first_day, zone)
             reported_positions.record(stages, outcome.positions, told, log.warning)
-            fail_for_sick(context, task, outcome)
+            fail_for_problems(context, task, outcome)
 
     return step
 
@@ -88,15 +88,15 @@ def _build_step(stage: Stage, zone: str, location: Location) -> AssetsDefinition
 def _carry_out(
     stages: StageContext, location: Location, task: Task, selection: Selection, warn: Callable[[str], None]
 ) -> tuple[Outcome, tuple[CheckOutcome, ...]]:
-    """Does the work of a stage, then runs its checks. A table whose rows do not balance is sick.
+    """Does the work of a stage, then runs its checks. A table whose rows do not balance is at fault.
 
     So is, by hand, one whose checks could not be run, as what depends on them must not go on, and one whose table file
-    was refused: it has assets, and nothing in PostgreSQL.
+    is wrong: it has assets, and nothing in PostgreSQL.
     """
     known = {str(table.name) for table in stages.choose_tables(None)}
-    refused = [Problem(table=name, reason=_REFUSED) for name in task.tables if name not in known]
+    missing = [Problem(table=name, reason=_NOT_APPLIED) for name in task.tables if name not in known]
     task = replace(task, tables=tuple(name for name in task.tables if name in known))
-    outcome = _MAKERS[task.stage](stages, task).with_problems(refused)
+    outcome = _MAKERS[task.stage](stages, task).with_problems(missing)
     try:
         checked = evaluate_with(stages, selection.of_tables(known), task, location.limits())
     except PrismError as error:

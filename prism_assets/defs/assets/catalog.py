@@ -73,4 +73,4 @@ def _problems(done: CatalogReport, task: Task) -> Iterator[Problem]:
     for table in done.tables:
         yield from table.problems
         if table.skipped and not task.by_sensor:
-            yield Problem(table=table.table, reason=table.refusal, transient=True)
+            yield Problem(table=table.table, reason=table.skip_reason, transient=True)

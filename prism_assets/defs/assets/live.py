@@ -93,16 +93,16 @@ def _repaired(context: StageContext, task: Task) -> tuple[RepairReport | None, t
         report = run_repair(context, names=task.tables, day=task.day)
     except PrismError as error:
         return None, tuple(Problem.of(error, table, task.day) for table in task.tables)
-    sick = [
+    irreparable = [
         Problem(table=item.table, date=item.date, reason=f"{item.key} {item.reason}", transient=item.transient)
         for item in report.irreparable
     ]
     skipped = [
-        Problem(table=item.table, date=item.date, reason=item.refusal, transient=True)
+        Problem(table=item.table, date=item.date, reason=item.skip_reason, transient=True)
         for item in report.partitions
         if item.skipped
     ]
-    return report, (*sick, *skipped)
+    return report, (*irreparable, *skipped)
 
 
 def _repairs(repaired: RepairReport | None, name: str) -> Facts:

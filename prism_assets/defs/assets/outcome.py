@@ -66,20 +66,20 @@ def report(
 ) -> Generator[MaterializeResult[Any] | AssetMaterialization | AssetCheckResult, None, set[tuple[str, date]]]:
     """Yields the healthy tables, notes other days, and yields the checks; returns what was told, by table and day.
 
-    By hand, every healthy table is yielded, as who asks for a day gets it, and a table is sick only by what is wrong
-    with that day or with all of it: a sick day of a backfill fails alone. A sensor's run marks what it changed, also of
-    sick tables as those rows are there, and tells all that is wrong.
+    By hand, every healthy table is yielded, as who asks for a day gets it, and a table fails only by what is wrong with
+    that day or with all of it: a failed day of a backfill fails alone. A sensor's run marks what it changed, also of
+    failed tables as those rows are there, and tells all that is wrong.
     """
-    sick = {problem.table for problem in _problems_of(task, outcome)}
+    failed = {problem.table for problem in _problems_of(task, outcome)}
     days, told = daily(first_day, zone), set[tuple[str, date]]()
     for (table, day), facts in outcome.touched.items():
-        if (day != task.day or (task.by_sensor and table in sick)) and has_day(days, day):
+        if (day != task.day or (task.by_sensor and table in failed)) and has_day(days, day):
             key = asset_key(table, task.stage.value)
             # Yielded and not logged: what is logged is lost where the run fails before it yields anything.
             yield AssetMaterialization(key, metadata=dict(facts), partition=day.isoformat())
             told.add((table, day))
     for table in task.tables:
-        if table in sick:
+        if table in failed:
             continue
         facts = outcome.touched.get((table, task.day), {})
         if facts or not task.by_sensor:
@@ -90,15 +90,15 @@ def report(
     return told
 
 
-def fail_for_sick(context: AssetExecutionContext, task: Task, outcome: Outcome) -> None:
+def fail_for_problems(context: AssetExecutionContext, task: Task, outcome: Outcome) -> None:
     """Fails the run for what is wrong with it, once all else is told; warns of what is wrong with other days."""
     mine = _problems_of(task, outcome)
     for problem in outcome.problems:
         if problem not in mine:
             context.log.warning(f"another day has a problem: {problem}")
     if mine:
-        sick = {problem.table for problem in mine}
-        context.instance.add_run_tags(context.run.run_id, {FAILED_TABLES_TAG: ",".join(sorted(sick))})
+        failed = {problem.table for problem in mine}
+        context.instance.add_run_tags(context.run.run_id, {FAILED_TABLES_TAG: ",".join(sorted(failed))})
         failures.raise_for(_sentence(mine), transient=all(problem.transient for problem in mine))
 
 

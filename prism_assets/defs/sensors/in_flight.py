@@ -109,7 +109,7 @@ def _tables(records: Iterable[RunRecord]) -> set[str]:
 
 
 def _blamed(run: DagsterRun) -> set[str]:
-    """The sick tables of a failed run, or all of them if it died before it could tell."""
+    """The failed tables of a run, or all of them if it died before it could tell."""
     return set(run.tags[FAILED_TABLES_TAG].split(",")) if FAILED_TABLES_TAG in run.tags else _selected(run)
 
 

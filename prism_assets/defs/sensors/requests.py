@@ -89,20 +89,20 @@ class Answer:
     rest: str
 
 
-def answer(demand: PendingDays, location: Location, instance: DagsterInstance) -> Answer:
+def answer(pending: PendingDays, location: Location, instance: DagsterInstance) -> Answer:
     """Requests runs for what waits and is in no run yet.
 
     While a run of a zone waits for its turn, no other is requested there, unless it is more urgent: a run costs a
     process, whatever the number of its tables, so when runs cannot keep up they must grow and not multiply.
     """
-    runs = find_in_flight(instance, demand.stage) if demand.days else InFlight()
-    busy = runs.busy(demand.priority)
+    runs = find_in_flight(instance, pending.stage) if pending.days else InFlight()
+    busy = runs.busy(pending.priority)
     resting = runs.resting - busy
     known = set(location.names())
-    free = {table for table in demand.days if table in known - busy - resting}
-    behind = free & _behind(runs.queued(demand.priority), location)
-    requests = tuple(_requests(demand, free - behind, location))
-    return Answer(requests, _rest(demand, busy, resting, known, behind))
+    free = {table for table in pending.days if table in known - busy - resting}
+    behind = free & _behind(runs.queued(pending.priority), location)
+    requests = tuple(_requests(pending, free - behind, location))
+    return Answer(requests, _rest(pending, busy, resting, known, behind))
 
 
 def _behind(queued: Collection[str], location: Location) -> set[str]:
@@ -111,39 +111,39 @@ def _behind(queued: Collection[str], location: Location) -> set[str]:
     return {table for names in zones if not names.isdisjoint(queued) for table in names}
 
 
-def _requests(demand: PendingDays, free: Collection[str], location: Location) -> Iterator[RunRequest]:
+def _requests(pending: PendingDays, free: Collection[str], location: Location) -> Iterator[RunRequest]:
     for zone, tables in location.zones().items():
         chosen = sorted(str(table.name) for table in tables if str(table.name) in free)
         if not chosen:
             continue
         today = tables[0].today(datetime.now(timezone.utc))
         days = daily(location.first_day, zone)
-        waiting = {day for table in chosen for day in demand.days[table]}
+        waiting = {day for table in chosen for day in pending.days[table]}
         day = max((day for day in waiting if has_day(days, day)), default=today)
         if not has_day(days, day):
             continue  # the first day is still to come
         yield RunRequest(
-            asset_selection=[asset_key(table, demand.stage.value) for table in chosen],
+            asset_selection=[asset_key(table, pending.stage.value) for table in chosen],
             # Dagster notes each check that it plans before a run may start, which takes longer than the run. The step
             # runs the checks all the same, and reports what fails.
             asset_check_keys=[],
             partition_key=day.isoformat(),
             tags={
-                STAGE_TAG: demand.stage.value,
+                STAGE_TAG: pending.stage.value,
                 DAY_TAG: day.isoformat(),
-                PRIORITY_TAG: str(demand.priority),
+                PRIORITY_TAG: str(pending.priority),
             },
         )
 
 
 def _rest(
-    demand: PendingDays,
+    pending: PendingDays,
     busy: Collection[str],
     resting: Collection[str],
     known: Collection[str],
     behind: Collection[str],
 ) -> str:
-    waiting = set(demand.days)
+    waiting = set(pending.days)
     parts = [
         (len(waiting & set(busy)), "in a run that is queued or running"),
         (len(behind), "behind a run that waits for its turn"),

@@ -75,15 +75,15 @@ def publish_partitions(
     for start in range(0, len(plans), _AT_ONCE):
         part = plans[start : start + _AT_ONCE]
         contents = {plan.partition.date: _load_content(context, table, plan.partition) for plan in part}
-        refused = context.publisher.publish(table, contents, calls)
+        failed = context.publisher.publish(table, contents, calls)
         failpoint("catalog.after_publish")
-        shown = [plan for plan in part if plan.partition.date not in refused]
+        shown = [plan for plan in part if plan.partition.date not in failed]
         if shown:
             _record(context, table, {plan.partition: contents[plan.partition.date] for plan in shown}, lease, now)
             failpoint("catalog.after_advance")
         for plan in shown:
             yield _published(context, table, plan, contents[plan.partition.date])
-        for day, error in sorted(refused.items()):
+        for day, error in sorted(failed.items()):
             yield Problem.of(error, str(table.name), day)
 
 

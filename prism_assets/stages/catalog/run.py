@@ -65,7 +65,7 @@ class TableReport:
     problems: tuple[Problem, ...] = ()
 
     @property
-    def refusal(self) -> str:
+    def skip_reason(self) -> str:
         """Why a table was skipped, and who has it."""
         who = f" ({self.holder})" if self.holder else ""
         return f"another catalog run is at it{who}; nothing was done"
@@ -97,7 +97,7 @@ class CatalogReport:
     def skipped(self) -> tuple[str, ...]:
         """The tables that another run was at, one sentence each."""
         return tuple(
-            f"{table.table}: {table.refusal}; repeat when that has ended" for table in self.tables if table.skipped
+            f"{table.table}: {table.skip_reason}; repeat when that has ended" for table in self.tables if table.skipped
         )
 
 
@@ -109,7 +109,7 @@ def run_catalog(
     republish: bool = False,
     wait_seconds: float = 0.0,
 ) -> CatalogReport:
-    """Runs all five steps for each table. One sick table does not stop the others; its error is in the report.
+    """Runs all five steps for each table. One that fails does not stop the others; its error is in the report.
 
     With `republish` nothing is switched or closed, and the clock decides nothing: the tables are defined and all their
     partitions published as they are recorded. A table that another run is at is waited for when all others are done,
@@ -127,7 +127,7 @@ def run_catalog(
             if report.changed:
                 context.progress(f"catalog: {table.name} changed")
             if report.skipped and not seconds:
-                context.progress(f"catalog: {table.name}: {report.refusal} yet")
+                context.progress(f"catalog: {table.name}: {report.skip_reason} yet")
     return CatalogReport(tables=tuple(reports[table.table_id] for table in chosen), seconds=time.monotonic() - started)
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.limits import CheckLimits
-from prism_assets.domain.partitions import Partition, current_publication
+from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import ledgers, merge_queue, merge_ranges, partitions, small_objects
 from prism_assets.metadata.ledgers import Balance
@@ -26,6 +25,7 @@ from prism_assets.metadata.quarantine import (
 )
 from prism_assets.metadata.small_objects import Unmerged
 from prism_assets.metadata.unread_objects import UnreadObjects, load_unread
+from prism_assets.stages.catalog.differences import Difference, find_differences
 from prism_assets.stages.checks.outcomes import SHOWN, CheckOutcome, Figures, failed, few, hours, mb, passed
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.status import waits_in_life
@@ -346,62 +346,28 @@ def _judge_closing(
     )
 
 
-@dataclass(frozen=True)
-class _Difference:
-    date: date
-    recorded: str
-    shown: str | None
-
-
 def _catalog_agrees(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
     """One statement for all tables, then one call of the catalog a table.
 
     What differs is looked at once more: a run may have published between the two looks.
     """
-    counts: dict[int, int] = {}
-    found = _differences(context, request, request.tables, counts)
-    again = [table for table in request.tables if found.get(table.table_id)]
+    found = _differences(context, request, request.tables)
+    again = [table for table in request.tables if found[table.table_id][1]]
     if again:
-        found = _differences(context, request, again, counts)
-    return [
-        _judge_catalog(table, counts.get(table.table_id, 0), found.get(table.table_id, ())) for table in request.tables
-    ]
+        found |= _differences(context, request, again)
+    return [_judge_catalog(table, *found[table.table_id]) for table in request.tables]
 
 
 def _differences(
-    context: StageContext, request: CheckRequest, tables: Sequence[TableDefinition], counts: dict[int, int]
-) -> dict[int, list[_Difference]]:
+    context: StageContext, request: CheckRequest, tables: Sequence[TableDefinition]
+) -> dict[int, tuple[int, Sequence[Difference]]]:
     since = (request.now - _RECENT).date()
     with context.database.begin() as connection:
         published = _by_table(partitions.published_since(connection, [table.table_id for table in tables], since))
-    found: dict[int, list[_Difference]] = {}
-    for table in tables:
-        recorded = {
-            item.date: context.publisher.location(table, item.date, publication)
-            for item in published.get(table.table_id, ())
-            if (publication := current_publication(item))
-        }
-        counts[table.table_id] = len(recorded)
-        shown = _shown(context, table, recorded)
-        found[table.table_id] = [
-            _Difference(day, location, shown.get(day))
-            for day, location in recorded.items()
-            if shown.get(day) != location
-        ]
-    return found
+    return {table.table_id: find_differences(context, table, published.get(table.table_id, ())) for table in tables}
 
 
-def _shown(context: StageContext, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
-    """Where the catalog sends readers; nowhere if it has lost the table."""
-    if not days:
-        return {}
-    try:
-        return context.publisher.shown_locations(table, days)
-    except InvariantBroken:
-        return {}
-
-
-def _judge_catalog(table: TableDefinition, days: int, differences: Sequence[_Difference]) -> CheckOutcome:
+def _judge_catalog(table: TableDefinition, days: int, differences: Sequence[Difference]) -> CheckOutcome:
     figures: Figures = {"days": days, "days that differ": len(differences)}
     if not differences:
         sentence = f"{days} published days of the last {_RECENT.days} are in the catalog as recorded"

@@ -88,7 +88,7 @@ def run_discover(
     deadline: Deadline = NEVER,
     only_due: bool = False,
 ) -> DiscoverReport:
-    """Takes in the queues, then lists the enabled streams. A sick one does not stop the others; the report says so.
+    """Takes in the queues, then lists the enabled streams. One that fails does not stop the others; the report says so.
 
     Queues are shared by all tables, so with `names` there is only listing. `only_due` leaves out what was listed within
     PRISM_SQS_LISTING_SECONDS, if all queues answer. Nothing is begun after the deadline; the least recently listed

@@ -68,7 +68,7 @@ class ReceiveReport:
 def run_receive(context: StageContext, *, now: datetime, deadline: Deadline = NEVER) -> ReceiveReport:
     """Takes in the queues, a round of each in turn, till they are empty, time is over, or the backlog is full.
 
-    One sick queue does not stop the others; its error is in the report, and its messages stay where they are.
+    One that fails does not stop the others; its error is in the report, and its messages stay where they are.
     """
     limit = context.settings.backlog_objects
     with context.database.begin() as connection:

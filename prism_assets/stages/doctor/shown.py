@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date
+from collections.abc import Iterator, Sequence
 
 from prism_assets.domain.errors import InvariantBroken, ObjectMissing
 from prism_assets.domain.partitions import Partition, current_publication, wanted_publication
@@ -13,18 +11,12 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import damage, partitions
 from prism_assets.objectstore.manifests import ManifestEntry, read_manifest
 from prism_assets.stages.catalog.content import load_content
+from prism_assets.stages.catalog.differences import Difference, find_differences
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.findings import Finding
 
 _LOOKS = 3
 _PAUSE_SECONDS = 0.5
-
-
-@dataclass(frozen=True)
-class _Difference:
-    date: date
-    recorded: str
-    shown: str | None
 
 
 def look_at_catalog(context: StageContext, table: TableDefinition) -> tuple[int, list[Finding]]:
@@ -53,29 +45,12 @@ def look_at_catalog(context: StageContext, table: TableDefinition) -> tuple[int,
     ]
 
 
-def _differences(context: StageContext, table: TableDefinition) -> tuple[int, set[_Difference]]:
+def _differences(context: StageContext, table: TableDefinition) -> tuple[int, set[Difference]]:
     with context.database.begin() as connection:
         damage.begin_reading(connection)
         found = partitions.load_table_partitions(connection, table.table_id)
-    recorded = {
-        item.date: context.publisher.location(table, item.date, publication)
-        for item in found
-        if (publication := current_publication(item))
-    }
-    shown = _shown(context, table, recorded)
-    return len(recorded), {
-        _Difference(day, location, shown.get(day)) for day, location in recorded.items() if shown.get(day) != location
-    }
-
-
-def _shown(context: StageContext, table: TableDefinition, days: Collection[date]) -> Mapping[date, str]:
-    """Nowhere if the catalog has lost the table."""
-    if not days:
-        return {}
-    try:
-        return context.publisher.shown_locations(table, days)
-    except InvariantBroken:
-        return {}
+    count, differences = find_differences(context, table, found)
+    return count, set(differences)
 
 
 def look_at_manifest(context: StageContext, table: TableDefinition, found: Partition) -> list[Finding]:

@@ -23,12 +23,12 @@ class PartitionPlan:
 
     table: TableDefinition
     partition: Partition
-    plan: MergePlan
+    merge: MergePlan
 
     def describe(self) -> str:
         """One line for people."""
-        ranges = ", ".join(map(_describe, self.plan.ranges))
-        left = f"; {self.plan.left_behind} objects stay behind: {self.plan.reason}" if self.plan.left_behind else ""
+        ranges = ", ".join(map(_describe, self.merge.ranges))
+        left = f"; {self.merge.left_behind} objects stay behind: {self.merge.reason}" if self.merge.left_behind else ""
         return f"{self.table.name} {self.partition.date}: {'write ' + ranges if ranges else 'nothing to write'}{left}"
 
 
@@ -55,12 +55,12 @@ def plan_partition(
         more=len(unmerged) > limit,
         shrinkage=merge_ranges.observed_shrinkage(connection, partition_id) or DEFAULT_SHRINKAGE,
     )
-    return PartitionPlan(table=table, partition=partition, plan=plan)
+    return PartitionPlan(table=table, partition=partition, merge=plan)
 
 
-def range_tasks(entry: PartitionPlan, job_id: int, lake: Lake) -> list[MergeTask]:
+def range_tasks(plan: PartitionPlan, job_id: int, lake: Lake) -> list[MergeTask]:
     """One task a planned range; the object of an extended range is its first input."""
-    keys, day = lake.keys(entry.table), entry.partition.date
+    keys, day = lake.keys(plan.table), plan.partition.date
     return [
         MergeTask(
             job_id=job_id,
@@ -69,10 +69,10 @@ def range_tasks(entry: PartitionPlan, job_id: int, lake: Lake) -> list[MergeTask
             upper_bound=planned.upper_bound,
             inputs=planned.inputs,
             output_key=keys.merged_object(day, planned.lower_bound, planned.upper_bound),
-            table_id=entry.table.table_id,
-            definition_version=entry.table.version,
+            table_id=plan.table.table_id,
+            definition_version=plan.table.version,
         )
-        for planned in entry.plan.ranges
+        for planned in plan.merge.ranges
     ]
 
 

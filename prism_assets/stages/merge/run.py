@@ -5,12 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timezone
 
-from sqlalchemy import Connection
-
-from prism_assets.domain.attempts import AttemptPolicy
 from prism_assets.domain.errors import (
     EngineFailed,
     EngineUnavailable,
@@ -19,51 +16,20 @@ from prism_assets.domain.errors import (
     PrismError,
     TerminalError,
 )
-from prism_assets.domain.files import MergedRange
-from prism_assets.domain.merge_attempts import after_death, after_failure
+from prism_assets.domain.merge_attempts import after_death
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import Failure, MergeResult, MergeTask
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import merge_jobs, merge_ranges, partitions
+from prism_assets.metadata import merge_jobs, partitions
 from prism_assets.metadata.merge_jobs import MergeJob
-from prism_assets.objectstore.lake import Lake
 from prism_assets.stages.bisect import check_engine, run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.heartbeats import Heartbeat
+from prism_assets.stages.merge.commit import charge_job, commit_job, policy_of
+from prism_assets.stages.merge.job import RunningJob
 from prism_assets.stages.merge.plan import PartitionPlan, plan_partition, range_tasks
 from prism_assets.stages.merge.report import MergedPartition, MergeReport
-
-
-@dataclass
-class _Running:
-    """A claimed job on its way: results come in by range; the last one brings the commit."""
-
-    entry: PartitionPlan
-    job: MergeJob
-    started: datetime
-    results: dict[int, MergeResult] = field(default_factory=dict)
-
-    @property
-    def is_complete(self) -> bool:
-        return len(self.results) == len(self.entry.plan.ranges)
-
-    @property
-    def failure(self) -> Failure | None:
-        return next((result.failure for result in self.results.values() if result.failure), None)
-
-    @property
-    def written(self) -> list[MergedRange]:
-        """The ranges in order; those that failed are missing."""
-        results = [self.results[planned.upper_bound] for planned in self.entry.plan.ranges]
-        return [result.written for result in results if result.written]
-
-    def input_keys(self, lake: Lake) -> list[str]:
-        """The first and the last object of each range that was not written: enough to see whether any can be read."""
-        failed = {upper for upper, result in self.results.items() if result.failure}
-        tasks = range_tasks(self.entry, self.job.job_id, lake)
-        inputs = [task.inputs for task in tasks if task.upper_bound in failed]
-        return [item.key for entries in inputs for item in {entries[0], entries[-1]}]
 
 
 @dataclass
@@ -160,18 +126,13 @@ def revive(context: StageContext, now: datetime) -> int:
                 continue
             if merge_jobs.is_expired(connection, job, settings.lease_seconds):
                 verdict = after_death(
-                    attempts=job.attempts, alone=job.died, proven=job.probed, policy=_policy_of(context)
+                    attempts=job.attempts, alone=job.died, proven=job.probed, policy=policy_of(context)
                 )
                 merge_jobs.fail_attempt(
                     connection, job, "the worker died or stood still", verdict, max(now, job.schedule_time)
                 )
                 revived += 1
     return revived
-
-
-def _policy_of(context: StageContext) -> AttemptPolicy:
-    most = context.settings.merge_max_attempts
-    return AttemptPolicy(max_attempts=most, max_refusals=most)
 
 
 def _schedule_unmerged(context: StageContext, table_ids: Collection[int], day: date | None, now: datetime) -> None:
@@ -194,7 +155,7 @@ def _run_jobs(
     )
     engine = _EngineSeen()
     with beat, _released_on_error(context, jobs, engine, now):
-        running: list[_Running] = []
+        running: list[RunningJob] = []
         for job in jobs:
             try:
                 running.append(_plan_job(context, job, tables))
@@ -206,7 +167,7 @@ def _run_jobs(
         if any(job.died or job.last_error for job in planned):
             probe_engine(context, planned)
             engine.at_work = True
-        refused: list[_Running] = []
+        refused: list[RunningJob] = []
         for entry in _completed(context, running, engine):
             if entry.failure is not None and entry.failure.transient:
                 refused.append(entry)  # whose fault that is, the others tell
@@ -230,7 +191,7 @@ def probe_engine(context: StageContext, jobs: Collection[MergeJob]) -> None:
 
 
 def _end_job(
-    context: StageContext, entry: _Running, failure: Failure | None, now: datetime, *, serves_others: bool = False
+    context: StageContext, entry: RunningJob, failure: Failure | None, now: datetime, *, serves_others: bool = False
 ) -> MergeReport:
     """Commits one job or charges it; one that was given to another worker meanwhile keeps no other from its end.
 
@@ -238,20 +199,20 @@ def _end_job(
     """
     try:
         try:
-            outcome = _finish(context, entry, failure, now, serves_others=serves_others)
+            outcome = commit_job(context, entry, failure, now, serves_others=serves_others)
         except LeaseLost:
             raise
         except TerminalError as error:
-            outcome = _refuse(context, entry.job, str(error), now)
+            outcome = charge_job(context, entry.job, str(error), now)
     except LeaseLost as error:
         context.progress(f"merge: {error}")
         return MergeReport(jobs=1)
     if serves_others and isinstance(outcome, Failure):
         outcome = replace(outcome, transient=False)
-    return _report(entry.entry, outcome)
+    return _report(entry.plan, outcome)
 
 
-def _serves_others(context: StageContext, entry: _Running) -> bool:
+def _serves_others(context: StageContext, entry: RunningJob) -> bool:
     """Whether the store, which did not deliver all inputs of a job, delivers some: then the fault is the job's own."""
     failure = entry.failure
     at_source = failure is not None and failure.at_source
@@ -260,19 +221,19 @@ def _serves_others(context: StageContext, entry: _Running) -> bool:
     return at_source and any(context.stores.serves(bucket, key, if_missing=False) for key in keys)
 
 
-def _report(entry: PartitionPlan, outcome: MergedPartition | Failure) -> MergeReport:
+def _report(plan: PartitionPlan, outcome: MergedPartition | Failure) -> MergeReport:
     if isinstance(outcome, MergedPartition):
         return MergeReport(jobs=1, merged=(outcome,))
     problem = Problem(
-        table=str(entry.table.name), date=entry.partition.date, reason=outcome.message, transient=outcome.transient
+        table=str(plan.table.name), date=plan.partition.date, reason=outcome.message, transient=outcome.transient
     )
     return MergeReport(jobs=1, problems=(problem,))
 
 
-def _plan_job(context: StageContext, job: MergeJob, tables: Mapping[int, TableDefinition]) -> _Running:
+def _plan_job(context: StageContext, job: MergeJob, tables: Mapping[int, TableDefinition]) -> RunningJob:
     with context.database.begin() as connection:
-        entry = plan_partition(connection, job.partition_id, tables, context.lake)
-    return _Running(entry, job, datetime.now(timezone.utc))
+        plan = plan_partition(connection, job.partition_id, tables, context.lake)
+    return RunningJob(plan, job, datetime.now(timezone.utc))
 
 
 def _fail_unplanned(
@@ -280,7 +241,7 @@ def _fail_unplanned(
 ) -> MergeReport:
     """Charges a job that cannot be planned, such as one of a partition whose rows contradict each other."""
     try:
-        failure = _refuse(context, job, f"the merge cannot be planned: {type(error).__name__}: {error}", now)
+        failure = charge_job(context, job, f"the merge cannot be planned: {type(error).__name__}: {error}", now)
     except LeaseLost as lost:
         context.progress(f"merge: {lost}")
         return MergeReport(jobs=1)
@@ -290,14 +251,14 @@ def _fail_unplanned(
     return MergeReport(jobs=1, problems=(Problem(table=table, date=partition.date, reason=failure.message),))
 
 
-def _completed(context: StageContext, running: Sequence[_Running], engine: _EngineSeen) -> Iterator[_Running]:
+def _completed(context: StageContext, running: Sequence[RunningJob], engine: _EngineSeen) -> Iterator[RunningJob]:
     """Yields each job when all its ranges are written; at once if there is nothing to write."""
     by_id = {entry.job.job_id: entry for entry in running}
-    tasks = [task for entry in running for task in range_tasks(entry.entry, entry.job.job_id, context.lake)]
+    tasks = [task for entry in running for task in range_tasks(entry.plan, entry.job.job_id, context.lake)]
     for entry in running:
-        if not entry.entry.plan.ranges:
+        if not entry.plan.merge.ranges:
             yield entry
-    definitions = {(entry.entry.table.table_id, entry.entry.table.version): entry.entry.table for entry in running}
+    definitions = {(entry.plan.table.table_id, entry.plan.table.version): entry.plan.table for entry in running}
     for result in _merged(context, tasks, definitions, engine):
         entry = by_id[result.job_id]
         entry.results[result.upper_bound] = result
@@ -336,105 +297,8 @@ def _released_on_error(
                 partitions.lock_partition(connection, job.partition_id)
                 merge_jobs.lock_claimed(connection, job)
                 if gone and engine.at_work:
-                    verdict = after_death(
-                        attempts=job.attempts, alone=job.died, proven=True, policy=_policy_of(context)
-                    )
+                    verdict = after_death(attempts=job.attempts, alone=job.died, proven=True, policy=policy_of(context))
                     merge_jobs.fail_attempt(connection, job, gone, verdict, max(now, job.schedule_time))
                 else:
                     merge_jobs.release(connection, job, gone, job.schedule_time)
         raise
-
-
-def _finish(
-    context: StageContext, running: _Running, failure: Failure | None, now: datetime, *, serves_others: bool
-) -> MergedPartition | Failure:
-    """Commits one job: partition row, job row, then ranges, desired version, log and backlog in one transaction.
-
-    Dying before it leaves merged objects that nothing names; the retry writes the same keys again. LeaseLost if the
-    job was given to another worker meanwhile: then nothing is changed.
-    """
-    job, done = running.job, _summary(running)
-    failpoint("merge.before_commit")
-    with context.database.begin() as connection:
-        partitions.lock_partition(connection, job.partition_id)
-        merge_jobs.lock_claimed(connection, job)
-        if failure is not None:
-            _return_job(connection, context, job, failure, now, serves_others=serves_others)
-        else:
-            _save(connection, running, now)
-        if running.entry.plan.ranges:
-            _log(connection, running, done, context.worker)
-    failpoint("merge.after_commit")
-    return failure or done
-
-
-def _return_job(
-    connection: Connection,
-    context: StageContext,
-    job: MergeJob,
-    failure: Failure,
-    now: datetime,
-    *,
-    serves_others: bool = False,
-) -> None:
-    """Gives a locked job back: charged with its failure, unless that is one of the surroundings."""
-    verdict = after_failure(
-        failure, attempts=job.attempts, policy=_policy_of(context), source_serves_others=serves_others
-    )
-    merge_jobs.fail_attempt(connection, job, failure.message, verdict, now)
-
-
-def _save(connection: Connection, running: _Running, now: datetime) -> None:
-    """Records the ranges of a locked job, ends it, and has what is left of its partition merged next."""
-    plan, job = running.entry.plan, running.job
-    merge_ranges.check_chain_end(connection, job.partition_id, plan)
-    for planned, written in zip(plan.ranges, running.written, strict=True):
-        merge_ranges.save_range(connection, job.partition_id, planned, written, now)
-    failpoint("merge.in_commit")
-    if plan.ranges:
-        merge_ranges.raise_desired(connection, job.partition_id, plan.ranges[-1].upper_bound)
-    merge_jobs.delete(connection, job)
-    if plan.backlog:
-        merge_jobs.hasten(connection, job.partition_id, now)
-
-
-def _log(connection: Connection, running: _Running, done: MergedPartition, worker: str) -> None:
-    merge_jobs.add_log(
-        connection,
-        running.job,
-        started=running.started,
-        input_objects=done.objects_in,
-        input_bytes=done.bytes_in,
-        output_objects=len(done.sizes),
-        output_bytes=sum(done.sizes),
-        row_count=done.rows,
-        left_behind=done.left_behind,
-        worker=worker,
-        error=running.failure.message if running.failure else None,
-    )
-
-
-def _refuse(context: StageContext, job: MergeJob, message: str, now: datetime) -> Failure:
-    """Charges a job with an error that its commit met, so that it neither holds up others nor is tried for ever."""
-    with context.database.begin() as connection:
-        partitions.lock_partition(connection, job.partition_id)
-        merge_jobs.lock_claimed(connection, job)
-        failure = Failure(message=message, transient=False)
-        _return_job(connection, context, job, failure, now)
-    return failure
-
-
-def _summary(running: _Running) -> MergedPartition:
-    plan = running.entry.plan
-    return MergedPartition(
-        table_id=running.entry.table.table_id,
-        date=running.entry.partition.date,
-        objects_in=sum(len(planned.objects) for planned in plan.ranges),
-        rows=sum(planned.row_count for planned in plan.ranges),
-        bytes_in=sum(planned.input_bytes for planned in plan.ranges),
-        sizes_in=tuple(file.content_length for planned in plan.ranges for file in planned.inputs),
-        sizes=tuple(file.content_length for file in running.written),
-        plan=running.entry.describe(),
-        left_behind=plan.left_behind,
-        reason=plan.reason,
-    )

@@ -41,7 +41,7 @@ class PartitionRepair:
     holder: Holder | None = None
 
     @property
-    def refusal(self) -> str:
+    def skip_reason(self) -> str:
         """Why a partition was skipped, and who has it."""
         who = f" ({self.holder})" if self.holder else ""
         return f"another repair is at it{who}; it was not looked at"
@@ -66,5 +66,5 @@ class RepairReport:
         skipped = [item for item in self.partitions if item.skipped]
         return (
             *(f"{item.table} {item.date}: {item.key} {item.reason}" for item in self.irreparable),
-            *(f"{item.table} {item.date}: {item.refusal}; repeat when that has ended" for item in skipped),
+            *(f"{item.table} {item.date}: {item.skip_reason}; repeat when that has ended" for item in skipped),
         )

@@ -118,7 +118,7 @@ def _run_batch(context: StageContext, plan: StreamPlan, now: datetime) -> Stream
 def probe_engine(context: StageContext, plan: StreamPlan) -> None:
     """Has the engine do something harmless before it gets objects that a batch died with, and notes that it could.
 
-    So a death that follows is one over these objects, and not that of a sick engine.
+    So a death that follows is one over these objects, and not that of an engine at fault.
     """
     check_engine(context.engine.probe)
     with context.database.begin() as connection:

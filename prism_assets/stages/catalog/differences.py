@@ -1,0 +1,46 @@
+"""What the catalog shows otherwise than is recorded; checks and doctor tell of it, and change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date
+
+from prism_assets.domain.errors import InvariantBroken
+from prism_assets.domain.partitions import Partition, current_publication
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.stages.context import StageContext
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A day that readers are not sent where they should be: `shown` is None where the catalog has no such day."""
+
+    date: date
+    recorded: str
+    shown: str | None
+
+
+def find_differences(
+    context: StageContext, table: TableDefinition, found: Iterable[Partition]
+) -> tuple[int, tuple[Difference, ...]]:
+    """How many of the partitions are recorded as published, and those that the catalog shows otherwise."""
+    recorded = {
+        item.date: context.publisher.location(table, item.date, publication)
+        for item in found
+        if (publication := current_publication(item))
+    }
+    shown = _shown(context, table, recorded)
+    return len(recorded), tuple(
+        Difference(day, location, shown.get(day)) for day, location in recorded.items() if shown.get(day) != location
+    )
+
+
+def _shown(context: StageContext, table: TableDefinition, days: Collection[date]) -> Mapping[date, str]:
+    """Where the catalog sends readers; nowhere if it has lost the table."""
+    if not days:
+        return {}
+    try:
+        return context.publisher.shown_locations(table, days)
+    except InvariantBroken:
+        return {}

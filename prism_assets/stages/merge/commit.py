@@ -1,0 +1,102 @@
+"""The end of a merge job: committed, charged with what went wrong, or given back. The partition's row locks first."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from prism_assets.domain.attempts import AttemptPolicy
+from prism_assets.domain.merge_attempts import after_failure
+from prism_assets.domain.work import Failure
+from prism_assets.failpoints import failpoint
+from prism_assets.metadata import merge_jobs, merge_ranges, partitions
+from prism_assets.metadata.merge_jobs import MergeJob
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.merge.job import RunningJob
+from prism_assets.stages.merge.report import MergedPartition
+
+
+def commit_job(
+    context: StageContext, running: RunningJob, failure: Failure | None, now: datetime, *, serves_others: bool
+) -> MergedPartition | Failure:
+    """Commits one job: partition row, job row, then ranges, desired version, log and backlog in one transaction.
+
+    Dying before it leaves merged objects that nothing names; the retry writes the same keys again. LeaseLost if the
+    job was given to another worker meanwhile: then nothing is changed.
+    """
+    job, done = running.job, running.summary()
+    failpoint("merge.before_commit")
+    with context.database.begin() as connection:
+        partitions.lock_partition(connection, job.partition_id)
+        merge_jobs.lock_claimed(connection, job)
+        if failure is not None:
+            _return_job(connection, context, job, failure, now, serves_others=serves_others)
+        else:
+            _save(connection, running, now)
+        if running.plan.merge.ranges:
+            _log(connection, running, done, context.worker)
+    failpoint("merge.after_commit")
+    return failure or done
+
+
+def charge_job(context: StageContext, job: MergeJob, message: str, now: datetime) -> Failure:
+    """Charges a job with an error that its commit met, so that it neither holds up others nor is tried for ever."""
+    with context.database.begin() as connection:
+        partitions.lock_partition(connection, job.partition_id)
+        merge_jobs.lock_claimed(connection, job)
+        failure = Failure(message=message, transient=False)
+        _return_job(connection, context, job, failure, now)
+    return failure
+
+
+def _return_job(
+    connection: Connection,
+    context: StageContext,
+    job: MergeJob,
+    failure: Failure,
+    now: datetime,
+    *,
+    serves_others: bool = False,
+) -> None:
+    """Gives a locked job back: charged with its failure, unless that is one of the surroundings."""
+    verdict = after_failure(
+        failure, attempts=job.attempts, policy=policy_of(context), source_serves_others=serves_others
+    )
+    merge_jobs.fail_attempt(connection, job, failure.message, verdict, now)
+
+
+def _save(connection: Connection, running: RunningJob, now: datetime) -> None:
+    """Records the ranges of a locked job, ends it, and has what is left of its partition merged next."""
+    plan, job = running.plan.merge, running.job
+    merge_ranges.check_chain_end(connection, job.partition_id, plan)
+    for planned, written in zip(plan.ranges, running.written, strict=True):
+        merge_ranges.save_range(connection, job.partition_id, planned, written, now)
+    failpoint("merge.in_commit")
+    if plan.ranges:
+        merge_ranges.raise_desired(connection, job.partition_id, plan.ranges[-1].upper_bound)
+    merge_jobs.delete(connection, job)
+    if plan.backlog:
+        merge_jobs.hasten(connection, job.partition_id, now)
+
+
+def _log(connection: Connection, running: RunningJob, done: MergedPartition, worker: str) -> None:
+    merge_jobs.add_log(
+        connection,
+        running.job,
+        started=running.started,
+        input_objects=done.objects_in,
+        input_bytes=done.bytes_in,
+        output_objects=len(done.sizes),
+        output_bytes=sum(done.sizes),
+        row_count=done.rows,
+        left_behind=done.left_behind,
+        worker=worker,
+        error=running.failure.message if running.failure else None,
+    )
+
+
+def policy_of(context: StageContext) -> AttemptPolicy:
+    """How often a job is tried."""
+    most = context.settings.merge_max_attempts
+    return AttemptPolicy(max_attempts=most, max_refusals=most)

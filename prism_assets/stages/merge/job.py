@@ -1,0 +1,62 @@
+"""A merge job on its way from its claim to its commit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from prism_assets.domain.files import MergedRange
+from prism_assets.domain.work import Failure, MergeResult
+from prism_assets.metadata.merge_jobs import MergeJob
+from prism_assets.objectstore.lake import Lake
+from prism_assets.stages.merge.plan import PartitionPlan, range_tasks
+from prism_assets.stages.merge.report import MergedPartition
+
+
+@dataclass
+class RunningJob:
+    """A claimed job on its way: results come in by range; the last one brings the commit."""
+
+    plan: PartitionPlan
+    job: MergeJob
+    started: datetime
+    results: dict[int, MergeResult] = field(default_factory=dict)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every range has its result."""
+        return len(self.results) == len(self.plan.merge.ranges)
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why it cannot be committed, if a range could not be written."""
+        return next((result.failure for result in self.results.values() if result.failure), None)
+
+    @property
+    def written(self) -> list[MergedRange]:
+        """The ranges in order; those that failed are missing."""
+        results = [self.results[planned.upper_bound] for planned in self.plan.merge.ranges]
+        return [result.written for result in results if result.written]
+
+    def input_keys(self, lake: Lake) -> list[str]:
+        """The first and the last object of each range that was not written: enough to see whether any can be read."""
+        failed = {upper for upper, result in self.results.items() if result.failure}
+        tasks = range_tasks(self.plan, self.job.job_id, lake)
+        inputs = [task.inputs for task in tasks if task.upper_bound in failed]
+        return [item.key for entries in inputs for item in {entries[0], entries[-1]}]
+
+    def summary(self) -> MergedPartition:
+        """What its commit does, or would have done, for people."""
+        plan = self.plan.merge
+        return MergedPartition(
+            table_id=self.plan.table.table_id,
+            date=self.plan.partition.date,
+            objects_in=sum(len(planned.objects) for planned in plan.ranges),
+            rows=sum(planned.row_count for planned in plan.ranges),
+            bytes_in=sum(planned.input_bytes for planned in plan.ranges),
+            sizes_in=tuple(file.content_length for planned in plan.ranges for file in planned.inputs),
+            sizes=tuple(file.content_length for file in self.written),
+            plan=self.plan.describe(),
+            left_behind=plan.left_behind,
+            reason=plan.reason,
+        )
