@@ -71,6 +71,14 @@ def postgres(services: Mapping[str, str]) -> PostgresServer:
     return PostgresServer(services["PRISM_DATABASE_URL"])
 
 
+@pytest.fixture(scope="session")
+def database_url(postgres: PostgresServer) -> Iterator[str]:
+    """A database that short tests empty and use again."""
+    url = postgres.create_database()
+    yield url
+    postgres.drop_database(url)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _aws_for_tests() -> Iterator[None]:
     """Credentials that open nothing but the local servers, and the limits of Glue that its double does not know."""

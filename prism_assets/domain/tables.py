@@ -180,3 +180,7 @@ class TableDefinition:
         merge["sort_by"] = tuple(merge["sort_by"])
         document["merge"] = MergePolicy(**merge)
         return cls(**document)
+
+
+Definitions = Mapping[tuple[int, int], TableDefinition]
+"""Table definitions by (table id, version)."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar
 
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables import Definitions
 from prism_assets.domain.work import Task
-
-Definitions = Mapping[tuple[int, int], TableDefinition]
-"""Table definitions by (table id, version)."""
 
 _Result = TypeVar("_Result")
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TypeVar, cast
 
 from prism_assets.domain.errors import EngineFailed
+from prism_assets.domain.tables import Definitions
 from prism_assets.domain.work import Task
-from prism_assets.engine.base import Definitions
 from prism_assets.kernels.registry import KERNELS
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores

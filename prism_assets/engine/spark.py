@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from prism_assets.domain.errors import EngineFailed, EngineUnavailable, PrismError
+from prism_assets.domain.tables import Definitions
 from prism_assets.domain.work import MergeTask, Task, from_json
-from prism_assets.engine.base import Definitions
 from prism_assets.engine.packing import divide
 from prism_assets.engine.worker import RESULT_SCHEMA, encode_share, run_batches
 from prism_assets.objectstore.lake import Lake

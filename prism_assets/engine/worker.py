@@ -15,9 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables import Definitions, TableDefinition
 from prism_assets.domain.work import Task, from_json, to_json
-from prism_assets.engine.base import Definitions
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,23 +9,8 @@ import pytest
 from prism_assets import platform
 from prism_assets.metadata.database import Database
 from prism_assets_tests.command.prism import Prism
-from prism_assets_tests.metadata.worlds import a_world
-from prism_assets_tests.postgres import PostgresServer
+from prism_assets_tests.metadata.worlds import world as world
 from prism_assets_tests.world import World
-
-
-@pytest.fixture(scope="package")
-def database_url(postgres: PostgresServer) -> Iterator[str]:
-    url = postgres.create_database()
-    yield url
-    postgres.drop_database(url)
-
-
-@pytest.fixture
-def world(services: Mapping[str, str], database_url: str, tmp_path: Path) -> Iterator[World]:
-    """A platform of its own, on the database of the package."""
-    with a_world(services, database_url, tmp_path) as made:
-        yield made
 
 
 @pytest.fixture

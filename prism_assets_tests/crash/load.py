@@ -210,8 +210,11 @@ def run(worker: Worker, **load: Any) -> dict[str, Any]:
 def _live(stage: Stage, crowd: _Crowd, clock: _Clock, load: Load) -> int:
     """Objects arrive and processes die, until there were enough of both and of looks; returns how many rows arrived."""
     rows, next_kill = 0, time.monotonic() + 1.0
-    poller = stage.poller
-    while sum(crowd.kills.values()) < load.kills or rows < load.rows or (poller.looks < load.looks and poller.is_alive()):
+
+    def is_looked_at() -> bool:
+        return stage.poller.looks >= load.looks or not stage.poller.is_alive()
+
+    while sum(crowd.kills.values()) < load.kills or rows < load.rows or not is_looked_at():
         now = clock.now
         starts = [now - timedelta(minutes=crowd.random.choice([1, 5, 30, 600]))]
         if crowd.random.random() < 0.3:

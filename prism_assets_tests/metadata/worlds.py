@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from prism_assets_tests.metadata.emptying import empty
 from prism_assets_tests.world import World
 
@@ -20,3 +22,10 @@ def a_world(services: Mapping[str, str], database_url: str, root: Path, **overri
         yield world
     finally:
         world.close()
+
+
+@pytest.fixture
+def world(services: Mapping[str, str], database_url: str, tmp_path: Path) -> Iterator[World]:
+    """A platform of its own, on the database of the session: a conftest that imports it has it for its package."""
+    with a_world(services, database_url, tmp_path) as made:
+        yield made

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from prism_assets.domain.errors import EngineFailed, EngineUnavailable
+from prism_assets.domain.tables import Definitions
 from prism_assets.domain.work import ConvertTask, Failure, MergeResult, MergeTask, RepairResult, RepairTask, Task
-from prism_assets.engine.base import Definitions, Engine
+from prism_assets.engine.base import Engine
 from prism_assets_tests.world import World
 
 _Result = TypeVar("_Result")

@@ -10,8 +10,8 @@ from datetime import date, timedelta
 import pytest
 
 from prism_assets.domain.errors import AccessDenied, MissingBucket, PrismError, StoreUnavailable, WrongUse
+from prism_assets.domain.tables import Definitions
 from prism_assets.domain.work import RepairResult, RepairTask
-from prism_assets.engine.base import Definitions
 from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.objectstore.stores import Stores
 from prism_assets.stages.repair.run import run_repair

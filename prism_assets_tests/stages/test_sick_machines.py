@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from prism_assets.domain.tables import Definitions
 from prism_assets.domain.work import ConvertResult, ConvertTask, MergeResult, MergeTask
-from prism_assets.engine.base import Definitions
 from prism_assets.kernels.convert import convert_object
 from prism_assets.kernels.merge import merge_range
 from prism_assets.kernels.parquet.accepted_rows import Limits

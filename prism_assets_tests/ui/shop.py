@@ -1,4 +1,4 @@
-"""Two tables of a shop, five days of rows, and a few broken lines: what tests and pictures of the UI show."""
+"""Two tables of a shop, a few days of rows, and a few broken lines: what tests and pictures of the UI show."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def a_shop(root: Path) -> Path:
     return a_folder(root, a_table(ORDERS, bucket=_BUCKET), visits)
 
 
-def fill(environment: Mapping[str, str], now: datetime) -> None:
+def fill(environment: Mapping[str, str], now: datetime, days: int = DAYS) -> None:
     """Puts an object for each table and day, and one with broken lines among the visits of today."""
     s3: Any = boto3.Session().client("s3", endpoint_url=environment["PRISM_S3_ENDPOINT"])
     for name in (ORDERS, VISITS):
         prefix = name.partition(".")[2]
-        for back in range(DAYS):
+        for back in range(days):
             rows = as_lines(some_rows(_ROWS, now - timedelta(days=back, seconds=_ROWS)))
             broken = b"{broken\n" * 5 if (name, back) == (VISITS, 0) else b""
             s3.put_object(Bucket=_BUCKET, Key=f"{prefix}/{back:06}.gz", Body=zipped(rows + broken))

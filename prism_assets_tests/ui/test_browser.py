@@ -12,8 +12,9 @@ import pytest
 from bench.browser import find_chromium
 from prism_assets.defs.keys import asset_key
 from prism_assets_tests.defs.server import DagsterServer
-from prism_assets_tests.ui.shop import DAYS, ORDERS, SCHEMA, VISITS, a_shop, fill
+from prism_assets_tests.ui.shop import ORDERS, SCHEMA, VISITS, a_shop, fill
 
+DAYS = 2
 CHROMIUM = find_chromium()
 pytestmark = [
     pytest.mark.stack,
@@ -34,7 +35,7 @@ def server(stack: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -
     with pytest.MonkeyPatch.context() as patch:
         for name, value in made.items():
             patch.setenv(name, value)
-        fill(made, datetime.now(timezone.utc).replace(microsecond=0))
+        fill(made, datetime.now(timezone.utc).replace(microsecond=0), DAYS)
         with DagsterServer(tmp_path_factory.mktemp("dagster"), made) as running:
             yield running
 
@@ -73,7 +74,7 @@ def test_a_person_finds_the_lineage_makes_days_and_reads_what_is_wrong(server: D
             ui.partitions_of(VISITS, "catalog")
 
             page = ui.check(VISITS, "live", "quarantine_rate").inner_text()
-            assert "5 of 255 lines of the last day are quarantined (1.96%), above the limit of 0.10%" in page
+            assert "5 of 105 lines of the last day are quarantined (4.76%), above the limit of 0.10%" in page
             assert "5 bad_json" in page
 
             ui.sensor("new_objects")

@@ -18,7 +18,7 @@ from prism_assets.domain.errors import (
 )
 from prism_assets.domain.merge_attempts import after_death
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables import Definitions, TableDefinition
 from prism_assets.domain.work import Failure, MergeResult, MergeTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import merge_jobs, partitions
@@ -269,7 +269,7 @@ def _completed(context: StageContext, running: Sequence[RunningJob], engine: _En
 def _merged(
     context: StageContext,
     tasks: Sequence[MergeTask],
-    definitions: Mapping[tuple[int, int], TableDefinition],
+    definitions: Definitions,
     engine: _EngineSeen,
 ) -> Iterator[MergeResult]:
     """Writes the ranges; one that kills its job ends up alone and fails alone."""

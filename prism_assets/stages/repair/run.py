@@ -17,9 +17,8 @@ from datetime import date
 
 from prism_assets.domain.errors import WORTH_REPEATING, LeaseLost, PrismError, TransientError
 from prism_assets.domain.partitions import Partition
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables import Definitions, TableDefinition
 from prism_assets.domain.work import Failure, RepairedObject, RepairResult, RepairTask
-from prism_assets.engine.base import Definitions
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import leases, partitions, small_objects, tables
 from prism_assets.metadata.leases import Lease, LeaseKind

@@ -8,7 +8,7 @@ from datetime import date
 from functools import cached_property
 
 from prism_assets.domain.accepted import DateRange, accepted_days
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables import Definitions, TableDefinition
 from prism_assets.domain.work import ConvertResult, ConvertTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import batches, locks, partitions, staging_objects, tables
@@ -26,7 +26,7 @@ class StreamPlan:
     batch: Batch
     claimed: Mapping[int, ClaimedObject]
     tasks: tuple[ConvertTask, ...]
-    definitions: Mapping[tuple[int, int], TableDefinition]
+    definitions: Definitions
 
     @property
     def holds_suspects(self) -> bool:
@@ -79,7 +79,7 @@ def start_batch(context: StageContext, table_ids: Collection[int] | None) -> Str
     )
 
 
-def _accepted(item: ClaimedObject, definitions: Mapping[tuple[int, int], TableDefinition]) -> DateRange:
+def _accepted(item: ClaimedObject, definitions: Definitions) -> DateRange:
     return accepted_days(definitions[item.table_id, item.definition_version], convert_task(item, frozenset()))
 
 
