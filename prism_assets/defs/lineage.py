@@ -22,7 +22,7 @@ from prism_assets.domain.tables import TableDefinition
 TABLE_TAG = "prism/table"
 _REFERENCES = "dagster/code_references"
 _PACKAGE = Path(__file__).resolve().parents[1]
-_MODULES = {"staging": "discover/listings", "live": "stream/run", "merged": "merge/run", "catalog": "publish/run"}
+_MODULES = {"staging": "discover/listings", "live": "stream/run", "merged": "merge/run", "catalog": "catalog/run"}
 
 
 def placed(spec: AssetSpec, table: TableDefinition, location: Location) -> AssetSpec:

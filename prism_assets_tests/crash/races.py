@@ -145,7 +145,8 @@ def damaged_object(stage: Stage) -> Iterator[str]:
     path = stage.world.root / "buckets" / "lake" / keys[0]
     body, aside = path.read_bytes(), stage.world.root / "aside"
     _padded(body, aside)
-    aside.rename(path)
+    with stage.poller.between_looks():
+        aside.rename(path)
     stage.run(("catalog", AFTER))
     stage.run(("catalog", AFTER))
     stage.is_looked_at()
@@ -153,7 +154,8 @@ def damaged_object(stage: Stage) -> Iterator[str]:
         yield "readers were sent to a manifest that was not verified"
     sound = stage.world.root / "sound"
     sound.write_bytes(body)
-    sound.rename(path)
+    with stage.poller.between_looks():
+        sound.rename(path)
 
 
 def _padded(body: bytes, path: Path) -> None:

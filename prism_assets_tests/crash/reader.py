@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
@@ -108,6 +108,7 @@ class Poller(threading.Thread):
     seen: dict[tuple[str, date], set[int]] = field(default_factory=dict)
     _content: dict[tuple[str, date], tuple[Any, ...]] = field(default_factory=dict)
     _end: threading.Event = field(default_factory=threading.Event)
+    _looking: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         super().__init__(daemon=True)
@@ -119,9 +120,14 @@ class Poller(threading.Thread):
         reader, tables = IdReader(self.settings), itertools.cycle(self.tables)
         while not self._end.is_set():
             started = time.monotonic()
-            self.look(reader, next(tables))
+            with self._looking:
+                self.look(reader, next(tables))
             cost = time.monotonic() - started
             self._end.wait(max(self.every - cost, 4 * cost))
+
+    def between_looks(self) -> AbstractContextManager[bool]:
+        """No look begins or goes on until the block ends: for what no reader bears, such as another object's bytes."""
+        return self._looking
 
     def look(self, reader: IdReader, table: str) -> None:
         """One look. A reader whose servers are down sees nothing, which is no fault of the writers."""

@@ -19,7 +19,7 @@ from prism_assets_tests.builders import a_table
 from prism_assets_tests.defs.tables import a_location
 
 _PACKAGE = Path(str(prism_assets.__file__)).parent
-_STAGES = {"staging": "discover/listings", "live": "stream/run", "merged": "merge/run", "catalog": "publish/run"}
+_STAGES = {"staging": "discover/listings", "live": "stream/run", "merged": "merge/run", "catalog": "catalog/run"}
 
 
 def specs_of(location: Location) -> dict[str, AssetSpec]:
