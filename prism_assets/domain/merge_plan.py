@@ -83,7 +83,7 @@ def plan_merge(
         ranges=ranges,
         left_behind=len(left),
         left_behind_bytes=sum(item.content_length for item in left),
-        reason=_reason(len(left), is_open),
+        reason=_reason(len(left), more=more),
         backlog=more and bool(ranges),
     )
 
@@ -149,9 +149,8 @@ def _ranges(
     return tuple(ranges)
 
 
-def _reason(left: int, is_open: bool) -> str:
-    if not left:
-        return "everything is merged"
-    if is_open:
-        return "the day is open, and what is left is kept for its last objects"
-    return "the job has its share of objects; the rest follows in the next one"
+def _reason(left: int, *, more: bool) -> str:
+    """Of a day that is closed nothing is left, unless the job has its share."""
+    if more:
+        return "the job has its share of objects; the rest follows in the next one"
+    return "the day is open, and what is left is kept for its last objects" if left else "everything is merged"

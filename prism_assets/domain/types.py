@@ -32,7 +32,7 @@ class _Type(ABC):
     @property
     @abstractmethod
     def keyword(self) -> str:
-        """Its name in table files and in stored definitions; like the next three, without parameters."""
+        """Its name in table files and in stored definitions; like the next three, without what it took in brackets."""
 
     @property
     @abstractmethod

@@ -78,6 +78,8 @@ def test_the_plan_says_why_something_stays_behind() -> None:
     assert a_plan([]).reason == "nothing is unmerged"
     assert a_plan([10]).reason == "everything is merged"
     assert a_plan([10], is_open=True).reason == "the day is open, and what is left is kept for its last objects"
+    share = "the job has its share of objects; the rest follows in the next one"
+    assert {a_plan([60, 60, 20], is_open=is_open, more=True).reason for is_open in (True, False)} == {share}
 
 
 def test_a_full_job_makes_progress_even_where_nothing_is_full() -> None:

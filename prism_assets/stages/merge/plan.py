@@ -28,7 +28,8 @@ class PartitionPlan:
     def describe(self) -> str:
         """One line for people."""
         ranges = ", ".join(map(_describe, self.merge.ranges))
-        left = f"; {self.merge.left_behind} objects stay behind: {self.merge.reason}" if self.merge.left_behind else ""
+        count, reason = self.merge.left_behind, self.merge.reason
+        left = f"; {count} objects stay behind: {reason}" if count else f"; {reason}" if self.merge.backlog else ""
         return f"{self.table.name} {self.partition.date}: {'write ' + ranges if ranges else 'nothing to write'}{left}"
 
 
