@@ -121,13 +121,13 @@ class MergeSettings(PrismSettings):
 
 
 class CatalogSettings(PrismSettings):
-    """When the record of what readers see is doubted, and what is shown of it."""
+    """How often the catalog is compared with what is recorded, and how many rows are shown in Dagster."""
 
     catalog_compare_seconds: float = Field(
         default=3_600, ge=0, description="how often a table is compared with the catalog in full, whatever is recorded"
     )
     sample_rows: int = Field(
-        default=5, ge=0, le=100, description="rows of a table's newest day that the asset catalog shows; 0 for none"
+        default=5, ge=0, le=20, description="rows of a table's newest day that the asset `_catalog` shows; 0 for none"
     )
 
 

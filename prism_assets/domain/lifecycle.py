@@ -18,7 +18,7 @@ from prism_assets.domain.partitions import (
     SwitchEvidence,
     contradiction,
     current_publication,
-    switch_refusal,
+    switch_obstacle,
     wanted_publication,
 )
 
@@ -197,6 +197,6 @@ def _switch_or_wait(partition: Partition, facts: Facts) -> Switch | WaitForMerge
         left = facts.unmerged_live(partition)
         return WaitForMerge(reason=f"{'some' if left is None else left} live objects are not merged yet")
     evidence = facts.switch_evidence(partition)
-    if (refusal := switch_refusal(partition, evidence)) is None:
+    if (obstacle := switch_obstacle(partition, evidence)) is None:
         return Switch(evidence=evidence)
-    return WaitForMerge(reason=refusal, is_contradiction=contradiction(evidence) is not None)
+    return WaitForMerge(reason=obstacle, is_contradiction=contradiction(evidence) is not None)

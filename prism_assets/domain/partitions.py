@@ -91,7 +91,7 @@ class SwitchEvidence:
     ranges: ObjectTotals
 
 
-def switch_refusal(partition: Partition, evidence: SwitchEvidence) -> str | None:
+def switch_obstacle(partition: Partition, evidence: SwitchEvidence) -> str | None:
     """Why a partition may not switch to its merged objects, or None if it may."""
     if partition.state is not PartitionState.CLOSED:
         return f"it is {partition.state.value}, not closed"

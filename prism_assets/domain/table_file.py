@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -51,6 +52,7 @@ _NO_ZONE_OFFSET = (
     "times without an offset, and with partition.timezone where days begin"
 )
 _LONGEST_COMMENT = 255
+_NOT_IN_A_LINE = ("Cc", "Cs", "Zl", "Zp")  # Unicode categories
 _REQUIRED = object()
 _UNREADABLE = object()
 
@@ -322,8 +324,12 @@ def _column(entry: _Mapping) -> Column:
 def _column_description(entry: _Mapping) -> str | None:
     """What Glue takes as the comment of a column: one line of at most 255 characters."""
     text: str | None = entry.text("description", None)
-    if text is not None and (len(text) > _LONGEST_COMMENT or not text.isprintable()):
-        entry.complain("description", f"must be one line of at most {_LONGEST_COMMENT} characters")
+    if text is None:
+        return None
+    if len(text.encode("utf-16-le")) > 2 * _LONGEST_COMMENT:
+        entry.complain("description", f"must have at most {_LONGEST_COMMENT} characters")
+    if any(unicodedata.category(character) in _NOT_IN_A_LINE for character in text):
+        entry.complain("description", "must be one line, without control characters")
     return text or None
 
 

@@ -74,7 +74,13 @@ class Column:
                 f"the definition of column {document['name']} cannot be read: {error}; use the version that stored it"
             ) from error
         of_the_type = {"type", *_ALWAYS_STORED, *kind.parameters}
-        return cls(type=kind, **{name: value for name, value in document.items() if name not in of_the_type})
+        values = {name: value for name, value in document.items() if name not in of_the_type}
+        if unknown := values.keys() - {field.name for field in dataclasses.fields(cls)}:
+            raise InvariantBroken(
+                f"the definition of column {document['name']} says {', '.join(sorted(unknown))}, which this version "
+                "does not know; use the version that stored it"
+            )
+        return cls(type=kind, **values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +161,11 @@ class TableDefinition:
         """The instant at which the event date `day` is over, in UTC."""
         midnight = datetime.combine(day + timedelta(days=1), datetime.min.time(), tzinfo=self.zone)
         return midnight.astimezone(timezone.utc)
+
+    def without_descriptions(self) -> TableDefinition:
+        """The same without what only people read of its columns: what tasks get, whose versions may be older."""
+        columns = tuple(dataclasses.replace(column, description=None) for column in self.columns)
+        return dataclasses.replace(self, columns=columns)
 
     def to_json(self) -> str:
         """One line of JSON that `from_json` reads back; keys sorted, so equal definitions give equal text."""

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from prism_assets.domain.accepted import DateRange
+from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.partitions import ObjectTotals, Partition, SwitchEvidence
 
@@ -67,7 +68,10 @@ def lock_partition(connection: Connection, partition_id: int) -> Partition:
 def lock_partitions(connection: Connection, partition_ids: Collection[int]) -> dict[int, Partition]:
     """Locks partition rows in id order and returns them by id, read behind the locks."""
     connection.execute(text(_LOCK), {"ids": list(partition_ids)})
-    return load_partitions(connection, partition_ids)
+    found = load_partitions(connection, partition_ids)
+    if missing := set(partition_ids) - found.keys():
+        raise InvariantBroken(f"there is no partition {min(missing)}: rows of others name it")
+    return found
 
 
 _LOCK = """

@@ -1,4 +1,4 @@
-"""Statements about what the catalog shows of a table: the version of its definition, and what may still be on its way.
+"""Statements on prism_publication_notes: what may still be on its way to the catalog, and so has it compared.
 
 A call may land long after its caller died. So each run notes that it is about to touch the catalog, before it does, and
 takes its note back when it saw all of its calls answered. Notes of others are taken back only by a run that compared
@@ -13,7 +13,6 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
-from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata.leases import Lease
 
 
@@ -38,36 +37,6 @@ class ComparisonDue:
             f"a publication by {self.worker}, begun at {self.since:%Y-%m-%d %H:%M:%S}Z{more}, was not seen to end: "
             "what it sent may still change the catalog"
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class CatalogState:
-    """What is known of a table in the catalog, at `time`: the definition in force, and the version last shown."""
-
-    definition: TableDefinition
-    defined_version: int
-    comparison_due: ComparisonDue | None
-    time: datetime
-
-
-def load_catalog_state(
-    connection: Connection, table_id: int, compare_seconds: float, lease_seconds: float | None = None
-) -> CatalogState:
-    """What the last catalog runs of a table left; `lease_seconds` as for `load_comparisons_due`. Reads without locks."""
-    row = connection.execute(text(_IN_FORCE), {"table": table_id}).one()
-    return CatalogState(
-        definition=TableDefinition.from_document(row.definition),
-        defined_version=row.defined_version,
-        comparison_due=load_comparisons_due(connection, [table_id], compare_seconds, lease_seconds).get(table_id),
-        time=row.time,
-    )
-
-
-_IN_FORCE = """
-SELECT d.definition, t.defined_version, clock_timestamp() AS time FROM prism_tables t
-JOIN prism_table_definitions d ON d.prism_table_id = t.prism_table_id AND d.version = t.definition_version
-WHERE t.prism_table_id = :table
-"""
 
 
 def load_comparisons_due(
@@ -99,14 +68,6 @@ SELECT * FROM (
     WHERE t.prism_table_id = ANY(:tables)
 ) d WHERE notes > 0 OR stale ORDER BY prism_table_id
 """
-
-
-def undefined_tables(connection: Connection) -> set[int]:
-    """Ids of the tables whose definition in force is not the one that the catalog shows. Reads without locks."""
-    return set(connection.execute(text(_UNDEFINED)).scalars())
-
-
-_UNDEFINED = "SELECT prism_table_id FROM prism_tables WHERE defined_version <> definition_version"
 
 
 def add_note(connection: Connection, lease: Lease, worker: str) -> int:
@@ -174,29 +135,4 @@ def remove_expired(connection: Connection, table_id: int, time: datetime) -> Non
 _REMOVE_EXPIRED = """
 DELETE FROM prism_publication_notes
 WHERE prism_table_id = :table AND expire_time < :time
-"""
-
-
-def record_comparison(connection: Connection, table_id: int, time: datetime) -> None:
-    """Records that the catalog is as recorded, by a comparison that began at a time; upwards only. Locks the table's row."""
-    connection.execute(text(_RECORD_COMPARISON), {"table": table_id, "time": time})
-
-
-_RECORD_COMPARISON = """
-UPDATE prism_tables SET compared_time = greatest(compared_time, :time)
-WHERE prism_table_id = :table
-"""
-
-
-def record_definition(connection: Connection, table_id: int, version: int) -> None:
-    """Records the version of the definition that the catalog shows, upwards only. Locks the table's row.
-
-    It is the one that a run defined, also where a newer one came into force meanwhile: that is still to come.
-    """
-    connection.execute(text(_RECORD_DEFINITION), {"table": table_id, "version": version})
-
-
-_RECORD_DEFINITION = """
-UPDATE prism_tables SET defined_version = greatest(defined_version, :version)
-WHERE prism_table_id = :table AND defined_version < :version
 """

@@ -9,7 +9,8 @@ prism_partition_states.
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import date, datetime
 
 from sqlalchemy import Connection, text
 
@@ -47,4 +48,23 @@ ON CONFLICT (prism_partition_id, publisher) DO UPDATE SET version = excluded.ver
     publish_time = excluded.publish_time
 WHERE q.version <= excluded.version AND q.published_object_id <= excluded.published_object_id
     AND q.revision <= excluded.revision
+"""
+
+
+def newest_published(connection: Connection, latest: Mapping[int, date]) -> dict[int, date]:
+    """The newest day of each table that readers of Glue see and that is not after a given one, by table id.
+
+    Reads without locks.
+    """
+    rows = connection.execute(text(_NEWEST_PUBLISHED), {"tables": list(latest), "latest": list(latest.values())})
+    return {row.prism_table_id: row.date for row in rows}
+
+
+_NEWEST_PUBLISHED = """
+SELECT p.prism_table_id, max(p.partition_date) AS date
+FROM unnest(CAST(:tables AS bigint[]), CAST(:latest AS date[])) AS t (id, latest)
+JOIN prism_partitions p ON p.prism_table_id = t.id AND p.partition_date <= t.latest
+JOIN prism_publications q USING (prism_partition_id)
+WHERE q.publisher = 'glue' AND q.version >= 0
+GROUP BY p.prism_table_id
 """

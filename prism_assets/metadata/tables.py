@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
-from prism_assets.domain.tables import Column, Stream, TableDefinition
+from prism_assets.domain.tables import Column, Definitions, Stream, TableDefinition
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,7 @@ ORDER BY t.schema_name, t.table_name
 """
 
 
-def load_versions(
-    connection: Connection, wanted: Collection[tuple[int, int]]
-) -> dict[tuple[int, int], TableDefinition]:
+def load_versions(connection: Connection, wanted: Collection[tuple[int, int]]) -> Definitions:
     """The definitions of the given (table id, version) pairs. Reads without locks: versions never change."""
     rows = connection.execute(
         text(_VERSIONS),

@@ -28,10 +28,10 @@ class Unobserved:
     """For calls that nobody else makes at the same time."""
 
     def begin(self) -> None:
-        """Nothing stands against it."""
+        """Does nothing."""
 
     def answered(self) -> None:
-        """Nobody asks."""
+        """Does nothing."""
 
 
 UNOBSERVED = Unobserved()
@@ -57,12 +57,12 @@ class Publisher(Protocol):
         """Whether `define` would change anything; changes nothing itself."""
         ...
 
-    def define(self, table: TableDefinition, calls: CallObserver = UNOBSERVED) -> str | None:
+    def define(self, table: TableDefinition, observer: CallObserver = UNOBSERVED) -> str | None:
         """Creates or updates database, table and columns; returns `created`, `updated` or None if nothing changed."""
         ...
 
     def location(self, table: TableDefinition, day: date, publication: Publication) -> str:
-        """Where it sends readers of a partition that is published so."""
+        """Where it sends readers of a day once that publication is made."""
         ...
 
     def outdated(self, table: TableDefinition, publications: Mapping[date, Publication]) -> frozenset[date]:
@@ -70,7 +70,7 @@ class Publisher(Protocol):
         ...
 
     def publish(
-        self, table: TableDefinition, contents: Mapping[date, PartitionContent], calls: CallObserver = UNOBSERVED
+        self, table: TableDefinition, contents: Mapping[date, PartitionContent], observer: CallObserver = UNOBSERVED
     ) -> dict[date, PrismError]:
         """Shows partitions, and looks whether it does: every object that it names was seen with its length before.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from datetime import date
 
-from prism_assets.domain.errors import InvariantBroken, PrismError
+from prism_assets.domain.errors import InvariantBroken, ObjectMissing, PrismError
 from prism_assets.domain.files import PartitionContent
 from prism_assets.domain.partitions import Publication
 from prism_assets.domain.tables import TableDefinition
@@ -40,9 +40,9 @@ class GluePublisher:
         """One call."""
         return self.catalog.differs(table, self._root(table))
 
-    def define(self, table: TableDefinition, calls: CallObserver = UNOBSERVED) -> str | None:
+    def define(self, table: TableDefinition, observer: CallObserver = UNOBSERVED) -> str | None:
         """Database, table and columns."""
-        return self.catalog.define(table, self._root(table), calls)
+        return self.catalog.define(table, self._root(table), observer)
 
     def location(self, table: TableDefinition, day: date, publication: Publication) -> str:
         """The live prefix, or the manifest."""
@@ -55,7 +55,7 @@ class GluePublisher:
         return self.catalog.outdated(table, locations) if locations else frozenset()
 
     def publish(
-        self, table: TableDefinition, contents: Mapping[date, PartitionContent], calls: CallObserver = UNOBSERVED
+        self, table: TableDefinition, contents: Mapping[date, PartitionContent], observer: CallObserver = UNOBSERVED
     ) -> dict[date, PrismError]:
         """Writes the manifests, then points Glue at them and reads back. A damaged day does not keep back the others.
 
@@ -68,12 +68,12 @@ class GluePublisher:
             failpoint("catalog.before_manifest")
             try:
                 self._write_manifest(table, day, content)
-            except InvariantBroken as error:
+            except (InvariantBroken, ObjectMissing) as error:
                 failed[day] = error
             else:
                 locations[day] = self.location(table, day, content.publication)
         failpoint("catalog.after_manifest")
-        return failed | (self.catalog.publish(table, locations, calls) if locations else {})
+        return failed | (self.catalog.publish(table, locations, observer) if locations else {})
 
     def shown_locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
         """As Glue has them."""

@@ -117,7 +117,7 @@ class GlueCatalog:
         """One call: a table that is missing, or is not as defined."""
         with _translated():
             found = self._find(table)
-        return found is None or not _same_table(found, table_input(table, location))
+        return found is None or not _same_table(found, _keeping_comments(table_input(table, location), found))
 
     def _find(self, table: TableDefinition) -> Any:
         try:
@@ -127,23 +127,29 @@ class GlueCatalog:
                 raise
             return None
 
-    def define(self, table: TableDefinition, location: str, calls: CallObserver = UNOBSERVED) -> str | None:
+    def define(self, table: TableDefinition, location: str, observer: CallObserver = UNOBSERVED) -> str | None:
         """Compares before it updates, so that a table at rest gets no new version."""
         database, wanted = self.database_name(table), table_input(table, location)
         with _translated():
             found = self._find(table)
             if found is None:
-                self._create(database, wanted, calls)
+                self._create(database, wanted, observer)
                 return "created"
+            wanted = _keeping_comments(wanted, found)
             if _same_table(found, wanted):
                 return None
             version = {"VersionId": found["VersionId"]} if found.get("VersionId") else {}
             _change(
-                calls, self._client.update_table, DatabaseName=database, TableInput=wanted, SkipArchive=True, **version
+                observer,
+                self._client.update_table,
+                DatabaseName=database,
+                TableInput=wanted,
+                SkipArchive=True,
+                **version,
             )
             return "updated"
 
-    def _create(self, database: str, wanted: Any, calls: CallObserver) -> None:
+    def _create(self, database: str, wanted: Any, observer: CallObserver) -> None:
         try:
             self._client.get_database(Name=database)
         except ClientError as error:
@@ -151,11 +157,11 @@ class GlueCatalog:
                 raise
             _tolerate(
                 "AlreadyExistsException",
-                lambda: _change(calls, self._client.create_database, DatabaseInput={"Name": database}),
+                lambda: _change(observer, self._client.create_database, DatabaseInput={"Name": database}),
             )
         _tolerate(
             "AlreadyExistsException",
-            lambda: _change(calls, self._client.create_table, DatabaseName=database, TableInput=wanted),
+            lambda: _change(observer, self._client.create_table, DatabaseName=database, TableInput=wanted),
         )
 
     def outdated(self, table: TableDefinition, locations: Mapping[date, str]) -> frozenset[date]:
@@ -171,7 +177,7 @@ class GlueCatalog:
         return frozenset(day for day in days if there.get(day) != _shape(table, locations[day]))
 
     def publish(
-        self, table: TableDefinition, locations: Mapping[date, str], calls: CallObserver = UNOBSERVED
+        self, table: TableDefinition, locations: Mapping[date, str], observer: CallObserver = UNOBSERVED
     ) -> dict[date, PrismError]:
         """Updates what is there, creates what is not, then reads back: a lost answer is settled by looking.
 
@@ -183,9 +189,9 @@ class GlueCatalog:
             known = [day for day in days if day in there and there[day] != _shape(table, locations[day])]
             failed: dict[date, PrismError] = {}
             for part in _parts(known, BATCH_UPDATE):
-                failed |= self._update(table, part, locations, calls)
+                failed |= self._update(table, part, locations, observer)
             for part in _parts([day for day in days if day not in there], BATCH_CREATE):
-                failed |= self._create_partitions(table, part, locations, calls)
+                failed |= self._create_partitions(table, part, locations, observer)
             shown = self._shapes(table, days)
         return {
             day: failed.get(day) or CatalogUnavailable("the catalog does not show it as published; repeat")
@@ -194,10 +200,10 @@ class GlueCatalog:
         }
 
     def _update(
-        self, table: TableDefinition, days: Sequence[date], locations: Mapping[date, str], calls: CallObserver
+        self, table: TableDefinition, days: Sequence[date], locations: Mapping[date, str], observer: CallObserver
     ) -> dict[date, PrismError]:
         answer = _change(
-            calls,
+            observer,
             self._client.batch_update_partition,
             DatabaseName=self.database_name(table),
             TableName=table.name.table,
@@ -212,10 +218,10 @@ class GlueCatalog:
         return _errors_by_day(answer.get("Errors", []), tolerated="EntityNotFoundException")
 
     def _create_partitions(
-        self, table: TableDefinition, days: Sequence[date], locations: Mapping[date, str], calls: CallObserver
+        self, table: TableDefinition, days: Sequence[date], locations: Mapping[date, str], observer: CallObserver
     ) -> dict[date, PrismError]:
         answer = _change(
-            calls,
+            observer,
             self._client.batch_create_partition,
             DatabaseName=self.database_name(table),
             TableName=table.name.table,
@@ -298,6 +304,17 @@ def _storage(table: TableDefinition, location: str) -> Any:
     }
 
 
+def _keeping_comments(wanted: Any, found: Any) -> Any:
+    """The wanted table with the comments of others on columns that the table file does not describe."""
+    comments = {column["Name"]: column.get("Comment") for column in found["StorageDescriptor"].get("Columns", [])}
+    storage = wanted["StorageDescriptor"]
+    columns = [
+        {"Comment": comment, **column} if (comment := comments.get(column["Name"])) else column
+        for column in storage["Columns"]
+    ]
+    return {**wanted, "StorageDescriptor": {**storage, "Columns": columns}}
+
+
 def _same_table(found: Any, wanted: Any) -> bool:
     def shape(value: Any) -> Any:
         storage = value.get("StorageDescriptor", {})
@@ -321,17 +338,17 @@ def _parts(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
         yield items[start : start + size]
 
 
-def _change(calls: CallObserver, call: Any, **arguments: Any) -> Any:
+def _change(observer: CallObserver, call: Any, **arguments: Any) -> Any:
     """Makes one call that changes something, and tells of its answer."""
-    calls.begin()
+    observer.begin()
     try:
         answer = call(**arguments)
     except ClientError as error:
         if _code(error) not in _UNDECIDED and _first_try(error.response):
-            calls.answered()
+            observer.answered()
         raise
     if _first_try(answer):
-        calls.answered()
+        observer.answered()
     return answer
 
 

@@ -27,14 +27,14 @@ class MemoryPublisher:
         """Whether another definition is shown, or none."""
         return self.definitions.get(table.name) != table
 
-    def define(self, table: TableDefinition, calls: CallObserver = UNOBSERVED) -> str | None:
+    def define(self, table: TableDefinition, observer: CallObserver = UNOBSERVED) -> str | None:
         """Takes the definition."""
         if not self.differs(table):
             return None
         known = table.name in self.definitions
-        calls.begin()
+        observer.begin()
         self.definitions[table.name] = table
-        calls.answered()
+        observer.answered()
         return "updated" if known else "created"
 
     def location(self, table: TableDefinition, day: date, publication: Publication) -> str:
@@ -50,12 +50,12 @@ class MemoryPublisher:
         )
 
     def publish(
-        self, table: TableDefinition, contents: Mapping[date, PartitionContent], calls: CallObserver = UNOBSERVED
+        self, table: TableDefinition, contents: Mapping[date, PartitionContent], observer: CallObserver = UNOBSERVED
     ) -> dict[date, PrismError]:
         """Takes the contents."""
-        calls.begin()
+        observer.begin()
         self.contents.setdefault(table.name, {}).update(contents)
-        calls.answered()
+        observer.answered()
         return {}
 
     def shown_locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:

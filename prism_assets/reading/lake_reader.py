@@ -67,7 +67,7 @@ class LakeReader:
         self._prefix = settings.glue_database_prefix
         self._suffix = settings.glue_database_suffix
         self._glue = _glue(settings)
-        self.filesystem = _filesystem(settings)
+        self.filesystem = open_filesystem(settings)
 
     def table(self, name: str, day: date | None = None) -> ReadTable:
         """Everything a reader learns about `schema.table`, or about one day of it; WrongUse if it is not there."""
@@ -147,10 +147,13 @@ def _glue(settings: ReaderSettings) -> GlueClient:
     return boto3.client("glue", endpoint_url=settings.glue_endpoint, config=config)
 
 
-def _filesystem(settings: ReaderSettings) -> fs.FileSystem:
+def open_filesystem(settings: ReaderSettings, *, request_seconds: float = 60, repeat: bool = True) -> fs.FileSystem:
+    """Where the objects lie, for pyarrow. A request takes so long at most, and is repeated or not."""
     if settings.local_root is not None:
         return fs.SubTreeFileSystem(os.path.abspath(settings.local_root), fs.LocalFileSystem())
-    options: dict[str, Any] = {"region": settings.region, "connect_timeout": 5, "request_timeout": 60}
+    options: dict[str, Any] = {"region": settings.region, "connect_timeout": 5, "request_timeout": request_seconds}
+    if not repeat:
+        options["retry_strategy"] = fs.AwsStandardS3RetryStrategy(max_attempts=1)
     if settings.s3_endpoint:
         scheme, _, host = settings.s3_endpoint.partition("://")
         options |= {"endpoint_override": host.rstrip("/"), "scheme": scheme}

@@ -1,19 +1,23 @@
-"""A few rows of a day as a reader of the catalog gets them, for people to look at."""
+"""A few rows of some objects, for people to look at."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import fs
 
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.objectstore.store_errors import unclear
-from prism_assets.reading.lake_reader import LakeReader, path_of
+from prism_assets.reading.lake_reader import open_filesystem, path_of
+from prism_assets.settings import ReaderSettings
 
 _BUFFER_BYTES = 64 << 10
+_SECONDS = 5
 
 
 @dataclass(frozen=True)
@@ -24,23 +28,26 @@ class Sample:
     rows: tuple[tuple[Any, ...], ...]
 
 
-def read_sample(reader: LakeReader, table: str, day: date, most: int) -> Sample | None:
-    """The first rows of the smallest object of a day, at most so many; None where readers find no object.
+def read_sample(settings: ReaderSettings, columns: Sequence[str], urls: Sequence[str], most: int) -> Sample:
+    """The first rows of some objects, one after the other, at most so many; a column that an object lacks is null.
 
-    Reads page by page: of a big object only the first pages of each column. PrismError as for any reader.
+    Reads page by page: of a big object only the first pages of each column. No request is waited for longer than a few
+    seconds, nor repeated. InvariantBroken for an object that is no Parquet, and what an object store says.
     """
-    objects = [item for partition in reader.table(table, day).partitions for item in partition.objects]
-    if not objects:
-        return None
-    path = path_of(min(objects, key=lambda item: item.content_length).url)
+    filesystem = open_filesystem(settings, request_seconds=_SECONDS, repeat=False)
+    rows = (row for url in urls for row in _rows(filesystem, path_of(url), columns, most))
+    return Sample(tuple(columns), tuple(islice(rows, most)))
+
+
+def _rows(filesystem: fs.FileSystem, path: str, columns: Sequence[str], most: int) -> Iterator[tuple[Any, ...]]:
     try:
-        with reader.filesystem.open_input_file(path) as file:
+        with filesystem.open_input_file(path) as file:
             parquet = pq.ParquetFile(file, buffer_size=_BUFFER_BYTES, pre_buffer=False)
-            batch = next(parquet.iter_batches(batch_size=most, use_threads=False), None)
-    except pa.ArrowInvalid as error:
+            there = [name for name in columns if name in parquet.schema_arrow.names]
+            batch = next(parquet.iter_batches(batch_size=most, columns=there, use_threads=False), None)
+    except pa.ArrowException as error:
         raise InvariantBroken(f"s3://{path} is no sound Parquet object: {error}") from error
     except OSError as error:
         raise unclear(f"s3://{path}", path.partition("/")[0], str(error)) from error
-    if batch is None:
-        return None
-    return Sample(tuple(batch.schema.names), tuple(tuple(row.values()) for row in batch.to_pylist()))
+    for row in batch.to_pylist() if batch else []:
+        yield tuple(row.get(name) for name in columns)

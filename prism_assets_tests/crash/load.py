@@ -45,6 +45,8 @@ ROLES: Mapping[str, tuple[str, ...]] = {
 SERVERS = ("postgres", "s3", "spark", "python")
 """What is killed besides, in turn: servers, and a Python worker of Spark."""
 COMMANDS_TO_A_SERVER = 3
+_PATIENCE = 120.0
+"""Seconds after which a reader that hardly looks is left to the test to tell."""
 _FORMAT = "%Y-%m-%dT%H:%M:%S"
 
 
@@ -211,8 +213,10 @@ def _live(stage: Stage, crowd: _Crowd, clock: _Clock, load: Load) -> int:
     """Objects arrive and processes die, until there were enough of both and of looks; returns how many rows arrived."""
     rows, next_kill = 0, time.monotonic() + 1.0
 
+    patience = time.monotonic() + _PATIENCE + 2 * load.kills * load.pause
+
     def is_looked_at() -> bool:
-        return stage.poller.looks >= load.looks or not stage.poller.is_alive()
+        return stage.poller.looks >= load.looks or time.monotonic() > patience
 
     while sum(crowd.kills.values()) < load.kills or rows < load.rows or not is_looked_at():
         now = clock.now

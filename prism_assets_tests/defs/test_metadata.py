@@ -91,6 +91,30 @@ def test_the_catalog_shows_rows_of_the_newest_day_as_a_table(settled: World, ins
     assert (first["note"], first["big"]) == ("x" * 200 + "…", str(1 << 62))
 
 
+def test_a_day_that_is_not_the_newest_keeps_no_rows(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table())
+    settled.drop(some_rows(1, NOW))
+    run(instance, location, ["live", "catalog"])
+    settled.drop(some_rows(1, NOW - timedelta(days=1)))
+    run(instance, location, ["live"])
+    events = {item.partition: item.metadata for _, _, item in made(run(instance, location, ["catalog"]))}
+    assert "sample rows" not in events[(NOW - timedelta(days=1)).date().isoformat()]
+
+
+def test_rows_that_cannot_be_read_fail_no_run(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table())
+    settled.drop(some_rows(1, NOW))
+    run(instance, location, ["live"])
+    (path,) = (settled.root / "buckets" / "lake").rglob("prism-*.parquet")
+    body = path.read_bytes()
+    path.write_bytes(bytes(len(body)))
+    result = run(instance, location, ["catalog"])
+    assert result.success
+    ((_, _, item),) = made(result)
+    assert "sample rows" not in item.metadata
+    assert item.metadata["published rows"].value == 1
+
+
 def test_no_rows_are_shown_where_that_is_not_wanted(
     settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

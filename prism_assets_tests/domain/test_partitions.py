@@ -16,7 +16,7 @@ from prism_assets.domain.partitions import (
     SwitchEvidence,
     current_publication,
     needed_above,
-    switch_refusal,
+    switch_obstacle,
     wanted_publication,
 )
 
@@ -79,31 +79,33 @@ def test_a_partition_is_open_until_it_is_closed(facts: dict[str, Any], is_open: 
     ("facts", "state"), [({}, "new"), (LIVE, "live"), (CLOSING, "closing"), (SWITCHED, "switched")]
 )
 def test_only_a_closed_partition_switches(facts: dict[str, Any], state: str) -> None:
-    assert switch_refusal(a_partition(**facts), some_evidence()) == f"it is {state}, not closed"
+    assert switch_obstacle(a_partition(**facts), some_evidence()) == f"it is {state}, not closed"
 
 
 def test_a_closed_partition_with_equal_sums_switches() -> None:
-    assert switch_refusal(a_partition(**CLOSED), some_evidence()) is None
+    assert switch_obstacle(a_partition(**CLOSED), some_evidence()) is None
 
 
 def test_a_partition_without_ranges_does_not_switch() -> None:
     evidence = some_evidence(upper_bound=None)
-    assert switch_refusal(a_partition(**CLOSED), evidence) == "it was never merged"
+    assert switch_obstacle(a_partition(**CLOSED), evidence) == "it was never merged"
 
 
 def test_a_live_object_above_the_ranges_holds_up_the_switch() -> None:
-    assert switch_refusal(a_partition(**CLOSED), some_evidence(uncovered_live=2)) == "2 live objects are not merged yet"
+    assert (
+        switch_obstacle(a_partition(**CLOSED), some_evidence(uncovered_live=2)) == "2 live objects are not merged yet"
+    )
 
 
 @pytest.mark.parametrize("ranges", [a_total(rows=9), a_total(rows=11), a_total(fingerprint=78)])
 def test_sums_that_differ_hold_up_the_switch(ranges: ObjectTotals) -> None:
-    refusal = switch_refusal(a_partition(**CLOSED), some_evidence(ranges=ranges))
+    refusal = switch_obstacle(a_partition(**CLOSED), some_evidence(ranges=ranges))
     assert refusal is not None
     assert f"hold {ranges.rows} rows and not the same as the 10 rows" in refusal
 
 
 def test_the_number_of_objects_is_no_evidence() -> None:
-    assert switch_refusal(a_partition(**CLOSED), some_evidence(ranges=a_total(objects=1))) is None
+    assert switch_obstacle(a_partition(**CLOSED), some_evidence(ranges=a_total(objects=1))) is None
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,8 @@ def test_what_is_left_out_has_its_default() -> None:
 def test_a_column_may_be_described_in_one_line() -> None:
     table = parse_table_file(GOOD.replace("bigint", "bigint, description: 'who it was: 0 for guests'"), PATH)
     assert (table.column("user_id").description, table.column("path").description) == ("who it was: 0 for guests", None)
+    table = parse_table_file(GOOD.replace("bigint", "bigint, description: ユーザ\u3000ID"), PATH)
+    assert table.column("user_id").description == "ユーザ\u3000ID"
 
 
 def test_the_partition_column_is_required_without_saying_so() -> None:
@@ -205,7 +207,7 @@ MISTAKES = {
     "column described in two lines": (
         "bigint",
         'bigint, description: "a\\nb"',
-        "11: columns[1].description: must be one",
+        "11: columns[1].description: must be one line",
     ),
     "bad offset": ('"+09:00"', '"+9"', '10: columns[0].source_offset: must look like "+09:00"'),
     "offset beyond the earth": ('"+09:00"', '"+15:00"', '10: columns[0].source_offset: must look like "+09:00"'),

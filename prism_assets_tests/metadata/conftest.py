@@ -13,6 +13,7 @@ from prism_assets_tests.postgres import PostgresServer
 
 @pytest.fixture(scope="package")
 def database_url(postgres: PostgresServer) -> Iterator[str]:
+    """Of this package alone: some tests change defaults of the database."""
     url = postgres.create_database()
     yield url
     postgres.drop_database(url)

@@ -17,7 +17,7 @@ from prism_assets.domain.partitions import (
     Publication,
     SwitchEvidence,
     current_publication,
-    switch_refusal,
+    switch_obstacle,
     wanted_publication,
 )
 from prism_assets_tests.builders import a_range
@@ -384,7 +384,7 @@ def switched(state: State, partition: Partition, rules: Rules) -> State:
     if partition.is_open or partition.switched:
         return state
     unproven = not rules.switch_needs_evidence and state.chain
-    if not unproven and switch_refusal(partition, evidence(state)) is not None:
+    if not unproven and switch_obstacle(partition, evidence(state)) is not None:
         return state
     return state._replace(partition=replace(partition, switched=True))
 

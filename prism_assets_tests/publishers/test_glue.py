@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, InvariantBroken, PrismError, TerminalError
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.publishers.glue_catalog import GlueCatalog, glue_client
+from prism_assets.publishers.glue_catalog import GlueCatalog, glue_client, table_input
 from prism_assets_tests.builders import a_table
 from prism_assets_tests.glue_limits import GlueLimitExceeded
 from prism_assets_tests.publishers.recorder import Recorder
@@ -113,6 +113,16 @@ def test_what_a_column_means_is_its_comment(glue: GlueCatalog, table: TableDefin
     columns = shown(glue, table)["StorageDescriptor"]["Columns"]
     assert [column.get("Comment") for column in columns] == ["when it was", *[None] * len(others)]
     assert glue.define(told, ROOT) is None
+
+
+def test_a_comment_of_somebody_else_stays(glue: GlueCatalog, client: Recorder, table: TableDefinition) -> None:
+    glue.define(table, ROOT)
+    changed = table_input(table, ROOT)
+    changed["StorageDescriptor"]["Columns"][1]["Comment"] = "by hand"
+    client.update_table(DatabaseName=glue.database_name(table), TableInput=changed)
+    assert glue.define(table, ROOT) is None
+    assert glue.define(dataclasses.replace(table, description="else"), ROOT) == "updated"
+    assert shown(glue, table)["StorageDescriptor"]["Columns"][1]["Comment"] == "by hand"
 
 
 def test_a_second_table_shares_the_database(glue: GlueCatalog, table: TableDefinition) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from prism_assets.domain.errors import CatalogUnavailable, InvariantBroken, StoreUnavailable, WrongUse
 from prism_assets.reading.lake_reader import LakeReader
-from prism_assets.reading.sample import read_sample
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.world import World
 
@@ -121,20 +120,3 @@ def test_a_catalog_that_does_not_answer_is_told(events: World) -> None:
     settings = events.settings.model_copy(update={"glue_endpoint": "http://127.0.0.1:1"})
     with pytest.raises(CatalogUnavailable, match=r"Glue at http://127\.0\.0\.1:1 does not answer"):
         LakeReader(settings).table("log.events")
-
-
-def test_a_sample_has_the_first_rows_of_a_day(events: World) -> None:
-    sample = read_sample(events.reader(), "log.events", date.fromisoformat(DAY), 1)
-    assert sample is not None
-    assert sample.columns[:2] == ("time", "id")
-    assert [row[0] for row in sample.rows] == [utc(NOON)]
-
-
-def test_a_day_that_is_not_shown_has_no_sample(events: World) -> None:
-    assert read_sample(events.reader(), "log.events", date(2026, 2, 1), 5) is None
-
-
-def test_a_damaged_object_has_no_sample_and_is_named(events: World) -> None:
-    put_beside(events, "damaged.parquet")
-    with pytest.raises(InvariantBroken, match=r"damaged\.parquet is no sound Parquet object"):
-        read_sample(events.reader(), "log.events", date.fromisoformat(DAY), 5)

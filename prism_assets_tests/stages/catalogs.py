@@ -27,12 +27,12 @@ class LosingCatalog:
     left: int = 1
 
     def publish(
-        self, table: TableDefinition, locations: Mapping[date, str], calls: CallObserver
+        self, table: TableDefinition, locations: Mapping[date, str], observer: CallObserver
     ) -> dict[date, PrismError]:
         if not self.left:
-            return self.inner.publish(table, locations, calls)
+            return self.inner.publish(table, locations, observer)
         self.left -= 1
-        calls.begin()
+        observer.begin()
         self.inner.publish(table, locations)
         raise CatalogUnavailable("the answer was lost")
 
@@ -48,15 +48,15 @@ class PausingCatalog:
     before_define: Callable[[TableDefinition], object] = lambda table: None
     before_publish: Callable[[TableDefinition], object] = lambda table: None
 
-    def define(self, table: TableDefinition, location: str, calls: CallObserver) -> str | None:
+    def define(self, table: TableDefinition, location: str, observer: CallObserver) -> str | None:
         self.before_define(table)
-        return self.inner.define(table, location, calls)
+        return self.inner.define(table, location, observer)
 
     def publish(
-        self, table: TableDefinition, locations: Mapping[date, str], calls: CallObserver
+        self, table: TableDefinition, locations: Mapping[date, str], observer: CallObserver
     ) -> dict[date, PrismError]:
         self.before_publish(table)
-        return self.inner.publish(table, locations, calls)
+        return self.inner.publish(table, locations, observer)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from prism_assets.metadata import publication_notes
+from prism_assets.metadata import catalog_state
 from prism_assets.publishers.glue_catalog import GlueCatalog
 from prism_assets.stages.catalog.pending import find_catalog_work
 from prism_assets.stages.catalog.preview import preview
@@ -181,7 +181,7 @@ def defined_version(world: World) -> int:
 
 def undefined(world: World) -> bool:
     with world.context.database.begin() as connection:
-        return bool(publication_notes.undefined_tables(connection))
+        return bool(catalog_state.undefined_tables(connection))
 
 
 def test_a_definition_counts_as_shown_once_the_catalog_has_it(world: World) -> None:

@@ -21,14 +21,15 @@ def make_catalog(context: StageContext, task: Task) -> Outcome:
     """Switches, closes, defines and publishes; the facts of a day tell which of these happened to it."""
     ids = table_ids(context, task.tables)
     wait_seconds = 0.0 if task.by_sensor else takeover_seconds(context)
-    done = run_catalog(context, now=datetime.now(timezone.utc), names=task.tables, wait_seconds=wait_seconds)
+    now = datetime.now(timezone.utc)
+    done = run_catalog(context, now=now, names=task.tables, wait_seconds=wait_seconds)
     changed = {(table.table_id, day): facts for table in done.tables for day, facts in _days(table).items()}
-    samples = read_sample_rows(context, done)
+    latency = latency_of_publication(context, done)  # first, as it ends at the present time
     days = with_own_day(ids, task.day, changed)
     positions = read_positions(context, Stage.CATALOG, ids, days)
     figures = read_figures(context, ids, days)
     waits = {(table.table_id, wait.date): wait.reason for table in done.tables for wait in table.waiting}
-    latency = latency_of_publication(context, done)
+    samples = read_sample_rows(context, task.tables, now, done)
     return Outcome(
         touched={
             (ids[table], day): {

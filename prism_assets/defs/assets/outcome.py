@@ -67,8 +67,8 @@ def report(
     """Yields the healthy tables, notes other days, and yields the checks; returns what was told, by table and day.
 
     By hand, every healthy table is yielded, as who asks for a day gets it, and a table fails only by what is wrong with
-    that day or with all of it: a failed day of a backfill fails alone. A sensor's run marks what it changed, also of
-    failed tables as those rows are there, and tells all that is wrong.
+    that day or with all of it: a day of a backfill that fails does so alone. A sensor's run marks what it changed, also
+    of failed tables as those rows are there, and tells all that is wrong.
     """
     failed = {problem.table for problem in _problems_of(task, outcome)}
     days, told = daily(first_day, zone), set[tuple[str, date]]()

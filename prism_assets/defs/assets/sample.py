@@ -1,45 +1,67 @@
-"""A few rows of the newest day that a catalog run showed to readers, as a table in the metadata of that day."""
+"""A few rows of a table's newest day, as a table in the metadata of that day's publication."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from datetime import date
+from collections.abc import Collection, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
 
 from dagster import MetadataValue, TableColumn, TableRecord, TableSchema
 
 from prism_assets.defs.assets.outcome import Facts
-from prism_assets.domain.errors import PrismError
+from prism_assets.metadata.publications import newest_published
 from prism_assets.stages.catalog.run import CatalogReport
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.deadlines import Deadline
 
+_SECONDS = 10
 _LONGEST_TEXT = 200
+_LONGEST_SAMPLE = 1 << 16
 _LARGEST_EXACT = (1 << 53) - 1
 
 
-def read_sample_rows(context: StageContext, done: CatalogReport) -> Mapping[tuple[int, date], Facts]:
-    """Rows as a reader gets them, by table and its newest published day. What cannot be read now is told in the log."""
-    newest = [(table, max(item.date for item in table.published)) for table in done.tables if table.published]
-    if not (newest and context.settings.sample_rows):
+def read_sample_rows(
+    context: StageContext, names: Collection[str], now: datetime, done: CatalogReport
+) -> Mapping[tuple[int, date], Facts]:
+    """Rows of each table whose newest day the run published, by table and that day.
+
+    Older days get none, so that rows stay with few of them. Everything here is for people to look at: it takes little
+    time, and what goes wrong is told in the log and harms nothing.
+    """
+    most, deadline = context.settings.sample_rows, Deadline.after(_SECONDS)
+    published = {(table.table_id, item.date): item for table in done.tables for item in table.published}
+    if not (most and published):
         return {}
     # pyarrow takes time to import, and the definitions are loaded without it.
-    from prism_assets.reading.lake_reader import LakeReader
-    from prism_assets.reading.sample import Sample, read_sample
+    from prism_assets.reading.sample import read_sample
 
-    def shown(sample: Sample) -> Facts:
-        schema = TableSchema([TableColumn(name) for name in sample.columns])
-        records = [TableRecord(dict(zip(sample.columns, map(_cell, row), strict=True))) for row in sample.rows]
-        return {"sample rows": MetadataValue.table(records, schema)}
-
-    reader, found = LakeReader(context.settings), {}
-    for table, day in newest:
-        try:
-            sample = read_sample(reader, table.table, day, context.settings.sample_rows)
-        except PrismError as error:
-            context.progress(f"catalog: no rows of {table.table} {day} can be shown: {error}")
-        else:
-            found[table.table_id, day] = shown(sample) if sample else {}
+    found: dict[tuple[int, date], Facts] = {}
+    try:
+        tables = context.choose_tables(names)
+        with context.database.begin() as connection:
+            newest = newest_published(connection, {table.table_id: table.today(now) for table in tables})
+        for table in tables:
+            of = (table.table_id, newest.get(table.table_id, date.min))
+            if of in published and not deadline.is_over:
+                columns = [column.name for column in table.columns]
+                rows = read_sample(context.settings, columns, published[of].examples, most).rows
+                found[of] = {"sample rows": _shown(columns, rows)}
+    except Exception as error:  # The work is done and committed: nothing of this may fail its run.
+        context.progress(f"catalog: no more rows can be shown: {type(error).__name__}: {error}")
     return found
+
+
+def _shown(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> MetadataValue:
+    records: list[TableRecord] = []
+    length = 0
+    for row in rows:
+        cells = [_cell(value) for value in row]
+        length += sum(len(str(cell)) for cell in cells)
+        if records and length > _LONGEST_SAMPLE:
+            break
+        records.append(TableRecord(dict(zip(columns, cells, strict=True))))
+    return MetadataValue.table(records, TableSchema([TableColumn(name) for name in columns]))
 
 
 def _cell(value: object) -> str | int | float | bool | None:
@@ -48,5 +70,5 @@ def _cell(value: object) -> str | int | float | bool | None:
         return value
     if isinstance(value, int | float) and math.isfinite(value) and abs(value) <= _LARGEST_EXACT:
         return value
-    text = str(value)
+    text = f"{value:f}" if isinstance(value, Decimal) else str(value)
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"

@@ -1,5 +1,5 @@
-"""catalog_work: requests catalog for tables with partitions to publish, close or switch, with a new definition, or
-due for comparison: what the catalog shows of them may not be what is recorded.
+"""catalog_work: requests catalog where a catalog run has something to do. A comparison is due where what the catalog
+shows of a table may not be what is recorded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.requests import PendingDays, answer
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata.publication_notes import undefined_tables
+from prism_assets.metadata.catalog_state import undefined_tables
 from prism_assets.stages.catalog.pending import COMPARE, PUBLISH, CatalogWork, find_catalog_work
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline

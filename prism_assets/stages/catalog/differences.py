@@ -21,18 +21,29 @@ class Difference:
     shown: str | None
 
 
-def find_differences(
-    context: StageContext, table: TableDefinition, found: Iterable[Partition]
-) -> tuple[int, tuple[Difference, ...]]:
-    """How many of the partitions are recorded as published, and those that the catalog shows otherwise."""
+@dataclass(frozen=True)
+class Comparison:
+    """How many days are recorded as published, and those that the catalog shows otherwise."""
+
+    published: int
+    differences: tuple[Difference, ...]
+
+
+def compare_locations(context: StageContext, table: TableDefinition, found: Iterable[Partition]) -> Comparison:
+    """Compares where readers of some partitions are sent with where they should be; asks the catalog once."""
     recorded = {
         item.date: context.publisher.location(table, item.date, publication)
         for item in found
         if (publication := current_publication(item))
     }
     shown = _shown(context, table, recorded)
-    return len(recorded), tuple(
-        Difference(day, location, shown.get(day)) for day, location in recorded.items() if shown.get(day) != location
+    return Comparison(
+        published=len(recorded),
+        differences=tuple(
+            Difference(day, location, shown.get(day))
+            for day, location in recorded.items()
+            if shown.get(day) != location
+        ),
     )
 
 

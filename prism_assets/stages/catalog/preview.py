@@ -12,7 +12,7 @@ from prism_assets.domain.errors import PrismError
 from prism_assets.domain.lifecycle import Close, Mark, Switch, WaitForMerge, WaitForObjects, next_steps
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import partitions, publication_notes
+from prism_assets.metadata import catalog_state, partitions
 from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.catalog.publish import plan_publish
 from prism_assets.stages.context import StageContext
@@ -47,7 +47,7 @@ def _of_table(
 ) -> Iterator[tuple[date | None, str]]:
     with context.database.begin() as connection:
         settings = context.settings
-        known = publication_notes.load_catalog_state(
+        known = catalog_state.load_catalog_state(
             connection, table.table_id, settings.catalog_compare_seconds, settings.lease_seconds
         )
         pending = partitions.load_pending(connection, [table.table_id])

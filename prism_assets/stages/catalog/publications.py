@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from heapq import nsmallest
 
 from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.files import PartitionContent
@@ -20,6 +21,7 @@ from prism_assets.stages.catalog.content import load_content
 from prism_assets.stages.context import StageContext
 
 _AT_ONCE = 100
+_EXAMPLES = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +36,8 @@ class PublicationPlan:
 class PublishedPartition:
     """A partition whose location in the catalog was set and read back, and where it was before, if anywhere.
 
-    `before` and `after` are what readers could read before and can read now.
+    `before` and `after` are what readers could read before and can read now, `examples` addresses of its smallest
+    objects.
     """
 
     date: date
@@ -45,6 +48,7 @@ class PublishedPartition:
     objects: int
     rows: int
     bytes: int
+    examples: tuple[str, ...] = ()
 
 
 def plan_publications(found: Sequence[Partition], also: Collection[date] = frozenset()) -> list[PublicationPlan]:
@@ -127,4 +131,5 @@ def _published(
         objects=len(content.files),
         rows=content.row_count,
         bytes=content.content_length,
+        examples=tuple(file.url for file in nsmallest(_EXAMPLES, content.files, key=lambda file: file.content_length)),
     )

@@ -11,9 +11,9 @@ from prism_assets.domain.partitions import Partition, current_publication
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import leases, partitions, publication_notes
+from prism_assets.metadata import catalog_state, leases, partitions, publication_notes
+from prism_assets.metadata.catalog_state import CatalogState
 from prism_assets.metadata.leases import Lease
-from prism_assets.metadata.publication_notes import CatalogState
 from prism_assets.stages.catalog.calls import NotedCalls
 from prism_assets.stages.catalog.publications import (
     PublicationPlan,
@@ -41,7 +41,7 @@ class PublishPlan:
 
 @dataclass(kw_only=True)
 class PublishReport:
-    """What became of it."""
+    """What was defined and published, and what is wrong."""
 
     defined: str | None = None
     published: list[PublishedPartition] = field(default_factory=list)
@@ -136,11 +136,11 @@ def _record_end(
     table = known.definition
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        publication_notes.record_definition(connection, table.table_id, table.version)
+        catalog_state.record_definition(connection, table.table_id, table.version)
         if note_id is not None:
             publication_notes.remove_note(connection, note_id)
         if plan.is_full:
             publication_notes.remove_expired(connection, table.table_id, known.time)
-            publication_notes.record_comparison(connection, table.table_id, known.time)
+            catalog_state.record_comparison(connection, table.table_id, known.time)
         failpoint("catalog.in_end")
     failpoint("catalog.after_end")

@@ -26,7 +26,7 @@ from prism_assets.domain.partitions import Partition
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import leases, locks, merge_jobs, partitions, publication_notes
+from prism_assets.metadata import catalog_state, leases, locks, merge_jobs, partitions
 from prism_assets.metadata.leases import Holder, Lease, LeaseKind
 from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.catalog.publications import PublishedPartition
@@ -150,9 +150,7 @@ def _report_on(
 def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bool) -> TableReport:
     """The definition is read under the lease: one that was read before may have been replaced and shown meanwhile."""
     with context.database.begin() as connection:
-        known = publication_notes.load_catalog_state(
-            connection, lease.subject_id, context.settings.catalog_compare_seconds
-        )
+        known = catalog_state.load_catalog_state(connection, lease.subject_id, context.settings.catalog_compare_seconds)
         pending = partitions.load_pending(connection, [lease.subject_id])
     table = known.definition
     waiting: list[Waiting] = []

@@ -25,7 +25,7 @@ from prism_assets.metadata.quarantine import (
 )
 from prism_assets.metadata.small_objects import Unmerged
 from prism_assets.metadata.unread_objects import UnreadObjects, load_unread
-from prism_assets.stages.catalog.differences import Difference, find_differences
+from prism_assets.stages.catalog.differences import Comparison, compare_locations
 from prism_assets.stages.checks.outcomes import SHOWN, CheckOutcome, Figures, failed, few, hours, mb, passed
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.status import waits_in_life
@@ -351,23 +351,22 @@ def _catalog_agrees(context: StageContext, request: CheckRequest) -> list[CheckO
 
     What differs is looked at once more: a run may have published between the two looks.
     """
-    found = _differences(context, request, request.tables)
-    again = [table for table in request.tables if found[table.table_id][1]]
+    found = _compare(context, request, request.tables)
+    again = [table for table in request.tables if found[table.table_id].differences]
     if again:
-        found |= _differences(context, request, again)
-    return [_judge_catalog(table, *found[table.table_id]) for table in request.tables]
+        found |= _compare(context, request, again)
+    return [_judge_catalog(table, found[table.table_id]) for table in request.tables]
 
 
-def _differences(
-    context: StageContext, request: CheckRequest, tables: Sequence[TableDefinition]
-) -> dict[int, tuple[int, Sequence[Difference]]]:
+def _compare(context: StageContext, request: CheckRequest, tables: Sequence[TableDefinition]) -> dict[int, Comparison]:
     since = (request.now - _RECENT).date()
     with context.database.begin() as connection:
         published = _by_table(partitions.published_since(connection, [table.table_id for table in tables], since))
-    return {table.table_id: find_differences(context, table, published.get(table.table_id, ())) for table in tables}
+    return {table.table_id: compare_locations(context, table, published.get(table.table_id, ())) for table in tables}
 
 
-def _judge_catalog(table: TableDefinition, days: int, differences: Sequence[Difference]) -> CheckOutcome:
+def _judge_catalog(table: TableDefinition, compared: Comparison) -> CheckOutcome:
+    days, differences = compared.published, compared.differences
     figures: Figures = {"days": days, "days that differ": len(differences)}
     if not differences:
         sentence = f"{days} published days of the last {_RECENT.days} are in the catalog as recorded"

@@ -11,7 +11,7 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import damage, partitions
 from prism_assets.objectstore.manifests import ManifestEntry, read_manifest
 from prism_assets.stages.catalog.content import load_content
-from prism_assets.stages.catalog.differences import Difference, find_differences
+from prism_assets.stages.catalog.differences import Comparison, compare_locations
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.findings import Finding
 
@@ -25,14 +25,15 @@ def look_at_catalog(context: StageContext, table: TableDefinition) -> tuple[int,
     What differs is looked at again after a pause, and is a finding if it is the same each time: a run publishes first
     and records then.
     """
-    count, differences = _differences(context, table)
+    seen = _compare(context, table)
+    differences = set(seen.differences)
     for _ in range(_LOOKS - 1):
         if not differences:
             break
         time.sleep(_PAUSE_SECONDS)
-        differences &= _differences(context, table)[1]
+        differences &= set(_compare(context, table).differences)
     found = sorted(differences, key=lambda item: item.date)
-    return count, [
+    return seen.published, [
         Finding(
             invariant="I4" if item.shown else "I1",
             name="catalog",
@@ -45,12 +46,11 @@ def look_at_catalog(context: StageContext, table: TableDefinition) -> tuple[int,
     ]
 
 
-def _differences(context: StageContext, table: TableDefinition) -> tuple[int, set[Difference]]:
+def _compare(context: StageContext, table: TableDefinition) -> Comparison:
     with context.database.begin() as connection:
         damage.begin_reading(connection)
         found = partitions.load_table_partitions(connection, table.table_id)
-    count, differences = find_differences(context, table, found)
-    return count, set(differences)
+    return compare_locations(context, table, found)
 
 
 def look_at_manifest(context: StageContext, table: TableDefinition, found: Partition) -> list[Finding]:

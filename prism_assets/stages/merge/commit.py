@@ -1,4 +1,4 @@
-"""The end of a merge job: committed, charged with what went wrong, or given back. The partition's row locks first."""
+"""The end of a merge job: committed, or charged with what went wrong. The partition's row is locked first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from prism_assets.domain.attempts import AttemptPolicy
-from prism_assets.domain.merge_attempts import after_failure
+from prism_assets.domain.merge_attempts import after_death, after_failure
 from prism_assets.domain.work import Failure
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import merge_jobs, merge_ranges, partitions
@@ -40,7 +40,7 @@ def commit_job(
     return failure or done
 
 
-def charge_job(context: StageContext, job: MergeJob, message: str, now: datetime) -> Failure:
+def fail_job(context: StageContext, job: MergeJob, message: str, now: datetime) -> Failure:
     """Charges a job with an error that its commit met, so that it neither holds up others nor is tried for ever."""
     with context.database.begin() as connection:
         partitions.lock_partition(connection, job.partition_id)
@@ -48,6 +48,14 @@ def charge_job(context: StageContext, job: MergeJob, message: str, now: datetime
         failure = Failure(message=message, transient=False)
         _return_job(connection, context, job, failure, now)
     return failure
+
+
+def fail_dead_job(
+    connection: Connection, context: StageContext, job: MergeJob, message: str, now: datetime, *, proven: bool
+) -> None:
+    """Charges a locked job whose worker or engine died; `proven` if the engine was seen at work before."""
+    verdict = after_death(attempts=job.attempts, alone=job.died, proven=proven, policy=_policy(context))
+    merge_jobs.fail_attempt(connection, job, message, verdict, max(now, job.schedule_time))
 
 
 def _return_job(
@@ -60,9 +68,7 @@ def _return_job(
     serves_others: bool = False,
 ) -> None:
     """Gives a locked job back: charged with its failure, unless that is one of the surroundings."""
-    verdict = after_failure(
-        failure, attempts=job.attempts, policy=policy_of(context), source_serves_others=serves_others
-    )
+    verdict = after_failure(failure, attempts=job.attempts, policy=_policy(context), source_serves_others=serves_others)
     merge_jobs.fail_attempt(connection, job, failure.message, verdict, now)
 
 
@@ -96,7 +102,6 @@ def _log(connection: Connection, running: RunningJob, done: MergedPartition, wor
     )
 
 
-def policy_of(context: StageContext) -> AttemptPolicy:
-    """How often a job is tried."""
+def _policy(context: StageContext) -> AttemptPolicy:
     most = context.settings.merge_max_attempts
     return AttemptPolicy(max_attempts=most, max_refusals=most)

@@ -16,7 +16,6 @@ from prism_assets.domain.errors import (
     PrismError,
     TerminalError,
 )
-from prism_assets.domain.merge_attempts import after_death
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import Definitions, TableDefinition
 from prism_assets.domain.work import Failure, MergeResult, MergeTask
@@ -26,7 +25,7 @@ from prism_assets.metadata.merge_jobs import MergeJob
 from prism_assets.stages.bisect import check_engine, run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.heartbeats import Heartbeat
-from prism_assets.stages.merge.commit import charge_job, commit_job, policy_of
+from prism_assets.stages.merge.commit import commit_job, fail_dead_job, fail_job
 from prism_assets.stages.merge.job import RunningJob
 from prism_assets.stages.merge.plan import PartitionPlan, plan_partition, range_tasks
 from prism_assets.stages.merge.report import MergedPartition, MergeReport
@@ -125,12 +124,7 @@ def revive(context: StageContext, now: datetime) -> int:
             except LeaseLost:
                 continue
             if merge_jobs.is_expired(connection, job, settings.lease_seconds):
-                verdict = after_death(
-                    attempts=job.attempts, alone=job.died, proven=job.probed, policy=policy_of(context)
-                )
-                merge_jobs.fail_attempt(
-                    connection, job, "the worker died or stood still", verdict, max(now, job.schedule_time)
-                )
+                fail_dead_job(connection, context, job, "the worker died or stood still", now, proven=job.probed)
                 revived += 1
     return revived
 
@@ -155,28 +149,28 @@ def _run_jobs(
     )
     engine = _EngineSeen()
     with beat, _released_on_error(context, jobs, engine, now):
-        running: list[RunningJob] = []
+        in_flight: list[RunningJob] = []
         for job in jobs:
             try:
-                running.append(_plan_job(context, job, tables))
+                in_flight.append(_plan_job(context, job, tables))
             except (InvariantBroken, ArithmeticError, LookupError, ValueError, TypeError) as error:
                 # Of what this partition holds. What its surroundings do, such as an older schema, is of no partition.
                 yield _fail_unplanned(context, job, tables, error, now)
                 tokens.discard(job.lease_token)
-        planned = [entry.job for entry in running]
+        planned = [running.job for running in in_flight]
         if any(job.died or job.last_error for job in planned):
             probe_engine(context, planned)
             engine.at_work = True
         refused: list[RunningJob] = []
-        for entry in _completed(context, running, engine):
-            if entry.failure is not None and entry.failure.transient:
-                refused.append(entry)  # whose fault that is, the others tell
+        for running in _completed(context, in_flight, engine):
+            if running.failure is not None and running.failure.transient:
+                refused.append(running)  # whose fault that is, the others tell
                 continue
-            yield _end_job(context, entry, entry.failure, now)
-            tokens.discard(entry.job.lease_token)
-        for entry in refused:
-            yield _end_job(context, entry, entry.failure, now, serves_others=_serves_others(context, entry))
-            tokens.discard(entry.job.lease_token)
+            yield _end_job(context, running, running.failure, now)
+            tokens.discard(running.job.lease_token)
+        for running in refused:
+            yield _end_job(context, running, running.failure, now, serves_others=_serves_others(context, running))
+            tokens.discard(running.job.lease_token)
 
 
 def probe_engine(context: StageContext, jobs: Collection[MergeJob]) -> None:
@@ -191,7 +185,7 @@ def probe_engine(context: StageContext, jobs: Collection[MergeJob]) -> None:
 
 
 def _end_job(
-    context: StageContext, entry: RunningJob, failure: Failure | None, now: datetime, *, serves_others: bool = False
+    context: StageContext, running: RunningJob, failure: Failure | None, now: datetime, *, serves_others: bool = False
 ) -> MergeReport:
     """Commits one job or charges it; one that was given to another worker meanwhile keeps no other from its end.
 
@@ -199,24 +193,24 @@ def _end_job(
     """
     try:
         try:
-            outcome = commit_job(context, entry, failure, now, serves_others=serves_others)
+            outcome = commit_job(context, running, failure, now, serves_others=serves_others)
         except LeaseLost:
             raise
         except TerminalError as error:
-            outcome = charge_job(context, entry.job, str(error), now)
+            outcome = fail_job(context, running.job, str(error), now)
     except LeaseLost as error:
         context.progress(f"merge: {error}")
         return MergeReport(jobs=1)
     if serves_others and isinstance(outcome, Failure):
         outcome = replace(outcome, transient=False)
-    return _report(entry.plan, outcome)
+    return _report(running.plan, outcome)
 
 
-def _serves_others(context: StageContext, entry: RunningJob) -> bool:
+def _serves_others(context: StageContext, running: RunningJob) -> bool:
     """Whether the store, which did not deliver all inputs of a job, delivers some: then the fault is the job's own."""
-    failure = entry.failure
+    failure = running.failure
     at_source = failure is not None and failure.at_source
-    bucket, keys = context.lake.bucket, entry.input_keys(context.lake)
+    bucket, keys = context.lake.bucket, running.input_keys(context.lake)
     # One that is missing is not served: its whole bucket may be away.
     return at_source and any(context.stores.serves(bucket, key, if_missing=False) for key in keys)
 
@@ -241,7 +235,7 @@ def _fail_unplanned(
 ) -> MergeReport:
     """Charges a job that cannot be planned, such as one of a partition whose rows contradict each other."""
     try:
-        failure = charge_job(context, job, f"the merge cannot be planned: {type(error).__name__}: {error}", now)
+        failure = fail_job(context, job, f"the merge cannot be planned: {type(error).__name__}: {error}", now)
     except LeaseLost as lost:
         context.progress(f"merge: {lost}")
         return MergeReport(jobs=1)
@@ -251,19 +245,21 @@ def _fail_unplanned(
     return MergeReport(jobs=1, problems=(Problem(table=table, date=partition.date, reason=failure.message),))
 
 
-def _completed(context: StageContext, running: Sequence[RunningJob], engine: _EngineSeen) -> Iterator[RunningJob]:
+def _completed(context: StageContext, in_flight: Sequence[RunningJob], engine: _EngineSeen) -> Iterator[RunningJob]:
     """Yields each job when all its ranges are written; at once if there is nothing to write."""
-    by_id = {entry.job.job_id: entry for entry in running}
-    tasks = [task for entry in running for task in range_tasks(entry.plan, entry.job.job_id, context.lake)]
-    for entry in running:
-        if not entry.plan.merge.ranges:
-            yield entry
-    definitions = {(entry.plan.table.table_id, entry.plan.table.version): entry.plan.table for entry in running}
+    by_id = {running.job.job_id: running for running in in_flight}
+    tasks = [task for running in in_flight for task in range_tasks(running.plan, running.job.job_id, context.lake)]
+    for running in in_flight:
+        if not running.plan.merge.ranges:
+            yield running
+    definitions = {
+        (running.plan.table.table_id, running.plan.table.version): running.plan.table for running in in_flight
+    }
     for result in _merged(context, tasks, definitions, engine):
-        entry = by_id[result.job_id]
-        entry.results[result.upper_bound] = result
-        if entry.is_complete:
-            yield entry
+        running = by_id[result.job_id]
+        running.results[result.upper_bound] = result
+        if running.is_complete:
+            yield running
 
 
 def _merged(
@@ -297,8 +293,7 @@ def _released_on_error(
                 partitions.lock_partition(connection, job.partition_id)
                 merge_jobs.lock_claimed(connection, job)
                 if gone and engine.at_work:
-                    verdict = after_death(attempts=job.attempts, alone=job.died, proven=True, policy=policy_of(context))
-                    merge_jobs.fail_attempt(connection, job, gone, verdict, max(now, job.schedule_time))
+                    fail_dead_job(connection, context, job, gone, now, proven=True)
                 else:
                     merge_jobs.release(connection, job, gone, job.schedule_time)
         raise
