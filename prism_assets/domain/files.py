@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from prism_assets.domain.partitions import Publication
+from prism_assets.domain.types import MILLISECONDS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,7 +15,8 @@ class DataFile:
     """One Parquet object, which never changes once it is committed.
 
     `content_length` is in bytes, `fingerprint` the signed 64-bit sum of those of its rows. Times are UTC; they are not
-    known of merged objects that were written before anybody recorded them.
+    known of merged objects that were written before anybody recorded them. `file_format` is the unit of its timestamps:
+    MILLISECONDS or MICROSECONDS.
     """
 
     bucket: str
@@ -24,6 +26,7 @@ class DataFile:
     fingerprint: int
     min_time: datetime | None = None
     max_time: datetime | None = None
+    file_format: int = MILLISECONDS
 
     @property
     def url(self) -> str:

@@ -26,7 +26,7 @@ from prism_assets.domain.tables import (
     Stream,
     TableDefinition,
 )
-from prism_assets.domain.types import ColumnType, StringType, parse_type
+from prism_assets.domain.types import MICROSECONDS, MILLISECONDS, ColumnType, StringType, parse_type
 
 # Each run and each load of the definitions reads all files, and libyaml's parser is ten times as fast.
 _FAST_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -34,7 +34,7 @@ _URL = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<prefix
 _OFFSET = re.compile(r"[+-](?:0\d|1[0-4]):[0-5]\d")
 _TABLE_KEYS = {
     "schema", "table", "description", "owner", "streams", "partition", "columns", "operators", "merge", "accept",
-    "retention_days", "freshness", "checks",
+    "retention_days", "freshness", "checks", "timestamps",
 }  # fmt: skip
 _COLUMN_KEYS = {
     "name", "type", "description", "source", "length", "source_offset", "zone_offset", "time_unit", "required",
@@ -53,6 +53,7 @@ _NO_ZONE_OFFSET = (
 )
 _LONGEST_COMMENT = 255
 _NOT_IN_A_LINE = ("Cc", "Cs", "Zl", "Zp")  # Unicode categories
+_FILE_FORMATS = {"microseconds": MICROSECONDS, "milliseconds": MILLISECONDS}
 _REQUIRED = object()
 _UNREADABLE = object()
 
@@ -224,10 +225,20 @@ def _definition(top: _Mapping, path: str) -> TableDefinition:
         future_days=accept.number("future_days", 3, 0, 365),
         retention_days=None,
         accept_from=_accept_from(accept),
+        file_format=_file_format(top),
+        says_format="timestamps" in top.children,
         path=path,
         freshness=_freshness(top.mapping("freshness")),
         limits=_limits(top.mapping("checks")),
     )
+
+
+def _file_format(top: _Mapping) -> int:
+    """The unit of stored timestamps: Iceberg wants microseconds, some older readers of Parquet know milliseconds."""
+    unit: str = top.text("timestamps", "microseconds")
+    if unit not in _FILE_FORMATS:
+        top.complain("timestamps", f"must be one of {', '.join(_FILE_FORMATS)}")
+    return _FILE_FORMATS.get(unit, MICROSECONDS)
 
 
 def _accept_from(accept: _Mapping) -> str:

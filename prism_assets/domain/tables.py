@@ -13,14 +13,14 @@ from zoneinfo import ZoneInfo
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.limits import CheckLimits, Freshness
 from prism_assets.domain.names import TableName
-from prism_assets.domain.types import ColumnType, type_named
+from prism_assets.domain.types import MILLISECONDS, ColumnType, type_named
 
 ACCEPT_FROM = ("object", "arrival")
 TIME_UNITS = {"seconds": 1_000, "milliseconds": 1, "microseconds": 0.001}
 DEFAULT_LENGTH = 65_535
 # The parameters that stored definitions name at every column, null where its type does not take them.
 _ALWAYS_STORED = ("precision", "scale")
-_OF_THE_FILE = ("path", "freshness", "limits")
+_OF_THE_FILE = ("path", "freshness", "limits", "says_format")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,8 +119,9 @@ class TableDefinition:
     """One table: columns, streams, event date, merge policy and accepted window of event dates.
 
     The window counts from the object's own time or from its arrival, as it always did in definitions that say nothing.
-    `path`, `freshness` and `limits` belong to the file alone: they change nothing about rows, so they are no part of
-    what is compared or stored.
+    `file_format` is that of the objects that are written from now on. `path`, `freshness`, `limits` and `says_format`
+    (whether the file names a format; otherwise a table that is in force keeps its own) belong to the file alone: they
+    change nothing about rows, so they are no part of what is compared or stored.
     """
 
     name: TableName
@@ -135,9 +136,11 @@ class TableDefinition:
     future_days: int
     retention_days: int | None
     accept_from: str = "arrival"
+    file_format: int = MILLISECONDS
     table_id: int = 0
     version: int = 0
     path: str | None = dataclasses.field(default=None, compare=False)
+    says_format: bool = dataclasses.field(default=False, compare=False)
     freshness: Freshness | None = dataclasses.field(default=None, compare=False)
     limits: CheckLimits = dataclasses.field(default_factory=CheckLimits, compare=False)
 
@@ -168,11 +171,16 @@ class TableDefinition:
         return dataclasses.replace(self, columns=columns)
 
     def to_json(self) -> str:
-        """One line of JSON that `from_json` reads back; keys sorted, so equal definitions give equal text."""
+        """One line of JSON that `from_json` reads back; keys sorted, so equal definitions give equal text.
+
+        The first file format is not named, as versions that know of no other read it, too.
+        """
         document = dataclasses.asdict(dataclasses.replace(self, columns=()))
         for name in _OF_THE_FILE:
             del document[name]
         document["columns"] = [column.to_document() for column in self.columns]
+        if self.file_format == MILLISECONDS:
+            del document["file_format"]
         return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
     @classmethod
@@ -190,6 +198,11 @@ class TableDefinition:
         merge = dict(document["merge"])
         merge["sort_by"] = tuple(merge["sort_by"])
         document["merge"] = MergePolicy(**merge)
+        if unknown := document.keys() - {field.name for field in dataclasses.fields(cls)}:
+            raise InvariantBroken(
+                f"the definition of {document['name']} says {', '.join(sorted(unknown))}, which this version does not "
+                "know; use the version that stored it"
+            )
         return cls(**document)
 
 

@@ -18,6 +18,10 @@ _WRITTEN = re.compile(r"(\w+)(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?")
 _IN_GLUE = re.compile(r"(\w+)(?:\((\d+)(?:,(\d+))?\))?")
 
 
+MILLISECONDS, MICROSECONDS = 1, 2
+"""File formats: the unit in which an object stores its timestamps, whose values are whole milliseconds in either."""
+
+
 @dataclass(frozen=True)
 class _Type(ABC):
     """What a type says of itself. Fields, where it has any, are what it takes in brackets: its parameters."""

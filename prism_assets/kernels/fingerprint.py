@@ -2,9 +2,10 @@
 
 row = mix(Σ over columns that are not null of mix(value ^ mix(column id))), fingerprint = Σ rows modulo 2^64. A null
 adds nothing, so a column that is added later changes no fingerprint. The value of a string begins as mix(length) and
-takes in its bytes, eight at a time, little-endian, filled up with zeros: v = (v ^ word) * 0xBF58476D1CE4E5B9, then
-v ^= v >> 31. `mix` is the finalizer of splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
-generators", 2014). Fingerprints are stored: what is computed here must never change.
+takes in its bytes, eight at a time, little-endian, filled up with zeros: v = (v ^ word) * 0xBF58476D1CE4E5B9, then v ^=
+v >> 31. The value of a timestamp is its milliseconds, in whatever unit it is stored. `mix` is the finalizer of
+splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014). Fingerprints are stored:
+what is computed here must never change.
 """
 
 from __future__ import annotations
@@ -89,6 +90,8 @@ def _values(array: pa.Array) -> Words:
         return numbers.view(np.uint64)
     if pa.types.is_boolean(kind):
         array = array.cast(pa.int8())
+    if pa.types.is_timestamp(kind) and kind.unit == "us":
+        return (_plain(array, np.int64) // 1000).view(np.uint64)
     width = array.type.bit_width // 8
     return _plain(array, np.dtype(f"i{width}")).astype(np.int64).view(np.uint64)
 

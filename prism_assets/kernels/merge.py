@@ -60,6 +60,7 @@ def _merged(task: MergeTask, table: TableDefinition, inputs: list[Input], stores
         fingerprint=fingerprint,
         min_time=first,
         max_time=last,
+        file_format=table.file_format,
         lower_bound=task.lower_bound,
         upper_bound=task.upper_bound,
     )
@@ -87,7 +88,7 @@ def _encoded(inputs: list[Input], schema: pa.Schema, table: TableDefinition) -> 
     rows, fingerprint = 0, 0
     with ThreadPoolExecutor(1) as pool:
         for portion in _portions(inputs, schema, table):
-            encoder = encoder or Encoder(schema, dictionary_columns(portion, MERGED_SAMPLE))
+            encoder = encoder or Encoder(schema, dictionary_columns(portion, MERGED_SAMPLE), table.file_format)
             if writing:
                 writing.result()
             writing = pool.submit(encoder.write, portion)
@@ -95,7 +96,7 @@ def _encoded(inputs: list[Input], schema: pa.Schema, table: TableDefinition) -> 
             fingerprint = combine([fingerprint, fingerprint_of(portion)])
         if writing:
             writing.result()
-    encoder = encoder or Encoder(schema, [])
+    encoder = encoder or Encoder(schema, [], table.file_format)
     return encoder.finish(), rows, fingerprint
 
 

@@ -23,7 +23,7 @@ def load_chain(connection: Connection, keys: TableKeys, partition_id: int) -> li
 
 _CHAIN = """
 SELECT p.partition_date AS date, r.lower_bound, r.upper_bound, r.content_length, r.row_count, r.min_time, r.max_time,
-    r.fingerprint
+    r.fingerprint, r.file_format
 FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id)
 WHERE r.prism_partition_id = :partition AND r.lower_bound IS NOT NULL
 ORDER BY r.upper_bound
@@ -40,7 +40,7 @@ def load_table_chains(connection: Connection, keys: TableKeys, table_id: int) ->
 
 _TABLE_CHAINS = """
 SELECT p.partition_date AS date, r.lower_bound, r.upper_bound, r.content_length, r.row_count, r.min_time, r.max_time,
-    r.fingerprint
+    r.fingerprint, r.file_format
 FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id)
 WHERE p.prism_table_id = :table AND r.lower_bound IS NOT NULL
 ORDER BY r.prism_partition_id, r.upper_bound
@@ -132,11 +132,12 @@ ON CONFLICT (prism_partition_id, lower_bound) DO NOTHING
 """
 _SAVE = """
 INSERT INTO prism_merge_ranges (prism_partition_id, lower_bound, upper_bound, content_length, row_count, min_time,
-    max_time, fingerprint, create_time, update_time)
-VALUES (:id, :lower_bound, :upper_bound, :content_length, :row_count, :min_time, :max_time, :fingerprint, :now, :now)
+    max_time, fingerprint, file_format, create_time, update_time)
+VALUES (:id, :lower_bound, :upper_bound, :content_length, :row_count, :min_time, :max_time, :fingerprint, :file_format,
+    :now, :now)
 ON CONFLICT (prism_partition_id, lower_bound) DO UPDATE SET upper_bound = EXCLUDED.upper_bound,
     content_length = EXCLUDED.content_length, row_count = EXCLUDED.row_count, min_time = EXCLUDED.min_time,
-    max_time = EXCLUDED.max_time, fingerprint = EXCLUDED.fingerprint, update_time = EXCLUDED.update_time
+    max_time = EXCLUDED.max_time, fingerprint = EXCLUDED.fingerprint, file_format = EXCLUDED.file_format, update_time = EXCLUDED.update_time
 """
 
 

@@ -35,16 +35,16 @@ def insert_small_objects(connection: Connection, objects: Sequence[tuple[int, Sm
 
 _STORED = (
     "staging_object_id", "generation", "delayed", "content_length", "upload_start_time", "row_count", "min_time",
-    "max_time", "fingerprint",
+    "max_time", "fingerprint", "file_format",
 )  # fmt: skip
 _INSERT = """
 INSERT INTO prism_small_objects (prism_staging_object_id, generation, prism_partition_id, delayed, content_length,
-    upload_start_time, row_count, min_time, max_time, fingerprint)
+    upload_start_time, row_count, min_time, max_time, fingerprint, file_format)
 SELECT * FROM unnest(
     CAST(:staging_object_id AS bigint[]), CAST(:generation AS integer[]), CAST(:partitions AS bigint[]),
     CAST(:delayed AS boolean[]), CAST(:content_length AS bigint[]), CAST(:upload_start_time AS timestamptz[]),
     CAST(:row_count AS bigint[]), CAST(:min_time AS timestamptz[]), CAST(:max_time AS timestamptz[]),
-    CAST(:fingerprint AS bigint[])
+    CAST(:fingerprint AS bigint[]), CAST(:file_format AS smallint[])
 )
 RETURNING prism_partition_id, prism_small_object_id
 """
@@ -120,7 +120,8 @@ def load_above(
 _ABOVE = """
 SELECT s.prism_small_object_id AS object_id, s.prism_staging_object_id AS staging_object_id, s.generation,
     p.partition_date AS date,
-    s.delayed, s.content_length, s.upload_start_time, s.row_count, s.min_time, s.max_time, s.fingerprint
+    s.delayed, s.content_length, s.upload_start_time, s.row_count, s.min_time, s.max_time, s.fingerprint,
+    s.file_format
 FROM prism_small_objects s JOIN prism_partitions p USING (prism_partition_id)
 WHERE s.prism_partition_id = :partition AND s.prism_small_object_id > :lower
 ORDER BY s.prism_small_object_id LIMIT :limit

@@ -37,7 +37,7 @@ _ARROW: Mapping[type[ColumnType], pa.DataType] = {
     BigIntType: pa.int64(),
     RealType: pa.float32(),
     DoubleType: pa.float64(),
-    TimestampType: pa.timestamp("ms", tz="UTC"),
+    TimestampType: pa.timestamp("us", tz="UTC"),  # holds either unit that an object may have
     DateType: pa.date32(),
 }
 

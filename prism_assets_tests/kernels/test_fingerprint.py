@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prism_assets.domain.fingerprints import combine
+from prism_assets.domain.types import MICROSECONDS
 from prism_assets.kernels.fingerprint import fingerprint_of
-from prism_assets.kernels.parquet.format import field_with_id
+from prism_assets.kernels.parquet.format import field_with_id, in_format
 
 KINDS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (pa.string(), st.text(max_size=30)),
@@ -182,3 +183,12 @@ def test_strings_of_one_length_hash_as_single_ones_do(length: int) -> None:
 def test_both_zeros_are_one_value() -> None:
     schema = pa.schema([field_with_id("a", pa.float64(), 1)])
     assert fingerprint_of(a_table_of([(0.0,)], schema)) == fingerprint_of(a_table_of([(-0.0,)], schema))
+
+
+@given(ROWS)
+def test_the_unit_of_timestamps_changes_no_fingerprint(rows: list[tuple[Any, ...]]) -> None:
+    table = a_table_of(rows)
+    stored = table.cast(in_format(SCHEMA, MICROSECONDS))
+    assert stored.schema.field("c8").type == pa.timestamp("us", "UTC")
+    assert fingerprint_of(stored) == fingerprint_of(table)
+    assert combine([fingerprint_of(stored.slice(0, 3)), fingerprint_of(stored.slice(3))]) == fingerprint_of(table)

@@ -117,7 +117,7 @@ def test_every_type_is_read_as_what_it_is(world: World) -> None:
         ("bigint", pa.int64()),
         ("float", pa.float32()),
         ("double", pa.float64()),
-        ("timestamp", pa.timestamp("ms", tz="UTC")),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
         ("date", pa.date32()),
     ],
 )

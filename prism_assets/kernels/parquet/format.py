@@ -1,4 +1,8 @@
-"""Parquet as the lake stores it: one physical type per column for ever, field ids, zstd, statistics, page index."""
+"""Parquet as the lake stores it: field ids, zstd, statistics, page index, and one physical type per column for ever.
+
+But for timestamps, whose unit is that of the object's file format: microseconds, as Iceberg's readers compare literals
+with the statistics of a file in microseconds whatever the file says (apache/iceberg 18173), or milliseconds.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from prism_assets.domain.tables import Column
+from prism_assets.domain.types import MICROSECONDS
 from prism_assets.kernels.fingerprint import FIELD_ID
 from prism_assets.kernels.scratch import mapped, new_file, telling
 from prism_assets.kernels.type_rules import stored_type
@@ -41,15 +46,24 @@ def schema_of(layout: Layout) -> pa.Schema:
     return pa.schema([field_with_id(column.name, rules.arrow, column.column_id) for column, rules in columns])
 
 
+def in_format(schema: pa.Schema, file_format: int) -> pa.Schema:
+    """The schema of an object of a file format: kernels work with timestamps in milliseconds."""
+    kind = pa.timestamp("us" if file_format == MICROSECONDS else "ms", "UTC")
+    return pa.schema([field.with_type(kind) if pa.types.is_timestamp(field.type) else field for field in schema])
+
+
 class Encoder:
     """Encodes one Parquet object, in memory or on disk. Equal rows in equal portions give equal bytes."""
 
-    def __init__(self, schema: pa.Schema, dictionaries: Sequence[str], *, on_disk: bool = False) -> None:
+    def __init__(
+        self, schema: pa.Schema, dictionaries: Sequence[str], file_format: int, *, on_disk: bool = False
+    ) -> None:
+        self._schema = in_format(schema, file_format)
         self._file = new_file() if on_disk else None
         self._sink = pa.PythonFile(self._file, "w") if on_disk else pa.BufferOutputStream()
         self._writer = pq.ParquetWriter(
             self._sink,
-            schema,
+            self._schema,
             compression="zstd",
             compression_level=_LEVEL,
             use_dictionary=list(dictionaries),
@@ -61,7 +75,7 @@ class Encoder:
     def write(self, table: pa.Table) -> None:
         """Writes rows as one row group."""
         with telling() if self._file else nullcontext():
-            self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+            self._writer.write_table(table.cast(self._schema), row_group_size=max(1, table.num_rows))
 
     def finish(self) -> pa.Buffer:
         """The whole object."""

@@ -34,6 +34,7 @@ class SmallObjects:
         self._stores = stores
         self._bucket = lake.bucket
         self._keys = lake.keys(layout.table)
+        self._file_format = layout.table.file_format
 
     def write(self, rows: AcceptedRows) -> tuple[SmallObject, ...]:
         """Writes the rows, date by date, and empties `rows`; while one date is put the next is encoded."""
@@ -44,7 +45,9 @@ class SmallObjects:
     def encode(self, rows: AcceptedRows) -> Iterator[tuple[SmallObject, pa.Buffer]]:
         """Yields each date's object with its bytes, nothing written yet, and empties `rows`."""
         for day_rows in rows.by_day():
-            yield self._encode(day_rows, Encoder(rows.schema, rows.dictionaries(), on_disk=rows.on_disk))
+            yield self._encode(
+                day_rows, Encoder(rows.schema, rows.dictionaries(), self._file_format, on_disk=rows.on_disk)
+            )
 
     def _encode(self, rows: DayRows, encoder: Encoder) -> tuple[SmallObject, pa.Buffer]:
         fingerprints: list[int] = []
@@ -72,6 +75,7 @@ class SmallObjects:
             min_time=bounds[0],
             max_time=bounds[-1],
             fingerprint=combine(fingerprints),
+            file_format=self._file_format,
             upload_start_time=datetime.now(timezone.utc),
         )
         return small, body
