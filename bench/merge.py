@@ -41,7 +41,7 @@ class Prism:
 
     def work(self, number: int) -> None:
         done = run_merge(self._context, now=NOW, names=[f"bench.round{number}"])
-        assert not done.failed
+        assert not done.errors
         assert [len(entry.sizes) for entry in done.merged] == [1]
 
     def outcome(self, number: int) -> Mapping[str, object]:

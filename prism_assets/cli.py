@@ -167,7 +167,7 @@ def stream(
         + (f", {report.retried} to be tried again" if report.retried else ""),
         as_json=as_json,
     )
-    _report_leftovers(context, table, leftovers.objects_left, now=clock, errors=report.failed, as_json=as_json)
+    _report_leftovers(context, table, leftovers.objects_left, now=clock, errors=report.errors, as_json=as_json)
 
 
 @app.command()
@@ -198,7 +198,7 @@ def merge(
         f"{report.jobs} jobs: {objects} small objects into {written}, {report.rows} rows",
         as_json=as_json,
     )
-    _report_leftovers(context, table, leftovers.merges_left, now=clock, errors=report.failed, as_json=as_json)
+    _report_leftovers(context, table, leftovers.merges_left, now=clock, errors=report.errors, as_json=as_json)
 
 
 @app.command()

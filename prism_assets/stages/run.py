@@ -47,7 +47,7 @@ class CycleReport:
     @property
     def errors(self) -> tuple[str, ...]:
         """What went wrong, one sentence each."""
-        return (*self.discover.errors, *self.stream.failed, *self.merge.failed, *self.catalog.errors)
+        return (*self.discover.errors, *self.stream.errors, *self.merge.errors, *self.catalog.errors)
 
 
 def run_once(context: StageContext, *, now: datetime, names: Collection[str] | None = None) -> CycleReport:

@@ -163,7 +163,7 @@ def parked(table: Prism) -> Prism:
     failing = FailingEngine(table.world.context.engine, times=1, transient=False)
     settings = table.world.settings.model_copy(update={"merge_max_attempts": 1})
     sick = replace(another_worker(table.world, failing).context, settings=settings)
-    assert replace(table.world, context=sick).merge(AFTER).failed
+    assert replace(table.world, context=sick).merge(AFTER).errors
     return table
 
 

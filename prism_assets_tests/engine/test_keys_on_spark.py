@@ -47,5 +47,5 @@ def test_objects_of_a_real_server_are_found_and_read_under_their_keys(
     behind = [item.key for item in context.stores.list("prism-staging", "keyed/", after="keyed/plain.gz")]
     assert behind == [key for key in keys if key > "keyed/plain.gz"]
     report = run_stream(context, now=NOW, names=[TABLE])
-    assert (report.rows_out, report.failed) == (50 * len(KEYS), ())
+    assert (report.rows_out, report.errors) == (50 * len(KEYS), ())
     context.database.dispose()

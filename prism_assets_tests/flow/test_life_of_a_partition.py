@@ -298,7 +298,7 @@ def test_a_broken_object_does_not_stop_the_healthy_ones(events: World) -> None:
     events.drop([], body=b"\x1f\x8b\x08\x00broken")
     events.drop(some_rows(5, utc(NOON)))
     report = events.stream(NOON)
-    assert (report.rows_out, report.failed) == (5, ())
+    assert (report.rows_out, report.errors) == (5, ())
     assert report.objects == 2
 
 
@@ -310,7 +310,7 @@ def test_an_object_that_vanished_is_failed_after_its_tries_and_leaves_nothing(ev
     for _ in range(events.settings.max_attempts):
         with events.context.database.begin() as connection:
             connection.exec_driver_sql("UPDATE prism_staging_objects SET retry_time = NULL")
-        failed += events.stream(NOON).failed
+        failed += events.stream(NOON).errors
     assert len(failed) == 1
     assert key in failed[0]
     assert events.stream(NOON).batches == 0

@@ -44,7 +44,7 @@ def test_objects_are_found_converted_and_repaired_whatever_their_keys(remote: tu
     assert run_discover(context, now=utc(NOON)).new == 0
 
     report = run_stream(context, now=utc(NOON))
-    assert (report.rows_out, report.failed) == (3 * len(KEYS), ())
+    assert (report.rows_out, report.errors) == (3 * len(KEYS), ())
 
     small = [item.key for item in context.stores.list(bucket, "lake/") if item.key.endswith(".parquet")]
     assert len(small) == len(KEYS)

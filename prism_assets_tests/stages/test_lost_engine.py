@@ -235,7 +235,7 @@ def test_rows_of_an_object_that_is_begun_anew_are_never_seen_twice(events: World
         connection.exec_driver_sql("UPDATE prism_abandoned_uploads SET remove_time = clock_timestamp()")
     report = healthy.stream(NOON)
     assert report.objects == 1
-    assert "could not be removed" in report.failed[-1]
+    assert "could not be removed" in report.errors[-1]
     assert len(events.ids()) == 1 + 4
     with events.context.database.begin() as connection:
         connection.exec_driver_sql("UPDATE prism_abandoned_uploads SET remove_time = clock_timestamp()")

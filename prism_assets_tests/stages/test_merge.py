@@ -98,7 +98,7 @@ def test_a_job_that_lost_its_lease_commits_nothing(world: World) -> None:
         assert len(world.merge(AFTER).merged) == 1
 
     zombie = another_worker(world, PausingEngine(world.context.engine, meanwhile)).merge(AFTER)
-    assert (zombie.jobs, zombie.merged, zombie.failed) == (1, (), ())
+    assert (zombie.jobs, zombie.merged, zombie.errors) == (1, (), ())
     assert ranges(world) == 1
     assert world.catalog(AFTER).tables[0].switched
     assert world.ids() == ids
@@ -113,7 +113,7 @@ def test_a_job_that_failed_for_a_worker_without_lease_is_not_put_back(world: Wor
 
     failing = FailingEngine(world.context.engine, times=100)
     zombie = another_worker(world, PausingEngine(failing, meanwhile)).merge(AFTER)
-    assert zombie.failed == ()
+    assert zombie.errors == ()
     assert jobs(world) == []
 
 
@@ -153,7 +153,7 @@ def test_a_failed_job_waits_longer_each_time_and_is_parked_in_the_end(world: Wor
     waits = []
     for turn in range(3):
         now = f"2026-03-02T0{turn + 1}:00"
-        assert len(worker.merge(now).failed) == 1
+        assert len(worker.merge(now).errors) == 1
         assert worker.merge(now).jobs == 0
         waits.append((jobs(world)[0].schedule_time - utc(now)).total_seconds())
     assert waits == [1, 2, 0]
@@ -167,7 +167,7 @@ def test_an_outage_is_waited_for_and_not_charged_to_the_job(world: World) -> Non
     a_closed_day(world)
     worker = another_worker(world, FailingEngine(world.context.engine, times=100))
     for turn in range(4):
-        assert len(worker.merge(f"2026-03-02T0{turn + 1}:00").failed) == 1
+        assert len(worker.merge(f"2026-03-02T0{turn + 1}:00").errors) == 1
     (job,) = jobs(world)
     assert (job.parked, job.attempts, job.last_error) == (False, 0, "the store coughed")
     assert len(world.merge("2026-03-02T05:00").merged) == 1
@@ -197,7 +197,7 @@ class _Patience(Through):
 def test_asking_for_all_tries_a_failing_job_once(world: World) -> None:
     a_closed_day(world)
     worker = another_worker(world, _Patience(world.context.engine, left=30))
-    assert len(worker.merge(AFTER, everything=True).failed) == 1
+    assert len(worker.merge(AFTER, everything=True).errors) == 1
 
 
 def test_a_poisonous_partition_ends_up_alone(world: World) -> None:
@@ -206,7 +206,7 @@ def test_a_poisonous_partition_ends_up_alone(world: World) -> None:
     engine = PoisonedEngine(world.context.engine, "log.b/")
     report = another_worker(world, engine).merge(AFTER)
     assert len(report.merged) == 2
-    assert report.failed == (f"log.b {DAY}: the worker was killed",)
+    assert report.errors == (f"log.b {DAY}: the worker was killed",)
 
 
 def test_an_input_that_is_missing_fails_its_job_and_no_other(world: World) -> None:
@@ -217,8 +217,8 @@ def test_an_input_that_is_missing_fails_its_job_and_no_other(world: World) -> No
             world.context.stores.delete("lake", [item.key])
     report = world.merge(AFTER)
     assert len(report.merged) == 1
-    assert len(report.failed) == 1
-    assert "does not exist" in report.failed[0]
+    assert len(report.errors) == 1
+    assert "does not exist" in report.errors[0]
 
 
 def test_a_partition_that_cannot_be_planned_fails_its_job_and_no_other(world: World) -> None:
@@ -231,8 +231,8 @@ def test_a_partition_that_cannot_be_planned_fails_its_job_and_no_other(world: Wo
         )
     report = world.merge(AFTER)
     assert len(report.merged) == 1
-    assert len(report.failed) == 1
-    assert report.failed[0].startswith(f"log.sick {DAY}: the merge cannot be planned: ZeroDivisionError")
+    assert len(report.errors) == 1
+    assert report.errors[0].startswith(f"log.sick {DAY}: the merge cannot be planned: ZeroDivisionError")
     assert [job.running for job in jobs(world)] == [False]
 
 
@@ -294,7 +294,7 @@ def test_a_job_that_is_refused_behind_its_lease_gives_back_none_of_its_neighbour
         return dataclasses.replace(result, written=wrong)
 
     report = another_worker(world, _Answering(world.context.engine, change)).merge(AFTER)
-    assert (report.jobs, len(report.merged), report.failed) == (3, 2, ())
+    assert (report.jobs, len(report.merged), report.errors) == (3, 2, ())
     assert ranges(world) == 2
 
 
@@ -307,7 +307,7 @@ def test_an_input_that_the_store_refuses_is_charged_to_its_job_if_others_are_ser
         world, _Answering(world.context.engine, lambda result: dataclasses.replace(result, failure=refused))
     )
     for turn in range(3):
-        assert len(worker.merge(f"2026-03-02T0{turn + 1}:00").failed) == 1
+        assert len(worker.merge(f"2026-03-02T0{turn + 1}:00").errors) == 1
     (job,) = jobs(world)
     assert (job.parked, job.attempts, job.last_error) == (True, 3, "access denied")
 

@@ -115,7 +115,7 @@ def test_an_object_written_again_before_it_was_claimed_is_read_as_it_is_now(even
         report = receive(events)
         assert (report.registered, report.known) == counts
     converted = run_stream(events.context, now=utc(NOON))
-    assert (converted.rows_out, converted.failed) == (3, ())
+    assert (converted.rows_out, converted.errors) == (3, ())
 
 
 def test_an_event_that_is_not_later_changes_nothing(events: World, queue: QueueOfTest) -> None:

@@ -88,7 +88,7 @@ def test_a_broken_folder_for_temporary_files_gives_up_no_object(
     with monkeypatch.context() as broken:
         broken.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
         for _ in range(TRIES):
-            assert worker.stream(NOON).failed == ()
+            assert worker.stream(NOON).errors == ()
             rest_is_over(events)
     assert objects(events) == [("done", 0, 0), ("pending", 0, 0)]
     with events.context.database.begin() as connection:
@@ -105,7 +105,7 @@ def test_a_machine_without_open_files_or_threads_gives_up_no_object(events: Worl
     sick = events.drop(some_rows(1, utc(NOON)))
     worker = on_machine(events, SickStores(events.settings.store, sick, fault))
     for _ in range(TRIES):
-        assert worker.stream(NOON).failed == ()
+        assert worker.stream(NOON).errors == ()
         rest_is_over(events)
     assert objects(events) == [("done", 0, 0), ("pending", 0, 0)]
 
@@ -115,7 +115,7 @@ def test_a_machine_without_open_files_or_threads_parks_no_merge(world: World, fa
     a_closed_day(world)
     worker = on_machine(world, SickStores(world.settings.store, "log.events", fault))
     for turn in range(TRIES):
-        assert len(worker.merge(f"2026-03-02T{turn + 1:02}:00").failed) == 1
+        assert len(worker.merge(f"2026-03-02T{turn + 1:02}:00").errors) == 1
     (job,) = jobs(world)
     assert (job.parked, job.attempts) == (False, 0)
     assert "the machine of the worker" in str(job.last_error)

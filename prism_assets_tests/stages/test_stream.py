@@ -52,7 +52,7 @@ def test_a_poisonous_object_ends_up_alone_and_failed_and_the_others_are_done(eve
     failed: tuple[str, ...] = ()
     for _ in range(events.settings.max_attempts):
         rest_is_over(events)
-        failed += worker.stream(NOON).failed
+        failed += worker.stream(NOON).errors
     assert failed == (f"gave up s3://staging/{keys[4]}: the worker was killed; it is tried again by itself",)
     assert states(events).count(("done", 0)) == 8
     assert states(events)[4] == ("failed", events.settings.max_attempts)
@@ -93,7 +93,7 @@ def test_a_passing_failure_gets_more_patience_than_a_lasting_one(events: World) 
     most = events.settings.max_attempts
     worker = another_worker(events, FailingEngine(events.context.engine, times=most + 3))
     for _ in range(most + 3):
-        assert worker.stream(NOON).failed == ()
+        assert worker.stream(NOON).errors == ()
         rest_is_over(events)
     assert worker.stream(NOON).rows_out == 3
 
@@ -105,7 +105,7 @@ def test_a_lasting_failure_is_given_up_after_its_attempts(events: World) -> None
     for _ in range(events.settings.max_attempts):
         reports.append(worker.stream(NOON))
         rest_is_over(events)
-    assert [len(report.failed) for report in reports] == [0, 0, 0, 0, 1]
+    assert [len(report.errors) for report in reports] == [0, 0, 0, 0, 1]
     assert worker.stream(NOON).batches == 0
 
 

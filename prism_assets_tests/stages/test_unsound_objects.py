@@ -42,7 +42,7 @@ def test_rows_stay_and_what_is_behind_them_is_in_the_ledger(
     world.drop([], body=compress(LINES) + behind)
     report = world.stream(NOON)
     world.catalog(NOON)
-    assert (report.lines_in, report.rows_out, report.quarantined, report.failed) == (lines, 5, lines - 5, ())
+    assert (report.lines_in, report.rows_out, report.quarantined, report.errors) == (lines, 5, lines - 5, ())
     assert ledger(world) == [("done", lines, 5, lines - 5)]
     assert quarantine(world) == [reason]
     assert len(world.ids()) == 5

@@ -115,7 +115,7 @@ def until_given_up(world: World, worker: World, turns: int = 20) -> list[str]:
     """Runs a worker until an object is given up; returns the sentences about it."""
     for _ in range(turns):
         rest_is_over(world)
-        if failed := worker.stream(NOON).failed:
+        if failed := worker.stream(NOON).errors:
             return list(failed)
     raise AssertionError("it is tried for ever")
 
@@ -134,8 +134,8 @@ def test_objects_are_given_up_and_others_converted_while_the_store_deletes_nothi
     for _ in range(events.settings.max_attempts):
         rest_is_over(events)
         report = worker.stream(NOON)
-    assert sum("gave up" in sentence for sentence in report.failed) == 70
-    assert "could not be removed" in report.failed[-1]
+    assert sum("gave up" in sentence for sentence in report.errors) == 70
+    assert "could not be removed" in report.errors[-1]
     rows = some_rows(2, utc(NOON))
     events.drop(rows)
     assert worker.stream(NOON).rows_out == 2
@@ -412,7 +412,7 @@ def test_an_object_that_kills_its_worker_ends_up_alone_and_failed_and_the_others
     failed: tuple[str, ...] = ()
     for _ in range(12):
         worker.run()
-        failed += revive(events.context).failed
+        failed += revive(events.context).errors
     assert worker.sizes == [8, 4, 2, 1, 1, 1, 1]
     assert [row[0] for row in objects(events)] == ["done"] * 5 + ["failed"] + ["done"] * 2
     assert len(failed) == 1
@@ -428,7 +428,7 @@ def test_workers_that_die_for_other_reasons_give_up_no_object(events: World) -> 
         rest_is_over(events)
         assert start_batch(events.context, None) is not None
         expire_leases(events)
-        assert run_stream(events.context, now=utc(NOON), max_batches=0).failed == ()
+        assert run_stream(events.context, now=utc(NOON), max_batches=0).errors == ()
     rest_is_over(events)
     assert events.stream(NOON).rows_out == 1
 

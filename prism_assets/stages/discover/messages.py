@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -27,6 +28,7 @@ from prism_assets.stages.discover.registering import (
     storable,
     why_unknown,
 )
+from prism_assets.stages.sums import Summable, summed_by
 
 _ROUND = 100
 """Messages of one transaction; gathered well within the shortest usual visibility timeout of 30 seconds."""
@@ -34,7 +36,7 @@ _BODY_SHOWN = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReceiveReport:
+class ReceiveReport(Summable):
     """What the messages of one run told. Objects are counted by event; `known` were registered before."""
 
     messages: int = 0
@@ -43,7 +45,7 @@ class ReceiveReport:
     unknown: int = 0
     ignored: int = 0
     errors: tuple[str, ...] = ()
-    rests: bool = False
+    rests: bool = summed_by(operator.or_, False)
     """Whether messages stay in the queues because more objects are pending than PRISM_BACKLOG_OBJECTS allows."""
 
     def describe(self) -> str:
@@ -51,17 +53,6 @@ class ReceiveReport:
         return (
             f"{self.messages} messages: {self.registered} new, {self.known} known, {self.unknown} unknown, "
             f"{self.ignored} ignored"
-        )
-
-    def __add__(self, other: ReceiveReport) -> ReceiveReport:
-        return ReceiveReport(
-            messages=self.messages + other.messages,
-            registered=self.registered + other.registered,
-            known=self.known + other.known,
-            unknown=self.unknown + other.unknown,
-            ignored=self.ignored + other.ignored,
-            errors=(*self.errors, *other.errors),
-            rests=self.rests or other.rests,
         )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from prism_assets.domain.problems import Problem
+from prism_assets.stages.sums import Summable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +26,7 @@ class MergedPartition:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MergeReport:
+class MergeReport(Summable):
     """What a run of Merge did; `problems` are the jobs that failed."""
 
     jobs: int = 0
@@ -40,15 +41,6 @@ class MergeReport:
         return sum(entry.rows for entry in self.merged)
 
     @property
-    def failed(self) -> tuple[str, ...]:
+    def errors(self) -> tuple[str, ...]:
         """The jobs that failed, one sentence each."""
         return tuple(str(problem) for problem in self.problems)
-
-    def __add__(self, other: MergeReport) -> MergeReport:
-        return MergeReport(
-            jobs=self.jobs + other.jobs,
-            merged=self.merged + other.merged,
-            problems=self.problems + other.problems,
-            revived=self.revived + other.revived,
-            seconds=self.seconds + other.seconds,
-        )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date
 
 from prism_assets.domain.problems import Problem
+from prism_assets.stages.sums import Summable, summed_by
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,52 +22,7 @@ class PartitionChange:
     bytes: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class StreamReport:
-    """What one or several batches did.
-
-    `problems` are the objects that were given up, and what could not be removed of them. `quarantined` counts lines,
-    `revived` objects of dead batches, `restarted` those that were given up once and begun anew by themselves.
-    """
-
-    batches: int = 0
-    objects: int = 0
-    lines_in: int = 0
-    rows_out: int = 0
-    quarantined: int = 0
-    small_objects: int = 0
-    bytes_in: int = 0
-    retried: int = 0
-    problems: tuple[Problem, ...] = ()
-    revived: int = 0
-    restarted: int = 0
-    changes: tuple[PartitionChange, ...] = ()
-    seconds: float = 0.0
-
-    @property
-    def failed(self) -> tuple[str, ...]:
-        """What went wrong, one sentence each."""
-        return tuple(problem.reason for problem in self.problems)
-
-    def __add__(self, other: StreamReport) -> StreamReport:
-        return StreamReport(
-            batches=self.batches + other.batches,
-            objects=self.objects + other.objects,
-            lines_in=self.lines_in + other.lines_in,
-            rows_out=self.rows_out + other.rows_out,
-            quarantined=self.quarantined + other.quarantined,
-            small_objects=self.small_objects + other.small_objects,
-            bytes_in=self.bytes_in + other.bytes_in,
-            retried=self.retried + other.retried,
-            problems=self.problems + other.problems,
-            revived=self.revived + other.revived,
-            restarted=self.restarted + other.restarted,
-            changes=sum_changes([*self.changes, *other.changes]),
-            seconds=self.seconds + other.seconds,
-        )
-
-
-def sum_changes(changes: Sequence[PartitionChange]) -> tuple[PartitionChange, ...]:
+def sum_changes(changes: Iterable[PartitionChange]) -> tuple[PartitionChange, ...]:
     """One change a partition, by table and date."""
     totals: dict[tuple[int, date], PartitionChange] = {}
     for change in changes:
@@ -84,3 +40,31 @@ def _add(left: PartitionChange, right: PartitionChange) -> PartitionChange:
         rows=left.rows + right.rows,
         bytes=left.bytes + right.bytes,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamReport(Summable):
+    """What one or several batches did.
+
+    `problems` are the objects that were given up, and what could not be removed of them. `quarantined` counts lines,
+    `revived` objects of dead batches, `restarted` those that were given up once and begun anew by themselves.
+    """
+
+    batches: int = 0
+    objects: int = 0
+    lines_in: int = 0
+    rows_out: int = 0
+    quarantined: int = 0
+    small_objects: int = 0
+    bytes_in: int = 0
+    retried: int = 0
+    problems: tuple[Problem, ...] = ()
+    revived: int = 0
+    restarted: int = 0
+    changes: tuple[PartitionChange, ...] = summed_by(lambda ours, theirs: sum_changes((*ours, *theirs)), ())
+    seconds: float = 0.0
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """What went wrong, one sentence each."""
+        return tuple(problem.reason for problem in self.problems)
