@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-_NODES = '[data-tooltip="staging"], [data-tooltip="live"], [data-tooltip="merged"], [data-tooltip="catalog"]'
+_NODES = ", ".join(f'[data-tooltip$="_{part}"]' for part in ("staging", "live", "merged", "catalog"))
 _PATIENCE = 120.0
 
 

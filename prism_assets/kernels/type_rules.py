@@ -55,8 +55,9 @@ class ReadAs:
 class TypeRules:
     """The rules of one column.
 
-    `arrow` is the type whose physical Parquet type is the one that the column has for ever. `exact` is what becomes of
-    one value, `by_column` the same for many that Arrow read as `read_as` says.
+    `arrow` is the type whose physical Parquet type is the one that the column has for ever (timestamps are milliseconds
+    here, and stored in the unit of the file format). `exact` is what becomes of one value, `by_column` the same for
+    many that Arrow read as `read_as` says.
     """
 
     arrow: pa.DataType
@@ -115,5 +116,5 @@ def _floats(arrow: pa.DataType, overflow: float) -> TypeRules:
 
 
 def stored_type(column: Column) -> pa.DataType:
-    """The Arrow type of a column's stored values, which is the same in every zone."""
+    """The Arrow type of a column's stored values, the same in every zone; timestamps are in milliseconds in kernels."""
     return rules_of(column, _UTC).arrow
