@@ -75,7 +75,7 @@ class Column:
             ) from error
         of_the_type = {"type", *_ALWAYS_STORED, *kind.parameters}
         values = {name: value for name, value in document.items() if name not in of_the_type}
-        if unknown := values.keys() - {field.name for field in dataclasses.fields(cls)}:
+        if unknown := values.keys() - _FIELDS[cls]:
             raise InvariantBroken(
                 f"the definition of column {document['name']} says {', '.join(sorted(unknown))}, which this version "
                 "does not know; use the version that stored it"
@@ -198,7 +198,7 @@ class TableDefinition:
         merge = dict(document["merge"])
         merge["sort_by"] = tuple(merge["sort_by"])
         document["merge"] = MergePolicy(**merge)
-        if unknown := document.keys() - {field.name for field in dataclasses.fields(cls)}:
+        if unknown := document.keys() - _FIELDS[cls]:
             raise InvariantBroken(
                 f"the definition of {document['name']} says {', '.join(sorted(unknown))}, which this version does not "
                 "know; use the version that stored it"
@@ -208,3 +208,8 @@ class TableDefinition:
 
 Definitions = Mapping[tuple[int, int], TableDefinition]
 """Table definitions by (table id, version)."""
+
+# Looked up for every column of every table, and each tick of a sensor reads them all.
+_FIELDS: Mapping[type, frozenset[str]] = {
+    kind: frozenset(field.name for field in dataclasses.fields(kind)) for kind in (Column, TableDefinition)
+}

@@ -12,6 +12,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, get_args
 
 _WRITTEN = re.compile(r"(\w+)(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?")
@@ -296,6 +297,7 @@ def _taken_apart(pattern: re.Pattern[str], text: str) -> tuple[str, list[int]]:
     return keyword, [int(number) for number in numbers if number is not None]
 
 
+@cache
 def _parameters(kind: type[ColumnType]) -> list[str]:
     return [field.name for field in dataclasses.fields(kind)]
 
