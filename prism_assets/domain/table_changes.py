@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from prism_assets.domain.tables import Column, Stream, TableDefinition
+from prism_assets.domain.types import FILE_FORMATS
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,9 @@ def _differences(before: TableDefinition, after: TableDefinition) -> list[str]:
 def describe(name: str, changes: Sequence[Change]) -> tuple[str, ...]:
     """The changes of a table for people, a line each; all settings on one."""
     lines = [line for change in changes if (line := _line(name, change))]
-    if settings := [change.field for change in changes if isinstance(change, ChangeSetting)]:
+    if settings := [
+        change.field for change in changes if isinstance(change, ChangeSetting) and not _line(name, change)
+    ]:
         lines.append(f"update {name}: {', '.join(settings)}")
     return tuple(lines)
 
@@ -119,5 +122,7 @@ def _line(name: str, change: Change) -> str | None:
             return f"create stream {stream.name} of {name} at {stream.url}"
         case AddColumn(column):
             return f"add column {column.name} {column.type.name} to {name}"
+        case ChangeSetting("file_format", int(file_format)):
+            return f"store timestamps of {name} in {FILE_FORMATS[file_format]} from now on"
         case ChangeSetting():
             return None

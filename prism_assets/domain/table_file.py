@@ -26,7 +26,7 @@ from prism_assets.domain.tables import (
     Stream,
     TableDefinition,
 )
-from prism_assets.domain.types import MICROSECONDS, MILLISECONDS, ColumnType, StringType, parse_type
+from prism_assets.domain.types import FILE_FORMATS, MICROSECONDS, ColumnType, StringType, parse_type
 
 # Each run and each load of the definitions reads all files, and libyaml's parser is ten times as fast.
 _FAST_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -53,7 +53,6 @@ _NO_ZONE_OFFSET = (
 )
 _LONGEST_COMMENT = 255
 _NOT_IN_A_LINE = ("Cc", "Cs", "Zl", "Zp")  # Unicode categories
-_FILE_FORMATS = {"microseconds": MICROSECONDS, "milliseconds": MILLISECONDS}
 _REQUIRED = object()
 _UNREADABLE = object()
 
@@ -236,9 +235,10 @@ def _definition(top: _Mapping, path: str) -> TableDefinition:
 def _file_format(top: _Mapping) -> int:
     """The unit of stored timestamps: Iceberg wants microseconds, some older readers of Parquet know milliseconds."""
     unit: str = top.text("timestamps", "microseconds")
-    if unit not in _FILE_FORMATS:
-        top.complain("timestamps", f"must be one of {', '.join(_FILE_FORMATS)}")
-    return _FILE_FORMATS.get(unit, MICROSECONDS)
+    found = [file_format for file_format, name in FILE_FORMATS.items() if name == unit]
+    if not found:
+        top.complain("timestamps", f"must be one of {', '.join(FILE_FORMATS.values())}")
+    return found[0] if found else MICROSECONDS
 
 
 def _accept_from(accept: _Mapping) -> str:

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.limits import CheckLimits, Freshness
 from prism_assets.domain.names import TableName
-from prism_assets.domain.types import MILLISECONDS, ColumnType, type_named
+from prism_assets.domain.types import FILE_FORMATS, MILLISECONDS, ColumnType, type_named
 
 ACCEPT_FROM = ("object", "arrival")
 TIME_UNITS = {"seconds": 1_000, "milliseconds": 1, "microseconds": 0.001}
@@ -202,6 +202,11 @@ class TableDefinition:
             raise InvariantBroken(
                 f"the definition of {document['name']} says {', '.join(sorted(unknown))}, which this version does not "
                 "know; use the version that stored it"
+            )
+        if document.get("file_format", MILLISECONDS) not in FILE_FORMATS:
+            raise InvariantBroken(
+                f"{document['name']} has file format {document['file_format']}, which this version does not know; "
+                "use the version that stored it"
             )
         return cls(**document)
 

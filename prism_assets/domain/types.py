@@ -21,6 +21,8 @@ _IN_GLUE = re.compile(r"(\w+)(?:\((\d+)(?:,(\d+))?\))?")
 
 MILLISECONDS, MICROSECONDS = 1, 2
 """File formats: the unit in which an object stores its timestamps, whose values are whole milliseconds in either."""
+FILE_FORMATS = {MICROSECONDS: "microseconds", MILLISECONDS: "milliseconds"}
+"""Their names in table files."""
 
 
 @dataclass(frozen=True)

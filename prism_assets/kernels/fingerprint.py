@@ -91,9 +91,15 @@ def _values(array: pa.Array) -> Words:
     if pa.types.is_boolean(kind):
         array = array.cast(pa.int8())
     if pa.types.is_timestamp(kind) and kind.unit == "us":
-        return (_plain(array, np.int64) // 1000).view(np.uint64)
+        return _milliseconds(_plain(array, np.int64)).view(np.uint64)
     width = array.type.bit_width // 8
     return _plain(array, np.dtype(f"i{width}")).astype(np.int64).view(np.uint64)
+
+
+def _milliseconds(microseconds: npt.NDArray[np.generic]) -> npt.NDArray[np.int64]:
+    """What is hashed of timestamps; no object of ours holds a part of a millisecond, and none that does is like one."""
+    whole, part = np.divmod(microseconds.astype(np.int64), 1000)
+    return np.where(part == 0, whole, microseconds) if part.any() else whole
 
 
 def _plain(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:

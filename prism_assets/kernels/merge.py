@@ -47,20 +47,27 @@ def _merged(task: MergeTask, table: TableDefinition, inputs: list[Input], stores
     body, rows, fingerprint = _encoded(inputs, schema, table)
     _check_sums(task, inputs, rows, fingerprint)
     failpoint("merge.before_put")
-    length = put_if_absent(
-        stores, bucket, task.output_key, body, kind="merged", row_count=rows, fingerprint=fingerprint
+    there = put_if_absent(
+        stores,
+        bucket,
+        task.output_key,
+        body,
+        kind="merged",
+        row_count=rows,
+        fingerprint=fingerprint,
+        file_format=table.file_format,
     )
     failpoint("merge.after_put")
     first, last = time_bounds(task.inputs)
     written = MergedRange(
         bucket=bucket,
         key=task.output_key,
-        content_length=length,
+        content_length=there.content_length,
         row_count=rows,
         fingerprint=fingerprint,
         min_time=first,
         max_time=last,
-        file_format=table.file_format,
+        file_format=there.file_format,
         lower_bound=task.lower_bound,
         upper_bound=task.upper_bound,
     )

@@ -192,3 +192,9 @@ def test_the_unit_of_timestamps_changes_no_fingerprint(rows: list[tuple[Any, ...
     assert stored.schema.field("c8").type == pa.timestamp("us", "UTC")
     assert fingerprint_of(stored) == fingerprint_of(table)
     assert combine([fingerprint_of(stored.slice(0, 3)), fingerprint_of(stored.slice(3))]) == fingerprint_of(table)
+
+
+def test_a_part_of_a_millisecond_is_told() -> None:
+    schema = pa.schema([field_with_id("t", pa.timestamp("us", "UTC"), 1)])
+    fingerprints = {fingerprint_of(a_table_of([(value,)], schema)) for value in (5_000, 5_001, 5_999, 6_000)}
+    assert len(fingerprints) == 4

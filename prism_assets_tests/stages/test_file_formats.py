@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
+from prism_assets import failpoints
 from prism_assets.domain.types import MICROSECONDS, MILLISECONDS
 from prism_assets.stages.repair.run import run_repair
 from prism_assets_tests.builders import a_table, some_rows, utc
@@ -88,6 +90,26 @@ def test_a_day_of_both_units_reads_and_switches_with_every_row(world: World) -> 
     assert units(world, "merged") == ["us"]
     assert world.ids() == ids
     assert world.query("SELECT count(*) FROM log.events WHERE time >= '2026-03-01 12:00:01Z'") == [(2,)]
+
+
+def test_a_merged_object_that_was_there_is_recorded_with_the_unit_that_it_has(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.apply(IN_MILLISECONDS)
+    stream_one(world)
+    world.catalog(AFTER)
+    monkeypatch.setattr(failpoints, "_POINTS", failpoints.parse("merge.before_commit=1*raise(InjectedFault)"))
+    with pytest.raises(failpoints.InjectedFault):
+        world.merge(LATER, everything=True)
+    assert units(world, "merged") == ["ms"]
+    world.apply(IN_MICROSECONDS)
+    world.merge(LATER, everything=True)
+    assert (units(world, "merged"), recorded(world, "prism_merge_ranges")) == (["ms"], [MILLISECONDS])
+
+
+def test_a_change_of_unit_is_told_in_the_plan(world: World) -> None:
+    world.apply(IN_MILLISECONDS)
+    assert world.apply(IN_MICROSECONDS).lines == ("store timestamps of log.events in microseconds from now on",)
 
 
 def test_a_repaired_object_has_the_unit_that_it_had(world: World) -> None:

@@ -6,28 +6,47 @@ order, another version of the encoder) when the first object is published alread
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from prism_assets.domain.errors import KeyOccupied
 from prism_assets.domain.fingerprints import combine
 from prism_assets.kernels.fingerprint import fingerprint_of
+from prism_assets.kernels.parquet.format import format_of
 from prism_assets.objectstore.stores import Stores
 
 
+@dataclass(frozen=True)
+class Present:
+    """What lies under a key: an object may be there whose bytes, and the unit of whose timestamps, are others."""
+
+    content_length: int
+    file_format: int
+
+
 def put_if_absent(
-    stores: Stores, bucket: str, key: str, body: pa.Buffer, *, kind: str, row_count: int, fingerprint: int
-) -> int:
-    """Writes an object, or finds that one with the same rows is there; returns the length of what is there.
+    stores: Stores,
+    bucket: str,
+    key: str,
+    body: pa.Buffer,
+    *,
+    kind: str,
+    row_count: int,
+    fingerprint: int,
+    file_format: int,
+) -> Present:
+    """Writes an object, or finds that one with the same rows is there; returns what is there.
 
     KeyOccupied if other rows are.
     """
     content = memoryview(body).cast("B")
     if stores.put_new(bucket, key, content, kind=kind) or _is_same(stores, bucket, key, content):
-        return len(content)
+        return Present(len(content), file_format)
     there = stores.get(bucket, key)
-    _check_same(there, key, row_count, fingerprint)
-    return len(there)
+    schema = _check_same(there, key, row_count, fingerprint)
+    return Present(len(there), format_of(schema) or file_format)
 
 
 def _is_same(stores: Stores, bucket: str, key: str, content: memoryview) -> bool:
@@ -40,7 +59,7 @@ def _is_same(stores: Stores, bucket: str, key: str, content: memoryview) -> bool
     return position == len(content)
 
 
-def _check_same(there: bytes, key: str, row_count: int, fingerprint: int) -> None:
+def _check_same(there: bytes, key: str, row_count: int, fingerprint: int) -> pa.Schema:
     try:
         file = pq.ParquetFile(pa.BufferReader(there))
         groups = (file.read_row_group(group, use_threads=False) for group in range(file.metadata.num_row_groups))
@@ -49,3 +68,4 @@ def _check_same(there: bytes, key: str, row_count: int, fingerprint: int) -> Non
         raise KeyOccupied(f"{key} exists and is no readable Parquet object; remove it and repeat") from None
     if file.metadata.num_rows != row_count or found != fingerprint:
         raise KeyOccupied(f"{key} exists with other rows; remove it and repeat")
+    return file.schema_arrow

@@ -90,7 +90,7 @@ class SmallObjects:
 
     def _put(self, small: SmallObject, body: pa.Buffer) -> SmallObject:
         started = datetime.now(timezone.utc)
-        length = put_if_absent(
+        there = put_if_absent(
             self._stores,
             self._bucket,
             small.key,
@@ -98,6 +98,9 @@ class SmallObjects:
             kind="delayed" if small.delayed else "live",
             row_count=small.row_count,
             fingerprint=small.fingerprint,
+            file_format=small.file_format,
         )
         failpoint("convert.after_put")
-        return replace(small, upload_start_time=started, content_length=length)
+        return replace(
+            small, upload_start_time=started, content_length=there.content_length, file_format=there.file_format
+        )
