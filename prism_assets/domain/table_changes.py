@@ -105,13 +105,15 @@ def _differences(before: TableDefinition, after: TableDefinition) -> list[str]:
 
 
 def describe(name: str, changes: Sequence[Change]) -> tuple[str, ...]:
-    """The changes of a table for people, a line each; all settings on one."""
-    lines = [line for change in changes if (line := _line(name, change))]
-    if settings := [
-        change.field for change in changes if isinstance(change, ChangeSetting) and not _line(name, change)
-    ]:
-        lines.append(f"update {name}: {', '.join(settings)}")
-    return tuple(lines)
+    """The changes of a table for people, a line each; settings without a line of their own share one."""
+    lines: list[str] = []
+    settings: list[str] = []
+    for change in changes:
+        if line := _line(name, change):
+            lines.append(line)
+        elif isinstance(change, ChangeSetting):
+            settings.append(change.field)
+    return (*lines, *([f"update {name}: {', '.join(settings)}"] if settings else []))
 
 
 def _line(name: str, change: Change) -> str | None:

@@ -66,7 +66,7 @@ class Column:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Column:
-        """Reads what `to_document` wrote. InvariantBroken if this version does not know the type."""
+        """Reads what `to_document` wrote. InvariantBroken if this version does not know the type or a field."""
         try:
             kind = type_named(document["type"], document)
         except ValueError as error:
@@ -75,11 +75,7 @@ class Column:
             ) from error
         of_the_type = {"type", *_ALWAYS_STORED, *kind.parameters}
         values = {name: value for name, value in document.items() if name not in of_the_type}
-        if unknown := values.keys() - _FIELDS[cls]:
-            raise InvariantBroken(
-                f"the definition of column {document['name']} says {', '.join(sorted(unknown))}, which this version "
-                "does not know; use the version that stored it"
-            )
+        _check_known(cls, values, f"column {document['name']}")
         return cls(type=kind, **values)
 
 
@@ -198,11 +194,7 @@ class TableDefinition:
         merge = dict(document["merge"])
         merge["sort_by"] = tuple(merge["sort_by"])
         document["merge"] = MergePolicy(**merge)
-        if unknown := document.keys() - _FIELDS[cls]:
-            raise InvariantBroken(
-                f"the definition of {document['name']} says {', '.join(sorted(unknown))}, which this version does not "
-                "know; use the version that stored it"
-            )
+        _check_known(cls, document, str(document["name"]))
         if document.get("file_format", MILLISECONDS) not in FILE_FORMATS:
             raise InvariantBroken(
                 f"{document['name']} has file format {document['file_format']}, which this version does not know; "
@@ -213,6 +205,16 @@ class TableDefinition:
 
 Definitions = Mapping[tuple[int, int], TableDefinition]
 """Table definitions by (table id, version)."""
+
+
+def _check_known(kind: type, document: Mapping[str, Any], what: str) -> None:
+    """InvariantBroken if a later version stored fields that this one would leave out."""
+    if unknown := document.keys() - _FIELDS[kind]:
+        raise InvariantBroken(
+            f"the definition of {what} says {', '.join(sorted(unknown))}, which this version does not know; use the "
+            "version that stored it"
+        )
+
 
 # Looked up for every column of every table, and each tick of a sensor reads them all.
 _FIELDS: Mapping[type, frozenset[str]] = {
