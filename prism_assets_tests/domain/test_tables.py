@@ -132,3 +132,17 @@ def test_a_definition_of_before_may_say_less() -> None:
 def test_a_definition_with_a_type_of_a_later_version_is_told() -> None:
     with pytest.raises(InvariantBroken, match="column score cannot be read: this version has no type triple; use the"):
         TableDefinition.from_json(STORED.replace("double", "triple"))
+
+
+@pytest.mark.parametrize(
+    ("stored", "by_a_later_version", "told"),
+    [
+        ('"name":"price"', '"name":"price","masked":true', "the definition of column price says masked"),
+        ('"past_days":21', '"past_days":21,"sealed":true', r"the definition of log\.pv_log says sealed"),
+        ('"past_days":21', '"past_days":21,"file_format":3', r"log\.pv_log has file format 3"),
+    ],
+)
+def test_what_a_later_version_stored_is_told_and_not_left_out(stored: str, by_a_later_version: str, told: str) -> None:
+    assert STORED.count(stored) == 1
+    with pytest.raises(InvariantBroken, match=f"{told}, which this version does not know; use the version that"):
+        TableDefinition.from_json(STORED.replace(stored, by_a_later_version))
