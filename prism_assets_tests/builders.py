@@ -84,7 +84,7 @@ def a_small_object(object_id: int = 0, **more: Any) -> SmallObject:
 
 
 def a_range(
-    lower: int, upper: int, content_length: int = 100, row_count: int = 10, fingerprint: int = 7
+    lower: int, upper: int, content_length: int = 100, row_count: int = 10, fingerprint: int = 7, **more: Any
 ) -> MergedRange:
     """The merged object of the small objects with lower < id <= upper."""
     return MergedRange(
@@ -95,4 +95,5 @@ def a_range(
         fingerprint=fingerprint,
         lower_bound=lower,
         upper_bound=upper,
+        **more,
     )

@@ -9,6 +9,23 @@ from datetime import date, datetime
 from prism_assets.domain.partitions import Publication
 from prism_assets.domain.types import MILLISECONDS
 
+MetricValue = bool | int | float | str
+"""A bound as JSON has it: days since 1970 of dates, milliseconds of timestamps, the text of decimals."""
+
+
+@dataclass(frozen=True)
+class ColumnMetrics:
+    """What is known of the values of one column in one object: how many are null, and between which values they lie.
+
+    None where it is not known. No value is below `lower` or above `upper`; there may be none that equals them, as of
+    strings only the first characters count.
+    """
+
+    column_id: int
+    nulls: int | None
+    lower: MetricValue | None
+    upper: MetricValue | None
+
 
 @dataclass(frozen=True, kw_only=True)
 class DataFile:
@@ -16,7 +33,7 @@ class DataFile:
 
     `content_length` is in bytes, `fingerprint` the signed 64-bit sum of those of its rows. Times are UTC; they are not
     known of merged objects that were written before anybody recorded them. `file_format` is the unit of its timestamps:
-    MILLISECONDS or MICROSECONDS.
+    MILLISECONDS or MICROSECONDS. `metrics` are those of some columns, by column id; none if nobody recorded them.
     """
 
     bucket: str
@@ -27,6 +44,7 @@ class DataFile:
     min_time: datetime | None = None
     max_time: datetime | None = None
     file_format: int = MILLISECONDS
+    metrics: tuple[ColumnMetrics, ...] = ()
 
     @property
     def url(self) -> str:

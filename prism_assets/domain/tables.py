@@ -145,6 +145,13 @@ class TableDefinition:
         """The zone whose midnights divide the event dates."""
         return ZoneInfo(self.timezone)
 
+    @property
+    def metric_columns(self) -> tuple[int, ...]:
+        """The ids of the columns whose metrics are recorded of every object, in the order in which rows are sorted."""
+        return tuple(
+            self.column(name).column_id for name in dict.fromkeys((self.partition_column, *self.merge.sort_by))
+        )
+
     def column(self, name: str) -> Column:
         """Returns the column of that name; KeyError if there is none."""
         for column in self.columns:

@@ -149,7 +149,8 @@ class ConvertTask:
     `received` is when the object was first seen, `sent` when its bucket got it, where that is known: the accepted event
     dates hang on them and on the key (`accepted_days`), so that every attempt decides alike. Rows of `delayed_dates` go
     to the delayed tier, all others to the live tier. `table_id` and `definition_version` name the definition to convert
-    under. `generation` is part of the keys that are written: it counts how often the object was begun anew.
+    under. `generation` is part of the keys that are written: it counts how often the object was begun anew. Metrics are
+    made of the columns with the ids `metric_columns`.
     """
 
     staging_object_id: int
@@ -164,6 +165,7 @@ class ConvertTask:
     definition_version: int
     generation: int = 0
     sent: datetime | None = None
+    metric_columns: tuple[int, ...] = ()
 
     kernel: ClassVar[str] = "convert"
     result: ClassVar[type[ConvertResult]] = ConvertResult
@@ -270,7 +272,10 @@ class MergeResult:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeTask:
-    """One range to write. Inputs stand in the order that breaks ties between rows of equal time."""
+    """One range to write. Inputs stand in the order that breaks ties between rows of equal time.
+
+    Metrics are made of the columns with the ids `metric_columns`.
+    """
 
     job_id: int
     date: date
@@ -280,6 +285,7 @@ class MergeTask:
     output_key: str
     table_id: int
     definition_version: int
+    metric_columns: tuple[int, ...] = ()
 
     kernel: ClassVar[str] = "merge"
     result: ClassVar[type[MergeResult]] = MergeResult

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.domain.files import DataFile, MergedRange, time_bounds
+from prism_assets.domain.files import ColumnMetrics, DataFile, MergedRange, time_bounds
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import MergeResult, MergeTask
@@ -18,6 +19,7 @@ from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.kernels.parquet.format import MERGED_ROW_GROUP, MERGED_SAMPLE, Encoder, dictionary_columns
 from prism_assets.kernels.parquet.merge_inputs import Input, Window, merge_order, union_schema
+from prism_assets.kernels.parquet.metrics import column_metrics
 from prism_assets.kernels.parquet.put_if_absent import put_if_absent
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
@@ -44,17 +46,17 @@ def merge_range(task: MergeTask, table: TableDefinition, stores: Stores, lake: L
 
 def _merged(task: MergeTask, table: TableDefinition, inputs: list[Input], stores: Stores, bucket: str) -> MergeResult:
     schema = union_schema([entry.schema for entry in inputs], table)
-    body, rows, fingerprint = _encoded(inputs, schema, table)
-    _check_sums(task, inputs, rows, fingerprint)
+    merged = _encoded(task, inputs, schema, table)
+    _check_sums(task, inputs, merged)
     failpoint("merge.before_put")
     there = put_if_absent(
         stores,
         bucket,
         task.output_key,
-        body,
+        merged.body,
         kind="merged",
-        row_count=rows,
-        fingerprint=fingerprint,
+        row_count=merged.row_count,
+        fingerprint=merged.fingerprint,
         file_format=table.file_format,
     )
     failpoint("merge.after_put")
@@ -63,11 +65,12 @@ def _merged(task: MergeTask, table: TableDefinition, inputs: list[Input], stores
         bucket=bucket,
         key=task.output_key,
         content_length=there.content_length,
-        row_count=rows,
-        fingerprint=fingerprint,
+        row_count=merged.row_count,
+        fingerprint=merged.fingerprint,
         min_time=first,
         max_time=last,
         file_format=there.file_format,
+        metrics=merged.metrics,
         lower_bound=task.lower_bound,
         upper_bound=task.upper_bound,
     )
@@ -84,8 +87,18 @@ def _open(task: MergeTask, stores: Stores) -> list[Input]:
         return [part for parts in pool.map(fetch, task.inputs) for part in parts]
 
 
-def _encoded(inputs: list[Input], schema: pa.Schema, table: TableDefinition) -> tuple[pa.Buffer, int, int]:
-    """The merged object, and the number and the fingerprint of the rows that are in it.
+@dataclass(frozen=True)
+class _Merged:
+    """The merged object, the number and the fingerprint of the rows that are in it, and their metrics."""
+
+    body: pa.Buffer
+    row_count: int
+    fingerprint: int
+    metrics: tuple[ColumnMetrics, ...]
+
+
+def _encoded(task: MergeTask, inputs: list[Input], schema: pa.Schema, table: TableDefinition) -> _Merged:
+    """Merges the rows of all inputs.
 
     While one portion is encoded in a thread the next one is gathered: half the time where a core is free, and at most
     one portion more in memory.
@@ -104,7 +117,8 @@ def _encoded(inputs: list[Input], schema: pa.Schema, table: TableDefinition) -> 
         if writing:
             writing.result()
     encoder = encoder or Encoder(schema, [], table.file_format)
-    return encoder.finish(), rows, fingerprint
+    body = encoder.finish()
+    return _Merged(body, rows, fingerprint, column_metrics(encoder.metadata, task.metric_columns))
 
 
 def _portions(inputs: list[Input], schema: pa.Schema, table: TableDefinition) -> Iterator[pa.Table]:
@@ -117,10 +131,10 @@ def _portions(inputs: list[Input], schema: pa.Schema, table: TableDefinition) ->
         yield window.take(start, min(start + size, len(order)))
 
 
-def _check_sums(task: MergeTask, inputs: list[Input], rows: int, fingerprint: int) -> None:
+def _check_sums(task: MergeTask, inputs: list[Input], merged: _Merged) -> None:
     """Raises InvariantBroken unless what was written is what the inputs were said to hold."""
     expected = combine(entry.fingerprint for entry in task.inputs)
-    if rows == sum(entry.row_count for entry in task.inputs) and fingerprint == expected:
+    if merged.row_count == sum(entry.row_count for entry in task.inputs) and merged.fingerprint == expected:
         return
     for entry in task.inputs:
         found = combine(fingerprint_of(part.read()) for part in inputs if part.said is entry)

@@ -13,6 +13,7 @@ from prism_assets.domain.errors import InvariantBroken, LeaseLost
 from prism_assets.domain.files import MergedRange
 from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.merge_plan import MergePlan, PlannedRange
+from prism_assets.metadata.column_metrics import from_jsonb, to_jsonb
 
 
 def load_chain(connection: Connection, keys: TableKeys, partition_id: int) -> list[MergedRange]:
@@ -23,7 +24,7 @@ def load_chain(connection: Connection, keys: TableKeys, partition_id: int) -> li
 
 _CHAIN = """
 SELECT p.partition_date AS date, r.lower_bound, r.upper_bound, r.content_length, r.row_count, r.min_time, r.max_time,
-    r.fingerprint, r.file_format
+    r.fingerprint, r.file_format, r.metrics
 FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id)
 WHERE r.prism_partition_id = :partition AND r.lower_bound IS NOT NULL
 ORDER BY r.upper_bound
@@ -40,7 +41,7 @@ def load_table_chains(connection: Connection, keys: TableKeys, table_id: int) ->
 
 _TABLE_CHAINS = """
 SELECT p.partition_date AS date, r.lower_bound, r.upper_bound, r.content_length, r.row_count, r.min_time, r.max_time,
-    r.fingerprint, r.file_format
+    r.fingerprint, r.file_format, r.metrics
 FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id)
 WHERE p.prism_table_id = :table AND r.lower_bound IS NOT NULL
 ORDER BY r.prism_partition_id, r.upper_bound
@@ -50,7 +51,7 @@ ORDER BY r.prism_partition_id, r.upper_bound
 def _range(row: RowMapping, keys: TableKeys) -> MergedRange:
     fields = dict(row)
     key = keys.merged_object(fields.pop("date"), row["lower_bound"], row["upper_bound"])
-    return MergedRange(bucket=keys.bucket, key=key, **fields)
+    return MergedRange(bucket=keys.bucket, key=key, **{**fields, "metrics": from_jsonb(row["metrics"])})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +122,8 @@ def save_range(
             f"the merged object {written.key} holds {written.row_count} rows, its inputs {planned.row_count}"
         )
     connection.execute(text(_SENTINEL), {"id": partition_id, "now": now})
-    connection.execute(text(_SAVE), {"id": partition_id, "now": now, **dataclasses.asdict(written)})
+    values = {**dataclasses.asdict(written), "metrics": to_jsonb(written.metrics)}
+    connection.execute(text(_SAVE), {"id": partition_id, "now": now, **values})
 
 
 _SENTINEL = """
@@ -132,12 +134,13 @@ ON CONFLICT (prism_partition_id, lower_bound) DO NOTHING
 """
 _SAVE = """
 INSERT INTO prism_merge_ranges (prism_partition_id, lower_bound, upper_bound, content_length, row_count, min_time,
-    max_time, fingerprint, file_format, create_time, update_time)
+    max_time, fingerprint, file_format, metrics, create_time, update_time)
 VALUES (:id, :lower_bound, :upper_bound, :content_length, :row_count, :min_time, :max_time, :fingerprint, :file_format,
-    :now, :now)
+    CAST(:metrics AS jsonb), :now, :now)
 ON CONFLICT (prism_partition_id, lower_bound) DO UPDATE SET upper_bound = EXCLUDED.upper_bound,
     content_length = EXCLUDED.content_length, row_count = EXCLUDED.row_count, min_time = EXCLUDED.min_time,
-    max_time = EXCLUDED.max_time, fingerprint = EXCLUDED.fingerprint, file_format = EXCLUDED.file_format, update_time = EXCLUDED.update_time
+    max_time = EXCLUDED.max_time, fingerprint = EXCLUDED.fingerprint, file_format = EXCLUDED.file_format,
+    metrics = EXCLUDED.metrics, update_time = EXCLUDED.update_time
 """
 
 

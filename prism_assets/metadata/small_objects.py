@@ -10,6 +10,7 @@ from sqlalchemy import Connection, RowMapping, text
 
 from prism_assets.domain.files import SmallObject
 from prism_assets.domain.keys import TableKeys
+from prism_assets.metadata.column_metrics import from_jsonb, to_jsonb
 
 
 def insert_small_objects(connection: Connection, objects: Sequence[tuple[int, SmallObject]]) -> dict[int, int]:
@@ -24,6 +25,7 @@ def insert_small_objects(connection: Connection, objects: Sequence[tuple[int, Sm
         text(_INSERT),
         {
             "partitions": [partition_id for partition_id, _ in objects],
+            "metrics": [to_jsonb(small.metrics) for _, small in objects],
             **{name: [getattr(small, name) for _, small in objects] for name in _STORED},
         },
     )
@@ -39,12 +41,12 @@ _STORED = (
 )  # fmt: skip
 _INSERT = """
 INSERT INTO prism_small_objects (prism_staging_object_id, generation, prism_partition_id, delayed, content_length,
-    upload_start_time, row_count, min_time, max_time, fingerprint, file_format)
+    upload_start_time, row_count, min_time, max_time, fingerprint, file_format, metrics)
 SELECT * FROM unnest(
     CAST(:staging_object_id AS bigint[]), CAST(:generation AS integer[]), CAST(:partitions AS bigint[]),
     CAST(:delayed AS boolean[]), CAST(:content_length AS bigint[]), CAST(:upload_start_time AS timestamptz[]),
     CAST(:row_count AS bigint[]), CAST(:min_time AS timestamptz[]), CAST(:max_time AS timestamptz[]),
-    CAST(:fingerprint AS bigint[]), CAST(:file_format AS smallint[])
+    CAST(:fingerprint AS bigint[]), CAST(:file_format AS smallint[]), CAST(:metrics AS jsonb[])
 )
 RETURNING prism_partition_id, prism_small_object_id
 """
@@ -121,7 +123,7 @@ _ABOVE = """
 SELECT s.prism_small_object_id AS object_id, s.prism_staging_object_id AS staging_object_id, s.generation,
     p.partition_date AS date,
     s.delayed, s.content_length, s.upload_start_time, s.row_count, s.min_time, s.max_time, s.fingerprint,
-    s.file_format
+    s.file_format, s.metrics
 FROM prism_small_objects s JOIN prism_partitions p USING (prism_partition_id)
 WHERE s.prism_partition_id = :partition AND s.prism_small_object_id > :lower
 ORDER BY s.prism_small_object_id LIMIT :limit
@@ -130,7 +132,7 @@ ORDER BY s.prism_small_object_id LIMIT :limit
 
 def _small_object(row: RowMapping, keys: TableKeys) -> SmallObject:
     key = keys.small_object(row["date"], row["staging_object_id"], delayed=row["delayed"], generation=row["generation"])
-    return SmallObject(bucket=keys.bucket, key=key, **row)
+    return SmallObject(bucket=keys.bucket, key=key, **{**row, "metrics": from_jsonb(row["metrics"])})
 
 
 def find_strays(

@@ -146,3 +146,12 @@ def test_what_a_later_version_stored_is_told_and_not_left_out(stored: str, by_a_
     assert STORED.count(stored) == 1
     with pytest.raises(InvariantBroken, match=f"{told}, which this version does not know; use the version that"):
         TableDefinition.from_json(STORED.replace(stored, by_a_later_version))
+
+
+def test_metrics_are_those_of_the_columns_by_which_rows_are_sorted() -> None:
+    table = parse_table_file(a_table(columns=["{name: color, type: string}"]), "t.yaml")
+    columns = tuple(replace(column, column_id=number + 3) for number, column in enumerate(table.columns))
+    table = replace(table, columns=columns)
+    assert table.metric_columns == (3,)
+    assert replace(table, merge=replace(table.merge, sort_by=("time", "color", "id"))).metric_columns == (3, 5, 4)
+    assert replace(table, merge=replace(table.merge, sort_by=())).metric_columns == (3,)

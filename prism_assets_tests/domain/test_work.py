@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic_core import PydanticSerializationError
 
-from prism_assets.domain.files import DataFile, MergedRange, SmallObject
+from prism_assets.domain.files import ColumnMetrics, DataFile, MergedRange, SmallObject
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.work import (
     ConvertResult,
@@ -31,6 +31,14 @@ counts = st.integers(0, 1 << 62)
 prints = st.integers(-(1 << 63), (1 << 63) - 1)
 texts = st.text(max_size=20)
 days = st.dates()
+bounds = st.none() | st.booleans() | prints | st.floats(allow_nan=False, allow_infinity=False) | texts
+metrics = st.builds(ColumnMetrics, column_id=counts, nulls=st.none() | counts, lower=bounds, upper=bounds)
+
+
+def tuples(element: st.SearchStrategy[object]) -> st.SearchStrategy[tuple[object, ...]]:
+    return st.lists(element, max_size=3).map(tuple)
+
+
 failures = st.none() | st.builds(Failure, message=texts, transient=st.booleans())
 small = st.builds(
     SmallObject,
@@ -45,6 +53,7 @@ small = st.builds(
     min_time=instants,
     max_time=instants,
     fingerprint=prints,
+    metrics=tuples(metrics),
     upload_start_time=instants,
 )
 inputs = st.builds(
@@ -56,13 +65,8 @@ inputs = st.builds(
     fingerprint=prints,
     min_time=st.none() | instants,
     max_time=st.none() | instants,
+    metrics=tuples(metrics),
 )
-
-
-def tuples(element: st.SearchStrategy[object]) -> st.SearchStrategy[tuple[object, ...]]:
-    return st.lists(element, max_size=3).map(tuple)
-
-
 convert_tasks = st.builds(
     ConvertTask,
     staging_object_id=counts,
@@ -76,6 +80,7 @@ convert_tasks = st.builds(
     delayed_dates=st.frozensets(days, max_size=3),
     table_id=counts,
     definition_version=counts,
+    metric_columns=tuples(counts),
 )
 repaired = st.builds(RepairedObject, date=days, key=texts, fault=st.none() | texts, content_length=st.none() | counts)
 
@@ -149,6 +154,7 @@ def test_merge_tasks_arrive_as_they_were_sent(task: MergeTask) -> None:
             content_length=counts,
             row_count=counts,
             fingerprint=prints,
+            metrics=tuples(metrics),
             lower_bound=counts,
             upper_bound=counts,
         ),
@@ -157,6 +163,29 @@ def test_merge_tasks_arrive_as_they_were_sent(task: MergeTask) -> None:
 )
 def test_merge_results_arrive_as_they_were_sent(result: MergeResult) -> None:
     assert from_json(MergeResult, to_json(result)) == result
+
+
+@settings(deadline=None)
+@given(metrics)
+@example(ColumnMetrics(1, None, -0.0, 0.0))
+@example(ColumnMetrics(1, None, 1e300, "1e300"))
+@example(ColumnMetrics(1, 0, False, 0))
+def test_bounds_arrive_as_what_they_were(column: ColumnMetrics) -> None:
+    """1, 1.0 and True are equal, and not the same bound."""
+    written = MergedRange(
+        bucket="b",
+        key="k",
+        content_length=1,
+        row_count=1,
+        fingerprint=1,
+        lower_bound=0,
+        upper_bound=1,
+        metrics=(column,),
+    )
+    result = from_json(MergeResult, to_json(MergeResult(job_id=1, upper_bound=1, written=written)))
+    assert result.written is not None
+    assert repr(result.written.metrics) == repr((column,))
+    assert hash(result.written) == hash(written)
 
 
 def test_the_text_is_one_line() -> None:

@@ -117,11 +117,17 @@ class Lake:
         etag: str | None = None,
         received: datetime = RECEIVED,
         limits: Limits = LIMITS,
+        metric_columns: tuple[int, ...] = (),
     ) -> Outcome:
         """Converts an object as if for the first time: what lies under its keys would be left as it is."""
         self.forget(staging_object_id)
         task = a_convert_task(
-            staging_object_id, etag=etag, content_length=len(content), received=received, delayed=frozenset(delayed)
+            staging_object_id,
+            etag=etag,
+            content_length=len(content),
+            received=received,
+            delayed=frozenset(delayed),
+            metric_columns=metric_columns,
         )
         self.stores.put("staging", task.key, content)
         result = convert_object(task, table, self.stores, self.lake, by_columns=by_columns, limits=limits)
@@ -157,9 +163,13 @@ class Lake:
         return Outcome(result, rows, quarantined, stored)
 
     def merge(
-        self, inputs: Sequence[DataFile], table: TableDefinition, key: str = "p/merged/out.parquet"
+        self,
+        inputs: Sequence[DataFile],
+        table: TableDefinition,
+        key: str = "p/merged/out.parquet",
+        metric_columns: tuple[int, ...] = (),
     ) -> MergeResult:
-        return merge_range(a_merge_task(inputs, key), table, self.stores, self.lake)
+        return merge_range(a_merge_task(inputs, key, metric_columns), table, self.stores, self.lake)
 
     def table_at(self, key: str) -> pa.Table:
         return pq.read_table(io.BytesIO(self.stores.get("lake", key)))
@@ -172,6 +182,7 @@ def a_convert_task(
     content_length: int = 0,
     received: datetime = RECEIVED,
     delayed: frozenset[date] = frozenset(),
+    metric_columns: tuple[int, ...] = (),
 ) -> ConvertTask:
     return ConvertTask(
         staging_object_id=staging_object_id,
@@ -184,10 +195,13 @@ def a_convert_task(
         delayed_dates=delayed,
         table_id=1,
         definition_version=1,
+        metric_columns=metric_columns,
     )
 
 
-def a_merge_task(inputs: Sequence[DataFile], key: str = "p/merged/out.parquet") -> MergeTask:
+def a_merge_task(
+    inputs: Sequence[DataFile], key: str = "p/merged/out.parquet", metric_columns: tuple[int, ...] = ()
+) -> MergeTask:
     return MergeTask(
         job_id=1,
         date=DAY,
@@ -197,6 +211,7 @@ def a_merge_task(inputs: Sequence[DataFile], key: str = "p/merged/out.parquet") 
         output_key=key,
         table_id=1,
         definition_version=1,
+        metric_columns=metric_columns,
     )
 
 

@@ -41,6 +41,11 @@ def field_with_id(name: str, kind: pa.DataType, column_id: int) -> pa.Field:
     return pa.field(name, kind, metadata={FIELD_ID: str(column_id).encode()})
 
 
+def column_id(field: pa.Field) -> int:
+    """The id of a stored column."""
+    return int((field.metadata or {})[FIELD_ID])
+
+
 def schema_of(layout: Layout) -> pa.Schema:
     """The stored schema of a table."""
     columns = zip(layout.columns, layout.rules, strict=True)
@@ -68,6 +73,7 @@ class Encoder:
         self._schema = in_format(schema, file_format)
         self._file = new_file() if on_disk else None
         self._sink = pa.PythonFile(self._file, "w") if on_disk else pa.BufferOutputStream()
+        self._metadata: list[pq.FileMetaData] = []
         self._writer = pq.ParquetWriter(
             self._sink,
             self._schema,
@@ -77,6 +83,7 @@ class Encoder:
             write_statistics=True,
             write_page_index=True,
             store_schema=False,
+            metadata_collector=self._metadata,
         )
 
     def write(self, table: pa.Table) -> None:
@@ -89,6 +96,12 @@ class Encoder:
         with telling() if self._file else nullcontext():
             self._writer.close()
         return mapped(self._file) if self._file else self._sink.getvalue()
+
+    @property
+    def metadata(self) -> pq.FileMetaData:
+        """The footer of the object, with the statistics of its row groups; only after `finish`."""
+        (metadata,) = self._metadata
+        return metadata
 
 
 def dictionary_columns(table: pa.Table, sample: int) -> list[str]:

@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.kernels.fingerprint import FIELD_ID
-from prism_assets.kernels.parquet.format import field_of
+from prism_assets.kernels.parquet.format import column_id, field_of
 from prism_assets.kernels.parquet.large_strings import LARGE, enlarged
 from prism_assets.kernels.parquet.sorting import sort_keys, sorted_positions
 
@@ -52,11 +51,6 @@ class Input:
     def read(self, columns: list[str] | None = None) -> pa.Table:
         """Decodes the rows, or some of their columns."""
         return self.file.read_row_group(self.row_group, columns, use_threads=False)
-
-
-def column_id(field: pa.Field) -> int:
-    """The id of a stored column."""
-    return int((field.metadata or {})[FIELD_ID])
 
 
 def union_schema(schemas: Sequence[pa.Schema], table: TableDefinition) -> pa.Schema:

@@ -17,6 +17,7 @@ from prism_assets.kernels import times
 from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.kernels.parquet.accepted_rows import AcceptedRows, DayRows
 from prism_assets.kernels.parquet.format import Encoder
+from prism_assets.kernels.parquet.metrics import column_metrics
 from prism_assets.kernels.parquet.put_if_absent import put_if_absent
 from prism_assets.kernels.typed import Layout
 from prism_assets.objectstore.lake import Lake
@@ -76,6 +77,7 @@ class SmallObjects:
             max_time=bounds[-1],
             fingerprint=combine(fingerprints),
             file_format=self._file_format,
+            metrics=column_metrics(encoder.metadata, self._task.metric_columns),
             upload_start_time=datetime.now(timezone.utc),
         )
         return small, body

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 
 from sqlalchemy import Connection
 
+from prism_assets.domain.files import DataFile
 from prism_assets.domain.merge_plan import DEFAULT_SHRINKAGE, MergePlan, PlannedRange, plan_merge
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
@@ -68,13 +69,19 @@ def range_tasks(plan: PartitionPlan, job_id: int, lake: Lake) -> list[MergeTask]
             date=day,
             lower_bound=planned.lower_bound,
             upper_bound=planned.upper_bound,
-            inputs=planned.inputs,
+            inputs=tuple(map(_input, planned.inputs)),
             output_key=keys.merged_object(day, planned.lower_bound, planned.upper_bound),
             table_id=plan.table.table_id,
             definition_version=plan.table.version,
+            metric_columns=plan.table.metric_columns,
         )
         for planned in plan.merge.ranges
     ]
+
+
+def _input(file: DataFile) -> DataFile:
+    """Without metrics: no kernel reads them, and a task may have thousands of inputs."""
+    return replace(file, metrics=())
 
 
 def preview(

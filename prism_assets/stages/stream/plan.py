@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 
@@ -74,7 +74,9 @@ def start_batch(context: StageContext, table_ids: Collection[int] | None) -> Str
     return StreamPlan(
         batch=batch,
         claimed={item.staging_object_id: item for item in claimed},
-        tasks=tuple(_task(item, accepted[item.staging_object_id], marks.get(item.table_id, {})) for item in claimed),
+        tasks=tuple(
+            _task(item, accepted[item.staging_object_id], marks.get(item.table_id, {}), definitions) for item in claimed
+        ),
         definitions=definitions,
     )
 
@@ -93,12 +95,14 @@ def _days_by_table(claimed: Collection[ClaimedObject], accepted: Mapping[int, Da
     return found
 
 
-def _task(item: ClaimedObject, accepted: DateRange, marks: Mapping[date, int]) -> ConvertTask:
+def _task(item: ClaimedObject, accepted: DateRange, marks: Mapping[date, int], definitions: Definitions) -> ConvertTask:
     """The tier is a function of the snapshot alone: delayed if the day was marked before any batch claimed the object.
 
     Only days that the object may have rows of are told: a table has more closed days than a task should carry.
     """
-    return convert_task(item, frozenset(day for day in accepted if day in marks and item.first_batch_id > marks[day]))
+    delayed = frozenset(day for day in accepted if day in marks and item.first_batch_id > marks[day])
+    table = definitions[item.table_id, item.definition_version]
+    return replace(convert_task(item, delayed), metric_columns=table.metric_columns)
 
 
 def convert_task(item: ClaimedObject, delayed_dates: frozenset[date]) -> ConvertTask:

@@ -1,0 +1,104 @@
+"""Column metrics of a written object, from the statistics that its writer made anyway.
+
+Every bound is true of every row. Where the nearest one cannot be told, it is a farther one, or none: of a column whose
+statistics are missing in a row group, as Arrow leaves them out for values of more than 4,096 bytes. NaN lies outside of
+all bounds.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from prism_assets.domain.files import ColumnMetrics, MetricValue
+from prism_assets.kernels.parquet.format import column_id
+
+_LONGEST = 16
+"""Characters of a string, as Iceberg's own writers keep them."""
+_SURROGATES = range(0xD800, 0xE000)
+_IN_A_MILLISECOND = {"ms": 1, "us": 1_000}
+
+
+def column_metrics(metadata: pq.FileMetaData, column_ids: Collection[int]) -> tuple[ColumnMetrics, ...]:
+    """The metrics of those of the columns that the object has, by column id."""
+    if not column_ids:
+        return ()
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    wanted = [
+        (column_id(field), field.type, [group.column(place).statistics for group in groups])
+        for place, field in enumerate(metadata.schema.to_arrow_schema())
+        if column_id(field) in column_ids
+    ]
+    return tuple(_metrics(*column) for column in sorted(wanted, key=lambda column: column[0]))
+
+
+def _metrics(number: int, kind: pa.DataType, statistics: Sequence[pq.Statistics | None]) -> ColumnMetrics:
+    told = [entry for entry in statistics if entry is not None and entry.has_null_count]
+    nulls = sum(entry.null_count for entry in told) if len(told) == len(statistics) else None
+    # A row group without values has no bounds, and needs none.
+    holding = [entry for entry in statistics if entry is None or entry.num_values]
+    if not holding or not all(entry is not None and entry.has_min_max for entry in holding):
+        return ColumnMetrics(number, nulls, None, None)
+    lowest, highest = zip(*(_extremes(kind, entry) for entry in holding), strict=True)
+    return ColumnMetrics(number, nulls, _lower(kind, min(lowest)), _upper(kind, max(highest)))
+
+
+def _extremes(kind: pa.DataType, entry: pq.Statistics) -> tuple[Any, Any]:
+    """The least and the greatest value, of times as the integers that are stored: no year is too far for them."""
+    raw = pa.types.is_temporal(kind)
+    return (entry.min_raw, entry.max_raw) if raw else (entry.min, entry.max)
+
+
+def _lower(kind: pa.DataType, value: Any) -> MetricValue | None:
+    """A value that none is below: `value`, or the nearest lower one that can be told."""
+    if pa.types.is_timestamp(kind):
+        return int(value // _IN_A_MILLISECOND[kind.unit])
+    if pa.types.is_floating(kind):
+        return _finite(-0.0 if value == 0 else value)
+    if pa.types.is_string(kind):
+        return _start(value)
+    return _plain(kind, value)
+
+
+def _upper(kind: pa.DataType, value: Any) -> MetricValue | None:
+    """A value that none is above: `value`, or the nearest higher one that can be told."""
+    if pa.types.is_timestamp(kind):
+        return int(-(-value // _IN_A_MILLISECOND[kind.unit]))
+    if pa.types.is_floating(kind):
+        return _finite(0.0 if value == 0 else value)
+    if pa.types.is_string(kind):
+        start = _start(value)
+        return start if start == value else _raised(start)
+    return _plain(kind, value)
+
+
+def _plain(kind: pa.DataType, value: Any) -> MetricValue:
+    known: MetricValue = format(value, "f") if pa.types.is_decimal(kind) else value
+    return known
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no infinities, so there is no bound on that side."""
+    return value if math.isfinite(value) else None
+
+
+def _start(text: str) -> str:
+    """The first characters, up to one that is zero, which jsonb does not take."""
+    return text[:_LONGEST].partition("\0")[0]
+
+
+def _raised(start: str) -> str | None:
+    """The least text of no more characters that is above all that begin with `start`; None if there is none."""
+    while start:
+        following = ord(start[-1]) + 1
+        if following in _SURROGATES:
+            following = _SURROGATES.stop
+        if following <= sys.maxunicode:
+            return start[:-1] + chr(following)
+        start = start[:-1]
+    return None
