@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from prism_assets.domain.tables import Column, Stream, TableDefinition
+from prism_assets.domain.tables import Column, IcebergOptions, Stream, TableDefinition
 from prism_assets.domain.types import FILE_FORMATS
 
 
@@ -126,5 +126,15 @@ def _line(name: str, change: Change) -> str | None:
             return f"add column {column.name} {column.type.name} to {name}"
         case ChangeSetting("file_format", int(file_format)):
             return f"store timestamps of {name} in {FILE_FORMATS[file_format]} from now on"
+        case ChangeSetting("iceberg", IcebergOptions() as options):
+            return f"publish {name} as an Iceberg table, too, with {_options(options)}"
+        case ChangeSetting("iceberg", None):
+            return f"publish {name} as an Iceberg table no longer"
         case ChangeSetting():
             return None
+
+
+def _options(options: IcebergOptions) -> str:
+    """All options as table files say them; metrics only where they are named."""
+    told = {**vars(options), "metrics": f"[{', '.join(options.metrics)}]"}
+    return ", ".join(f"{option}: {value}" for option, value in told.items() if value != "[]")

@@ -20,13 +20,15 @@ from prism_assets.domain.names import NAME_RULE, TableName, is_name
 from prism_assets.domain.tables import (
     ACCEPT_FROM,
     DEFAULT_LENGTH,
+    ON_FOREIGN,
     TIME_UNITS,
     Column,
+    IcebergOptions,
     MergePolicy,
     Stream,
     TableDefinition,
 )
-from prism_assets.domain.types import FILE_FORMATS, MICROSECONDS, ColumnType, StringType, parse_type
+from prism_assets.domain.types import FILE_FORMATS, MICROSECONDS, MILLISECONDS, ColumnType, StringType, parse_type
 
 # Each run and each load of the definitions reads all files, and libyaml's parser is ten times as fast.
 _FAST_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -34,12 +36,13 @@ _URL = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<prefix
 _OFFSET = re.compile(r"[+-](?:0\d|1[0-4]):[0-5]\d")
 _TABLE_KEYS = {
     "schema", "table", "description", "owner", "streams", "partition", "columns", "operators", "merge", "accept",
-    "retention_days", "freshness", "checks", "timestamps",
+    "retention_days", "freshness", "checks", "timestamps", "iceberg",
 }  # fmt: skip
 _COLUMN_KEYS = {
     "name", "type", "description", "source", "length", "source_offset", "zone_offset", "time_unit", "required",
 }  # fmt: skip
 _STREAM_KEYS = {"name", "url", "enabled", "discard"}
+_ICEBERG_KEYS = {"commit_seconds", "keep_hours", "daily_tags", "metrics", "on_foreign"}
 _DURATION = re.compile(r"(\d{1,6})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _SHORTEST_FRESHNESS = timedelta(minutes=1)  # Dagster takes none below it
@@ -50,6 +53,10 @@ _NO_RETENTION = (
 _NO_ZONE_OFFSET = (
     "it changes nothing: times are stored as instants in UTC; remove the field, and say with source_offset how to read "
     "times without an offset, and with partition.timezone where days begin"
+)
+_NO_MILLISECONDS = (
+    "needs timestamps in microseconds: Iceberg on Spark compares statistics in milliseconds with literals in "
+    "microseconds, and returns wrong rows; remove timestamps: milliseconds, or iceberg"
 )
 _LONGEST_COMMENT = 255
 _NOT_IN_A_LINE = ("Cc", "Cs", "Zl", "Zp")  # Unicode categories
@@ -211,6 +218,7 @@ def _definition(top: _Mapping, path: str) -> TableDefinition:
     columns = tuple(_columns(top))
     partition_column = partition.text("column", "time")
     _check_partition_column(top, partition, partition_column, columns)
+    file_format = _file_format(top)
     return TableDefinition(
         name=TableName(_name(top, "schema"), _name(top, "table")),
         description=top.text("description", ""),
@@ -224,7 +232,8 @@ def _definition(top: _Mapping, path: str) -> TableDefinition:
         future_days=accept.number("future_days", 3, 0, 365),
         retention_days=None,
         accept_from=_accept_from(accept),
-        file_format=_file_format(top),
+        file_format=file_format,
+        iceberg=_iceberg(top, columns, file_format),
         says_format="timestamps" in top.children,
         path=path,
         freshness=_freshness(top.mapping("freshness")),
@@ -239,6 +248,49 @@ def _file_format(top: _Mapping) -> int:
     if not found:
         top.complain("timestamps", f"must be one of {', '.join(FILE_FORMATS.values())}")
     return found[0] if found else MICROSECONDS
+
+
+def _iceberg(top: _Mapping, columns: tuple[Column, ...], file_format: int) -> IcebergOptions | None:
+    """What `iceberg:` says, where true is all defaults; None where the table is not to be published so."""
+    node = top.children.get("iceberg")
+    said = None if node is None else _plain(node)
+    if said is None or said is False:
+        return None
+    if said is not True and not isinstance(node, yaml.MappingNode):
+        top.complain("iceberg", "must be true, false or a mapping")
+        return None
+    if file_format == MILLISECONDS:
+        top.complain("iceberg", _NO_MILLISECONDS)
+    options = _Mapping(node if isinstance(node, yaml.MappingNode) else None, "iceberg", top.problems)
+    options.only(_ICEBERG_KEYS)
+    default = IcebergOptions()
+    return IcebergOptions(
+        commit_seconds=options.number("commit_seconds", default.commit_seconds, 1, 86_400),
+        keep_hours=options.number("keep_hours", default.keep_hours, 1, 8_760),
+        daily_tags=options.number("daily_tags", default.daily_tags, 0, 3_650),
+        metrics=_metrics(options, columns),
+        on_foreign=_on_foreign(options),
+    )
+
+
+def _metrics(iceberg: _Mapping, columns: tuple[Column, ...]) -> tuple[str, ...]:
+    said: list[Any] | None = iceberg.read("metrics", list, None, "a list of column names")
+    if said == []:
+        iceberg.complain("metrics", "must name a column; without it they are those that rows are sorted by")
+    names = said or []
+    for place, name in enumerate(names):
+        if name not in [column.name for column in columns]:
+            iceberg.complain("metrics", f"{name} is not among the columns")
+        elif name in names[:place]:
+            iceberg.complain("metrics", f"{name} is given twice")
+    return tuple(names)
+
+
+def _on_foreign(iceberg: _Mapping) -> str:
+    action: str = iceberg.text("on_foreign", IcebergOptions().on_foreign)
+    if action not in ON_FOREIGN:
+        iceberg.complain("on_foreign", f"must be one of {', '.join(ON_FOREIGN)}")
+    return action
 
 
 def _accept_from(accept: _Mapping) -> str:

@@ -16,6 +16,7 @@ from prism_assets.domain.names import TableName
 from prism_assets.domain.types import FILE_FORMATS, MILLISECONDS, ColumnType, type_named
 
 ACCEPT_FROM = ("object", "arrival")
+ON_FOREIGN = ("restore", "stop")
 TIME_UNITS = {"seconds": 1_000, "milliseconds": 1, "microseconds": 0.001}
 DEFAULT_LENGTH = 65_535
 # The parameters that stored definitions name at every column, null where its type does not take them.
@@ -111,11 +112,34 @@ class MergePolicy:
 
 
 @dataclass(frozen=True, kw_only=True)
+class IcebergOptions:
+    """How a table is published as an Iceberg table, too.
+
+    There is a commit at most every `commit_seconds`. Snapshots of the last `keep_hours` stay, and tags of the last
+    `daily_tags` days. `metrics` are the columns whose metrics are recorded, or none for those that rows are sorted by.
+    `on_foreign` says what follows on commits of others: `restore` takes them back, `stop` waits for a person.
+    """
+
+    commit_seconds: int = 60
+    keep_hours: int = 4
+    daily_tags: int = 0
+    metrics: tuple[str, ...] = ()
+    on_foreign: str = "restore"
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any], table: str) -> IcebergOptions:
+        """Reads what the definition of a table stores. InvariantBroken if this version does not know a field."""
+        _check_known(cls, document, f"iceberg of {table}")
+        return cls(**{**document, "metrics": tuple(document["metrics"])})
+
+
+@dataclass(frozen=True, kw_only=True)
 class TableDefinition:
     """One table: columns, streams, event date, merge policy and accepted window of event dates.
 
     The window counts from the object's own time or from its arrival, as it always did in definitions that say nothing.
-    `file_format` is that of the objects that are written from now on. `path`, `freshness`, `limits` and `says_format`
+    `file_format` is that of the objects that are written from now on. Without `iceberg` the table is not published as
+    an Iceberg table. `path`, `freshness`, `limits` and `says_format`
     (whether the file names a format; otherwise a table that is in force keeps its own) belong to the file alone: they
     change nothing about rows, so they are no part of what is compared or stored.
     """
@@ -133,6 +157,7 @@ class TableDefinition:
     retention_days: int | None
     accept_from: str = "arrival"
     file_format: int = MILLISECONDS
+    iceberg: IcebergOptions | None = None
     table_id: int = 0
     version: int = 0
     path: str | None = dataclasses.field(default=None, compare=False)
@@ -147,10 +172,13 @@ class TableDefinition:
 
     @property
     def metric_columns(self) -> tuple[int, ...]:
-        """The ids of the columns whose metrics are recorded of every object, in the order in which rows are sorted."""
-        return tuple(
-            self.column(name).column_id for name in dict.fromkeys((self.partition_column, *self.merge.sort_by))
-        )
+        """The ids of the columns whose metrics are recorded of every object: those named, or that rows are sorted by.
+
+        Tables that are not Iceberg have them, too, so that they are there when one becomes it.
+        """
+        named = self.iceberg.metrics if self.iceberg else ()
+        names = named or dict.fromkeys((self.partition_column, *self.merge.sort_by))
+        return tuple(self.column(name).column_id for name in names)
 
     def column(self, name: str) -> Column:
         """Returns the column of that name; KeyError if there is none."""
@@ -168,15 +196,16 @@ class TableDefinition:
         midnight = datetime.combine(day + timedelta(days=1), datetime.min.time(), tzinfo=self.zone)
         return midnight.astimezone(timezone.utc)
 
-    def without_descriptions(self) -> TableDefinition:
-        """The same without what only people read of its columns: what tasks get, whose versions may be older."""
+    def for_tasks(self) -> TableDefinition:
+        """The same without what no kernel asks for, descriptions and Iceberg: the versions of tasks may be older."""
         columns = tuple(dataclasses.replace(column, description=None) for column in self.columns)
-        return dataclasses.replace(self, columns=columns)
+        return dataclasses.replace(self, columns=columns, iceberg=None)
 
     def to_json(self) -> str:
         """One line of JSON that `from_json` reads back; keys sorted, so equal definitions give equal text.
 
-        The first file format is not named, as versions that know of no other read it, too.
+        The first file format is not named, nor is Iceberg where it is not wanted, as versions that know of neither read
+        it, too.
         """
         document = dataclasses.asdict(dataclasses.replace(self, columns=()))
         for name in _OF_THE_FILE:
@@ -184,6 +213,8 @@ class TableDefinition:
         document["columns"] = [column.to_document() for column in self.columns]
         if self.file_format == MILLISECONDS:
             del document["file_format"]
+        if self.iceberg is None:
+            del document["iceberg"]
         return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
     @classmethod
@@ -202,6 +233,8 @@ class TableDefinition:
         merge["sort_by"] = tuple(merge["sort_by"])
         document["merge"] = MergePolicy(**merge)
         _check_known(cls, document, str(document["name"]))
+        if "iceberg" in document:
+            document["iceberg"] = IcebergOptions.from_document(document["iceberg"], str(document["name"]))
         if document.get("file_format", MILLISECONDS) not in FILE_FORMATS:
             raise InvariantBroken(
                 f"{document['name']} has file format {document['file_format']}, which this version does not know; "
@@ -225,5 +258,6 @@ def _check_known(kind: type, document: Mapping[str, Any], what: str) -> None:
 
 # Looked up for every column of every table, and each tick of a sensor reads them all.
 _FIELDS: Mapping[type, frozenset[str]] = {
-    kind: frozenset(field.name for field in dataclasses.fields(kind)) for kind in (Column, TableDefinition)
+    kind: frozenset(field.name for field in dataclasses.fields(kind))
+    for kind in (Column, IcebergOptions, TableDefinition)
 }

@@ -41,7 +41,7 @@ def encode_share(kernel: str, tasks: Sequence[Task[Any]], definitions: Definitio
         {
             "kernel": kernel,
             "lake": lake.to_json(),
-            "definitions": [[*key, definitions[key].without_descriptions().to_json()] for key in sorted(needed)],
+            "definitions": [[*key, definitions[key].for_tasks().to_json()] for key in sorted(needed)],
             "tasks": [to_json(task) for task in tasks],
         }
     )

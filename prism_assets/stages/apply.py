@@ -170,7 +170,9 @@ def _on_top_of(table: TableDefinition, old: TableDefinition) -> TableDefinition:
     """What a file says with the ids that the table and its columns have."""
     ids = {column.name: column.column_id for column in old.columns}
     columns = tuple(dataclasses.replace(column, column_id=ids.get(column.name, 0)) for column in table.columns)
-    file_format = table.file_format if table.says_format else old.file_format
+    # Iceberg needs microseconds, as which a file with it is read.
+    says_format = table.says_format or table.iceberg is not None
+    file_format = table.file_format if says_format else old.file_format
     known = dataclasses.replace(table, name=old.name, table_id=old.table_id, version=old.version)
     return dataclasses.replace(known, columns=columns, file_format=file_format)
 

@@ -17,7 +17,7 @@ from prism_assets.domain.table_changes import (
     describe,
 )
 from prism_assets.domain.table_file import parse_table_file
-from prism_assets.domain.tables import Column, MergePolicy, Stream, TableDefinition
+from prism_assets.domain.tables import Column, IcebergOptions, MergePolicy, Stream, TableDefinition
 from prism_assets.domain.types import type_named
 from prism_assets_tests.builders import a_table
 
@@ -64,6 +64,17 @@ def test_columns_streams_and_settings_are_changes_of_their_own() -> None:
     )
 
 
+def test_options_of_iceberg_are_told_whole_and_so_is_their_end() -> None:
+    options = IcebergOptions(commit_seconds=30, metrics=("time", "id"))
+    begun = changes_between(KNOWN, dataclasses.replace(KNOWN, iceberg=options))
+    assert describe("log.events", begun) == (
+        "publish log.events as an Iceberg table, too, with commit_seconds: 30, keep_hours: 4, daily_tags: 0, "
+        "metrics: [time, id], on_foreign: restore",
+    )
+    ended = changes_between(dataclasses.replace(KNOWN, iceberg=options), KNOWN)
+    assert describe("log.events", ended) == ("publish log.events as an Iceberg table no longer",)
+
+
 columns = st.lists(
     st.builds(
         Column,
@@ -93,8 +104,9 @@ def definitions(draw: st.DrawFn) -> tuple[TableDefinition, TableDefinition]:
     before = dataclasses.replace(KNOWN, columns=tuple(old), streams=tuple(draw(streams)))
     merge = draw(st.builds(MergePolicy, interval=st.integers(0, 3)))
     owner = draw(st.none() | st.just("me"))
+    iceberg = draw(st.none() | st.builds(IcebergOptions, keep_hours=st.integers(1, 3)))
     return before, dataclasses.replace(
-        before, columns=tuple(new), streams=tuple(draw(streams)), merge=merge, owner=owner
+        before, columns=tuple(new), streams=tuple(draw(streams)), merge=merge, owner=owner, iceberg=iceberg
     )
 
 

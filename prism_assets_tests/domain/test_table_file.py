@@ -11,7 +11,8 @@ from prism_assets.domain.errors import DefinitionError, WrongUse
 from prism_assets.domain.limits import CheckLimits, Freshness
 from prism_assets.domain.names import NAME_RULE, TableName
 from prism_assets.domain.table_file import parse_table_file
-from prism_assets.domain.tables import MergePolicy, TableDefinition
+from prism_assets.domain.tables import IcebergOptions, MergePolicy, TableDefinition
+from prism_assets.domain.types import MICROSECONDS
 
 PATH = "tables/log/pv_log.yaml"
 GOOD = """\
@@ -35,6 +36,7 @@ accept: {past_days: 30, future_days: 1, from: arrival}
 retention_days: null
 freshness: {warn: 30m, fail: 2h}
 checks: {quarantine_rate: 0.05, unmerged_hours: 12, closing_hours: 3}
+iceberg: {commit_seconds: 30, keep_hours: 12, daily_tags: 7, metrics: [time, path], on_foreign: stop}
 """
 
 
@@ -63,6 +65,9 @@ def test_a_good_file_says_all_of_it() -> None:
     assert (table.past_days, table.future_days, table.accept_from, table.retention_days) == (30, 1, "arrival", None)
     assert table.freshness == Freshness(warn=timedelta(minutes=30), fail=timedelta(hours=2))
     assert table.limits == CheckLimits(quarantine_rate=0.05, unmerged_hours=12, closing_hours=3)
+    assert table.iceberg == IcebergOptions(
+        commit_seconds=30, keep_hours=12, daily_tags=7, metrics=("time", "path"), on_foreign="stop"
+    )
     assert table.column("time").source == "event_time"
     assert table.column("user_id").source == "user_id"
     assert (table.column("price").precision, table.column("price").scale) == (12, 4)
@@ -119,6 +124,37 @@ def test_what_is_left_out_has_its_default() -> None:
     assert (table.past_days, table.future_days, table.accept_from, table.retention_days) == (21, 3, "object", None)
     assert table.column("note").length == 65_535
     assert (table.freshness, table.limits) == (None, CheckLimits())
+
+
+ICEBERG = GOOD.splitlines()[-1]
+
+
+@pytest.mark.parametrize("said", ["iceberg: true", "iceberg: {}", "iceberg: {metrics: null}"])
+def test_a_table_may_be_iceberg_with_the_defaults(said: str) -> None:
+    table = parse_table_file(GOOD.replace(ICEBERG, said), PATH)
+    assert table.iceberg == IcebergOptions()
+    assert table.file_format == MICROSECONDS
+
+
+@pytest.mark.parametrize("said", ["iceberg: false", "iceberg: null", "iceberg:", ""])
+def test_a_table_is_not_iceberg_unless_it_says_so(said: str) -> None:
+    table = parse_table_file(GOOD.replace(ICEBERG, said), PATH)
+    assert table.iceberg is None
+    assert "iceberg" not in table.to_json()
+
+
+@pytest.mark.parametrize("said", ["true", "{keep_hours: 1}"])
+def test_milliseconds_are_refused_to_iceberg_with_the_reason(said: str) -> None:
+    found = problems(GOOD.replace(ICEBERG, f"timestamps: milliseconds\niceberg: {said}"))
+    assert found == [
+        "22: iceberg: needs timestamps in microseconds: Iceberg on Spark compares statistics in milliseconds with "
+        "literals in microseconds, and returns wrong rows; remove timestamps: milliseconds, or iceberg"
+    ]
+
+
+def test_milliseconds_are_fine_where_iceberg_is_off() -> None:
+    text = GOOD.replace(ICEBERG, "timestamps: milliseconds\niceberg: false")
+    assert parse_table_file(text, PATH).iceberg is None
 
 
 def test_a_column_may_be_described_in_one_line() -> None:
@@ -213,6 +249,26 @@ MISTAKES = {
     "offset beyond the earth": ('"+09:00"', '"+15:00"', '10: columns[0].source_offset: must look like "+09:00"'),
     "bad unit": ("milliseconds", "minutes", "14: columns[4].time_unit: must be one of seconds, milliseconds"),
     "partition as text": ("{column: time, timezone: Asia/Tokyo}", "time", "8: partition: must be a mapping"),
+    "unknown iceberg field": ("daily_tags", "weekly_tags", "21: iceberg.weekly_tags: is not a known field"),
+    "iceberg as text": (ICEBERG, "iceberg: yes please", "21: iceberg: must be true, false or a mapping"),
+    "iceberg as number": (ICEBERG, "iceberg: 60", "21: iceberg: must be true, false or a mapping"),
+    "commits without a pause": (
+        "seconds: 30",
+        "seconds: 0",
+        "21: iceberg.commit_seconds: must lie between 1 and 86400",
+    ),
+    "commits too rare": ("seconds: 30", "seconds: 86401", "21: iceberg.commit_seconds: must lie between 1 and 86400"),
+    "snapshots kept for no time": ("_hours: 12, d", "_hours: 0, d", "21: iceberg.keep_hours: must lie between 1 and"),
+    "snapshots kept too long": ("_hours: 12, d", "_hours: 8761, d", "21: iceberg.keep_hours: must lie between 1 and"),
+    "tags below zero": ("tags: 7", "tags: -1", "21: iceberg.daily_tags: must lie between 0 and 3650"),
+    "too many tags": ("tags: 7", "tags: 3651", "21: iceberg.daily_tags: must lie between 0 and 3650"),
+    "seconds as text": ("seconds: 30", "seconds: 1m", "21: iceberg.commit_seconds: must be a whole number"),
+    "metrics of nothing known": ("[time, path]", "[time, who]", "21: iceberg.metrics: who is not among the columns"),
+    "metrics twice": ("[time, path]", "[time, time]", "21: iceberg.metrics: time is given twice"),
+    "metrics of nothing": ("[time, path]", "[]", "21: iceberg.metrics: must name a column"),
+    "metrics as text": ("[time, path]", "time", "21: iceberg.metrics: must be a list of column names"),
+    "metrics of a list": ("[time, path]", "[[time]]", "21: iceberg.metrics: "),
+    "foreign commits to be merged": ("stop}", "merge}", "21: iceberg.on_foreign: must be one of restore, stop"),
     "operators": ("owner: team:web", "operators: []", "4: operators: this version has no operators yet; remove"),
     "unknown tag": ("Page views", "!secret x", "3: description: "),
     "a date that is none": ("Page views", "2026-02-30", "3: description: "),

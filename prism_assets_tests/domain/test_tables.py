@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.table_file import parse_table_file
-from prism_assets.domain.tables import Column, TableDefinition
+from prism_assets.domain.tables import Column, IcebergOptions, TableDefinition
 from prism_assets.domain.types import (
     BigIntType,
     DecimalType,
@@ -139,6 +139,11 @@ def test_a_definition_with_a_type_of_a_later_version_is_told() -> None:
     [
         ('"name":"price"', '"name":"price","masked":true', "the definition of column price says masked"),
         ('"past_days":21', '"past_days":21,"sealed":true', r"the definition of log\.pv_log says sealed"),
+        (
+            '"past_days":21',
+            '"iceberg":{"sealed":1},"past_days":21',
+            r"definition of iceberg of log\.pv_log says sealed",
+        ),
         ('"past_days":21', '"past_days":21,"file_format":3', r"log\.pv_log has file format 3"),
     ],
 )
@@ -155,3 +160,20 @@ def test_metrics_are_those_of_the_columns_by_which_rows_are_sorted() -> None:
     assert table.metric_columns == (3,)
     assert replace(table, merge=replace(table.merge, sort_by=("time", "color", "id"))).metric_columns == (3, 5, 4)
     assert replace(table, merge=replace(table.merge, sort_by=())).metric_columns == (3,)
+    assert replace(table, iceberg=IcebergOptions()).metric_columns == (3,)
+    assert replace(table, iceberg=IcebergOptions(metrics=("color", "id"))).metric_columns == (5, 4)
+
+
+def test_the_options_of_iceberg_are_stored_only_where_there_are_some() -> None:
+    stored = TableDefinition.from_json(STORED)
+    assert stored.iceberg is None
+    table = replace(stored, iceberg=IcebergOptions(commit_seconds=5, metrics=("time", "path"), on_foreign="stop"))
+    assert TableDefinition.from_json(table.to_json()) == table
+    assert TableDefinition.from_json(table.to_json()).to_json() == table.to_json()
+
+
+def test_tasks_get_neither_descriptions_nor_iceberg() -> None:
+    """Older versions, which executors may have, refuse a definition with fields that they do not know."""
+    stored = TableDefinition.from_json(STORED)
+    described = tuple(replace(column, description="what it means") for column in stored.columns)
+    assert replace(stored, columns=described, iceberg=IcebergOptions()).for_tasks().to_json() == STORED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -15,6 +16,7 @@ from prism_assets.engine.inprocess import InProcessEngine
 from prism_assets.engine.worker import encode_share, run_share
 from prism_assets.objectstore.lake import Lake
 from prism_assets.stages.repair.run import run_repair
+from prism_assets.stages.stream.plan import start_batch
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.world import World
 
@@ -62,3 +64,16 @@ def test_a_share_of_repairs_does_what_the_engine_in_this_process_does(world: Wor
     report = run_repair(context, day=date(2026, 3, 1), deep=True)
     assert (report.checked, report.missing, report.repaired, report.errors) == (3, 2, 2, ())
     assert {item.key: stores.get("lake", item.key) for item in stores.list("lake", "")} == before
+
+
+def test_tasks_of_an_iceberg_table_carry_no_word_of_it(world: World) -> None:
+    """Executors of an older version would refuse the definition."""
+    world.apply(a_table() + "iceberg: {metrics: [id]}\n")
+    world.drop(some_rows(2, utc(NOON)))
+    world.discover(NOON)
+    plan = start_batch(world.context, None)
+    assert plan is not None
+    assert [task.metric_columns for task in plan.tasks] == [(2,)]
+    share = json.loads(encode_share("convert", plan.tasks, plan.definitions, world.context.lake))
+    ((_, _, definition),) = share["definitions"]
+    assert "iceberg" not in definition

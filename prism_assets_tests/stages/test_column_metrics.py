@@ -46,6 +46,15 @@ def test_objects_record_the_metrics_of_the_columns_they_are_sorted_by(world: Wor
     assert recorded(world, "prism_merge_ranges") == [metrics]
 
 
+def test_the_table_file_may_name_the_columns(world: World) -> None:
+    world.apply(SORTED + "iceberg: {metrics: [color]}\n")
+    stream(world, 3, color="red")
+    world.catalog(AFTER)
+    world.merge(LATER, everything=True)
+    metrics = {"3": {"nulls": 0, "lower": "red", "upper": "red"}}
+    assert (recorded(world), recorded(world, "prism_merge_ranges")) == ([metrics], [metrics])
+
+
 def test_metrics_are_milliseconds_whatever_the_object_stores(world: World) -> None:
     world.apply(a_table() + "timestamps: milliseconds\n")
     stream(world, 2)

@@ -112,6 +112,23 @@ def test_a_change_of_unit_is_told_in_the_plan(world: World) -> None:
     assert world.apply(IN_MICROSECONDS).lines == ("store timestamps of log.events in microseconds from now on",)
 
 
+def test_iceberg_sets_microseconds_from_now_on_and_the_plan_says_so(world: World) -> None:
+    world.apply(IN_MILLISECONDS)
+    stream_one(world)
+    world.apply(a_table())
+    assert world.apply(a_table() + "iceberg: true\n").lines == (
+        "store timestamps of log.events in microseconds from now on",
+        "publish log.events as an Iceberg table, too, with commit_seconds: 60, keep_hours: 4, daily_tags: 0, "
+        "on_foreign: restore",
+    )
+    assert world.apply().lines == ()
+    stream_one(world)
+    assert units(world) == ["ms", "us"]
+    assert world.apply(a_table()).lines == ("publish log.events as an Iceberg table no longer",)
+    stream_one(world)
+    assert units(world) == ["ms", "us", "us"]
+
+
 def test_a_repaired_object_has_the_unit_that_it_had(world: World) -> None:
     world.apply(IN_MILLISECONDS)
     stream_one(world)
