@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from prism_assets.engine.base import Engine
@@ -19,6 +20,8 @@ from prism_assets.stages.deadlines import Deadline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from prism_assets.publishers.iceberg.publisher import IcebergPublisher
 
 _FAIL_FAST_SECONDS = 2.0
 
@@ -46,6 +49,7 @@ def build_context(
         stores=stores,
         engine=_engine(settings, lake, session),
         publisher=GluePublisher(_glue(settings, fail_fast=deadline is not None), lake, stores),
+        make_iceberg=partial(_iceberg, settings, lake, stores),
         queues=tuple(
             SqsQueue(url, settings.sqs_endpoint, settings.region, wait_seconds=settings.sqs_wait_seconds)
             for url in settings.sqs_queue_urls
@@ -61,6 +65,19 @@ def _glue(settings: Settings, *, fail_fast: bool) -> GlueCatalog:
         prefix=settings.glue_database_prefix,
         suffix=settings.glue_database_suffix,
         fail_fast=fail_fast,
+    )
+
+
+def _iceberg(settings: Settings, lake: Lake, stores: Stores) -> IcebergPublisher:
+    from prism_assets.publishers.iceberg.catalogs import postgres_catalog
+    from prism_assets.publishers.iceberg.publisher import IcebergPublisher
+
+    return IcebergPublisher(
+        postgres_catalog(settings.database_url.get_secret_value(), stores),
+        lake,
+        stores,
+        prefix=settings.glue_database_prefix,
+        suffix=settings.iceberg_database_suffix,
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
@@ -131,6 +131,17 @@ class CatalogSettings(PrismSettings):
     )
 
 
+class IcebergSettings(PrismSettings):
+    """Where the tables that say `iceberg:` are named."""
+
+    iceberg_catalog: Literal["sql"] = Field(
+        default="sql", description="the catalog of Iceberg tables: sql, in the platform's own PostgreSQL"
+    )
+    iceberg_database_suffix: str = Field(
+        default="_iceberg", min_length=1, pattern=r"^[a-z0-9_]+$", description="put behind the schema name in it"
+    )
+
+
 class EngineSettings(PrismSettings):
     """Where tasks run, and how big one is."""
 
@@ -147,7 +158,15 @@ class EngineSettings(PrismSettings):
         return value
 
 
-class Settings(ReaderSettings, DiscoverSettings, StreamSettings, MergeSettings, CatalogSettings, EngineSettings):
+class Settings(
+    ReaderSettings,
+    DiscoverSettings,
+    StreamSettings,
+    MergeSettings,
+    CatalogSettings,
+    IcebergSettings,
+    EngineSettings,
+):
     """What a process that works needs: database and lake, with the settings of all stages."""
 
     database_url: SecretStr = Field(description="PostgreSQL, as postgresql+psycopg://user:password@host:port/database")

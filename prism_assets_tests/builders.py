@@ -27,6 +27,7 @@ def a_table(
     merge: str = "{interval: 3600}",
     bucket: str = "staging",
     accept: str = "{from: arrival}",
+    iceberg: str = "",
 ) -> str:
     """The text of a table file with the columns time, id and whatever else is asked for.
 
@@ -39,7 +40,7 @@ def a_table(
         f'streams:\n  - {{name: {table}, url: "s3://{bucket}/{table}/"}}\n'
         f"partition: {{column: time, timezone: {timezone}}}\n"
         "columns:\n  - {name: time, type: timestamp, required: true}\n  - {name: id, type: bigint}\n"
-        f"{more}merge: {merge}\naccept: {accept}\n"
+        f"{more}merge: {merge}\naccept: {accept}\n" + (f"iceberg: {iceberg}\n" if iceberg else "")
     )
 
 

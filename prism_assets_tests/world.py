@@ -10,6 +10,8 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+from pyiceberg.table import Table
+
 from prism_assets.engine.inprocess import InProcessEngine
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
@@ -17,6 +19,7 @@ from prism_assets.objectstore.stores import Stores
 from prism_assets.platform import build_context
 from prism_assets.publishers.glue import GluePublisher
 from prism_assets.publishers.glue_catalog import GlueCatalog
+from prism_assets.reading.iceberg_reader import IcebergReader
 from prism_assets.reading.lake_reader import LakeReader, ReadPartition
 from prism_assets.reading.query import run_query
 from prism_assets.settings import Settings
@@ -24,6 +27,8 @@ from prism_assets.stages.apply import ApplyPlan, run_apply
 from prism_assets.stages.catalog.run import CatalogReport, run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import DiscoverReport, run_discover
+from prism_assets.stages.iceberg.report import IcebergReport
+from prism_assets.stages.iceberg.run import run_iceberg
 from prism_assets.stages.merge.report import MergeReport
 from prism_assets.stages.merge.run import run_merge
 from prism_assets.stages.status import PartitionStatus, read_status
@@ -114,6 +119,21 @@ class World:
         report = run_catalog(self.context, now=utc(now), republish=republish)
         assert report.errors == ()
         return report
+
+    def iceberg(self, now: str, **options: Any) -> IcebergReport:
+        """`prism iceberg publish`, whenever the last commit was; fails the test on any error."""
+        report = run_iceberg(self.context, now=utc(now), **{"at_once": True, **options})
+        assert report.errors == ()
+        return report
+
+    def iceberg_table(self, table: str = "log.events") -> Table:
+        """The Iceberg table as a client loads it now."""
+        with IcebergReader(self.settings) as reader:
+            return reader.table(table)
+
+    def iceberg_ids(self, table: str = "log.events") -> list[int]:
+        """All ids that the head of the Iceberg table has, sorted, doubles included."""
+        return sorted(self.iceberg_table(table).scan().to_arrow().column("id").to_pylist())
 
     def reader(self) -> LakeReader:
         """A reader of the catalog."""

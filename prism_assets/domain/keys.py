@@ -50,6 +50,11 @@ class TableKeys:
         """The folder of the merged objects and manifests of all days."""
         return f"{self.root}merged/"
 
+    @property
+    def iceberg_prefix(self) -> str:
+        """The folder of what only readers of Iceberg read: metadata, and in `data/` what strangers write."""
+        return f"{self.root}iceberg/"
+
     def small_object(self, day: date, staging_object_id: int, *, delayed: bool, generation: int = 0) -> str:
         """The Parquet object that holds the rows of one staging object for one event date.
 

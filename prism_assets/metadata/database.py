@@ -127,6 +127,15 @@ class Database:
             yield connection
 
     @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """One transaction that changes nothing and whose statements all see the same moment: REPEATABLE READ."""
+        with _translated(self._url), self._engine.begin() as connection, inside_transaction():
+            connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
+            if self._seconds_left is not None:
+                _limit_statements(connection, max(_LEAST_SECONDS, self._seconds_left()))
+            yield connection
+
+    @contextmanager
     def connect(self) -> Iterator[Connection]:
         """A session of its own in autocommit mode, for locks that outlive transactions; it ends with the block.
 

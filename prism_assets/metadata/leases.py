@@ -17,9 +17,10 @@ from prism_assets.domain.errors import LeaseLost
 
 
 class LeaseKind(enum.Enum):
-    """What a lease is for: to publish a table, or to repair a partition; each is told by its id."""
+    """What a lease is for: to publish a table, as Iceberg or otherwise, or to repair a partition; each has an id."""
 
     CATALOG = "catalog"
+    ICEBERG = "iceberg"
     REPAIR = "repair"
 
 

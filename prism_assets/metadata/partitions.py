@@ -268,16 +268,15 @@ ORDER BY partition_id
 
 
 def raise_revision(connection: Connection, partition_id: int) -> None:
-    """Has the manifest of a closed partition, whose row the caller has locked, published anew.
+    """Has whatever names lengths of objects of a partition, whose row the caller has locked, published anew.
 
-    An open partition has no manifest that names a length.
+    In Glue an open partition has no manifest that does; Iceberg lists its objects, too.
     """
     connection.execute(text(_RAISE_REVISION), {"id": partition_id})
 
 
 _RAISE_REVISION = """
-UPDATE prism_partitions SET revision = revision + 1
-WHERE prism_partition_id = :id AND last_live_object_id IS NOT NULL
+UPDATE prism_partitions SET revision = revision + 1 WHERE prism_partition_id = :id
 """
 
 

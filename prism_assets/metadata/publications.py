@@ -3,8 +3,8 @@
 `dirty` says that a publication may be due: a trigger on prism_partitions sets it where anything changes what a closed
 partition should show, in the transaction and under the row lock of that change, and the record of a publication clears
 it, under the same lock. What is due is decided from the rows themselves (`publication_due`); open partitions are looked
-at by every catalog run anyway. Only rows of Glue are asked for yet: another publisher brings its name to the view
-prism_partition_states.
+at by every catalog run anyway. The view prism_partition_states has the rows of Glue; those of Iceberg, whose days are
+dirty while they are open, too, are read with its tables.
 """
 
 from __future__ import annotations
@@ -48,6 +48,17 @@ ON CONFLICT (prism_partition_id, publisher) DO UPDATE SET version = excluded.ver
     publish_time = excluded.publish_time
 WHERE q.version <= excluded.version AND q.published_object_id <= excluded.published_object_id
     AND q.revision <= excluded.revision
+"""
+
+
+def set_dirty(connection: Connection, partition_id: int, publisher: str, *, dirty: bool) -> None:
+    """Records whether a publication may be due, and nothing else. The caller holds the partition's row."""
+    connection.execute(text(_SET_DIRTY), {"partition": partition_id, "publisher": publisher, "dirty": dirty})
+
+
+_SET_DIRTY = """
+UPDATE prism_publications SET dirty = :dirty
+WHERE prism_partition_id = :partition AND publisher = :publisher AND dirty <> :dirty
 """
 
 

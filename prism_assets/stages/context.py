@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.installation import Installation
@@ -18,6 +19,9 @@ from prism_assets.publishers.base import Publisher
 from prism_assets.queues.sqs import SqsQueue
 from prism_assets.settings import Settings
 from prism_assets.stages.installation import check_lake
+
+if TYPE_CHECKING:
+    from prism_assets.publishers.iceberg.publisher import IcebergPublisher
 
 
 def _silent(_message: str) -> None:
@@ -34,9 +38,15 @@ class StageContext:
     stores: Stores
     engine: Engine
     publisher: Publisher
+    make_iceberg: Callable[[], IcebergPublisher]
     queues: tuple[SqsQueue, ...] = ()
     progress: Callable[[str], None] = _silent
     worker: str = field(default_factory=worker_name)
+
+    @cached_property
+    def iceberg(self) -> IcebergPublisher:
+        """Made at its first use, as its library takes as long to import as everything else."""
+        return self.make_iceberg()
 
     @cached_property
     def installation(self) -> Installation:

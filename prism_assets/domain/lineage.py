@@ -1,0 +1,79 @@
+"""What lies between the head of an Iceberg table that was recorded and the one that its catalog shows now."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from prism_assets.domain.snapshots import KnownTable, RetainedSnapshot
+
+
+class Lineage(enum.Enum):
+    """How a table in the catalog belongs to what is recorded of it."""
+
+    SAME = "same"
+    """The head is the recorded one: what was recorded of each day is what it lists."""
+    NEW = "new"
+    """Nothing is recorded, and there is no table."""
+    OURS = "ours"
+    """All that came since is ours: a record was lost by a death, or PostgreSQL restored. Every day is compared."""
+    FOREIGN = "foreign"
+    """Somebody else has committed to it."""
+    LOST = "lost"
+    """The catalog no longer names the table that is recorded."""
+    REPLACED = "replaced"
+    """The catalog names another table under its name."""
+    TAKEN = "taken"
+    """The name belongs to a table that this installation did not make."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableHead:
+    """What the catalog shows: `is_ours` if this installation made the table, `others` the snapshots it did not make."""
+
+    identifier: str
+    table_uuid: str
+    snapshot_id: int | None
+    is_ours: bool
+    others: Sequence[RetainedSnapshot] = ()
+
+
+def lineage_of(known: KnownTable | None, head: TableHead | None) -> Lineage:
+    """Compares the recorded head with the one that was loaded."""
+    recorded = known is not None and known.table_uuid is not None
+    if head is None:
+        return Lineage.LOST if recorded else Lineage.NEW
+    if known is None or known.table_uuid is None:
+        if not head.is_ours:
+            return Lineage.TAKEN
+        return Lineage.FOREIGN if head.others else Lineage.OURS
+    if head.table_uuid != known.table_uuid:
+        return Lineage.REPLACED
+    if head.snapshot_id == known.snapshot_id:
+        return Lineage.SAME
+    return Lineage.FOREIGN if head.others else Lineage.OURS
+
+
+def obstacle(lineage: Lineage, head: TableHead | None, table: str) -> str | None:
+    """Why nothing is changed about a table before a person has decided; None if it may be published."""
+    if head is None or lineage not in (Lineage.REPLACED, Lineage.TAKEN):
+        return None
+    if lineage is Lineage.REPLACED:
+        return (
+            f"the catalog names another table as {head.identifier} than the one that was published: somebody dropped "
+            f"it and made one of that name; move theirs away, and run `prism iceberg register {table}`"
+        )
+    return (
+        f"the catalog has a table {head.identifier} that this installation did not make: move it away, give this "
+        "installation another database by PRISM_ICEBERG_DATABASE_SUFFIX, or take `iceberg:` out of the table file"
+    )
+
+
+def foreign_message(head: TableHead) -> str:
+    """What somebody else did, for people."""
+    last = head.others[0]
+    return (
+        f"somebody else committed to {head.identifier}: {len(head.others)} of its snapshots, the last one "
+        f"{last.snapshot_id} of {last.time:%Y-%m-%d %H:%M:%S}Z; only the publisher may"
+    )

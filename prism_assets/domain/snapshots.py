@@ -1,0 +1,233 @@
+"""What a commit to an Iceberg table changes: decided as data from what it should list and from what it lists.
+
+A commit is a difference and never an operation that is repeated: one that landed and was not recorded leaves nothing to
+do. Which objects a day should list is `SnapshotContent`; it waits for no switch, as one commit replaces small objects
+by the range that holds their rows.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+from prism_assets.domain.files import DataFile, MergedRange, SmallObject
+from prism_assets.domain.partitions import Partition, Publication
+from prism_assets.domain.types import MICROSECONDS
+
+ACTIVE, FOREIGN, FAILED = "active", "foreign", "failed"
+"""States of an Iceberg table; see `KnownTable`."""
+
+
+class Operation(enum.Enum):
+    """What a snapshot says of itself, in the words of the Iceberg specification."""
+
+    APPEND = "append"
+    REPLACE = "replace"
+    OVERWRITE = "overwrite"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownTable:
+    """An Iceberg table as it was last read back: one row of prism_iceberg_tables.
+
+    `state` is active, foreign (somebody else has committed to it) or failed (nothing is changed before a person has
+    looked); `definition_version` is the version of the columns that it has.
+    """
+
+    table_id: int
+    identifier: str
+    table_uuid: str | None = None
+    metadata_location: str | None = None
+    snapshot_id: int | None = None
+    sequence_number: int = 0
+    oldest_sequence_number: int = 0
+    snapshots: int = 0
+    definition_version: int = 0
+    state: str = ACTIVE
+    last_error: str | None = None
+    commit_time: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedFile:
+    """A data file as a manifest lists it: what is the same in all three is the same file, and is not touched."""
+
+    url: str
+    content_length: int
+    row_count: int
+
+    @classmethod
+    def of(cls, file: DataFile) -> ListedFile:
+        """How a manifest lists an object of ours."""
+        return cls(url=file.url, content_length=file.content_length, row_count=file.row_count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotContent:
+    """What a day should list: all its ranges, and every committed small object above them."""
+
+    partition: Partition
+    ranges: tuple[MergedRange, ...]
+    small_objects: tuple[SmallObject, ...]
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        """All of them: the merged objects first."""
+        return (*self.ranges, *self.small_objects)
+
+    @property
+    def publication(self) -> Publication:
+        """Up to which range and which small object this is."""
+        version = max((item.upper_bound for item in self.ranges), default=0)
+        last = max((item.object_id for item in self.small_objects), default=version)
+        return Publication(version, last, self.partition.revision)
+
+    @property
+    def old_formats(self) -> int:
+        """Objects whose timestamps are not in microseconds: readers of Iceberg would find wrong rows in them."""
+        return sum(file.file_format != MICROSECONDS for file in self.files)
+
+
+def wanted_snapshot(partition: Partition) -> Publication:
+    """What the Iceberg table should list of a partition now, in any state of its life."""
+    version = partition.desired_version
+    return Publication(version, max(partition.last_object_id, version), partition.revision)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DayChange:
+    """What a commit changes about one day; `publication` is what the day lists afterwards.
+
+    With `rewrites`, entries of the day lie in manifests that are not its own, and are gathered in one that is.
+    """
+
+    date: date
+    publication: Publication
+    added: tuple[DataFile, ...] = ()
+    removed: tuple[ListedFile, ...] = ()
+    rewrites: bool = False
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether the day lists already what it should, in manifests of its own."""
+        return not (self.added or self.removed or self.rewrites)
+
+    @property
+    def rows_in(self) -> int:
+        """Rows of the files that come."""
+        return sum(file.row_count for file in self.added)
+
+    @property
+    def rows_out(self) -> int:
+        """Rows of the files that go."""
+        return sum(file.row_count for file in self.removed)
+
+
+def day_change(
+    day: date, publication: Publication, wanted: Sequence[DataFile], listed: Iterable[ListedFile], *, rewrites: bool
+) -> DayChange:
+    """The difference between what a day should list and what it lists. A file that is listed twice goes once."""
+    missing = {ListedFile.of(file): file for file in wanted}
+    removed = []
+    for file in listed:
+        if missing.pop(file, None) is None:
+            removed.append(file)
+    return DayChange(
+        date=day, publication=publication, added=tuple(missing.values()), removed=tuple(removed), rewrites=rewrites
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotChange:
+    """All that one commit does: days, in order, snapshots that go with it, and whether the columns are set anew.
+
+    With `drops_others`, manifests that are not of one day are left out: what they list is among the changes of the
+    days, or was deleted, or made, by strangers.
+    """
+
+    days: tuple[DayChange, ...]
+    expired: tuple[int, ...] = ()
+    sets_schema: bool = False
+    drops_others: bool = False
+
+    @property
+    def changed_days(self) -> tuple[DayChange, ...]:
+        """The days about which anything changes."""
+        return tuple(day for day in self.days if not day.changes_nothing)
+
+    @property
+    def makes_snapshot(self) -> bool:
+        """Whether what readers see changes, and not only what is said of the table."""
+        return bool(self.changed_days) or self.drops_others
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether no commit is needed."""
+        return not (self.makes_snapshot or self.expired or self.sets_schema)
+
+    @property
+    def operation(self) -> Operation:
+        """`append` where nothing goes, `replace` where the same rows come, as after a merge, else `overwrite`."""
+        rows_in, rows_out = sum(day.rows_in for day in self.days), sum(day.rows_out for day in self.days)
+        if self.drops_others:
+            return Operation.OVERWRITE
+        if any(day.removed for day in self.days):
+            return Operation.REPLACE if rows_in == rows_out else Operation.OVERWRITE
+        return Operation.APPEND if any(day.added for day in self.days) else Operation.REPLACE
+
+    @property
+    def files_in(self) -> int:
+        """Files that come."""
+        return sum(len(day.added) for day in self.days)
+
+    @property
+    def files_out(self) -> int:
+        """Files that go."""
+        return sum(len(day.removed) for day in self.days)
+
+    @property
+    def rows_in(self) -> int:
+        """Rows of the files that come."""
+        return sum(day.rows_in for day in self.days)
+
+    @property
+    def rows_out(self) -> int:
+        """Rows of the files that go."""
+        return sum(day.rows_out for day in self.days)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetainedSnapshot:
+    """A snapshot that the table still has; `is_ours` if this installation made it."""
+
+    snapshot_id: int
+    parent_id: int | None
+    sequence_number: int
+    time: datetime
+    is_ours: bool
+
+
+def expired_snapshots(
+    snapshots: Collection[RetainedSnapshot], referenced: Collection[int], now: datetime, keep: timedelta
+) -> tuple[int, ...]:
+    """The snapshots that may go: all that were replaced longer ago than `keep`.
+
+    `referenced` are those that a branch or a tag names, the head among them: they stay. So does the one that was the
+    newest at the beginning of that time, so that a reader who asks for any instant within it finds what was there.
+    """
+    oldest = now - keep
+    ordered = sorted(snapshots, key=lambda item: (item.time, item.sequence_number))
+    before = [item.snapshot_id for item in ordered if item.time <= oldest]
+    return tuple(snapshot_id for snapshot_id in before[:-1] if snapshot_id not in referenced)
+
+
+def expired_by_lengths(changes: Iterable[DayChange]) -> bool:
+    """Whether a file comes under the key of one that goes: older snapshots say its old length, and fail to read it."""
+    for change in changes:
+        going = Counter(file.url for file in change.removed)
+        if any(going[file.url] for file in change.added):
+            return True
+    return False

@@ -1,0 +1,244 @@
+"""Statements on prism_iceberg_tables and prism_iceberg_log: what each Iceberg table is known to list.
+
+What is recorded was read back from the catalog; it is behind after a death, and never ahead. The days that may differ
+are dirty rows of prism_publications, set by a trigger in the transaction that changes a partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from sqlalchemy import Connection, text
+
+from prism_assets.domain.partitions import Partition
+from prism_assets.domain.snapshots import KnownTable
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata.partitions import partition_of
+
+PUBLISHER = "iceberg"
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcebergState:
+    """The definition in force of a table, what is known of it in the catalog, if it was begun, and the time now."""
+
+    definition: TableDefinition
+    known: KnownTable | None
+    time: datetime
+
+
+def load_iceberg_state(connection: Connection, table_id: int) -> IcebergState:
+    """What the last publication of a table left. Reads without locks."""
+    row = connection.execute(text(_STATE), {"table": table_id}).one()
+    known = connection.execute(text(_KNOWN), {"tables": [table_id]}).one_or_none()
+    return IcebergState(
+        definition=TableDefinition.from_document(row.definition),
+        known=None if known is None else KnownTable(**known._mapping),
+        time=row.time,
+    )
+
+
+_STATE = """
+SELECT d.definition, clock_timestamp() AS time FROM prism_tables t
+JOIN prism_table_definitions d ON d.prism_table_id = t.prism_table_id AND d.version = t.definition_version
+WHERE t.prism_table_id = :table
+"""
+_KNOWN = """
+SELECT prism_table_id AS table_id, identifier, CAST(table_uuid AS text) AS table_uuid, metadata_location, snapshot_id,
+    sequence_number, oldest_sequence_number, snapshots, definition_version, state, last_error, commit_time
+FROM prism_iceberg_tables WHERE prism_table_id = ANY(:tables)
+"""
+
+
+def load_known_tables(connection: Connection, table_ids: Collection[int]) -> dict[int, KnownTable]:
+    """What is known of tables that were begun, by table id. Reads without locks."""
+    rows = connection.execute(text(_KNOWN), {"tables": list(table_ids)})
+    return {row.table_id: KnownTable(**row._mapping) for row in rows}
+
+
+def begin(connection: Connection, table_id: int, identifier: str) -> None:
+    """Notes that a table is published as Iceberg: transactions that begin behind this one mark the days they change."""
+    connection.execute(text(_BEGIN), {"table": table_id, "identifier": identifier})
+
+
+_BEGIN = """
+INSERT INTO prism_iceberg_tables (prism_table_id, identifier) VALUES (:table, :identifier) ON CONFLICT DO NOTHING
+"""
+
+
+def wait_for_writers(connection: Connection) -> None:
+    """Returns when every transaction that changes partitions, and may not have seen `begin`, has ended.
+
+    To be called in a transaction of its own, behind `begin` and before the days are read for the first time. Locks
+    prism_partitions against writers for a moment.
+    """
+    connection.execute(text("LOCK TABLE prism_partitions IN SHARE MODE"))
+
+
+def forget(connection: Connection, table_id: int) -> None:
+    """Forgets a table that is no longer published as Iceberg, and what it listed. Locks its rows."""
+    connection.execute(text(_FORGET_DAYS), {"table": table_id})
+    connection.execute(text("DELETE FROM prism_iceberg_tables WHERE prism_table_id = :table"), {"table": table_id})
+
+
+_FORGET_DAYS = """
+DELETE FROM prism_publications q USING prism_partitions p
+WHERE p.prism_partition_id = q.prism_partition_id AND q.publisher = 'iceberg' AND p.prism_table_id = :table
+"""
+
+
+def load_days(connection: Connection, table_id: int, *, dirty_only: bool) -> list[Partition]:
+    """The partitions of a table with what its Iceberg table lists of each, by date: all that hold any, or dirty ones.
+
+    Reads without locks, the dirty ones by their partial index.
+    """
+    rows = connection.execute(text(_DIRTY if dirty_only else _ALL), {"table": table_id})
+    return [partition_of(row) for row in rows]
+
+
+_FIELDS = """
+SELECT p.prism_partition_id AS partition_id, p.prism_table_id AS table_id, p.partition_date AS date,
+    coalesce(q.version, -1) AS current_version, p.desired_manifest_version AS desired_version, p.last_live_object_id,
+    p.switched, p.closing_batch_id, q.published_object_id, p.last_object_id, p.revision,
+    coalesce(q.revision, 0) AS published_revision
+"""
+_DIRTY = f"""{_FIELDS}
+FROM prism_publications q JOIN prism_partitions p USING (prism_partition_id)
+WHERE q.publisher = 'iceberg' AND q.dirty AND p.prism_table_id = :table AND p.last_object_id > 0
+ORDER BY p.partition_date
+"""
+_ALL = f"""{_FIELDS}
+FROM prism_partitions p
+LEFT JOIN prism_publications q ON q.prism_partition_id = p.prism_partition_id AND q.publisher = 'iceberg'
+WHERE p.prism_table_id = :table AND p.last_object_id > 0
+ORDER BY p.partition_date
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UncertifiedRange:
+    """A range that does not hold the rows of the small objects that it covers."""
+
+    upper_bound: int
+    rows: int
+    covered_rows: int
+
+
+def find_uncertified(connection: Connection, partition_id: int, above: int) -> UncertifiedRange | None:
+    """The first range with a higher upper bound than `above` that must not take the place of its small objects.
+
+    Sums up each such range's objects, by index. Reads without locks: committed ranges and objects never change.
+    """
+    row = connection.execute(text(_UNCERTIFIED), {"partition": partition_id, "above": above}).one_or_none()
+    return None if row is None else UncertifiedRange(**row._mapping)
+
+
+# Fingerprints are sums modulo 2^64 of signed numbers; numeric does not wrap, so their difference is a multiple of it.
+_UNCERTIFIED = """
+SELECT r.upper_bound, r.row_count AS rows, s.rows AS covered_rows
+FROM prism_merge_ranges r
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum(row_count), 0) AS rows, coalesce(sum(fingerprint), 0) AS fingerprint
+    FROM prism_small_objects
+    WHERE prism_partition_id = r.prism_partition_id AND prism_small_object_id > r.lower_bound
+        AND prism_small_object_id <= r.upper_bound
+) s
+WHERE r.prism_partition_id = :partition AND r.lower_bound IS NOT NULL AND r.upper_bound > :above
+    AND (r.row_count <> s.rows OR mod(CAST(r.fingerprint AS numeric) - s.fingerprint, 18446744073709551616) <> 0)
+ORDER BY r.upper_bound LIMIT 1
+"""
+
+
+def record_commit(connection: Connection, known: KnownTable) -> None:
+    """Records the head that was read back, and that the table is as it should be. Locks the table's row."""
+    connection.execute(text(_RECORD), vars(known))
+
+
+_RECORD = """
+UPDATE prism_iceberg_tables SET identifier = :identifier, table_uuid = CAST(:table_uuid AS uuid),
+    metadata_location = :metadata_location, snapshot_id = :snapshot_id, sequence_number = :sequence_number,
+    oldest_sequence_number = :oldest_sequence_number, snapshots = :snapshots,
+    definition_version = greatest(definition_version, :definition_version),
+    state = :state, last_error = :last_error, commit_time = :commit_time
+WHERE prism_table_id = :table_id
+"""
+
+
+def record_state(connection: Connection, table_id: int, state: str, error: str | None) -> None:
+    """Records that a table needs somebody, and why, or no longer. Locks the table's row."""
+    connection.execute(text(_RECORD_STATE), {"table": table_id, "state": state, "error": error})
+
+
+_RECORD_STATE = """
+UPDATE prism_iceberg_tables SET state = :state, last_error = :error
+WHERE prism_table_id = :table AND (state, last_error) IS DISTINCT FROM (:state, :error)
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcebergCommit:
+    """A commit as it is logged. `outcome` is committed, settled (its answer was lost) or refused."""
+
+    table_id: int
+    snapshot_id: int | None
+    operation: str | None
+    files_in: int
+    files_out: int
+    rows_in: int
+    rows_out: int
+    seconds: float
+    outcome: str
+    message: str | None
+    worker: str
+    commit_time: datetime
+
+
+def log_commit(connection: Connection, commit: IcebergCommit) -> None:
+    """Adds a commit to the log. Locks no row of others."""
+    connection.execute(text(_LOG), vars(commit))
+
+
+_LOG = """
+INSERT INTO prism_iceberg_log (prism_table_id, snapshot_id, operation, files_in, files_out, rows_in, rows_out, seconds,
+    outcome, message, worker, commit_time)
+VALUES (:table_id, :snapshot_id, :operation, :files_in, :files_out, :rows_in, :rows_out, :seconds, :outcome, :message,
+    :worker, :commit_time)
+"""
+
+
+def load_commits(connection: Connection, table_id: int, limit: int) -> list[IcebergCommit]:
+    """The newest commits of a table, the newest first. Reads without locks."""
+    rows = connection.execute(text(_COMMITS), {"table": table_id, "limit": limit})
+    return [IcebergCommit(**row._mapping) for row in rows]
+
+
+_COMMITS = """
+SELECT prism_table_id AS table_id, snapshot_id, operation, files_in, files_out, rows_in, rows_out, seconds, outcome,
+    message, worker, commit_time
+FROM prism_iceberg_log WHERE prism_table_id = :table ORDER BY prism_iceberg_log_id DESC LIMIT :limit
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirtyDays:
+    """How many days of a table its Iceberg table may list otherwise than it should, and the newest of them."""
+
+    table_id: int
+    days: int
+    newest: date
+
+
+def count_dirty_days(connection: Connection, table_ids: Collection[int]) -> dict[int, DirtyDays]:
+    """Tables with dirty days, by table id. Reads without locks, by the partial index of dirty rows."""
+    rows = connection.execute(text(_DIRTY_DAYS), {"tables": list(table_ids)})
+    return {row.table_id: DirtyDays(**row._mapping) for row in rows}
+
+
+_DIRTY_DAYS = """
+SELECT p.prism_table_id AS table_id, count(*) AS days, max(p.partition_date) AS newest
+FROM prism_publications q JOIN prism_partitions p USING (prism_partition_id)
+WHERE q.publisher = 'iceberg' AND q.dirty AND p.prism_table_id = ANY(:tables) AND p.last_object_id > 0
+GROUP BY p.prism_table_id
+"""

@@ -1,0 +1,66 @@
+"""What a catalog of Iceberg tables says when it fails, as errors of the error tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import requests
+from botocore.exceptions import BotoCoreError, ClientError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    ForbiddenError,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    OAuthError,
+    RESTError,
+    TableAlreadyExistsError,
+    UnauthorizedError,
+    ValidationError,
+)
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError  # noqa: TID251  # those of the library's catalog in PostgreSQL
+
+from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, InvariantBroken, PrismError
+from prism_assets.transactions import refuse_inside_transaction
+
+_ANSWERS = (CommitFailedException, NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError)
+_DENIED_STATES = ("42501", "28")  # of PostgreSQL: no right, no entry
+_DENIED_CODES = ("AccessDenied", "AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException")
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Names what was tried. Answers that the publisher waits for come as they are."""
+    refuse_inside_transaction("the Iceberg catalog")
+    try:
+        yield
+    except (PrismError, *_ANSWERS):
+        raise
+    except Exception as error:
+        raise _named(error, doing) from error
+
+
+def _named(error: Exception, doing: str) -> PrismError:
+    told = f"could not {doing}: {_first_line(error)}"
+    if _is_denied(error):
+        return AccessDenied(f"{told}; give this role the right, or correct the credentials")
+    if isinstance(error, (SQLAlchemyError, BotoCoreError, ClientError, RESTError, requests.RequestException, OSError)):
+        return CatalogUnavailable(told)
+    if isinstance(error, (ValidationError, ValueError, KeyError, TypeError, AttributeError)):
+        return InvariantBroken(f"{told}; its metadata cannot be read: see docs/operations.md#iceberg")
+    return CatalogUnavailable(told)
+
+
+def _is_denied(error: Exception) -> bool:
+    if isinstance(error, (UnauthorizedError, ForbiddenError, OAuthError)):
+        return True
+    if isinstance(error, ClientError):
+        return error.response.get("Error", {}).get("Code") in _DENIED_CODES
+    if isinstance(error, DBAPIError):
+        return str(getattr(error.orig, "sqlstate", None) or "").startswith(_DENIED_STATES)
+    return False
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,116 @@
+"""Metadata files of Iceberg tables through the lake's own store: one way to S3, and one kind of errors."""
+
+from __future__ import annotations
+
+import io
+from types import TracebackType
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
+from pyiceberg.typedef import EMPTY_DICT, Properties
+
+from prism_assets.domain.errors import ObjectMissing, WrongUse
+from prism_assets.objectstore.stores import Stores
+
+STORES = "prism.stores"
+
+
+class StoresFileIO(FileIO):
+    """Reads and writes `s3://bucket/key`. Written files are new: under a key that is taken nothing is written.
+
+    The library makes it from the properties of a catalog, among which are the stores.
+    """
+
+    def __init__(self, properties: Properties = EMPTY_DICT) -> None:
+        super().__init__({})
+        self._stores: Stores = properties[STORES]
+
+    def new_input(self, location: str) -> InputFile:
+        """An object, read as a whole when it is opened."""
+        return _StoredFile(self._stores, location)
+
+    def new_output(self, location: str) -> OutputFile:
+        """An object, written as a whole when it is closed."""
+        return _NewFile(self._stores, location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Refused: the library deletes what it takes for left over after a commit, and that may be the table's head."""
+        raise WrongUse(f"{location} is not deleted here: garbage collection alone deletes objects")
+
+
+class _StoredFile(InputFile):
+    def __init__(self, stores: Stores, location: str) -> None:
+        super().__init__(location)
+        self._stores = stores
+        self._bucket, self._key = _place(location)
+
+    def __len__(self) -> int:
+        return self._stores.length(self._bucket, self._key)
+
+    def exists(self) -> bool:
+        try:
+            return len(self) >= 0
+        except ObjectMissing:
+            return False
+
+    def open(self, seekable: bool = True) -> InputStream:
+        return io.BytesIO(self._stores.get(self._bucket, self._key))
+
+
+class _NewFile(OutputFile):
+    def __init__(self, stores: Stores, location: str) -> None:
+        super().__init__(location)
+        self._stores = stores
+        self._stream: _Upload | None = None
+
+    def __len__(self) -> int:
+        if self._stream is None:
+            return len(self.to_input_file())
+        return self._stream.content_length
+
+    def exists(self) -> bool:
+        return self.to_input_file().exists()
+
+    def to_input_file(self) -> InputFile:
+        return _StoredFile(self._stores, self.location)
+
+    def create(self, overwrite: bool = False) -> OutputStream:
+        """`overwrite` changes nothing: names are never used again."""
+        self._stream = _Upload(self._stores, self.location)
+        return self._stream
+
+
+class _Upload(io.BytesIO):
+    """Collects one file and writes it when it is closed; nothing where writing it raised."""
+
+    def __init__(self, stores: Stores, location: str) -> None:
+        super().__init__()
+        self._stores = stores
+        self._location = location
+        self.content_length = 0
+
+    def close(self) -> None:
+        if not self.closed:
+            body = self.getvalue()
+            super().close()
+            bucket, key = _place(self._location)
+            if not self._stores.put_new(bucket, key, body):
+                raise FileExistsError(f"{self._location} exists")
+            self.content_length = len(body)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Any:
+        if error is not None:
+            super().close()
+            return
+        self.close()
+
+
+def _place(location: str) -> tuple[str, str]:
+    """Bucket and key of an address; those of strangers may be written with `s3a` or `s3n`."""
+    parts = urlsplit(location)
+    if parts.scheme not in ("s3", "s3a", "s3n"):
+        raise WrongUse(f"{location} does not lie in S3")
+    return parts.netloc, unquote(location.partition("://")[2].partition("/")[2])

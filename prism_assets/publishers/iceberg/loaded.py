@@ -1,0 +1,182 @@
+"""An Iceberg table as one load of it found it: its head, its snapshots, and what it lists of each day."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timezone
+from functools import cached_property
+
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadataV1
+from pyiceberg.table.snapshots import Snapshot
+
+from prism_assets.domain.snapshots import ListedFile, RetainedSnapshot
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.publishers.iceberg.manifests import day_of, entries_of, listed_file, read_manifests
+from prism_assets.publishers.iceberg.schema import MARK, iceberg_schema
+
+
+@dataclass(frozen=True)
+class Listing:
+    """All files of a table by day. `scattered` are the days some of whose entries lie in manifests of several days.
+
+    `has_strangers` if there are files that are of no day, or files that delete rows: no commit of ours makes any.
+    """
+
+    files: Mapping[date, tuple[ListedFile, ...]]
+    scattered: frozenset[date]
+    has_strangers: bool
+
+
+class LoadedTable:
+    """What the catalog said of a table when it was asked. Reads manifests as they are needed, and changes nothing."""
+
+    def __init__(self, table: Table, mark: str) -> None:
+        self.table = table
+        self._mark = mark
+
+    @property
+    def identifier(self) -> str:
+        """`database.table`."""
+        return ".".join(self.table.name())
+
+    @property
+    def table_uuid(self) -> str:
+        """Never changes; a table of the same name with another one is another table."""
+        return str(self.table.metadata.table_uuid)
+
+    @property
+    def metadata_location(self) -> str:
+        """The metadata file that the catalog points at."""
+        return self.table.metadata_location
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """The head; None before the first commit."""
+        return self.table.metadata.current_snapshot_id
+
+    @property
+    def sequence_number(self) -> int:
+        """That of the head; 0 before the first commit."""
+        head = self.table.metadata.current_snapshot()
+        return (head.sequence_number or 0) if head else 0
+
+    @property
+    def last_sequence_number(self) -> int:
+        """The highest one that any snapshot ever had."""
+        metadata = self.table.metadata
+        return 0 if isinstance(metadata, TableMetadataV1) else metadata.last_sequence_number
+
+    @property
+    def oldest_sequence_number(self) -> int:
+        """That of the oldest snapshot that is retained: what was taken out up to it, nobody reads any more."""
+        return min((item.sequence_number for item in self.snapshots), default=self.sequence_number)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this installation made the table."""
+        return self.table.metadata.properties.get(MARK) == self._mark
+
+    @cached_property
+    def snapshots(self) -> tuple[RetainedSnapshot, ...]:
+        """All that are retained."""
+        return tuple(
+            RetainedSnapshot(
+                snapshot_id=item.snapshot_id,
+                parent_id=item.parent_snapshot_id,
+                sequence_number=item.sequence_number or 0,
+                time=datetime.fromtimestamp(item.timestamp_ms / 1000, timezone.utc),
+                is_ours=self._made(item),
+            )
+            for item in self.table.metadata.snapshots
+        )
+
+    def _made(self, snapshot: Snapshot) -> bool:
+        return snapshot.summary is not None and snapshot.summary.additional_properties.get(MARK) == self._mark
+
+    @property
+    def referenced(self) -> frozenset[int]:
+        """The snapshots that branches and tags name; the head is that of a branch."""
+        return frozenset(ref.snapshot_id for ref in self.table.metadata.refs.values())
+
+    @property
+    def ancestry(self) -> tuple[RetainedSnapshot, ...]:
+        """The head, the snapshot before it, and so on, as far as they are retained."""
+        by_id = {item.snapshot_id: item for item in self.snapshots}
+        found: list[RetainedSnapshot] = []
+        at = by_id.get(self.snapshot_id) if self.snapshot_id is not None else None
+        while at is not None:
+            found.append(at)
+            at = by_id.get(at.parent_id) if at.parent_id is not None else None
+        return tuple(found)
+
+    def foreign_since(self, snapshot_id: int | None) -> tuple[RetainedSnapshot, ...]:
+        """The snapshots of others from the head back to a snapshot before it, or to the oldest if it is not there."""
+        found = []
+        for item in self.ancestry:
+            if item.snapshot_id == snapshot_id:
+                break
+            if not item.is_ours:
+                found.append(item)
+        return tuple(found)
+
+    def has_schema(self, table: TableDefinition) -> bool:
+        """Whether the table has the columns of a definition, by id, name, type, order and description."""
+        current = self.table.metadata.schema()
+        return iceberg_schema(table, current.schema_id) == current
+
+    @cached_property
+    def manifests(self) -> tuple[ManifestFile, ...]:
+        """Those of the head."""
+        head = self.table.metadata.current_snapshot()
+        return tuple(read_manifests(self.table.io, head.manifest_list)) if head else ()
+
+    @cached_property
+    def day_manifests(self) -> Mapping[date, tuple[ManifestFile, ...]]:
+        """The manifests of a single day, by day."""
+        found: dict[date, list[ManifestFile]] = {}
+        for manifest in self.manifests:
+            if (day := day_of(manifest)) is not None:
+                found.setdefault(day, []).append(manifest)
+        return {day: tuple(manifests) for day, manifests in found.items()}
+
+    @cached_property
+    def other_manifests(self) -> tuple[ManifestFile, ...]:
+        """Those of several days, or that delete rows: made by others."""
+        return tuple(manifest for manifest in self.manifests if day_of(manifest) is None)
+
+    def listed(self, days: Collection[date]) -> dict[date, tuple[ListedFile, ...]]:
+        """The files of some days, from the manifests of these days alone."""
+        return {day: tuple(self._files_in(self.day_manifests.get(day, ()))) for day in days}
+
+    def _files_in(self, manifests: Collection[ManifestFile]) -> list[ListedFile]:
+        return [listed_file(entry) for manifest in manifests for _, entry in entries_of(self.table.io, manifest)]
+
+    def list_everything(self) -> Listing:
+        """Reads all manifests, those of others, too."""
+        files = {day: self._files_in(manifests) for day, manifests in self.day_manifests.items()}
+        scattered: set[date] = set()
+        has_strangers = False
+        for manifest in self.other_manifests:
+            if manifest.content is not ManifestContent.DATA:
+                has_strangers = True
+                continue
+            for day, entry in entries_of(self.table.io, manifest):
+                if day is None:
+                    has_strangers = True
+                else:
+                    scattered.add(day)
+                    files.setdefault(day, []).append(listed_file(entry))
+        return Listing({day: tuple(found) for day, found in files.items()}, frozenset(scattered), has_strangers)
+
+    def scattered_entries(self) -> dict[date, list[ManifestEntry]]:
+        """The entries of manifests of several days, by day."""
+        found: dict[date, list[ManifestEntry]] = {}
+        for manifest in self.other_manifests:
+            if manifest.content is ManifestContent.DATA:
+                for day, entry in entries_of(self.table.io, manifest):
+                    if day is not None:
+                        found.setdefault(day, []).append(entry)
+        return found

@@ -1,0 +1,296 @@
+"""Iceberg tables over the objects of the lake: loads, makes, registers and commits to them.
+
+A commit is the catalog's own comparison of the head with the one that was loaded, and nothing of it is repeated: an
+answer that was lost is settled by loading the table again, and a commit that was refused is planned anew. The library's
+transactions are not used: after a resent request they take what they committed for left over, and delete it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import cached_property
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, NoSuchTableError
+from pyiceberg.exceptions import TableAlreadyExistsError as AlreadyExists
+from pyiceberg.manifest import ManifestEntry, ManifestFile
+from pyiceberg.serializers import FromInputFile, ToOutputFile
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemoveSnapshotsUpdate,
+    SetCurrentSchemaUpdate,
+    SetSnapshotRefUpdate,
+    TableUpdate,
+)
+
+from prism_assets.domain.errors import CatalogUnavailable
+from prism_assets.domain.snapshots import SnapshotChange
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.failpoints import failpoint
+from prism_assets.objectstore.lake import Lake
+from prism_assets.objectstore.stores import Stores
+from prism_assets.publishers.iceberg.errors import translated
+from prism_assets.publishers.iceberg.file_io import STORES, StoresFileIO
+from prism_assets.publishers.iceberg.loaded import LoadedTable
+from prism_assets.publishers.iceberg.manifests import ManifestProducer
+from prism_assets.publishers.iceberg.schema import MARK, first_metadata, iceberg_schema, milliseconds
+
+NAME = "iceberg"
+_LOOKS = 50
+"""Metadata files that are read, the newest first, where a catalog lost a table."""
+
+
+class CommitRefused(CatalogUnavailable):
+    """The head is another one than was loaded: somebody was first. What is to be done is planned anew."""
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A commit that readers see. `settled` if its answer was lost, and loading the table told."""
+
+    loaded: LoadedTable
+    snapshot_id: int | None
+    sequence_number: int
+    settled: bool
+
+
+class IcebergPublisher:
+    """The tables of one catalog. Opens nothing before it is used; never looks into the metadata of the platform."""
+
+    name = NAME
+
+    def __init__(
+        self, connect: Callable[[], Catalog], lake: Lake, stores: Stores, *, prefix: str = "", suffix: str = "_iceberg"
+    ) -> None:
+        self._connect = connect
+        self._lake = lake
+        self._files = StoresFileIO({STORES: stores})
+        self._stores = stores
+        self._prefix = prefix
+        self._suffix = suffix
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """The catalog, connected at its first use."""
+        with translated("connect to the Iceberg catalog"):
+            return self._connect()
+
+    def identifier(self, table: TableDefinition) -> tuple[str, str]:
+        """Database and table. The database is beside that of Glue, where the table has the name already."""
+        return f"{self._prefix}{table.name.schema}{self._suffix}", table.name.table
+
+    def location(self, table: TableDefinition) -> str:
+        """The folder of the table's own files, in which strangers write theirs, too."""
+        return self._lake.url(self._lake.keys(table).iceberg_prefix.rstrip("/"))
+
+    def load(self, table: TableDefinition, mark: str) -> LoadedTable | None:
+        """What the catalog says now; None if it has no such table. `mark` tells the installation's own from others."""
+        with translated(f"load the Iceberg table of {table.name}"):
+            try:
+                return LoadedTable(self.catalog.load_table(self.identifier(table)), mark)
+            except NoSuchTableError:
+                return None
+
+    def create(self, table: TableDefinition, mark: str, now: datetime) -> LoadedTable:
+        """Makes a table without a snapshot: its first metadata file, which is then registered.
+
+        A death between the two leaves a file that nobody names. One that another worker made meanwhile is returned.
+        """
+        location = self.location(table)
+        address = f"{location}/metadata/00000-{uuid.uuid4()}.metadata.json"
+        with translated(f"create the Iceberg table of {table.name}"):
+            ToOutputFile.table_metadata(first_metadata(table, location, mark, now), self._files.new_output(address))
+        failpoint("iceberg.after_first_metadata")
+        return self.register(table, address, mark)
+
+    def register(self, table: TableDefinition, metadata_location: str, mark: str) -> LoadedTable:
+        """Has the catalog name a metadata file under the table's name, unless it has one: then that is returned."""
+        database, _ = self.identifier(table)
+        with translated(f"register the Iceberg table of {table.name}"):
+            with suppress(NamespaceAlreadyExistsError):
+                self.catalog.create_namespace(database)
+            with suppress(AlreadyExists):
+                self.catalog.register_table(self.identifier(table), metadata_location)
+        loaded = self.load(table, mark)
+        if loaded is None:
+            raise CatalogUnavailable(f"the catalog does not show {database}.{table.name.table}, which was registered")
+        return loaded
+
+    def newest_metadata(self, table: TableDefinition, known_location: str, snapshot_id: int | None) -> str | None:
+        """The metadata file that a catalog which lost the table should name; None if there is none any more.
+
+        That is the newest one that has the snapshot. The recorded one is the newest unless a record was lost.
+        """
+        keys = self._lake.keys(table)
+        found = [
+            item
+            for item in self._stores.list(keys.bucket, f"{keys.iceberg_prefix}metadata/")
+            if item.key.endswith(".metadata.json")
+        ]
+        for item in sorted(found, key=lambda item: item.last_modified, reverse=True)[:_LOOKS]:
+            address = self._lake.url(item.key)
+            with translated(f"read {address}"):
+                metadata = FromInputFile.table_metadata(self._files.new_input(address))
+            if address == known_location or any(known.snapshot_id == snapshot_id for known in metadata.snapshots):
+                return address
+        return None
+
+    def unregister(self, table: TableDefinition) -> None:
+        """Has the catalog forget the table; no file is deleted."""
+        with translated(f"unregister the Iceberg table of {table.name}"), suppress(NoSuchTableError):
+            self.catalog.drop_table(self.identifier(table))
+
+    def commit(
+        self,
+        table: TableDefinition,
+        loaded: LoadedTable,
+        change: SnapshotChange,
+        mark: str,
+        now: datetime,
+        before_call: Callable[[], None],
+    ) -> Committed:
+        """Makes the change the head of the table, if its head still is the one that was loaded.
+
+        `before_call` is called right before the catalog is, and raises if nothing may be changed any more.
+        CommitRefused if somebody else was first. Any other error of the call is settled by loading the table again; it
+        is raised if the commit is not there, which may then still come: the next commit finds it, by its difference.
+        """
+        with translated(f"write the manifests of {table.name}"):
+            snapshot = self._snapshot(table, loaded, change, mark, now) if change.makes_snapshot else None
+        failpoint("iceberg.after_manifests")
+        updates = [*_schema_updates(table, loaded, change), *_snapshot_updates(snapshot)]
+        if change.expired:
+            updates.append(RemoveSnapshotsUpdate(snapshot_ids=list(change.expired)))
+        requirements = (
+            AssertTableUUID(uuid=loaded.table.metadata.table_uuid),
+            AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=loaded.snapshot_id),
+        )
+        before_call()
+        failpoint("iceberg.before_commit")
+        settled = False
+        try:
+            with translated(f"commit to the Iceberg table of {table.name}"):
+                try:
+                    self.catalog.commit_table(loaded.table, requirements, tuple(updates))
+                except CommitFailedException as error:
+                    raise CommitRefused(f"{loaded.identifier}: {error}") from error
+        except Exception:
+            after = self.load(table, mark)
+            if snapshot is None or after is None or not _is_in(after, snapshot.snapshot_id):
+                raise
+            settled = True
+        failpoint("iceberg.after_commit")
+        return self._read_back(table, loaded, snapshot, mark, settled=settled)
+
+    def _read_back(
+        self, table: TableDefinition, before: LoadedTable, snapshot: Snapshot | None, mark: str, *, settled: bool
+    ) -> Committed:
+        """Loads the table once more: a catalog that overlooks a change in between says yes to two commits."""
+        after = self.load(table, mark)
+        if after is None or after.table_uuid != before.table_uuid:
+            raise CommitRefused(f"{before.identifier} was dropped or replaced while it was committed to")
+        if snapshot is None:
+            return Committed(after, before.snapshot_id, before.sequence_number, settled)
+        if not _is_in(after, snapshot.snapshot_id):
+            raise CommitRefused(f"{before.identifier}: the catalog took the commit and does not show it")
+        return Committed(after, snapshot.snapshot_id, snapshot.sequence_number or 0, settled)
+
+    def _snapshot(
+        self, table: TableDefinition, loaded: LoadedTable, change: SnapshotChange, mark: str, now: datetime
+    ) -> Snapshot:
+        """Writes manifests and their list; nobody reads them before they are committed."""
+        metadata = loaded.table.metadata
+        snapshot_id = metadata.new_snapshot_id()
+        sequence_number = loaded.last_sequence_number + 1
+        schema = iceberg_schema(table, metadata.current_schema_id)
+        folder = f"{self.location(table)}/metadata"
+        producer = ManifestProducer(loaded.table.io, schema, folder, snapshot_id)
+        changed = {day.date: day for day in change.changed_days}
+        scattered: dict[date, list[ManifestEntry]] = {}
+        kept: list[ManifestFile] = []
+        if change.drops_others:
+            scattered = loaded.scattered_entries()
+        else:
+            kept += loaded.other_manifests
+        for day, manifests in loaded.day_manifests.items():
+            if day not in changed:
+                kept += manifests
+        for day, of_day in changed.items():
+            kept += producer.manifests_of(of_day, loaded.day_manifests.get(day, ()), scattered.get(day, ()))
+        address = producer.write_list(kept, loaded.snapshot_id, sequence_number)
+        return Snapshot(
+            snapshot_id=snapshot_id,
+            parent_snapshot_id=loaded.snapshot_id,
+            sequence_number=sequence_number,
+            timestamp_ms=max(milliseconds(now), metadata.last_updated_ms),
+            manifest_list=address,
+            summary=_summary(loaded, change, mark, kept),
+            schema_id=_target_schema_id(table, loaded) if change.sets_schema else metadata.current_schema_id,
+        )
+
+
+def _is_in(loaded: LoadedTable, snapshot_id: int) -> bool:
+    return any(item.snapshot_id == snapshot_id for item in loaded.ancestry)
+
+
+def _target_schema_id(table: TableDefinition, loaded: LoadedTable) -> int:
+    """That of an equal schema that the table had before, or the next one."""
+    schemas = loaded.table.metadata.schemas
+    equal = [known.schema_id for known in schemas if known == iceberg_schema(table, known.schema_id)]
+    return equal[0] if equal else max(known.schema_id for known in schemas) + 1
+
+
+def _schema_updates(table: TableDefinition, loaded: LoadedTable, change: SnapshotChange) -> list[TableUpdate]:
+    if not change.sets_schema:
+        return []
+    target = _target_schema_id(table, loaded)
+    setting = SetCurrentSchemaUpdate(schema_id=target)
+    if any(known.schema_id == target for known in loaded.table.metadata.schemas):
+        return [setting]
+    return [AddSchemaUpdate(schema_=iceberg_schema(table, target)), setting]
+
+
+def _snapshot_updates(snapshot: Snapshot | None) -> list[TableUpdate]:
+    if snapshot is None:
+        return []
+    head = SetSnapshotRefUpdate.model_validate(
+        {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot.snapshot_id}
+    )
+    return [AddSnapshotUpdate(snapshot=snapshot), head]
+
+
+def _summary(loaded: LoadedTable, change: SnapshotChange, mark: str, manifests: list[ManifestFile]) -> Summary:
+    """What changed and what there is, in the words that readers know; totals are counted, not carried on."""
+    days = change.changed_days
+    counts = {
+        "added-data-files": change.files_in,
+        "added-records": change.rows_in,
+        "added-files-size": sum(file.content_length for day in days for file in day.added),
+        "deleted-data-files": change.files_out,
+        "deleted-records": change.rows_out,
+        "removed-files-size": sum(file.content_length for day in days for file in day.removed),
+        "changed-partition-count": len(days),
+    }
+    totals = {
+        "total-data-files": sum((item.added_files_count or 0) + (item.existing_files_count or 0) for item in manifests),
+        "total-records": sum((item.added_rows_count or 0) + (item.existing_rows_count or 0) for item in manifests),
+        "total-delete-files": 0,
+        "total-position-deletes": 0,
+        "total-equality-deletes": 0,
+    }
+    told = {name: str(count) for name, count in counts.items() if count}
+    return Summary(
+        Operation(change.operation.value),
+        **told,
+        **{name: str(count) for name, count in totals.items()},
+        **{MARK: mark},
+    )

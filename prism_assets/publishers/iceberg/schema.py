@@ -1,0 +1,83 @@
+"""How a table looks to Iceberg: its columns under the ids that their files carry, and the day that is in no file.
+
+The first metadata file is written here and registered: `create_table` of the library would give ids of its own, and
+each column would be read as another one. `dt` is a column of the table alone, with one value for a whole file: in the
+files it costs 850 bytes each, and readers of the folders `dt=…` would find it twice.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadataV2
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import DateType, NestedField
+
+from prism_assets.domain.tables import TableDefinition
+
+DAY = "dt"
+DAY_ID = 1_000_000
+"""Above every column id, and below those that Iceberg keeps for itself."""
+_FIELD_ID = 1_000
+
+SPEC = PartitionSpec(
+    PartitionField(source_id=DAY_ID, field_id=_FIELD_ID, transform=IdentityTransform(), name=DAY), spec_id=0
+)
+PROPERTIES: Mapping[str, str] = {
+    "gc.enabled": "false",  # what goes is decided by prism alone: others show the objects, too
+    "write.metadata.delete-after-commit.enabled": "false",
+    "write.metadata.previous-versions-max": "100",
+    "commit.retry.num-retries": "0",
+    "prism.managed": "true",
+}
+MARK = "prism.publication"
+"""Names, at a table and at each snapshot of ours, the installation that made it."""
+
+
+def iceberg_schema(table: TableDefinition, schema_id: int = 0) -> Schema:
+    """The columns with the ids of the files, all optional, and the day."""
+    document: dict[str, Any] = {
+        "type": "struct",
+        "schema-id": schema_id,
+        "fields": [
+            {
+                "id": column.column_id,
+                "name": column.name,
+                "type": column.type.iceberg_type,
+                "required": False,
+                **({"doc": column.description} if column.description else {}),
+            }
+            for column in table.columns
+        ],
+    }
+    known = Schema.model_validate(document)
+    day = NestedField(field_id=DAY_ID, name=DAY, field_type=DateType(), required=False)
+    return Schema(*known.fields, day, schema_id=schema_id)
+
+
+def first_metadata(table: TableDefinition, location: str, mark: str, now: datetime) -> TableMetadataV2:
+    """A table without a snapshot."""
+    return TableMetadataV2(
+        location=location,
+        table_uuid=uuid.uuid4(),
+        last_updated_ms=milliseconds(now),
+        last_column_id=DAY_ID,
+        schemas=[iceberg_schema(table)],
+        current_schema_id=0,
+        partition_specs=[SPEC],
+        default_spec_id=SPEC.spec_id,
+        last_partition_id=_FIELD_ID,
+        sort_orders=[UNSORTED_SORT_ORDER],
+        properties={**PROPERTIES, MARK: mark},
+    )
+
+
+def milliseconds(time: datetime) -> int:
+    """As Iceberg writes times of its own."""
+    return int(time.timestamp() * 1000)

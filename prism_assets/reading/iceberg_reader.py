@@ -1,0 +1,91 @@
+"""Reads Iceberg tables as any client does: the catalog in PostgreSQL, or another, and files through PyArrow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.io import InputFile, OutputFile
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import Table
+from pyiceberg.typedef import EMPTY_DICT, Properties
+
+from prism_assets.domain.errors import WrongUse
+from prism_assets.settings import Settings
+
+_ROOT = "prism.local-root"
+
+
+class LocalFileIO(PyArrowFileIO):
+    """Buckets as folders below one: the addresses are those of S3."""
+
+    def __init__(self, properties: Properties = EMPTY_DICT) -> None:
+        super().__init__(properties)
+        self._root = str(properties[_ROOT])
+
+    def new_input(self, location: str) -> InputFile:  # type: ignore[override]  # PyArrow's own, which is one
+        """A file of the bucket's folder."""
+        return super().new_input(self._path(location))
+
+    def new_output(self, location: str) -> OutputFile:  # type: ignore[override]  # PyArrow's own, which is one
+        """Readers write nothing; tests of strangers do."""
+        return super().new_output(self._path(location))
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """As `new_output`."""
+        super().delete(self._path(location) if isinstance(location, str) else location)
+
+    def _path(self, location: str) -> str:
+        return f"{self._root}/{location.removeprefix('s3://')}" if location.startswith("s3://") else location
+
+
+class IcebergReader:
+    """A client of the Iceberg catalog with rights to read. To be closed, or used in a `with` block."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.catalog: Catalog = load_catalog("prism", **catalog_properties(settings))
+
+    def __enter__(self) -> IcebergReader:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections to the catalog."""
+        self.catalog.close()
+
+    def table(self, name: str) -> Table:
+        """The table `schema.table` as it is now; WrongUse if it is not there."""
+        schema, _, table = name.partition(".")
+        if not (schema and table):
+            raise WrongUse(f"{name or 'nothing'} is not the name of a table: write schema.table")
+        prefix, suffix = self._settings.glue_database_prefix, self._settings.iceberg_database_suffix
+        try:
+            return self.catalog.load_table((f"{prefix}{schema}{suffix}", table))
+        except NoSuchTableError as error:
+            raise WrongUse(
+                f"the Iceberg catalog has no table {name}; does its table file say `iceberg: true`, and has "
+                "`prism iceberg publish` run?"
+            ) from error
+
+    def rows(self, name: str) -> pa.Table:
+        """All rows of a table, `dt` among the columns, in memory."""
+        return self.table(name).scan().to_arrow()
+
+
+def catalog_properties(settings: Settings) -> dict[str, Any]:
+    """What PyIceberg needs to find tables and their files."""
+    properties: dict[str, Any] = {
+        "type": "sql",
+        "uri": settings.database_url.get_secret_value(),
+        "init_catalog_tables": "false",
+    }
+    if settings.local_root is not None:
+        return {**properties, "py-io-impl": f"{__name__}.{LocalFileIO.__name__}", _ROOT: settings.local_root}
+    if settings.s3_endpoint:
+        properties["s3.endpoint"] = settings.s3_endpoint
+    return {**properties, "s3.region": settings.region}

@@ -1,0 +1,45 @@
+"""What the days of a table should list, all of one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from prism_assets.domain.keys import TableKeys
+from prism_assets.domain.partitions import Partition
+from prism_assets.domain.snapshots import SnapshotContent
+from prism_assets.metadata import iceberg_tables, merge_ranges, small_objects
+from prism_assets.stages.context import StageContext
+
+
+def load_days(context: StageContext, keys: TableKeys, table_id: int, *, dirty_only: bool) -> list[SnapshotContent]:
+    """The contents of the dirty days of a table, or of all, by date.
+
+    In one REPEATABLE READ transaction: a range and the small objects that it replaces are never seen both, and what one
+    commit of Stream wrote for several days is seen on all of them.
+    """
+    with context.database.snapshot() as connection:
+        found = iceberg_tables.load_days(connection, table_id, dirty_only=dirty_only)
+        contents = []
+        for partition in found:
+            ranges = merge_ranges.load_chain(connection, keys, partition.partition_id)
+            last = ranges[-1].upper_bound if ranges else 0
+            small = small_objects.load_above(connection, keys, partition.partition_id, last)
+            contents.append(SnapshotContent(partition=partition, ranges=tuple(ranges), small_objects=tuple(small)))
+    return contents
+
+
+def uncertified(context: StageContext, contents: Sequence[SnapshotContent]) -> dict[Partition, str]:
+    """Why the new ranges of some days must not be shown: they do not hold the rows of the small objects they cover."""
+    reasons = {}
+    for content in contents:
+        partition = content.partition
+        if not content.ranges or content.ranges[-1].upper_bound <= partition.current_version:
+            continue
+        with context.database.begin() as connection:
+            wrong = iceberg_tables.find_uncertified(connection, partition.partition_id, partition.current_version)
+        if wrong:
+            reasons[partition] = (
+                f"the merged range up to {wrong.upper_bound} holds {wrong.rows} rows and not the same as the "
+                f"{wrong.covered_rows} of the small objects that it covers: it was not shown; run `prism doctor`"
+            )
+    return reasons

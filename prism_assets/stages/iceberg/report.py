@@ -1,0 +1,94 @@
+"""What a publication of Iceberg tables did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+
+from prism_assets.domain.problems import Problem
+from prism_assets.metadata.leases import Holder
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcebergCommitReport:
+    """One commit that readers see: what it was, what came and what went, and how long the whole of it took."""
+
+    snapshot_id: int | None
+    operation: str
+    files_in: int
+    files_out: int
+    rows_in: int
+    rows_out: int
+    days: tuple[date, ...]
+    expired: int
+    seconds: float
+    settled: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcebergTableReport:
+    """What was done about one table.
+
+    `created` if the table was made or registered; `waiting` is why nothing was done though something may be due;
+    `dropped` if it was taken out of the catalog, as its table file names no Iceberg any more.
+    """
+
+    table: str
+    table_id: int
+    identifier: str = ""
+    created: bool = False
+    dropped: bool = False
+    commit: IcebergCommitReport | None = None
+    metadata_location: str | None = None
+    snapshots: int = 0
+    restored: bool = False
+    waiting: str | None = None
+    skipped: bool = False
+    holder: Holder | None = None
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def skip_reason(self) -> str:
+        """Why a table was skipped, and who has it."""
+        who = f" ({self.holder})" if self.holder else ""
+        return f"another worker publishes it{who}; nothing was done"
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was changed in the catalog."""
+        return self.created or self.dropped or self.commit is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcebergReport:
+    """What was done about all tables that are published as Iceberg."""
+
+    tables: tuple[IcebergTableReport, ...]
+    seconds: float
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was changed in the catalog."""
+        return any(table.changed for table in self.tables)
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """What went wrong and what was left undone, one sentence each; days of one reason share one."""
+        return (*(line for table in self.tables for line in _lines(table)), *self.skipped)
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """The tables that another worker was at, one sentence each."""
+        return tuple(f"{table.table}: {table.skip_reason}; repeat" for table in self.tables if table.skipped)
+
+
+def _lines(table: IcebergTableReport) -> list[str]:
+    by_reason: dict[str, list[Problem]] = {}
+    for problem in table.problems:
+        by_reason.setdefault(problem.reason, []).append(problem)
+    lines = []
+    for reason, problems in by_reason.items():
+        more = f" and {len(problems) - 1} more days" if len(problems) > 1 else ""
+        where = f" {problems[0].date}{more}" if problems[0].date else ""
+        lines.append(f"{table.table}{where}: {reason}")
+    return lines

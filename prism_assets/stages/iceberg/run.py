@@ -1,0 +1,341 @@
+"""Publishes tables as Iceberg: load, plan, commit, read back, record, under a lease per table of its own.
+
+A slow catalog of Iceberg tables so never keeps back the catalog run. Nothing is remembered of a commit that failed: the
+next one compares again. A death before the commit leaves files that nobody names; one between the commit and its record
+leaves a head that is not recorded, and the next run compares every day with what its manifests list, and finds nothing
+to do.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import datetime
+
+from prism_assets.domain.errors import PrismError
+from prism_assets.domain.lineage import Lineage, foreign_message, obstacle
+from prism_assets.domain.problems import Problem
+from prism_assets.domain.snapshots import ACTIVE, FAILED, FOREIGN, KnownTable, wanted_snapshot
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.failpoints import failpoint
+from prism_assets.metadata import iceberg_tables, leases, partitions, publications
+from prism_assets.metadata.iceberg_tables import IcebergCommit, IcebergState
+from prism_assets.metadata.leases import Lease, LeaseKind
+from prism_assets.publishers.iceberg.loaded import LoadedTable
+from prism_assets.publishers.iceberg.publisher import CommitRefused, Committed, IcebergPublisher
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.iceberg.plan import IcebergPlan, head_of, plan_commit
+from prism_assets.stages.iceberg.report import IcebergCommitReport, IcebergReport, IcebergTableReport
+from prism_assets.stages.leases import leased
+
+_TRIES = 5
+_PAUSE_SECONDS = 0.3
+MANY_SNAPSHOTS = 300
+"""Above so many retained snapshots commits come half as often."""
+
+
+def run_iceberg(
+    context: StageContext,
+    *,
+    now: datetime,
+    names: Collection[str] | None = None,
+    at_once: bool = False,
+    restore: bool = False,
+    wait_seconds: float = 0.0,
+) -> IcebergReport:
+    """Publishes all tables whose files say `iceberg:`. One that fails does not stop the others.
+
+    A table is committed to at most once in its `commit_seconds`, unless `at_once`. With `restore`, what others have
+    committed is taken back also where the table file says `on_foreign: stop`.
+    """
+    started = time.monotonic()
+    context.check_lake()
+    tables = context.choose_tables(names)
+    with context.database.begin() as connection:
+        begun = iceberg_tables.load_known_tables(connection, [table.table_id for table in tables])
+    chosen = [table for table in tables if table.iceberg or table.table_id in begun]
+    reports = [_report_on(context, table, now, at_once, restore, wait_seconds) for table in chosen]
+    return IcebergReport(tables=tuple(reports), seconds=time.monotonic() - started)
+
+
+def _report_on(
+    context: StageContext, table: TableDefinition, now: datetime, at_once: bool, restore: bool, wait_seconds: float
+) -> IcebergTableReport:
+    name, table_id = str(table.name), table.table_id
+    try:
+        with leased(context, LeaseKind.ICEBERG, [table_id], wait_seconds) as held:
+            if held:
+                report = _Publication(context, held[table_id], now, at_once=at_once, restore=restore).run()
+                if report.changed:
+                    context.progress(f"iceberg: {name} changed")
+                return report
+        with context.database.begin() as connection:
+            holder = leases.holders(connection, LeaseKind.ICEBERG, [table_id]).get(table_id)
+        return IcebergTableReport(table=name, table_id=table_id, skipped=True, holder=holder)
+    except PrismError as error:
+        return IcebergTableReport(table=name, table_id=table_id, problems=(Problem.of(error, name),))
+
+
+class _Publication:
+    """One table, by the holder of its lease."""
+
+    def __init__(self, context: StageContext, lease: Lease, now: datetime, *, at_once: bool, restore: bool) -> None:
+        self._context = context
+        self._lease = lease
+        self._now = now
+        self._at_once = at_once
+        self._restore = restore
+        self._mark = context.installation.installation_id
+        self._created = False
+
+    @property
+    def _publisher(self) -> IcebergPublisher:
+        return self._context.iceberg
+
+    def run(self) -> IcebergTableReport:
+        """Tries again at once where somebody else was first, a few times; what is to be done is planned anew."""
+        for left in reversed(range(_TRIES)):
+            started = time.monotonic()
+            state = self._state()
+            try:
+                return self._publish(state, started)
+            except CommitRefused as error:
+                self._log_refused(error, time.monotonic() - started)
+                if not left:
+                    raise
+                time.sleep(_PAUSE_SECONDS * random.uniform(0.5, 1.5))
+        raise AssertionError
+
+    def _state(self) -> IcebergState:
+        """Read under the lease: a definition that was read before may have been replaced and published meanwhile."""
+        with self._context.database.begin() as connection:
+            return iceberg_tables.load_iceberg_state(connection, self._lease.subject_id)
+
+    def _publish(self, state: IcebergState, started: float) -> IcebergTableReport:
+        table = state.definition
+        if table.iceberg is None:
+            return self._drop(table)
+        report = IcebergTableReport(
+            table=str(table.name), table_id=table.table_id, identifier=".".join(self._publisher.identifier(table))
+        )
+        if (pause := self._pause(state)) > 0:
+            return replace(report, waiting=f"it was committed to less than {pause:.0f} s ago")
+        if state.known is None or state.known.table_uuid is None:
+            self._begin(table, report.identifier)
+            state = self._state()
+        loaded = self._publisher.load(table, self._mark)
+        failpoint("iceberg.after_load")
+        plan = plan_commit(self._context, state, loaded, self._now)
+        if reason := self._held_back(state, plan, loaded):
+            return replace(report, problems=(Problem(table=report.table, reason=reason),))
+        if loaded is None:
+            loaded = self._make(state)
+            plan = plan_commit(self._context, self._state(), loaded, self._now)
+        committed = self._commit(table, loaded, plan)
+        self._record(state, plan, committed, time.monotonic() - started)
+        return replace(
+            report,
+            created=self._created,
+            commit=_commit_report(plan, committed, time.monotonic() - started),
+            metadata_location=committed.loaded.metadata_location,
+            snapshots=len(committed.loaded.snapshots),
+            restored=plan.lineage is Lineage.FOREIGN,
+            problems=plan.left,
+        )
+
+    def _pause(self, state: IcebergState) -> float:
+        """How many seconds are left until the next commit may come."""
+        known, options = state.known, state.definition.iceberg
+        if self._at_once or known is None or known.commit_time is None or options is None:
+            return 0
+        pace = commit_seconds(known, options.commit_seconds)
+        return pace - (state.time - known.commit_time).total_seconds()
+
+    def _begin(self, table: TableDefinition, identifier: str) -> None:
+        """From now on changes of its days are marked; what came before is seen. Done again until the first record."""
+        with self._context.database.begin() as connection:
+            leases.hold(connection, self._lease)
+            iceberg_tables.begin(connection, table.table_id, identifier)
+        failpoint("iceberg.after_begin")
+        with self._context.database.begin() as connection:
+            iceberg_tables.wait_for_writers(connection)
+
+    def _held_back(self, state: IcebergState, plan: IcebergPlan, loaded: LoadedTable | None) -> str | None:
+        """Why the table is left as it is: its name is another's, or a stranger was at it and nobody was told yet."""
+        table, known = state.definition, state.known
+        head = None if loaded is None else head_of(state, loaded)
+        reason = obstacle(plan.lineage, head, str(table.name))
+        if reason:
+            self._note_state(table, FAILED, reason)
+            return reason
+        if plan.lineage is not Lineage.FOREIGN or head is None or self._restore:
+            return None
+        reason = foreign_message(head)
+        assert table.iceberg is not None
+        if table.iceberg.on_foreign == "stop":
+            reason += f"; as `on_foreign: stop` says, nothing is taken back before `prism iceberg restore {table.name}`"
+        elif known is not None and known.state == FOREIGN:
+            return None
+        else:
+            reason += "; the next run puts back what was published"
+        self._note_state(table, FOREIGN, reason)
+        return reason
+
+    def _note_state(self, table: TableDefinition, state: str, reason: str | None) -> None:
+        with self._context.database.begin() as connection:
+            leases.hold(connection, self._lease)
+            iceberg_tables.record_state(connection, table.table_id, state, reason)
+
+    def _make(self, state: IcebergState) -> LoadedTable:
+        """Makes the table, or has the catalog name it again where it lost it.
+
+        What of its metadata is still there is registered; otherwise the table is made anew, over the same objects.
+        """
+        table, known = state.definition, state.known
+        self._created = True
+        if known is not None and known.metadata_location:
+            found = self._publisher.newest_metadata(table, known.metadata_location, known.snapshot_id)
+            if found is not None:
+                return self._publisher.register(table, found, self._mark)
+            self._start_over(table, known)
+        return self._publisher.create(table, self._mark, self._now)
+
+    def _start_over(self, table: TableDefinition, known: KnownTable) -> None:
+        """Forgets a table whose metadata is gone; its next commit lists every object again."""
+        with self._context.database.begin() as connection:
+            leases.hold(connection, self._lease)
+            iceberg_tables.record_commit(
+                connection, KnownTable(table_id=table.table_id, identifier=known.identifier, state=known.state)
+            )
+
+    def _commit(self, table: TableDefinition, loaded: LoadedTable, plan: IcebergPlan) -> Committed:
+        if plan.change.changes_nothing:
+            return Committed(loaded, loaded.snapshot_id, loaded.sequence_number, settled=False)
+        return self._publisher.commit(table, loaded, plan.change, self._mark, self._now, self._hold)
+
+    def _hold(self) -> None:
+        with self._context.database.begin() as connection:
+            leases.hold(connection, self._lease)
+
+    def _record(self, state: IcebergState, plan: IcebergPlan, committed: Committed, seconds: float) -> None:
+        """Records the head that was read back, and which days it lists, in one transaction.
+
+        A death before it leaves a head of ours that is not recorded. `dirty` stays where more came meanwhile.
+        """
+        failpoint("iceberg.after_readback")
+        listed = {change.date: change for change in plan.change.days}
+        left = {problem.date for problem in plan.left}
+        with self._context.database.begin() as connection:
+            leases.hold(connection, self._lease)
+            of_plan = {content.partition.partition_id: content for content in plan.days}
+            locked = partitions.lock_partitions(connection, list(of_plan))
+            for partition_id, content in of_plan.items():
+                day = content.partition.date
+                wanted = wanted_snapshot(locked[partition_id])
+                if day in left:
+                    moved = wanted != wanted_snapshot(content.partition)
+                    publications.set_dirty(connection, partition_id, self._publisher.name, dirty=moved)
+                elif day in listed:
+                    shown = listed[day].publication
+                    publications.advance(
+                        connection, partition_id, self._publisher.name, shown, self._now, dirty=wanted != shown
+                    )
+            iceberg_tables.record_commit(connection, _known(state, committed, plan))
+            if not plan.change.changes_nothing:
+                iceberg_tables.log_commit(connection, self._logged(state.definition, plan, committed, seconds))
+            failpoint("iceberg.in_record")
+        failpoint("iceberg.after_record")
+
+    def _logged(self, table: TableDefinition, plan: IcebergPlan, committed: Committed, seconds: float) -> IcebergCommit:
+        change = plan.change
+        return IcebergCommit(
+            table_id=table.table_id,
+            snapshot_id=committed.snapshot_id,
+            operation=change.operation.value if change.makes_snapshot else None,
+            files_in=change.files_in,
+            files_out=change.files_out,
+            rows_in=change.rows_in,
+            rows_out=change.rows_out,
+            seconds=seconds,
+            outcome="settled" if committed.settled else "committed",
+            message=None,
+            worker=self._context.worker,
+            commit_time=self._now,
+        )
+
+    def _log_refused(self, error: CommitRefused, seconds: float) -> None:
+        with self._context.database.begin() as connection:
+            iceberg_tables.log_commit(
+                connection,
+                IcebergCommit(
+                    table_id=self._lease.subject_id,
+                    snapshot_id=None,
+                    operation=None,
+                    files_in=0,
+                    files_out=0,
+                    rows_in=0,
+                    rows_out=0,
+                    seconds=seconds,
+                    outcome="refused",
+                    message=str(error),
+                    worker=self._context.worker,
+                    commit_time=self._now,
+                ),
+            )
+
+    def _drop(self, table: TableDefinition) -> IcebergTableReport:
+        """Takes a table out of the catalog whose file names no Iceberg any more; its objects stay.
+
+        Only if it is ours. A death in between has the next run find that the catalog has none.
+        """
+        loaded = self._publisher.load(table, self._mark)
+        if loaded is not None and loaded.is_ours:
+            self._publisher.unregister(table)
+        failpoint("iceberg.after_unregister")
+        with self._context.database.begin() as connection:
+            leases.hold(connection, self._lease)
+            iceberg_tables.forget(connection, table.table_id)
+        return IcebergTableReport(table=str(table.name), table_id=table.table_id, dropped=True)
+
+
+def commit_seconds(known: KnownTable, wanted: float) -> float:
+    """The least time between two commits: twice as long where very many snapshots are retained."""
+    return wanted * (2 if known.snapshots > MANY_SNAPSHOTS else 1)
+
+
+def _known(state: IcebergState, committed: Committed, plan: IcebergPlan) -> KnownTable:
+    loaded = committed.loaded
+    before = state.known
+    return KnownTable(
+        table_id=state.definition.table_id,
+        identifier=loaded.identifier,
+        table_uuid=loaded.table_uuid,
+        metadata_location=loaded.metadata_location,
+        snapshot_id=committed.snapshot_id,  # and not the head, which a stranger may have moved on by now
+        sequence_number=committed.sequence_number,
+        oldest_sequence_number=loaded.oldest_sequence_number,
+        snapshots=len(loaded.snapshots),
+        definition_version=state.definition.version,
+        state=ACTIVE,
+        commit_time=state.time if not plan.change.changes_nothing else (before.commit_time if before else None),
+    )
+
+
+def _commit_report(plan: IcebergPlan, committed: Committed, seconds: float) -> IcebergCommitReport | None:
+    change = plan.change
+    if change.changes_nothing:
+        return None
+    return IcebergCommitReport(
+        snapshot_id=committed.snapshot_id,
+        operation=change.operation.value if change.makes_snapshot else "metadata",
+        files_in=change.files_in,
+        files_out=change.files_out,
+        rows_in=change.rows_in,
+        rows_out=change.rows_out,
+        days=tuple(day.date for day in change.changed_days),
+        expired=len(change.expired),
+        seconds=seconds,
+        settled=committed.settled,
+    )
