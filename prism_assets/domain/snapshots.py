@@ -145,13 +145,15 @@ class SnapshotChange:
     """All that one commit does: days, in order, snapshots that go with it, and whether the columns are set anew.
 
     With `drops_others`, manifests that are not of one day are left out: what they list is among the changes of the
-    days, or was deleted, or made, by strangers.
+    days, or was deleted, or made, by strangers. `tags` are set at the head, `dropped_tags` go.
     """
 
     days: tuple[DayChange, ...]
     expired: tuple[int, ...] = ()
     sets_schema: bool = False
     drops_others: bool = False
+    tags: tuple[str, ...] = ()
+    dropped_tags: tuple[str, ...] = ()
 
     @property
     def changed_days(self) -> tuple[DayChange, ...]:
@@ -166,7 +168,7 @@ class SnapshotChange:
     @property
     def changes_nothing(self) -> bool:
         """Whether no commit is needed."""
-        return not (self.makes_snapshot or self.expired or self.sets_schema)
+        return not (self.makes_snapshot or self.expired or self.sets_schema or self.tags or self.dropped_tags)
 
     @property
     def operation(self) -> Operation:
@@ -231,3 +233,15 @@ def expired_by_lengths(changes: Iterable[DayChange]) -> bool:
         if any(going[file.url] for file in change.added):
             return True
     return False
+
+
+_TAG = "day-"
+
+
+def due_tags(
+    switched: Collection[date], present: Collection[str], keep_days: int
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The tags to be set, one for each of the newest days that are switched, and those of ours that are to go."""
+    wanted = {f"{_TAG}{day.isoformat()}" for day in sorted(switched)[-keep_days:]} if keep_days else set()
+    ours = {name for name in present if name.startswith(_TAG)}
+    return tuple(sorted(wanted - ours)), tuple(sorted(ours - wanted))

@@ -179,7 +179,10 @@ WHERE prism_table_id = :table AND (state, last_error) IS DISTINCT FROM (:state, 
 
 @dataclass(frozen=True, kw_only=True)
 class IcebergCommit:
-    """A commit as it is logged. `outcome` is committed, settled (its answer was lost) or refused."""
+    """A commit as it is logged. `outcome` is committed, settled (its answer was lost) or refused.
+
+    `foreign_snapshots` are those of others that it took back.
+    """
 
     table_id: int
     snapshot_id: int | None
@@ -190,9 +193,10 @@ class IcebergCommit:
     rows_out: int
     seconds: float
     outcome: str
-    message: str | None
     worker: str
     commit_time: datetime
+    message: str | None = None
+    foreign_snapshots: int = 0
 
 
 def log_commit(connection: Connection, commit: IcebergCommit) -> None:
@@ -202,9 +206,9 @@ def log_commit(connection: Connection, commit: IcebergCommit) -> None:
 
 _LOG = """
 INSERT INTO prism_iceberg_log (prism_table_id, snapshot_id, operation, files_in, files_out, rows_in, rows_out, seconds,
-    outcome, message, worker, commit_time)
+    outcome, message, foreign_snapshots, worker, commit_time)
 VALUES (:table_id, :snapshot_id, :operation, :files_in, :files_out, :rows_in, :rows_out, :seconds, :outcome, :message,
-    :worker, :commit_time)
+    :foreign_snapshots, :worker, :commit_time)
 """
 
 
@@ -216,7 +220,7 @@ def load_commits(connection: Connection, table_id: int, limit: int) -> list[Iceb
 
 _COMMITS = """
 SELECT prism_table_id AS table_id, snapshot_id, operation, files_in, files_out, rows_in, rows_out, seconds, outcome,
-    message, worker, commit_time
+    message, foreign_snapshots, worker, commit_time
 FROM prism_iceberg_log WHERE prism_table_id = :table ORDER BY prism_iceberg_log_id DESC LIMIT :limit
 """
 
@@ -241,4 +245,70 @@ SELECT p.prism_table_id AS table_id, count(*) AS days, max(p.partition_date) AS 
 FROM prism_publications q JOIN prism_partitions p USING (prism_partition_id)
 WHERE q.publisher = 'iceberg' AND q.dirty AND p.prism_table_id = ANY(:tables) AND p.last_object_id > 0
 GROUP BY p.prism_table_id
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcebergTotals:
+    """A table in figures: bytes of small objects of days that are over, and of all objects; days that are not shown.
+
+    `seconds_behind` is the age of the oldest object that may not be shown yet, `foreign_commits` how many snapshots of
+    others were taken back within seven days.
+    """
+
+    small_bytes: int
+    all_bytes: int
+    dirty_days: int
+    left_out: tuple[date, ...]
+    seconds_behind: float
+    foreign_commits: int
+
+
+def load_totals(connection: Connection, table_id: int, today: date) -> IcebergTotals:
+    """Sums over the partitions of a table. Reads without locks; for people and checks, not for every tick."""
+    values = {"table": table_id, "today": today}
+    row = connection.execute(text(_TOTALS), values).one()
+    left_out = connection.execute(text(_LEFT_OUT), values).scalars()
+    return IcebergTotals(left_out=tuple(left_out), **row._mapping)
+
+
+_TOTALS = """
+WITH days AS MATERIALIZED (
+    SELECT p.prism_partition_id, p.partition_date, p.desired_manifest_version, q.dirty, q.published_object_id
+    FROM prism_partitions p
+    LEFT JOIN prism_publications q ON q.prism_partition_id = p.prism_partition_id AND q.publisher = 'iceberg'
+    WHERE p.prism_table_id = :table AND p.last_object_id > 0
+), small AS (
+    SELECT coalesce(sum(s.content_length) FILTER (WHERE d.partition_date < :today), 0) AS over,
+        coalesce(sum(s.content_length), 0) AS bytes
+    FROM days d JOIN prism_small_objects s ON s.prism_partition_id = d.prism_partition_id
+        AND s.prism_small_object_id > d.desired_manifest_version
+), ranges AS (
+    SELECT coalesce(sum(r.content_length), 0) AS bytes
+    FROM days d JOIN prism_merge_ranges r USING (prism_partition_id)
+), oldest AS (
+    SELECT min(s.commit_time) AS time FROM days d
+    CROSS JOIN LATERAL (
+        SELECT commit_time FROM prism_small_objects
+        WHERE prism_partition_id = d.prism_partition_id
+            AND prism_small_object_id > coalesce(d.published_object_id, 0)
+        ORDER BY prism_small_object_id LIMIT 1
+    ) s
+    WHERE d.dirty
+)
+SELECT CAST(small.over AS bigint) AS small_bytes, CAST(small.bytes + ranges.bytes AS bigint) AS all_bytes,
+    (SELECT count(*) FROM days WHERE dirty) AS dirty_days,
+    coalesce(greatest(extract(epoch FROM clock_timestamp() - oldest.time), 0), 0)::float8 AS seconds_behind,
+    (SELECT coalesce(sum(foreign_snapshots), 0) FROM prism_iceberg_log
+        WHERE prism_table_id = :table AND commit_time > clock_timestamp() - interval '7 days')::bigint AS foreign_commits
+FROM small, ranges, oldest
+"""
+# Not dirty, and all the same another state than the recorded one: the last commit left the day as it was.
+_LEFT_OUT = """
+SELECT p.partition_date FROM prism_partitions p
+JOIN prism_publications q ON q.prism_partition_id = p.prism_partition_id AND q.publisher = 'iceberg'
+WHERE p.prism_table_id = :table AND NOT q.dirty AND CAST(:today AS date) IS NOT NULL
+    AND (q.version, q.published_object_id, q.revision) IS DISTINCT FROM
+        (p.desired_manifest_version, greatest(p.last_object_id, p.desired_manifest_version), p.revision)
+ORDER BY p.partition_date
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
@@ -10,11 +11,12 @@ from functools import cached_property
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV1
+from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
 from prism_assets.domain.snapshots import ListedFile, RetainedSnapshot
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.publishers.iceberg.manifests import day_of, entries_of, listed_file, read_manifests
+from prism_assets.publishers.iceberg.manifests import LARGEST_MANIFEST, day_of, entries_of, listed_file, read_manifests
 from prism_assets.publishers.iceberg.schema import MARK, iceberg_schema
 
 
@@ -102,6 +104,12 @@ class LoadedTable:
         return frozenset(ref.snapshot_id for ref in self.table.metadata.refs.values())
 
     @property
+    def tags(self) -> frozenset[str]:
+        """The names of all tags."""
+        refs = self.table.metadata.refs
+        return frozenset(name for name, ref in refs.items() if ref.snapshot_ref_type is SnapshotRefType.TAG)
+
+    @property
     def ancestry(self) -> tuple[RetainedSnapshot, ...]:
         """The head, the snapshot before it, and so on, as far as they are retained."""
         by_id = {item.snapshot_id: item for item in self.snapshots}
@@ -146,6 +154,16 @@ class LoadedTable:
     def other_manifests(self) -> tuple[ManifestFile, ...]:
         """Those of several days, or that delete rows: made by others."""
         return tuple(manifest for manifest in self.manifests if day_of(manifest) is None)
+
+    def days_to_join(self) -> tuple[date, ...]:
+        """The days whose manifests would fit in fewer."""
+        return tuple(
+            sorted(
+                day
+                for day, manifests in self.day_manifests.items()
+                if len(manifests) > math.ceil(sum(item.manifest_length for item in manifests) / LARGEST_MANIFEST)
+            )
+        )
 
     def listed(self, days: Collection[date]) -> dict[date, tuple[ListedFile, ...]]:
         """The files of some days, from the manifests of these days alone."""

@@ -40,7 +40,7 @@ from prism_assets.publishers.iceberg.schema import SPEC
 
 JOINED_AT = 8
 """So many manifests of one day become one."""
-_LARGEST = 8 << 20
+LARGEST_MANIFEST = 8 << 20
 _ENTRIES_OF_A_BLOCK = 1_000
 _CODEC: Literal["deflate"] = "deflate"
 _EPOCH = date(1970, 1, 1)
@@ -125,7 +125,7 @@ class ManifestProducer:
                 _put(writer, first)
                 first = None
                 for change in rest:
-                    if writer.tell() >= _LARGEST:
+                    if writer.tell() >= LARGEST_MANIFEST:
                         first = change
                         break
                     _put(writer, change)

@@ -26,6 +26,7 @@ from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
     AssertTableUUID,
+    RemoveSnapshotRefUpdate,
     RemoveSnapshotsUpdate,
     SetCurrentSchemaUpdate,
     SetSnapshotRefUpdate,
@@ -144,6 +145,11 @@ class IcebergPublisher:
                 return address
         return None
 
+    def metadata_bytes(self, loaded: LoadedTable) -> int:
+        """The length of the metadata file, which every reader fetches first."""
+        with translated(f"look at {loaded.metadata_location}"):
+            return len(self._files.new_input(loaded.metadata_location))
+
     def unregister(self, table: TableDefinition) -> None:
         """Has the catalog forget the table; no file is deleted."""
         with translated(f"unregister the Iceberg table of {table.name}"), suppress(NoSuchTableError):
@@ -167,7 +173,12 @@ class IcebergPublisher:
         with translated(f"write the manifests of {table.name}"):
             snapshot = self._snapshot(table, loaded, change, mark, now) if change.makes_snapshot else None
         failpoint("iceberg.after_manifests")
-        updates = [*_schema_updates(table, loaded, change), *_snapshot_updates(snapshot)]
+        head_id = snapshot.snapshot_id if snapshot else loaded.snapshot_id
+        updates = [
+            *_schema_updates(table, loaded, change),
+            *_snapshot_updates(snapshot),
+            *_tag_updates(change, head_id),
+        ]
         if change.expired:
             updates.append(RemoveSnapshotsUpdate(snapshot_ids=list(change.expired)))
         requirements = (
@@ -223,7 +234,7 @@ class IcebergPublisher:
             kept += loaded.other_manifests
         for day, manifests in loaded.day_manifests.items():
             if day not in changed:
-                kept += manifests
+                kept += [item for item in manifests if item.has_added_files() or item.has_existing_files()]
         for day, of_day in changed.items():
             kept += producer.manifests_of(of_day, loaded.day_manifests.get(day, ()), scattered.get(day, ()))
         address = producer.write_list(kept, loaded.snapshot_id, sequence_number)
@@ -266,6 +277,15 @@ def _snapshot_updates(snapshot: Snapshot | None) -> list[TableUpdate]:
         {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot.snapshot_id}
     )
     return [AddSnapshotUpdate(snapshot=snapshot), head]
+
+
+def _tag_updates(change: SnapshotChange, head_id: int | None) -> list[TableUpdate]:
+    setting = [
+        SetSnapshotRefUpdate.model_validate({"ref-name": name, "type": SnapshotRefType.TAG, "snapshot-id": head_id})
+        for name in change.tags
+        if head_id is not None
+    ]
+    return [*setting, *(RemoveSnapshotRefUpdate(ref_name=name) for name in change.dropped_tags)]
 
 
 def _summary(loaded: LoadedTable, change: SnapshotChange, mark: str, manifests: list[ManifestFile]) -> Summary:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.domain.lineage import Lineage, TableHead, lineage_of
+from prism_assets.domain.lineage import Lineage, TableHead, foreign_message, lineage_of, obstacle
 from prism_assets.domain.partitions import Partition, Publication
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.snapshots import (
@@ -15,10 +15,13 @@ from prism_assets.domain.snapshots import (
     SnapshotChange,
     SnapshotContent,
     day_change,
+    due_tags,
     expired_by_lengths,
     expired_snapshots,
 )
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.types import TimestampType
+from prism_assets.metadata import iceberg_tables
 from prism_assets.metadata.iceberg_tables import IcebergState
 from prism_assets.publishers.iceberg.loaded import LoadedTable
 from prism_assets.stages.context import StageContext
@@ -35,7 +38,7 @@ class IcebergPlan:
     """What the next commit to a table changes, and the days that are left as they are, with the reason of each.
 
     `is_full` if every day was compared with what its manifests list, and not only those that changed since the last
-    commit. `days` are all that were looked at.
+    commit. `days` are all that were looked at, `foreign_snapshots` those of others that it takes back.
     """
 
     lineage: Lineage
@@ -43,6 +46,7 @@ class IcebergPlan:
     change: SnapshotChange
     days: tuple[SnapshotContent, ...]
     left: tuple[Problem, ...] = ()
+    foreign_snapshots: int = 0
 
 
 def head_of(state: IcebergState, loaded: LoadedTable) -> TableHead:
@@ -57,8 +61,12 @@ def head_of(state: IcebergState, loaded: LoadedTable) -> TableHead:
     )
 
 
-def plan_commit(context: StageContext, state: IcebergState, loaded: LoadedTable | None, now: datetime) -> IcebergPlan:
+def plan_commit(
+    context: StageContext, state: IcebergState, loaded: LoadedTable | None, now: datetime, *, upkeep: bool = False
+) -> IcebergPlan:
     """Compares; changes nothing. A table that is not there yet lists nothing.
+
+    With `upkeep` the manifests of closed days are joined and tags set in the same commit, where the head is known.
 
     Where the head is the recorded one, days that only grew are compared by what was recorded of them, and manifests are
     read only of days with new ranges, or with objects of another length. Otherwise all manifests are read.
@@ -78,24 +86,47 @@ def plan_commit(context: StageContext, state: IcebergState, loaded: LoadedTable 
         changes, others = _full_changes(loaded, shown, frozenset(item.partition.date for item in days))
     else:
         changes, others = _recorded_changes(loaded, shown), bool(loaded.other_manifests)
+    change = SnapshotChange(
+        days=tuple(changes),
+        expired=_expired(loaded, changes, now, timedelta(hours=table.iceberg.keep_hours)) if loaded else (),
+        sets_schema=loaded is not None and not loaded.has_schema(table),
+        drops_others=others and is_full,
+    )
+    if upkeep and loaded is not None and not is_full:
+        change = _with_upkeep(context, table, loaded, change)
     return IcebergPlan(
         lineage=lineage,
         is_full=is_full,
-        change=SnapshotChange(
-            days=tuple(changes),
-            expired=_expired(loaded, changes, now, timedelta(hours=table.iceberg.keep_hours)) if loaded else (),
-            sets_schema=loaded is not None and not loaded.has_schema(table),
-            drops_others=others and is_full,
-        ),
+        change=change,
         days=tuple(days),
+        foreign_snapshots=len(head.others) if head else 0,
         left=tuple(
             Problem(table=str(table.name), reason=reason, date=partition.date) for partition, reason in left.items()
         ),
     )
 
 
+def _with_upkeep(
+    context: StageContext, table: TableDefinition, loaded: LoadedTable, change: SnapshotChange
+) -> SnapshotChange:
+    """Also joins the manifests of closed days, and keeps a tag for each of the newest days that are switched."""
+    assert table.iceberg is not None
+    with context.database.begin() as connection:
+        found = {item.date: item for item in iceberg_tables.load_days(connection, table.table_id, dirty_only=False)}
+    changes = {day.date: day for day in change.days}
+    for day in loaded.days_to_join():
+        partition = found.get(day)
+        if partition is None or partition.is_open:
+            continue
+        shown = Publication(partition.current_version, partition.published_object_id or 0, partition.published_revision)
+        changes[day] = replace(changes.get(day) or DayChange(date=day, publication=shown), rewrites=True)
+    switched = [item.date for item in found.values() if item.switched and item.is_published]
+    tags, dropped = due_tags(switched, loaded.tags, table.iceberg.daily_tags)
+    return replace(change, days=tuple(changes[day] for day in sorted(changes)), tags=tags, dropped_tags=dropped)
+
+
 def _left_out(context: StageContext, table: TableDefinition, days: Sequence[SnapshotContent]) -> dict[Partition, str]:
-    has_times = any(column.type.keyword == "timestamp" for column in table.columns)
+    has_times = any(isinstance(column.type, TimestampType) for column in table.columns)
     old = {content.partition: _OLD_FORMAT for content in days if has_times and content.old_formats}
     return {**old, **uncertified(context, [content for content in days if content.partition not in old])}
 
@@ -159,3 +190,60 @@ def _expired(loaded: LoadedTable, changes: Sequence[DayChange], now: datetime, k
         kept = loaded.referenced - heads
         return tuple(item.snapshot_id for item in loaded.snapshots if item.snapshot_id not in kept)
     return expired_snapshots(loaded.snapshots, loaded.referenced | heads, now, keep)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcebergPreview:
+    """What the next publication of a table would do, or why it would do nothing."""
+
+    table: str
+    plan: IcebergPlan
+    obstacle: str | None = None
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """For people, a line for each day, and for what else the commit brings."""
+        change = self.plan.change
+        lines = [f"{self.table}: {self.obstacle}"] if self.obstacle else []
+        if self.plan.lineage is Lineage.NEW:
+            lines.append(f"{self.table}: create the table")
+        if self.plan.lineage is Lineage.LOST:
+            lines.append(f"{self.table}: register the table again, which the catalog has lost")
+        lines += [f"{self.table} {_day_line(day)}" for day in change.changed_days]
+        if change.sets_schema:
+            lines.append(f"{self.table}: set the columns of the definition in force")
+        if change.expired:
+            lines.append(f"{self.table}: expire {len(change.expired)} snapshots")
+        lines += [f"{self.table}: set tag {tag}" for tag in change.tags]
+        lines += [f"{self.table}: drop tag {tag}" for tag in change.dropped_tags]
+        return (*lines, *(f"{problem}" for problem in self.plan.left))
+
+
+def _day_line(day: DayChange) -> str:
+    said = []
+    if day.added:
+        said.append(f"add {len(day.added)} files of {day.rows_in:,} rows")
+    if day.removed:
+        said.append(f"remove {len(day.removed)} files of {day.rows_out:,} rows")
+    return f"{day.date}: {', '.join(said) or 'join its manifests'}"
+
+
+def preview(
+    context: StageContext, *, now: datetime, names: Collection[str] | None = None, upkeep: bool = False
+) -> list[IcebergPreview]:
+    """What the next publication of each table would do; changes nothing."""
+    mark = context.installation.installation_id
+    found = []
+    for table in context.choose_tables(names):
+        if table.iceberg is None:
+            continue
+        with context.database.begin() as connection:
+            state = iceberg_tables.load_iceberg_state(connection, table.table_id)
+        loaded = context.iceberg.load(table, mark)
+        plan = plan_commit(context, state, loaded, now, upkeep=upkeep)
+        head = None if loaded is None else head_of(state, loaded)
+        held = obstacle(plan.lineage, head, str(table.name))
+        if held is None and head is not None and plan.lineage is Lineage.FOREIGN:
+            held = foreign_message(head)
+        found.append(IcebergPreview(table=str(table.name), plan=plan, obstacle=held))
+    return found

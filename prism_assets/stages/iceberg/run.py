@@ -11,10 +11,11 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from prism_assets.domain.errors import PrismError
+from prism_assets.domain.iceberg_health import MANY_SNAPSHOTS
 from prism_assets.domain.lineage import Lineage, foreign_message, obstacle
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.snapshots import ACTIVE, FAILED, FOREIGN, KnownTable, wanted_snapshot
@@ -32,8 +33,14 @@ from prism_assets.stages.leases import leased
 
 _TRIES = 5
 _PAUSE_SECONDS = 0.3
-MANY_SNAPSHOTS = 300
-"""Above so many retained snapshots commits come half as often."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _How:
+    now: datetime
+    at_once: bool
+    restore: bool
+    upkeep: bool
 
 
 def run_iceberg(
@@ -43,12 +50,14 @@ def run_iceberg(
     names: Collection[str] | None = None,
     at_once: bool = False,
     restore: bool = False,
+    upkeep: bool = False,
     wait_seconds: float = 0.0,
 ) -> IcebergReport:
     """Publishes all tables whose files say `iceberg:`. One that fails does not stop the others.
 
     A table is committed to at most once in its `commit_seconds`, unless `at_once`. With `restore`, what others have
-    committed is taken back also where the table file says `on_foreign: stop`.
+    committed is taken back also where the table file says `on_foreign: stop`; with `upkeep` manifests of closed days
+    are joined and tags kept, too.
     """
     started = time.monotonic()
     context.check_lake()
@@ -56,18 +65,17 @@ def run_iceberg(
     with context.database.begin() as connection:
         begun = iceberg_tables.load_known_tables(connection, [table.table_id for table in tables])
     chosen = [table for table in tables if table.iceberg or table.table_id in begun]
-    reports = [_report_on(context, table, now, at_once, restore, wait_seconds) for table in chosen]
+    how = _How(now=now, at_once=at_once, restore=restore, upkeep=upkeep)
+    reports = [_report_on(context, table, how, wait_seconds) for table in chosen]
     return IcebergReport(tables=tuple(reports), seconds=time.monotonic() - started)
 
 
-def _report_on(
-    context: StageContext, table: TableDefinition, now: datetime, at_once: bool, restore: bool, wait_seconds: float
-) -> IcebergTableReport:
+def _report_on(context: StageContext, table: TableDefinition, how: _How, wait_seconds: float) -> IcebergTableReport:
     name, table_id = str(table.name), table.table_id
     try:
         with leased(context, LeaseKind.ICEBERG, [table_id], wait_seconds) as held:
             if held:
-                report = _Publication(context, held[table_id], now, at_once=at_once, restore=restore).run()
+                report = _Publication(context, held[table_id], how).run()
                 if report.changed:
                     context.progress(f"iceberg: {name} changed")
                 return report
@@ -81,12 +89,11 @@ def _report_on(
 class _Publication:
     """One table, by the holder of its lease."""
 
-    def __init__(self, context: StageContext, lease: Lease, now: datetime, *, at_once: bool, restore: bool) -> None:
+    def __init__(self, context: StageContext, lease: Lease, how: _How) -> None:
         self._context = context
         self._lease = lease
-        self._now = now
-        self._at_once = at_once
-        self._restore = restore
+        self._how = how
+        self._now = how.now
         self._mark = context.installation.installation_id
         self._created = False
 
@@ -127,7 +134,7 @@ class _Publication:
             state = self._state()
         loaded = self._publisher.load(table, self._mark)
         failpoint("iceberg.after_load")
-        plan = plan_commit(self._context, state, loaded, self._now)
+        plan = plan_commit(self._context, state, loaded, self._now, upkeep=self._how.upkeep)
         if reason := self._held_back(state, plan, loaded):
             return replace(report, problems=(Problem(table=report.table, reason=reason),))
         if loaded is None:
@@ -148,7 +155,7 @@ class _Publication:
     def _pause(self, state: IcebergState) -> float:
         """How many seconds are left until the next commit may come."""
         known, options = state.known, state.definition.iceberg
-        if self._at_once or known is None or known.commit_time is None or options is None:
+        if self._how.at_once or known is None or known.commit_time is None or options is None:
             return 0
         pace = commit_seconds(known, options.commit_seconds)
         return pace - (state.time - known.commit_time).total_seconds()
@@ -170,7 +177,7 @@ class _Publication:
         if reason:
             self._note_state(table, FAILED, reason)
             return reason
-        if plan.lineage is not Lineage.FOREIGN or head is None or self._restore:
+        if plan.lineage is not Lineage.FOREIGN or head is None or self._how.restore:
             return None
         reason = foreign_message(head)
         assert table.iceberg is not None
@@ -260,7 +267,7 @@ class _Publication:
             rows_out=change.rows_out,
             seconds=seconds,
             outcome="settled" if committed.settled else "committed",
-            message=None,
+            foreign_snapshots=plan.foreign_snapshots,
             worker=self._context.worker,
             commit_time=self._now,
         )

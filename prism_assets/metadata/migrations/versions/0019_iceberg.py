@@ -52,6 +52,7 @@ CREATE TABLE prism_iceberg_log (
     seconds double precision NOT NULL,
     outcome text NOT NULL CHECK (outcome IN ('committed', 'settled', 'refused')),
     message text,
+    foreign_snapshots integer NOT NULL DEFAULT 0,
     worker text NOT NULL,
     commit_time timestamptz NOT NULL
 );

@@ -1,0 +1,120 @@
+"""How well an Iceberg table can be planned and how far it is behind: 0 to 100, the worst of what is measured.
+
+Each measure has a limit. Up to half of it is 100, at the limit it is 67, and at twice the limit 0: below 70 something
+is to be done, and each measure says what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+HEALTHY = 70
+MANY_SNAPSHOTS = 300
+_LARGE_METADATA = 2 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcebergFigures:
+    """What is measured of a table; bytes, seconds. Small objects are those of days that are over."""
+
+    small_bytes: int
+    all_bytes: int
+    manifests: int
+    days: int
+    snapshots: int
+    metadata_bytes: int
+    seconds_behind: float
+    commit_seconds: float
+    foreign_commits: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """One thing that was measured: its number, its limit, and what helps where it is beyond it."""
+
+    name: str
+    number: float
+    limit: float
+    unit: str
+    remedy: str
+
+    @property
+    def score(self) -> int:
+        """100 up to half the limit, 67 at it, 0 at twice the limit."""
+        beyond = self.number / self.limit - 0.5
+        return round(100 * min(1.0, max(0.0, 1 - beyond / 1.5)))
+
+    def __str__(self) -> str:
+        said = f"{self.name} {self.number:.4g} {self.unit}".rstrip()
+        return said if self.score >= HEALTHY else f"{said} (at most {self.limit:g}): {self.remedy}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """All measures of a table, the worst first."""
+
+    measures: tuple[Measure, ...]
+
+    @property
+    def score(self) -> int:
+        """The worst of them."""
+        return self.measures[0].score
+
+    @property
+    def complaints(self) -> tuple[str, ...]:
+        """What is to be done, one sentence each; nothing of a healthy table."""
+        return tuple(str(measure) for measure in self.measures if measure.score < HEALTHY)
+
+
+def health_of(figures: IcebergFigures) -> Health:
+    """Judges the figures of a table."""
+    measures = [
+        Measure(
+            name="bytes in small objects of days that are over",
+            number=100 * figures.small_bytes / figures.all_bytes if figures.all_bytes else 0,
+            limit=25,
+            unit="%",
+            remedy="merges are behind or parked: see `prism status`",
+        ),
+        Measure(
+            name="manifests per day",
+            number=figures.manifests / figures.days if figures.days else 0,
+            limit=16,
+            unit="",
+            remedy="`prism iceberg optimize` joins them",
+        ),
+        Measure(
+            name="snapshots",
+            number=figures.snapshots,
+            limit=MANY_SNAPSHOTS,
+            unit="",
+            remedy="raise `commit_seconds` or lower `keep_hours` in the table file",
+        ),
+        Measure(
+            name="metadata file",
+            number=figures.metadata_bytes / (1 << 20),
+            limit=_LARGE_METADATA / (1 << 20),
+            unit="MiB",
+            remedy="raise `commit_seconds` or lower `keep_hours` in the table file",
+        ),
+        Measure(
+            name="behind",
+            number=figures.seconds_behind,
+            limit=2 * figures.commit_seconds,
+            unit="s",
+            remedy="look at the last runs of `iceberg_work`, or run `prism iceberg publish`",
+        ),
+        Measure(
+            name="commits of others in 7 days",
+            number=figures.foreign_commits,
+            limit=0.99,
+            unit="",
+            remedy="see `prism iceberg history`; only the publisher's role may commit",
+        ),
+    ]
+    return Health(measures=_worst_first(measures))
+
+
+def _worst_first(measures: Sequence[Measure]) -> tuple[Measure, ...]:
+    return tuple(sorted(measures, key=lambda measure: measure.score))

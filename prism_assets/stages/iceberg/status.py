@@ -1,0 +1,87 @@
+"""Says of each Iceberg table what it shows, how far it is behind, and how well it is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from prism_assets.domain.errors import PrismError
+from prism_assets.domain.iceberg_health import Health, IcebergFigures, health_of
+from prism_assets.domain.snapshots import KnownTable
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata import iceberg_tables
+from prism_assets.metadata.iceberg_tables import IcebergTotals
+from prism_assets.publishers.iceberg.loaded import LoadedTable
+from prism_assets.stages.context import StageContext
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcebergStatus:
+    """One table. `known` is what was read back last; `health` is None where the catalog does not answer: `error`.
+
+    `left_out` are days that the table does not list as it should, though nothing is under way: their objects are in the
+    first file format, or a range of theirs does not hold what it should.
+    """
+
+    table: str
+    identifier: str
+    known: KnownTable | None
+    dirty_days: int
+    left_out: tuple[date, ...]
+    seconds_behind: float
+    health: Health | None = None
+    error: str | None = None
+
+    @property
+    def state(self) -> str:
+        """In a word."""
+        return self.known.state if self.known else "not published yet"
+
+
+def read_iceberg_status(
+    context: StageContext, *, now: datetime, names: Collection[str] | None = None
+) -> tuple[IcebergStatus, ...]:
+    """The status of all tables that are published as Iceberg, or of those named."""
+    return tuple(_status(context, table, now) for table in context.choose_tables(names) if table.iceberg)
+
+
+def _status(context: StageContext, table: TableDefinition, now: datetime) -> IcebergStatus:
+    with context.database.begin() as connection:
+        state = iceberg_tables.load_iceberg_state(connection, table.table_id)
+        totals = iceberg_tables.load_totals(connection, table.table_id, table.today(now))
+    health, error = None, None
+    try:
+        loaded = context.iceberg.load(table, context.installation.installation_id)
+        if loaded is not None:
+            health = health_of(figures_of(context, table, loaded, totals))
+    except PrismError as failed:
+        error = str(failed)
+    return IcebergStatus(
+        table=str(table.name),
+        identifier=".".join(context.iceberg.identifier(table)),
+        known=state.known,
+        dirty_days=totals.dirty_days,
+        left_out=totals.left_out,
+        seconds_behind=totals.seconds_behind,
+        health=health,
+        error=error,
+    )
+
+
+def figures_of(
+    context: StageContext, table: TableDefinition, loaded: LoadedTable, totals: IcebergTotals
+) -> IcebergFigures:
+    """What the health of a table is judged by."""
+    assert table.iceberg is not None
+    return IcebergFigures(
+        small_bytes=totals.small_bytes,
+        all_bytes=totals.all_bytes,
+        manifests=len(loaded.manifests),
+        days=max(1, len(loaded.day_manifests)),
+        snapshots=len(loaded.snapshots),
+        metadata_bytes=context.iceberg.metadata_bytes(loaded),
+        seconds_behind=totals.seconds_behind,
+        commit_seconds=table.iceberg.commit_seconds,
+        foreign_commits=totals.foreign_commits,
+    )
