@@ -17,6 +17,7 @@ from prism_assets.domain.tables import Column
 
 if TYPE_CHECKING:
     from prism_assets.domain.tables import TableDefinition
+    from prism_assets.metadata.iceberg_tables import IcebergCommit
     from prism_assets.metadata.leases import Holder
     from prism_assets.metadata.quarantine import QuarantineRow
     from prism_assets.reading.lake_reader import ReadTable
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from prism_assets.stages.apply import ApplyPlan
     from prism_assets.stages.catalog.run import CatalogReport
     from prism_assets.stages.doctor.findings import DoctorReport
+    from prism_assets.stages.iceberg.report import IcebergReport
+    from prism_assets.stages.iceberg.status import IcebergStatus
     from prism_assets.stages.repair.report import RepairReport
     from prism_assets.stages.run import CycleReport
     from prism_assets.stages.status import PartitionStatus, TableStatus
@@ -166,6 +169,63 @@ def show_catalog(report: CatalogReport, *, as_json: bool) -> None:
             out.print(escape(f"{table.table}: {table.skip_reason}"))
     if not report.changed and not any(t.problems or t.skipped or t.waiting for t in report.tables):
         out.print("the catalog is as it should be; nothing to do")
+
+
+def show_iceberg(report: IcebergReport, *, as_json: bool) -> None:
+    """Prints what a publication of Iceberg tables did."""
+    if as_json:
+        print_json(report)
+        return
+    for table in report.tables:
+        for line in table.lines:
+            out.print(escape(f"{table.table}: {line}"))
+    if not report.tables:
+        out.print("no table file says `iceberg:`; nothing to do")
+    elif not report.changed and not report.errors:
+        out.print("the Iceberg tables are as they should be; nothing to do")
+
+
+def show_iceberg_status(tables: Sequence[IcebergStatus], *, as_json: bool) -> None:
+    """Prints a few lines for each Iceberg table."""
+    if as_json:
+        print_json(tables)
+        return
+    for item in tables:
+        known = item.known
+        head = f"snapshot {known.snapshot_id}" if known and known.snapshot_id else "no snapshot"
+        health = f", health {item.health.score}" if item.health else ""
+        out.print(
+            f"{item.table} [bold]{item.state}[/bold]: {head} of {item.identifier}, "
+            f"{known.snapshots if known else 0} retained, {item.seconds_behind:.0f} s behind{health}"
+        )
+        if known and known.last_error:
+            out.print(f"    {escape(known.last_error)}")
+        for complaint in item.health.complaints if item.health else ():
+            out.print(f"    {escape(complaint)}")
+        if item.left_out:
+            out.print(f"    {len(item.left_out)} days are not shown as they should, {item.left_out[-1]} among them")
+    if not tables:
+        out.print("no table file says `iceberg:`")
+
+
+def show_iceberg_history(commits: Sequence[IcebergCommit], *, as_json: bool) -> None:
+    """Prints a line for each commit, the newest first."""
+    if as_json:
+        print_json(commits)
+        return
+    grid = Table("time", "outcome", "operation", "snapshot", "files", "rows", "seconds", "")
+    for item in commits:
+        grid.add_row(
+            f"{item.commit_time:%Y-%m-%d %H:%M:%S}Z",
+            item.outcome,
+            item.operation or "",
+            str(item.snapshot_id or ""),
+            f"+{item.files_in} -{item.files_out}",
+            f"+{item.rows_in:,} -{item.rows_out:,}",
+            f"{item.seconds:.2f}",
+            escape(item.message or ""),
+        )
+    out.print(grid)
 
 
 def show_repair(report: RepairReport, *, as_json: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import duckdb
 import pyarrow as pa
@@ -77,7 +77,15 @@ def arrow_type(hive_type: str) -> pa.DataType:
     return _ARROW[type(kind)]
 
 
-def run_query(reader: LakeReader, sql: str) -> QueryResult:
+class RowsReader(Protocol):
+    """A reader that hands over the rows of a table."""
+
+    def rows(self, name: str) -> pa.Table:
+        """All rows of `schema.table`, with `dt`."""
+        ...
+
+
+def run_query(reader: LakeReader | RowsReader, sql: str) -> QueryResult:
     """Runs one query; tables are `schema.table` as in the catalog. Times are shown in UTC."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
@@ -118,11 +126,12 @@ def _failed(message: str) -> PrismError:
     return unclear(where, bucket or "of the table", said)
 
 
-def _register(connection: Any, reader: LakeReader, name: str, alias: str) -> None:
+def _register(connection: Any, reader: LakeReader | RowsReader, name: str, alias: str) -> None:
     schema, _, table = name.partition(".")
     if not table:
         raise WrongUse(f"{name} is not a table: write schema.table, such as log.{name}")
-    connection.register(alias, arrow_dataset(reader, reader.table(name)))
+    rows = arrow_dataset(reader, reader.table(name)) if isinstance(reader, LakeReader) else reader.rows(name)
+    connection.register(alias, rows)
     connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
     connection.execute(f'CREATE VIEW "{schema}"."{table}" AS SELECT * FROM {alias}')
 

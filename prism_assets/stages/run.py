@@ -1,4 +1,4 @@
-"""The whole pipeline once, or until nothing is left to do: discover → stream → merge → catalog."""
+"""The whole pipeline once, or until nothing is left to do: discover → stream → merge → catalog, and Iceberg."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from prism_assets.domain.problems import Problem
-from prism_assets.metadata import merge_jobs, partitions
+from prism_assets.metadata import iceberg_tables, merge_jobs, partitions
 from prism_assets.stages.catalog.run import CatalogReport, run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import DiscoverReport, run_discover
+from prism_assets.stages.iceberg.report import IcebergReport
 from prism_assets.stages.leases import takeover_seconds
 from prism_assets.stages.leftovers import merges_left, objects_left, publications_left, read_leftovers
 from prism_assets.stages.merge.report import MergeReport
@@ -31,23 +32,30 @@ class CycleReport:
     stream: StreamReport
     merge: MergeReport
     catalog: CatalogReport
+    iceberg: IcebergReport | None = None
+
+    @property
+    def published(self) -> bool:
+        """Whether readers of any catalog see more than before."""
+        return self.catalog.changed or (self.iceberg is not None and self.iceberg.changed)
 
     @property
     def changed(self) -> bool:
         """Whether anything was done at all."""
         stream = self.stream.batches or self.stream.revived or self.stream.restarted
-        return bool(self.discover.new or stream or self.merge.jobs or self.merge.revived) or self.catalog.changed
+        return bool(self.discover.new or stream or self.merge.jobs or self.merge.revived) or self.published
 
     @property
     def progressed(self) -> bool:
         """Whether anything got on; what was only tried in vain did not."""
         ended = self.stream.objects or self.stream.revived or self.merge.merged or self.merge.revived
-        return bool(self.discover.new or ended) or self.catalog.changed
+        return bool(self.discover.new or ended) or self.published
 
     @property
     def errors(self) -> tuple[str, ...]:
         """What went wrong, one sentence each."""
-        return (*self.discover.errors, *self.stream.errors, *self.merge.errors, *self.catalog.errors)
+        iceberg = self.iceberg.errors if self.iceberg else ()
+        return (*self.discover.errors, *self.stream.errors, *self.merge.errors, *self.catalog.errors, *iceberg)
 
 
 def run_once(context: StageContext, *, now: datetime, names: Collection[str] | None = None) -> CycleReport:
@@ -57,7 +65,20 @@ def run_once(context: StageContext, *, now: datetime, names: Collection[str] | N
         stream=run_stream(context, now=now, names=names),
         merge=run_merge(context, now=now, names=names),
         catalog=run_catalog(context, now=now, names=names, wait_seconds=takeover_seconds(context)),
+        iceberg=_run_iceberg(context, now, names),
     )
+
+
+def _run_iceberg(context: StageContext, now: datetime, names: Collection[str] | None) -> IcebergReport | None:
+    """Its library is imported where a table is published so, or was."""
+    tables = context.choose_tables(names)
+    with context.database.begin() as connection:
+        begun = iceberg_tables.load_known_tables(connection, [table.table_id for table in tables])
+    if not begun and not any(table.iceberg for table in tables):
+        return None
+    from prism_assets.stages.iceberg.run import run_iceberg
+
+    return run_iceberg(context, now=now, names=names, at_once=True, wait_seconds=takeover_seconds(context))
 
 
 def run_until_idle(
@@ -105,6 +126,7 @@ def lasting_errors(
         *dict.fromkeys(item.reason for item in streamed),
         *map(str, failing.values()),
         *last.catalog.errors,
+        *(last.iceberg.errors if last.iceberg else ()),
     )
 
 
@@ -139,7 +161,12 @@ def _waits(
     """
     catalog = turns[-1].catalog
     kinds = [objects_left, merges_left, *([] if catalog.errors else [publications_left])]
-    if catalog.skipped or any(item.stuck for item in read_leftovers(context, names, kinds, now)):
+    iceberg = turns[-1].iceberg
+    if (
+        catalog.skipped
+        or (iceberg and iceberg.skipped)
+        or any(item.stuck for item in read_leftovers(context, names, kinds, now))
+    ):
         return True
     failing = _failing_merges(context, turns, context.choose_ids(names))
     return clock_moves and any(problem.transient for problem in failing.values())

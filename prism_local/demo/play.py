@@ -22,6 +22,7 @@ from prism_assets.console import complain, size
 from prism_assets.domain.errors import PrismError, WrongUse
 from prism_assets.metadata import ledgers
 from prism_assets.platform import build_context
+from prism_assets.reading.iceberg_reader import IcebergReader
 from prism_assets.reading.lake_reader import LakeReader, ReadTable
 from prism_assets.reading.query import run_query
 from prism_assets.settings import Settings, load_settings
@@ -29,6 +30,7 @@ from prism_assets.stages.apply import run_apply
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import run_discover
+from prism_assets.stages.iceberg.run import run_iceberg
 from prism_assets.stages.merge.run import run_merge
 from prism_assets.stages.status import read_status
 from prism_assets.stages.stream.run import run_stream
@@ -39,6 +41,8 @@ NAMES = [f"log.{table}" for table in TABLES]
 ROWS = {"pv_log": 200_000, "api_log": 110_000}
 _STAGING = "prism-staging"
 _PER_OBJECT = 4_000
+_CHECKSUM = "SELECT count(*), count(DISTINCT {key}), sum(hash({key})), sum(hash({key}, dt)) FROM {table}"
+"""Equal where the same ids are on the same days, each as often."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +170,15 @@ class Play:
                     self._out.print(f"  catalog: {table.table} {day} {verb}")
         if report.errors:
             raise WrongUse("; ".join(report.errors))
+        self._publish_as_iceberg()
+
+    def _publish_as_iceberg(self) -> None:
+        report = run_iceberg(self._context, now=self._now, names=NAMES, at_once=True)
+        for table in report.tables:
+            for line in table.lines:
+                self._out.print(f"  iceberg: {table.table} {line}")
+        if report.errors:
+            raise WrongUse("; ".join(report.errors))
 
     def _show(self) -> None:
         """What an analyst sees now, through the catalog alone."""
@@ -180,6 +193,17 @@ class Play:
             for cells in _partition_cells(table, states, rows):
                 grid.add_row(name, *cells)
         self._out.print(grid)
+        self._compare_with_iceberg(reader)
+
+    def _compare_with_iceberg(self, reader: LakeReader) -> None:
+        """The same rows by their ids, whichever catalog a reader asks."""
+        with IcebergReader(self._settings) as iceberg:
+            for table, key in TABLES.items():
+                sql = _CHECKSUM.format(key=key, table=f"log.{table}")
+                through_glue, through_iceberg = run_query(reader, sql).rows, run_query(iceberg, sql).rows
+                if through_glue != through_iceberg:
+                    raise WrongUse(f"log.{table}: Glue shows {through_glue[0]} and Iceberg {through_iceberg[0]}")
+        self._out.print("  [dim]through Iceberg: the same rows, by their ids[/dim]")
 
     def _states(self) -> dict[tuple[str, date], str]:
         tables = read_status(self._context, now=self._now, names=NAMES)

@@ -8,6 +8,9 @@ from datetime import date
 from prism_assets.domain.problems import Problem
 from prism_assets.metadata.leases import Holder
 
+METADATA = "metadata"
+"""The operation of a commit that makes no snapshot: columns, tags, snapshots that go."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class IcebergCommitReport:
@@ -23,6 +26,14 @@ class IcebergCommitReport:
     expired: int
     seconds: float
     settled: bool = False
+
+    def __str__(self) -> str:
+        if self.operation == METADATA:
+            return f"the table's metadata was changed in {self.seconds:.1f} s"
+        return (
+            f"snapshot {self.snapshot_id} ({self.operation}): {self.files_in} files of {self.rows_in:,} rows in, "
+            f"{self.files_out} of {self.rows_out:,} out, {len(self.days)} days, {self.seconds:.1f} s"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +63,24 @@ class IcebergTableReport:
         """Why a table was skipped, and who has it."""
         who = f" ({self.holder})" if self.holder else ""
         return f"another worker publishes it{who}; nothing was done"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What was done, for people."""
+        said = []
+        if self.created:
+            said.append(f"is in the catalog as {self.identifier}")
+        if self.dropped:
+            said.append("is no longer in the catalog; its objects stay")
+        if self.restored:
+            said.append("what others had committed was taken back")
+        if self.commit:
+            said.append(str(self.commit))
+        if self.waiting:
+            said.append(self.waiting)
+        if self.skipped:
+            said.append(self.skip_reason)
+        return tuple(said)
 
     @property
     def changed(self) -> bool:

@@ -28,7 +28,7 @@ from prism_assets.publishers.iceberg.loaded import LoadedTable
 from prism_assets.publishers.iceberg.publisher import CommitRefused, Committed, IcebergPublisher
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.iceberg.plan import IcebergPlan, head_of, plan_commit
-from prism_assets.stages.iceberg.report import IcebergCommitReport, IcebergReport, IcebergTableReport
+from prism_assets.stages.iceberg.report import METADATA, IcebergCommitReport, IcebergReport, IcebergTableReport
 from prism_assets.stages.leases import leased
 
 _TRIES = 5
@@ -41,6 +41,7 @@ class _How:
     at_once: bool
     restore: bool
     upkeep: bool
+    reclaim: bool
 
 
 def run_iceberg(
@@ -51,13 +52,14 @@ def run_iceberg(
     at_once: bool = False,
     restore: bool = False,
     upkeep: bool = False,
+    reclaim: bool = False,
     wait_seconds: float = 0.0,
 ) -> IcebergReport:
     """Publishes all tables whose files say `iceberg:`. One that fails does not stop the others.
 
     A table is committed to at most once in its `commit_seconds`, unless `at_once`. With `restore`, what others have
     committed is taken back also where the table file says `on_foreign: stop`; with `upkeep` manifests of closed days
-    are joined and tags kept, too.
+    are joined and tags kept, too. With `reclaim` the catalog forgets a table that somebody made under the name.
     """
     started = time.monotonic()
     context.check_lake()
@@ -65,7 +67,7 @@ def run_iceberg(
     with context.database.begin() as connection:
         begun = iceberg_tables.load_known_tables(connection, [table.table_id for table in tables])
     chosen = [table for table in tables if table.iceberg or table.table_id in begun]
-    how = _How(now=now, at_once=at_once, restore=restore, upkeep=upkeep)
+    how = _How(now=now, at_once=at_once, restore=restore, upkeep=upkeep, reclaim=reclaim)
     reports = [_report_on(context, table, how, wait_seconds) for table in chosen]
     return IcebergReport(tables=tuple(reports), seconds=time.monotonic() - started)
 
@@ -135,6 +137,9 @@ class _Publication:
         loaded = self._publisher.load(table, self._mark)
         failpoint("iceberg.after_load")
         plan = plan_commit(self._context, state, loaded, self._now, upkeep=self._how.upkeep)
+        if plan.lineage is Lineage.REPLACED and self._how.reclaim:
+            self._publisher.unregister(table)
+            loaded = None
         if reason := self._held_back(state, plan, loaded):
             return replace(report, problems=(Problem(table=report.table, reason=reason),))
         if loaded is None:
@@ -336,7 +341,7 @@ def _commit_report(plan: IcebergPlan, committed: Committed, seconds: float) -> I
         return None
     return IcebergCommitReport(
         snapshot_id=committed.snapshot_id,
-        operation=change.operation.value if change.makes_snapshot else "metadata",
+        operation=change.operation.value if change.makes_snapshot else METADATA,
         files_in=change.files_in,
         files_out=change.files_out,
         rows_in=change.rows_in,

@@ -11,7 +11,7 @@ from prism_assets.domain.iceberg_health import Health, IcebergFigures, health_of
 from prism_assets.domain.snapshots import KnownTable
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import iceberg_tables
-from prism_assets.metadata.iceberg_tables import IcebergTotals
+from prism_assets.metadata.iceberg_tables import IcebergCommit, IcebergTotals
 from prism_assets.publishers.iceberg.loaded import LoadedTable
 from prism_assets.stages.context import StageContext
 
@@ -85,3 +85,10 @@ def figures_of(
         commit_seconds=table.iceberg.commit_seconds,
         foreign_commits=totals.foreign_commits,
     )
+
+
+def read_history(context: StageContext, name: str, limit: int) -> list[IcebergCommit]:
+    """The newest commits to a table, the newest first."""
+    table = context.choose_tables([name])[0]
+    with context.database.begin() as connection:
+        return iceberg_tables.load_commits(connection, table.table_id, limit)

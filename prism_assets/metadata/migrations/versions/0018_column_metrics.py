@@ -7,12 +7,32 @@ down_revision = "0017"
 branch_labels = None
 depends_on = None
 
+_UP = """
+ALTER TABLE prism_small_objects ADD COLUMN metrics jsonb;
+ALTER TABLE prism_merge_ranges ADD COLUMN metrics jsonb;
+
+-- A merge of the version before extends a range and knows no bounds: those of the shorter range must not stay, as a
+-- reader that plans by them would pass over rows.
+CREATE FUNCTION prism_forget_metrics() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.metrics := NULL;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER prism_merge_ranges_metrics BEFORE UPDATE OF upper_bound ON prism_merge_ranges
+    FOR EACH ROW WHEN (NEW.upper_bound > OLD.upper_bound AND NEW.metrics IS NOT DISTINCT FROM OLD.metrics)
+    EXECUTE FUNCTION prism_forget_metrics();
+"""
+_DOWN = """
+DROP TRIGGER prism_merge_ranges_metrics ON prism_merge_ranges;
+DROP FUNCTION prism_forget_metrics();
+ALTER TABLE prism_merge_ranges DROP COLUMN metrics;
+ALTER TABLE prism_small_objects DROP COLUMN metrics;
+"""
+
 
 def upgrade() -> None:
-    for table in ("prism_small_objects", "prism_merge_ranges"):
-        op.execute(f"ALTER TABLE {table} ADD COLUMN metrics jsonb")
+    op.execute(_UP)
 
 
 def downgrade() -> None:
-    for table in ("prism_small_objects", "prism_merge_ranges"):
-        op.execute(f"ALTER TABLE {table} DROP COLUMN metrics")
+    op.execute(_DOWN)

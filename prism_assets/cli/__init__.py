@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable, Iterable, Sequence
-from datetime import date, datetime, timedelta, timezone
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -14,6 +13,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prism_assets import console
+from prism_assets.cli.iceberg import iceberg_app
+from prism_assets.cli.options import (
+    Day,
+    Force,
+    Json,
+    Now,
+    Tables,
+    fail_if,
+    open_context,
+    read_clock,
+    read_day,
+    running_clock,
+)
 from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
 from prism_assets.settings import load_reader_settings, load_settings
 from prism_assets.stages.context import StageContext
@@ -32,55 +44,10 @@ table_app = typer.Typer(help="Table definitions.", no_args_is_help=True)
 quarantine_app = typer.Typer(help="Lines that were set aside.", no_args_is_help=True)
 app.add_typer(table_app, name="table")
 app.add_typer(quarantine_app, name="quarantine")
+app.add_typer(iceberg_app, name="iceberg")
 
 _COMMANDS = "prism_assets.commands"
 _NO_LOCAL = "`prism local` is not installed: run pip install 'prism-assets[local]', or scripts/bootstrap in a clone"
-_FARTHEST_NOW = timedelta(days=2 * 365 + 1)
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Tables = Annotated[list[str] | None, typer.Option("--table", help="Only this schema.table; may be repeated.")]
-Now = Annotated[str | None, typer.Option("--now", help="The clock of this run, such as 2026-11-21T00:10:00Z.")]
-Force = Annotated[bool, typer.Option("--force", help="Take the --now as it is, also years away.")]
-Day = Annotated[str | None, typer.Option("--date", help="Only this event date, such as 2026-11-20.")]
-
-
-def _clock(now: str | None, force: bool) -> datetime:
-    """The time given, or the present; times without an offset are UTC. One years away must be meant: WrongUse."""
-    present = datetime.now(timezone.utc)
-    if now is None:
-        return present
-    try:
-        parsed = datetime.fromisoformat(now.replace("Z", "+00:00"))
-    except ValueError:
-        raise WrongUse(f"--now {now} is not a time: write it like 2026-11-21T00:10:00Z") from None
-    given = parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)
-    if abs(given - present) > _FARTHEST_NOW and not force:
-        raise WrongUse(
-            f"--now {now} is more than two years from the present, {present:%Y-%m-%dT%H:%MZ}; what is done by a wrong "
-            "clock, such as closing days, is not taken back: correct it, or add --force if it is meant"
-        )
-    return given
-
-
-def _clock_from(now: str | None, force: bool) -> Callable[[], datetime]:
-    """A clock that starts at the time given, or at the present, and goes on from there."""
-    start, began = _clock(now, force), time.monotonic()
-    return lambda: start + timedelta(seconds=time.monotonic() - began)
-
-
-def _day(text: str | None) -> date | None:
-    if text is None:
-        return None
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        raise WrongUse(f"{text} is not a date: write it like 2026-11-20") from None
-
-
-def _context(as_json: bool) -> StageContext:
-    from prism_assets.platform import build_context
-
-    return build_context(load_settings(), progress=console.progress(as_json))
 
 
 @table_app.command("apply")
@@ -97,11 +64,11 @@ def table_apply(
     """Creates and extends tables and streams as the table files say; the first time, also takes the lake."""
     from prism_assets.stages.apply import run_apply
 
-    context = _context(as_json)
+    context = open_context(as_json)
     plan = run_apply(
         context,
         folder or context.settings.tables_dir,
-        _clock(now, force),
+        read_clock(now, force),
         dry_run=dry_run,
         restore_marker=restore_marker,
     )
@@ -111,13 +78,13 @@ def table_apply(
 @table_app.command("list")
 def table_list(as_json: Json = False) -> None:
     """Lists the tables in force."""
-    console.show_tables(_context(as_json).choose_tables(None), as_json=as_json)
+    console.show_tables(open_context(as_json).choose_tables(None), as_json=as_json)
 
 
 @table_app.command("show")
 def table_show(name: Annotated[str, typer.Argument(help="schema.table")], as_json: Json = False) -> None:
     """Shows the columns and streams of one table."""
-    console.show_table(_context(as_json).choose_tables([name])[0], as_json=as_json)
+    console.show_table(open_context(as_json).choose_tables([name])[0], as_json=as_json)
 
 
 @app.command()
@@ -125,13 +92,13 @@ def discover(table: Tables = None, now: Now = None, force: Force = False, as_jso
     """Registers new staging objects: those that messages tell of (without --table), and those that listings find."""
     from prism_assets.stages.discover.listings import run_discover
 
-    report = run_discover(_context(as_json), now=_clock(now, force), names=table)
+    report = run_discover(open_context(as_json), now=read_clock(now, force), names=table)
     received = report.received
     odd = sum(scan.unknown for scan in report.scans) + (received.unknown if received else 0)
     where = " (see prism_unknown_staging_objects)" if odd else ""
     rests = "; more messages wait until fewer objects are pending" if received and received.rests else ""
     console.show_report(report, report.describe() + where + rests, as_json=as_json)
-    _fail_if(report.errors)
+    fail_if(report.errors)
 
 
 @app.command()
@@ -153,7 +120,7 @@ def stream(
     from prism_assets.stages.stream.run import run_stream
     from prism_assets.stages.stream.unread import give_up_object, retry_failed, retry_object
 
-    context, clock = _context(as_json), _clock(now, force)
+    context, clock = open_context(as_json), read_clock(now, force)
     if again:
         retry_failed(context, table)
     for key in retry or ():
@@ -185,12 +152,12 @@ def merge(
     from prism_assets.stages.merge.plan import preview
     from prism_assets.stages.merge.run import run_merge
 
-    context, clock = _context(as_json), _clock(now, force)
+    context, clock = open_context(as_json), read_clock(now, force)
     if dry_run:
-        plans = preview(context, now=clock, names=table, day=_day(day), ignore_schedule=everything)
+        plans = preview(context, now=clock, names=table, day=read_day(day), ignore_schedule=everything)
         console.show_lines(plans, [plan.describe() for plan in plans], as_json=as_json)
         return
-    report = run_merge(context, now=clock, names=table, day=_day(day), ignore_schedule=everything)
+    report = run_merge(context, now=clock, names=table, day=read_day(day), ignore_schedule=everything)
     objects = sum(entry.objects_in for entry in report.merged)
     written = sum(len(entry.sizes) for entry in report.merged)
     console.show_report(
@@ -219,7 +186,7 @@ def catalog(
     from prism_assets.stages.catalog.run import run_catalog
     from prism_assets.stages.leases import takeover_seconds
 
-    context, clock = _context(as_json), _clock(now, force)
+    context, clock = open_context(as_json), read_clock(now, force)
     if dry_run:
         steps = preview(context, now=clock, names=table, republish=republish)
         console.show_lines(steps, [str(step) for step in steps], as_json=as_json)
@@ -240,9 +207,9 @@ def repair(
     """Converts staging objects again whose small objects are missing or damaged."""
     from prism_assets.stages.repair.run import run_repair
 
-    report = run_repair(_context(as_json), names=table, day=_day(day), deep=deep, dry_run=dry_run)
+    report = run_repair(open_context(as_json), names=table, day=read_day(day), deep=deep, dry_run=dry_run)
     console.show_repair(report, as_json=as_json)
-    _fail_if(report.errors)
+    fail_if(report.errors)
 
 
 @app.command()
@@ -260,8 +227,8 @@ def run(
     from prism_assets.stages import leftovers
     from prism_assets.stages.run import PATIENCE_SECONDS, lasting_errors, run_once, run_until_idle
 
-    context = _context(as_json)
-    clock = _clock_from(now, force)
+    context = open_context(as_json)
+    clock = running_clock(now, force)
     turns = (
         run_until_idle(context, clock=clock, names=table, patience=PATIENCE_SECONDS if patience is None else patience)
         if until_idle
@@ -278,7 +245,7 @@ def status(table: Tables = None, day: Day = None, now: Now = None, force: Force 
     from prism_assets.stages.status import read_status
 
     console.show_status(
-        read_status(_context(as_json), now=_clock(now, force), names=table, day=_day(day)), as_json=as_json
+        read_status(open_context(as_json), now=read_clock(now, force), names=table, day=read_day(day)), as_json=as_json
     )
 
 
@@ -291,7 +258,7 @@ def doctor(
     """Looks for lost, doubled, hidden or dangling rows, and for what waits for a person. Changes nothing."""
     from prism_assets.stages.doctor.run import run_doctor
 
-    report = run_doctor(_context(as_json), names=table, deep=deep)
+    report = run_doctor(open_context(as_json), names=table, deep=deep)
     console.show_examination(report, as_json=as_json)
     if not report.is_clean:
         raise typer.Exit(1)
@@ -302,15 +269,25 @@ def files(table: Annotated[str, typer.Argument(help="schema.table")], day: Day =
     """Shows what a reader of the catalog sees: location, objects, lengths."""
     from prism_assets.reading.lake_reader import LakeReader
 
-    console.show_files(LakeReader(load_reader_settings()).table(table, _day(day)), as_json=as_json)
+    console.show_files(LakeReader(load_reader_settings()).table(table, read_day(day)), as_json=as_json)
 
 
 @app.command()
-def query(sql: Annotated[str, typer.Argument(help="SQL over schema.table")], as_json: Json = False) -> None:
+def query(
+    sql: Annotated[str, typer.Argument(help="SQL over schema.table")],
+    iceberg: Annotated[bool, typer.Option("--iceberg", help="Read the Iceberg tables instead of Glue's.")] = False,
+    as_json: Json = False,
+) -> None:
     """Runs a query over what the catalog shows."""
     from prism_assets.reading.lake_reader import LakeReader
     from prism_assets.reading.query import run_query
 
+    if iceberg:
+        from prism_assets.reading.iceberg_reader import IcebergReader
+
+        with IcebergReader(load_settings()) as reader:
+            console.show_query(run_query(reader, sql), as_json=as_json)
+        return
     console.show_query(run_query(LakeReader(load_reader_settings()), sql), as_json=as_json)
 
 
@@ -329,7 +306,7 @@ def quarantine_list(
     """Lists what was set aside, by staging object and reason."""
     from prism_assets.metadata.quarantine import QuarantineFilter, list_quarantine
 
-    wanted_day, context = _day(day), _context(as_json)
+    wanted_day, context = read_day(day), open_context(as_json)
     wanted = QuarantineFilter(table_ids=context.choose_ids(table), reasons=reason, day=wanted_day, limit=limit)
     with context.database.begin() as connection:
         rows = list_quarantine(connection, wanted)
@@ -344,13 +321,8 @@ def quarantine_show(
     """Prints the lines themselves, as JSON Lines."""
     from prism_assets.stages.quarantine import quarantined_lines
 
-    for piece in quarantined_lines(_context(True), staging_object_id):
+    for piece in quarantined_lines(open_context(True), staging_object_id):
         sys.stdout.buffer.write(piece)
-
-
-def _fail_if(errors: Sequence[str]) -> None:
-    if errors:
-        raise TerminalError("\n".join(errors))
 
 
 def _report_leftovers(
@@ -446,7 +418,3 @@ def main() -> None:
     except OSError as error:
         console.complain(f"{error.filename or 'the system'}: {error.strerror or error}")
         sys.exit(1)
-
-
-if __name__ == "__main__":
-    main()
