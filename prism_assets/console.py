@@ -213,19 +213,17 @@ def show_iceberg_history(commits: Sequence[IcebergCommit], *, as_json: bool) -> 
     if as_json:
         print_json(commits)
         return
-    grid = Table("time", "outcome", "operation", "snapshot", "files", "rows", "seconds", "")
     for item in commits:
-        grid.add_row(
-            f"{item.commit_time:%Y-%m-%d %H:%M:%S}Z",
-            item.outcome,
-            item.operation or "",
-            str(item.snapshot_id or ""),
-            f"+{item.files_in} -{item.files_out}",
-            f"+{item.rows_in:,} -{item.rows_out:,}",
-            f"{item.seconds:.2f}",
-            escape(item.message or ""),
+        what = f"{item.outcome} {item.operation or 'metadata'} {item.snapshot_id or ''}".rstrip()
+        out.print(
+            f"{item.commit_time:%Y-%m-%d %H:%M:%S}Z [bold]{what}[/bold]: files +{item.files_in} -{item.files_out}, "
+            f"rows +{item.rows_in:,} -{item.rows_out:,}, {item.seconds:.2f} s"
+            + (f", {item.foreign_snapshots} snapshots of others taken back" if item.foreign_snapshots else "")
         )
-    out.print(grid)
+        if item.message:
+            out.print(f"    {escape(item.message)}")
+    if not commits:
+        out.print("nothing was committed yet")
 
 
 def show_repair(report: RepairReport, *, as_json: bool) -> None:

@@ -69,11 +69,11 @@ def _glue(settings: Settings, *, fail_fast: bool) -> GlueCatalog:
 
 
 def _iceberg(settings: Settings, lake: Lake, stores: Stores) -> IcebergPublisher:
-    from prism_assets.publishers.iceberg.catalogs import postgres_catalog
+    from prism_assets.publishers.iceberg.catalogs import iceberg_catalog
     from prism_assets.publishers.iceberg.publisher import IcebergPublisher
 
     return IcebergPublisher(
-        postgres_catalog(settings.database_url.get_secret_value(), stores),
+        iceberg_catalog(settings, stores),
         lake,
         stores,
         prefix=settings.glue_database_prefix,

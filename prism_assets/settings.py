@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -134,12 +134,29 @@ class CatalogSettings(PrismSettings):
 class IcebergSettings(PrismSettings):
     """Where the tables that say `iceberg:` are named."""
 
-    iceberg_catalog: Literal["sql"] = Field(
-        default="sql", description="the catalog of Iceberg tables: sql, in the platform's own PostgreSQL"
+    iceberg_catalog: Literal["sql", "glue", "rest"] = Field(
+        default="sql", description="the catalog of Iceberg tables: sql (in the platform's PostgreSQL), glue or rest"
     )
+    iceberg_rest_uri: str | None = Field(default=None, validate_default=True, description="address of a REST catalog")
+    iceberg_rest_warehouse: str | None = Field(
+        default=None, description="the warehouse that a REST catalog is asked for"
+    )
+    iceberg_rest_credential: SecretStr | None = Field(
+        default=None, description="client_id:client_secret, with which a REST catalog gives out tokens"
+    )
+    iceberg_rest_token: SecretStr | None = Field(default=None, description="a token for a REST catalog")
     iceberg_database_suffix: str = Field(
         default="_iceberg", min_length=1, pattern=r"^[a-z0-9_]+$", description="put behind the schema name in it"
     )
+
+    @field_validator("iceberg_rest_uri")
+    @classmethod
+    def _rest_has_an_address(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None and info.data.get("iceberg_catalog") == "rest":
+            raise ValueError("must be set where PRISM_ICEBERG_CATALOG is rest")
+        if value is not None and (not value.startswith(("http://", "https://")) or not _has_host(value)):
+            raise ValueError("must look like https://host/path")
+        return value
 
 
 class EngineSettings(PrismSettings):
@@ -272,6 +289,8 @@ _SECRET_VARIABLES = (
     "SPARK_CONNECT_AUTHENTICATE_TOKEN",
     "PRISM_DAGSTER_PG_PASSWORD",
     "PGPASSWORD",
+    "PRISM_ICEBERG_REST_TOKEN",
+    "PRISM_ICEBERG_REST_CREDENTIAL",
 )
 """Secrets that others read from the environment: the object store's and AWS's clients, Spark, Dagster, PostgreSQL's."""
 
@@ -287,6 +306,8 @@ def secret_values() -> frozenset[str]:
     with suppress(SettingsError):
         settings = load_settings()
         found |= _secrets_of_database(settings.database_url.get_secret_value()) | _token_of(settings.spark_remote)
+        for secret in (settings.iceberg_rest_credential, settings.iceberg_rest_token):
+            found |= set(secret.get_secret_value().split(":")) if secret else set()
     found |= _secrets_of_database(os.environ.get("PRISM_DATABASE_URL", ""))
     found |= _token_of(os.environ.get("PRISM_SPARK_REMOTE", ""))
     found |= {os.environ.get(name, "") for name in _SECRET_VARIABLES}

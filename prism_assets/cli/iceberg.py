@@ -60,11 +60,11 @@ def register(table: Name, now: Now = None, force: Force = False, as_json: Json =
 
 
 @iceberg_app.command("status")
-def status(table: Tables = None, now: Now = None, force: Force = False, as_json: Json = False) -> None:
+def status(table: Tables = None, as_json: Json = False) -> None:
     """Says of each table its head, how far it is behind, its health, and what helps."""
     from prism_assets.stages.iceberg.status import read_iceberg_status
 
-    found = read_iceberg_status(open_context(as_json), now=read_clock(now, force), names=table)
+    found = read_iceberg_status(open_context(as_json), table)
     console.show_iceberg_status(found, as_json=as_json)
     fail_if([f"{item.table}: {item.error}" for item in found if item.error])
 

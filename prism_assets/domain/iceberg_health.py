@@ -16,7 +16,7 @@ _LARGE_METADATA = 2 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class IcebergFigures:
-    """What is measured of a table; bytes, seconds. Small objects are those of days that are over."""
+    """What is measured of a table; bytes, seconds. Small objects are those of closed days."""
 
     small_bytes: int
     all_bytes: int
@@ -71,7 +71,7 @@ def health_of(figures: IcebergFigures) -> Health:
     """Judges the figures of a table."""
     measures = [
         Measure(
-            name="bytes in small objects of days that are over",
+            name="bytes in small objects of closed days",
             number=100 * figures.small_bytes / figures.all_bytes if figures.all_bytes else 0,
             limit=25,
             unit="%",

@@ -250,7 +250,7 @@ GROUP BY p.prism_table_id
 
 @dataclass(frozen=True, kw_only=True)
 class IcebergTotals:
-    """A table in figures: bytes of small objects of days that are over, and of all objects; days that are not shown.
+    """A table in figures: bytes of small objects of closed days, and of all objects; days that are not shown.
 
     `seconds_behind` is the age of the oldest object that may not be shown yet, `foreign_commits` how many snapshots of
     others were taken back within seven days.
@@ -264,22 +264,22 @@ class IcebergTotals:
     foreign_commits: int
 
 
-def load_totals(connection: Connection, table_id: int, today: date) -> IcebergTotals:
+def load_totals(connection: Connection, table_id: int) -> IcebergTotals:
     """Sums over the partitions of a table. Reads without locks; for people and checks, not for every tick."""
-    values = {"table": table_id, "today": today}
+    values = {"table": table_id}
     row = connection.execute(text(_TOTALS), values).one()
-    left_out = connection.execute(text(_LEFT_OUT), values).scalars()
-    return IcebergTotals(left_out=tuple(left_out), **row._mapping)
+    return IcebergTotals(left_out=days_left_out(connection, [table_id]).get(table_id, ()), **row._mapping)
 
 
 _TOTALS = """
 WITH days AS MATERIALIZED (
-    SELECT p.prism_partition_id, p.partition_date, p.desired_manifest_version, q.dirty, q.published_object_id
+    SELECT p.prism_partition_id, p.last_live_object_id IS NOT NULL AS closed, p.desired_manifest_version, q.dirty,
+        q.published_object_id
     FROM prism_partitions p
     LEFT JOIN prism_publications q ON q.prism_partition_id = p.prism_partition_id AND q.publisher = 'iceberg'
     WHERE p.prism_table_id = :table AND p.last_object_id > 0
 ), small AS (
-    SELECT coalesce(sum(s.content_length) FILTER (WHERE d.partition_date < :today), 0) AS over,
+    SELECT coalesce(sum(s.content_length) FILTER (WHERE d.closed), 0) AS over,
         coalesce(sum(s.content_length), 0) AS bytes
     FROM days d JOIN prism_small_objects s ON s.prism_partition_id = d.prism_partition_id
         AND s.prism_small_object_id > d.desired_manifest_version
@@ -303,12 +303,24 @@ SELECT CAST(small.over AS bigint) AS small_bytes, CAST(small.bytes + ranges.byte
         WHERE prism_table_id = :table AND commit_time > clock_timestamp() - interval '7 days')::bigint AS foreign_commits
 FROM small, ranges, oldest
 """
-# Not dirty, and all the same another state than the recorded one: the last commit left the day as it was.
+
+
+def days_left_out(connection: Connection, table_ids: Collection[int]) -> dict[int, tuple[date, ...]]:
+    """Days that are not shown as they are, by table id, though nothing is under way: the last commit left them.
+
+    Reads without locks, the publications of these tables: for people and checks, not for every tick.
+    """
+    found: dict[int, tuple[date, ...]] = {}
+    for row in connection.execute(text(_LEFT_OUT), {"tables": list(table_ids)}):
+        found[row.prism_table_id] = (*found.get(row.prism_table_id, ()), row.partition_date)
+    return found
+
+
 _LEFT_OUT = """
-SELECT p.partition_date FROM prism_partitions p
+SELECT p.prism_table_id, p.partition_date FROM prism_partitions p
 JOIN prism_publications q ON q.prism_partition_id = p.prism_partition_id AND q.publisher = 'iceberg'
-WHERE p.prism_table_id = :table AND NOT q.dirty AND CAST(:today AS date) IS NOT NULL
+WHERE p.prism_table_id = ANY(:tables) AND NOT q.dirty
     AND (q.version, q.published_object_id, q.revision) IS DISTINCT FROM
         (p.desired_manifest_version, greatest(p.last_object_id, p.desired_manifest_version), p.revision)
-ORDER BY p.partition_date
+ORDER BY p.prism_table_id, p.partition_date
 """

@@ -9,8 +9,9 @@ from datetime import date, datetime
 from sqlalchemy import Connection
 
 from prism_assets.domain.lifecycle import WaitForMerge, may_switch, next_steps
+from prism_assets.domain.snapshots import ACTIVE, FAILED
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import backlog, merge_jobs, partitions, publication_notes
+from prism_assets.metadata import backlog, iceberg_tables, merge_jobs, partitions, publication_notes
 from prism_assets.metadata.merge_jobs import JobStatus
 from prism_assets.metadata.unread_objects import Unread, UnreadObjects, load_unread
 from prism_assets.stages.catalog.facts import StoredFacts
@@ -153,4 +154,22 @@ def publications_left(
             yield Leftover(sentence=f"{named[table_id]}: {comparison}", stuck=True)
 
 
-ALL: Sequence[FindLeftovers] = (objects_left, merges_left, switches_left, publications_left)
+def iceberg_left(
+    _context: StageContext, connection: Connection, tables: Sequence[TableDefinition], _now: datetime
+) -> Iterator[Leftover]:
+    """Iceberg tables to which nothing is committed before a person has decided, and days that they do not show."""
+    named = {table.table_id: table for table in tables if table.iceberg}
+    for table_id, known in iceberg_tables.load_known_tables(connection, list(named)).items():
+        table = named[table_id]
+        if known.state != ACTIVE:
+            waits = known.state == FAILED or (table.iceberg is not None and table.iceberg.on_foreign == "stop")
+            yield Leftover(sentence=f"{table.name}: {known.last_error}", for_a_person=waits)
+    for table_id, days in iceberg_tables.days_left_out(connection, list(named)).items():
+        sentence = (
+            f"{named[table_id].name}: its Iceberg table does not show {len(days)} days as they are, {days[-1]} among "
+            f"them; `prism iceberg plan --table {named[table_id].name}` says why"
+        )
+        yield Leftover(sentence=sentence, for_a_person=True)
+
+
+ALL: Sequence[FindLeftovers] = (objects_left, merges_left, switches_left, publications_left, iceberg_left)

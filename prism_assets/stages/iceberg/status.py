@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.iceberg_health import Health, IcebergFigures, health_of
@@ -39,17 +39,15 @@ class IcebergStatus:
         return self.known.state if self.known else "not published yet"
 
 
-def read_iceberg_status(
-    context: StageContext, *, now: datetime, names: Collection[str] | None = None
-) -> tuple[IcebergStatus, ...]:
+def read_iceberg_status(context: StageContext, names: Collection[str] | None = None) -> tuple[IcebergStatus, ...]:
     """The status of all tables that are published as Iceberg, or of those named."""
-    return tuple(_status(context, table, now) for table in context.choose_tables(names) if table.iceberg)
+    return tuple(_status(context, table) for table in context.choose_tables(names) if table.iceberg)
 
 
-def _status(context: StageContext, table: TableDefinition, now: datetime) -> IcebergStatus:
+def _status(context: StageContext, table: TableDefinition) -> IcebergStatus:
     with context.database.begin() as connection:
         state = iceberg_tables.load_iceberg_state(connection, table.table_id)
-        totals = iceberg_tables.load_totals(connection, table.table_id, table.today(now))
+        totals = iceberg_tables.load_totals(connection, table.table_id)
     health, error = None, None
     try:
         loaded = context.iceberg.load(table, context.installation.installation_id)
