@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from prism_assets import console
-from prism_assets.cli.options import Force, Json, Now, Tables, fail_if, open_context, read_clock
+from prism_assets.cli.options import Force, Json, Now, Tables, fail_if, open_context, read_clock, read_day
 
 iceberg_app = typer.Typer(help="The same objects as Iceberg tables.", no_args_is_help=True)
 
@@ -45,6 +45,22 @@ def optimize(
         console.show_lines(found, [line for item in found for line in item.lines], as_json=as_json)
         return
     _publish(table, now, force, as_json, upkeep=True)
+
+
+@iceberg_app.command("adopt")
+def adopt(
+    table: Name,
+    since: Annotated[str | None, typer.Option("--since", help="Only days from this one on.")] = None,
+    now: Now = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Rewrites merged objects whose timestamps are in milliseconds, so that their days can be shown."""
+    from prism_assets.stages.iceberg.adopt import run_adopt
+
+    report = run_adopt(open_context(as_json), table, since=read_day(since), now=read_clock(now, force))
+    console.show_report(report, str(report), as_json=as_json)
+    fail_if(report.errors)
 
 
 @iceberg_app.command("restore")

@@ -69,10 +69,14 @@ class SmallObject(DataFile):
 
 @dataclass(frozen=True, kw_only=True)
 class MergedRange(DataFile):
-    """What Merge writes: the rows of the small objects of a partition with lower_bound < id <= upper_bound."""
+    """What Merge writes: the rows of the small objects of a partition with lower_bound < id <= upper_bound.
+
+    `revision` counts how often they were rewritten under another key.
+    """
 
     lower_bound: int
     upper_bound: int
+    revision: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

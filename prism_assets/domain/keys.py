@@ -64,9 +64,13 @@ class TableKeys:
         folder = self.delayed_prefix(day) if delayed else self.live_prefix(day)
         return f"{folder}{_start(staging_object_id, generation)}.parquet"
 
-    def merged_object(self, day: date, lower_bound: int, upper_bound: int) -> str:
-        """The merged object of the small objects with lower_bound < id <= upper_bound."""
-        return f"{self.merged_prefix(day)}part-{lower_bound:019d}-{upper_bound:019d}.parquet"
+    def merged_object(self, day: date, lower_bound: int, upper_bound: int, revision: int = 0) -> str:
+        """The merged object of the small objects with lower_bound < id <= upper_bound.
+
+        A revision above 0 tells it from the one of the same rows that it was rewritten from.
+        """
+        again = f"-r{revision}" if revision else ""
+        return f"{self.merged_prefix(day)}part-{lower_bound:019d}-{upper_bound:019d}{again}.parquet"
 
     def manifest(self, day: date, upper_bound: int, published_object_id: int, revision: int = 0) -> str:
         """The manifest of the ranges up to upper_bound and the small objects above it up to published_object_id.

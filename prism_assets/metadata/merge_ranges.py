@@ -24,7 +24,7 @@ def load_chain(connection: Connection, keys: TableKeys, partition_id: int) -> li
 
 _CHAIN = """
 SELECT p.partition_date AS date, r.lower_bound, r.upper_bound, r.content_length, r.row_count, r.min_time, r.max_time,
-    r.fingerprint, r.file_format, r.metrics
+    r.fingerprint, r.file_format, r.metrics, r.revision
 FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id)
 WHERE r.prism_partition_id = :partition AND r.lower_bound IS NOT NULL
 ORDER BY r.upper_bound
@@ -41,7 +41,7 @@ def load_table_chains(connection: Connection, keys: TableKeys, table_id: int) ->
 
 _TABLE_CHAINS = """
 SELECT p.partition_date AS date, r.lower_bound, r.upper_bound, r.content_length, r.row_count, r.min_time, r.max_time,
-    r.fingerprint, r.file_format, r.metrics
+    r.fingerprint, r.file_format, r.metrics, r.revision
 FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id)
 WHERE p.prism_table_id = :table AND r.lower_bound IS NOT NULL
 ORDER BY r.prism_partition_id, r.upper_bound
@@ -50,7 +50,7 @@ ORDER BY r.prism_partition_id, r.upper_bound
 
 def _range(row: RowMapping, keys: TableKeys) -> MergedRange:
     fields = dict(row)
-    key = keys.merged_object(fields.pop("date"), row["lower_bound"], row["upper_bound"])
+    key = keys.merged_object(fields.pop("date"), row["lower_bound"], row["upper_bound"], row["revision"])
     return MergedRange(bucket=keys.bucket, key=key, **{**fields, "metrics": from_jsonb(row["metrics"])})
 
 
@@ -134,13 +134,32 @@ ON CONFLICT (prism_partition_id, lower_bound) DO NOTHING
 """
 _SAVE = """
 INSERT INTO prism_merge_ranges (prism_partition_id, lower_bound, upper_bound, content_length, row_count, min_time,
-    max_time, fingerprint, file_format, metrics, create_time, update_time)
+    max_time, fingerprint, file_format, metrics, revision, create_time, update_time)
 VALUES (:id, :lower_bound, :upper_bound, :content_length, :row_count, :min_time, :max_time, :fingerprint, :file_format,
-    CAST(:metrics AS jsonb), :now, :now)
+    CAST(:metrics AS jsonb), :revision, :now, :now)
 ON CONFLICT (prism_partition_id, lower_bound) DO UPDATE SET upper_bound = EXCLUDED.upper_bound,
     content_length = EXCLUDED.content_length, row_count = EXCLUDED.row_count, min_time = EXCLUDED.min_time,
     max_time = EXCLUDED.max_time, fingerprint = EXCLUDED.fingerprint, file_format = EXCLUDED.file_format,
-    metrics = EXCLUDED.metrics, update_time = EXCLUDED.update_time
+    metrics = EXCLUDED.metrics, revision = EXCLUDED.revision, update_time = EXCLUDED.update_time
+"""
+
+
+def replace_range(
+    connection: Connection, partition_id: int, before: MergedRange, after: MergedRange, now: datetime
+) -> bool:
+    """Records the object that a range was rewritten to; False if the range is no longer the one that was read.
+
+    The caller holds the partition's row, which merges take to extend ranges.
+    """
+    values = {**dataclasses.asdict(after), "metrics": to_jsonb(after.metrics), "before": before.revision}
+    return bool(connection.execute(text(_REPLACE), {"id": partition_id, "now": now, **values}).rowcount)
+
+
+_REPLACE = """
+UPDATE prism_merge_ranges SET content_length = :content_length, file_format = :file_format,
+    metrics = CAST(:metrics AS jsonb), revision = :revision, update_time = :now
+WHERE prism_partition_id = :id AND lower_bound = :lower_bound AND upper_bound = :upper_bound AND revision = :before
+    AND row_count = :row_count AND fingerprint = :fingerprint
 """
 
 

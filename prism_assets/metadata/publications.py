@@ -57,8 +57,9 @@ def set_dirty(connection: Connection, partition_id: int, publisher: str, *, dirt
 
 
 _SET_DIRTY = """
-UPDATE prism_publications SET dirty = :dirty
-WHERE prism_partition_id = :partition AND publisher = :publisher AND dirty <> :dirty
+INSERT INTO prism_publications AS q (prism_partition_id, publisher, version, published_object_id, revision, dirty)
+VALUES (:partition, :publisher, -1, 0, 0, :dirty)
+ON CONFLICT (prism_partition_id, publisher) DO UPDATE SET dirty = excluded.dirty WHERE q.dirty <> excluded.dirty
 """
 
 

@@ -242,7 +242,7 @@ class IcebergPublisher:
             snapshot_id=snapshot_id,
             parent_snapshot_id=loaded.snapshot_id,
             sequence_number=sequence_number,
-            timestamp_ms=max(milliseconds(now), metadata.last_updated_ms),
+            timestamp_ms=max(milliseconds(now), metadata.last_updated_ms + 1),  # else the library takes the present
             manifest_list=address,
             summary=_summary(loaded, change, mark, kept),
             schema_id=_target_schema_id(table, loaded) if change.sets_schema else metadata.current_schema_id,

@@ -62,14 +62,20 @@ def head_of(state: IcebergState, loaded: LoadedTable) -> TableHead:
 
 
 def plan_commit(
-    context: StageContext, state: IcebergState, loaded: LoadedTable | None, now: datetime, *, upkeep: bool = False
+    context: StageContext,
+    state: IcebergState,
+    loaded: LoadedTable | None,
+    now: datetime,
+    *,
+    upkeep: bool = False,
+    every_day: bool = False,
 ) -> IcebergPlan:
     """Compares; changes nothing. A table that is not there yet lists nothing.
 
-    With `upkeep` the manifests of closed days are joined and tags set in the same commit, where the head is known.
-
-    Where the head is the recorded one, days that only grew are compared by what was recorded of them, and manifests are
-    read only of days with new ranges, or with objects of another length. Otherwise all manifests are read.
+    Where the head is the recorded one, dirty days are looked at. Those that only grew are compared by what was recorded
+    of them, and manifests are read only of days with new ranges, or with objects of another length. Otherwise every day
+    is compared with all manifests. With `every_day` the days that were left out before are looked at again; with
+    `upkeep` manifests of closed days are joined and tags set in the same commit.
     """
     table = state.definition
     if table.iceberg is None:
@@ -77,7 +83,7 @@ def plan_commit(
     head = None if loaded is None else head_of(state, loaded)
     lineage = lineage_of(state.known, head)
     is_full = lineage is not Lineage.SAME
-    days = load_days(context, context.lake.keys(table), table.table_id, dirty_only=not is_full)
+    days = load_days(context, context.lake.keys(table), table.table_id, dirty_only=not (is_full or every_day))
     left = _left_out(context, table, days)
     shown = [content for content in days if content.partition not in left]
     if loaded is None:
@@ -240,7 +246,7 @@ def preview(
         with context.database.begin() as connection:
             state = iceberg_tables.load_iceberg_state(connection, table.table_id)
         loaded = context.iceberg.load(table, mark)
-        plan = plan_commit(context, state, loaded, now, upkeep=upkeep)
+        plan = plan_commit(context, state, loaded, now, upkeep=upkeep, every_day=True)
         head = None if loaded is None else head_of(state, loaded)
         held = obstacle(plan.lineage, head, str(table.name))
         if held is None and head is not None and plan.lineage is Lineage.FOREIGN:

@@ -61,6 +61,18 @@ CREATE INDEX prism_iceberg_log_table ON prism_iceberg_log (prism_table_id, prism
 ALTER TABLE prism_leases DROP CONSTRAINT prism_leases_kind_check,
     ADD CONSTRAINT prism_leases_kind_check CHECK (kind IN ('catalog', 'iceberg', 'repair'));
 
+-- How often the object of a range was rewritten, under a key of its own each time. An extended range begins anew, also
+-- where a merge of the version before extends it.
+ALTER TABLE prism_merge_ranges ADD COLUMN revision integer NOT NULL DEFAULT 0;
+CREATE FUNCTION prism_begin_range_anew() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.revision := 0;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER prism_merge_ranges_revision BEFORE UPDATE OF upper_bound ON prism_merge_ranges
+    FOR EACH ROW WHEN (NEW.upper_bound > OLD.upper_bound AND NEW.revision <> 0)
+    EXECUTE FUNCTION prism_begin_range_anew();
+
 DROP INDEX prism_publications_dirty;
 CREATE INDEX prism_publications_dirty ON prism_publications (publisher, prism_partition_id) WHERE dirty;
 
@@ -112,6 +124,9 @@ CREATE TRIGGER prism_partitions_mark
     EXECUTE FUNCTION prism_mark_publications();
 DROP INDEX prism_publications_dirty;
 CREATE INDEX prism_publications_dirty ON prism_publications (prism_partition_id) WHERE dirty;
+DROP TRIGGER prism_merge_ranges_revision ON prism_merge_ranges;
+DROP FUNCTION prism_begin_range_anew();
+ALTER TABLE prism_merge_ranges DROP COLUMN revision;
 DELETE FROM prism_leases WHERE kind = 'iceberg';
 ALTER TABLE prism_leases DROP CONSTRAINT prism_leases_kind_check,
     ADD CONSTRAINT prism_leases_kind_check CHECK (kind IN ('catalog', 'repair'));

@@ -1,0 +1,159 @@
+"""Adopts older days: rewrites merged objects whose timestamps are in milliseconds, which Iceberg cannot show.
+
+Each under a key of its own, so that readers of the old one go on; then the range is recorded as the new object, if it
+still is the one that was read, and the catalogs show it with their next runs. What was replaced is garbage by then.
+A death before the record leaves an object that nobody names, and the next adoption writes the same bytes again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+
+from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.files import MergedRange
+from prism_assets.domain.partitions import Partition
+from prism_assets.domain.problems import Problem
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.types import MICROSECONDS
+from prism_assets.domain.work import MergeResult, MergeTask
+from prism_assets.failpoints import failpoint
+from prism_assets.metadata import merge_ranges, partitions, small_objects
+from prism_assets.stages.bisect import run_bisected
+from prism_assets.stages.context import StageContext
+
+_AT_ONCE = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdoptReport:
+    """What was rewritten. `unmerged` are days with small objects of the old format: merging them does the same."""
+
+    table: str
+    days: tuple[date, ...]
+    objects: int
+    rows: int
+    bytes: int
+    unmerged: tuple[date, ...]
+    seconds: float
+    problems: tuple[Problem, ...] = ()
+
+    def __str__(self) -> str:
+        rest = (
+            f"; {len(self.unmerged)} days have small objects of the old format: `prism merge --all`"
+            if self.unmerged
+            else ""
+        )
+        return f"{self.objects} merged objects of {self.rows:,} rows on {len(self.days)} days rewritten{rest}"
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """What went wrong, one sentence each."""
+        return tuple(map(str, self.problems))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Old:
+    """A range to be rewritten."""
+
+    partition: Partition
+    before: MergedRange
+    task: MergeTask
+
+
+def run_adopt(context: StageContext, name: str, *, since: date | None, now: datetime) -> AdoptReport:
+    """Rewrites the merged objects of the old format of a table, those of the days from `since` on.
+
+    Repeating it rewrites nothing twice. Ranges that a merge extends meanwhile are left to it.
+    """
+    started = time.monotonic()
+    context.check_lake()
+    table = context.choose_tables([name])[0]
+    if table.file_format != MICROSECONDS:
+        raise WrongUse(f"{table.name} stores timestamps in milliseconds: say `iceberg: true` in its file first")
+    old, unmerged = _find_old(context, table, since)
+    done: list[_Old] = []
+    problems: list[Problem] = []
+    for start in range(0, len(old), _AT_ONCE):
+        part = {item.task.task_id: item for item in old[start : start + _AT_ONCE]}
+        for result in _rewrite(context, table, [item.task for item in part.values()]):
+            item = part[result.task_id]
+            if result.written is not None and _record(context, item, result.written, now):
+                done.append(item)
+            elif result.failure is not None:
+                problems.append(
+                    Problem(
+                        table=name,
+                        date=item.partition.date,
+                        reason=result.failure.message,
+                        transient=result.failure.transient,
+                    )
+                )
+    return AdoptReport(
+        table=name,
+        days=tuple(sorted({item.partition.date for item in done})),
+        objects=len(done),
+        rows=sum(item.before.row_count for item in done),
+        bytes=sum(item.before.content_length for item in done),
+        unmerged=tuple(unmerged),
+        seconds=time.monotonic() - started,
+        problems=tuple(problems),
+    )
+
+
+def _find_old(context: StageContext, table: TableDefinition, since: date | None) -> tuple[list[_Old], list[date]]:
+    keys = context.lake.keys(table)
+    found: list[_Old] = []
+    unmerged: list[date] = []
+    with context.database.begin() as connection:
+        for partition in partitions.load_table_partitions(connection, table.table_id):
+            if since is not None and partition.date < since:
+                continue
+            chain = merge_ranges.load_chain(connection, keys, partition.partition_id)
+            found += [
+                _Old(partition=partition, before=item, task=_task(context, table, partition, item))
+                for item in chain
+                if item.file_format != MICROSECONDS
+            ]
+            small = small_objects.load_above(connection, keys, partition.partition_id, partition.desired_version)
+            if any(item.file_format != MICROSECONDS for item in small):
+                unmerged.append(partition.date)
+    return found, unmerged
+
+
+def _task(context: StageContext, table: TableDefinition, partition: Partition, item: MergedRange) -> MergeTask:
+    """Merging one object alone rewrites it."""
+    return MergeTask(
+        job_id=partition.partition_id,
+        date=partition.date,
+        lower_bound=item.lower_bound,
+        upper_bound=item.upper_bound,
+        inputs=(replace(item, metrics=()),),
+        output_key=context.lake.keys(table).merged_object(
+            partition.date, item.lower_bound, item.upper_bound, item.revision + 1
+        ),
+        table_id=table.table_id,
+        definition_version=table.version,
+        metric_columns=table.metric_columns,
+    )
+
+
+def _rewrite(context: StageContext, table: TableDefinition, tasks: Sequence[MergeTask]) -> Collection[MergeResult]:
+    definitions = {(table.table_id, table.version): table}
+    return list(run_bisected(lambda part: context.engine.run(part, definitions), tasks, context.engine.probe))
+
+
+def _record(context: StageContext, item: _Old, written: MergedRange, now: datetime) -> bool:
+    """Records the new object, and has every catalog that names the old one published anew. One transaction."""
+    failpoint("iceberg.before_adopt")
+    partition_id = item.partition.partition_id
+    after = replace(written, revision=item.before.revision + 1)
+    with context.database.begin() as connection:
+        partitions.lock_partition(connection, partition_id)
+        if not merge_ranges.replace_range(connection, partition_id, item.before, after, now):
+            return False
+        partitions.raise_revision(connection, partition_id)
+    failpoint("iceberg.after_adopt")
+    return True

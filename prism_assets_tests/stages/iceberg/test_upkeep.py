@@ -1,0 +1,137 @@
+"""What keeps an Iceberg table quick to plan: joined manifests, snapshots that go, tags, days of before adopted."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+
+import pytest
+
+from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.iceberg_health import IcebergFigures, health_of
+from prism_assets.stages.iceberg.adopt import run_adopt
+from prism_assets.stages.iceberg.plan import preview
+from prism_assets.stages.iceberg.run import run_iceberg
+from prism_assets.stages.iceberg.status import read_iceberg_status
+from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.world import World
+
+TABLE = a_table(iceberg="{keep_hours: 1, daily_tags: 1}")
+OLD = a_table() + "timestamps: milliseconds\n"
+
+
+def arrive(world: World, count: int, start: str) -> list[int]:
+    """Rows that are converted at once; their ids."""
+    rows = some_rows(count, utc(start))
+    world.drop(rows)
+    world.stream("2026-03-01T23:00")
+    return [row["id"] for row in rows]
+
+
+def manifests(world: World) -> int:
+    """How many manifests the head has."""
+    table = world.iceberg_table()
+    head = table.current_snapshot()
+    assert head is not None
+    return len(head.manifests(table.io))
+
+
+def test_the_eighth_manifest_of_a_day_joins_them(world: World) -> None:
+    world.apply(TABLE)
+    counts = []
+    for hour in range(10):
+        arrive(world, 1, f"2026-03-01T{hour:02}:00")
+        world.iceberg(f"2026-03-01T{hour:02}:30")
+        counts.append(manifests(world))
+    assert counts == [1, 2, 3, 4, 5, 6, 7, 1, 2, 3]
+    assert len(world.iceberg_ids()) == 10
+
+
+def test_optimize_leaves_a_closed_day_with_one_manifest(world: World) -> None:
+    world.apply(TABLE)
+    for hour in (1, 2, 3):
+        arrive(world, 1, f"2026-03-01T{hour:02}:00")
+        world.iceberg(f"2026-03-01T{hour:02}:30")
+    world.iceberg("2026-03-01T03:40", upkeep=True)
+    assert manifests(world) == 3, "the day is open"
+    world.catalog("2026-03-02T00:10")
+    plan = preview(world.context, now=utc("2026-03-02T00:20"), upkeep=True)
+
+    report = world.iceberg("2026-03-02T00:20", upkeep=True)
+
+    assert "log.events 2026-03-01: join its manifests" in plan[0].lines
+    assert manifests(world) == 1
+    assert report.tables[0].commit is not None
+    assert report.tables[0].commit.operation == "replace"
+    assert len(world.iceberg_ids()) == 3
+    assert not world.iceberg("2026-03-02T00:21", upkeep=True).changed
+
+
+def test_snapshots_go_by_age_and_the_one_of_the_beginning_of_that_time_stays(world: World) -> None:
+    world.apply(TABLE)
+    for minute in (0, 10, 20, 50):
+        arrive(world, 1, f"2026-03-01T10:{minute:02}")
+        world.iceberg(f"2026-03-01T10:{minute:02}")
+    arrive(world, 1, "2026-03-01T11:00")
+    world.iceberg("2026-03-01T11:15")
+
+    kept = sorted(item.timestamp_ms for item in world.iceberg_table().metadata.snapshots)
+
+    wanted = [utc(f"2026-03-01T{at}") for at in ("10:10", "10:20", "10:50", "11:15")]
+    assert kept == [int(at.timestamp() * 1000) for at in wanted], "at 10:15 that of 10:10 was the newest"
+
+
+def test_a_day_that_was_switched_has_a_tag_until_a_newer_one_has(world: World) -> None:
+    world.apply(TABLE)
+    for day in ("2026-03-01", "2026-03-02"):
+        after = date.fromisoformat(day) + timedelta(days=1)
+        arrive(world, 2, f"{day}T10:00")
+        world.catalog(f"{after}T00:10")
+        world.merge(f"{after}T00:20", everything=True)
+        world.catalog(f"{after}T00:30")
+        world.iceberg(f"{after}T00:40", upkeep=True)
+        world.iceberg(f"{after}T09:40", upkeep=True)
+        assert {f"day-{day}", "main"} == set(world.iceberg_table().metadata.refs)
+    tagged = world.iceberg_table().scan(snapshot_id=world.iceberg_table().metadata.refs["day-2026-03-02"].snapshot_id)
+    assert tagged.to_arrow().num_rows == 4
+
+
+def test_days_of_the_old_format_are_left_out_told_and_adopted(world: World) -> None:
+    world.apply(OLD)
+    ids = arrive(world, 3, "2026-03-01T10:00")
+    world.catalog("2026-03-02T00:10")
+    world.merge("2026-03-02T00:20", everything=True)
+    world.catalog("2026-03-02T00:30")
+    with pytest.raises(WrongUse, match="iceberg: true"):
+        run_adopt(world.context, "log.events", since=None, now=utc("2026-03-02T00:31"))
+    world.apply(TABLE)
+    report = run_iceberg(world.context, now=utc("2026-03-02T00:40"), at_once=True)
+    assert "milliseconds" in report.errors[0]
+    assert read_iceberg_status(world.context)[0].left_out == (date(2026, 3, 1),)
+    assert run_iceberg(world.context, now=utc("2026-03-02T00:41"), at_once=True).errors == (), (
+        "told once, then by status"
+    )
+
+    adopted = run_adopt(world.context, "log.events", since=None, now=utc("2026-03-02T00:50"))
+
+    assert (adopted.errors, adopted.objects, adopted.rows) == ((), 1, 3)
+    world.iceberg("2026-03-02T01:00")
+    assert world.iceberg_ids() == ids
+    assert read_iceberg_status(world.context)[0].left_out == ()
+    world.catalog("2026-03-02T01:10")
+    assert world.ids() == ids
+    assert world.partition("2026-03-01").objects[0].url.endswith("-r1.parquet")
+    assert run_adopt(world.context, "log.events", since=None, now=utc("2026-03-02T01:20")).objects == 0
+
+
+def test_health_is_the_worst_of_what_is_measured_and_says_what_helps() -> None:
+    well = IcebergFigures(
+        small_bytes=0, all_bytes=100, manifests=10, days=10, snapshots=10, metadata_bytes=1000, seconds_behind=5,
+        commit_seconds=60, foreign_commits=0,
+    )  # fmt: skip
+    assert (health_of(well).score, health_of(well).complaints) == (100, ())
+    many = health_of(IcebergFigures(**{**vars(well), "snapshots": 600}))
+    assert many.score == 0
+    assert many.complaints == (
+        "snapshots 600 (at most 300): raise `commit_seconds` or lower `keep_hours` in the table file",
+    )
+    assert health_of(IcebergFigures(**{**vars(well), "foreign_commits": 1})).score < 70
