@@ -30,8 +30,10 @@ class LocalFileIO(PyArrowFileIO):
         return super().new_input(self._path(location))
 
     def new_output(self, location: str) -> OutputFile:  # type: ignore[override]  # PyArrow's own, which is one
-        """Readers write nothing; tests of strangers do."""
-        return super().new_output(self._path(location))
+        """Readers write nothing; tests of strangers do, and note the addresses of S3."""
+        file = super().new_output(self._path(location))
+        file._location = location
+        return file
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
         """As `new_output`."""
