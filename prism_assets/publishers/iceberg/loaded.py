@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -121,14 +122,12 @@ class LoadedTable:
         return tuple(found)
 
     def foreign_since(self, snapshot_id: int | None) -> tuple[RetainedSnapshot, ...]:
-        """The snapshots of others from the head back to a snapshot before it, or to the oldest if it is not there."""
-        found = []
-        for item in self.ancestry:
-            if item.snapshot_id == snapshot_id:
-                break
-            if not item.is_ours:
-                found.append(item)
-        return tuple(found)
+        """The snapshots of others from the head back to a snapshot before it, or to the newest one of ours.
+
+        What others did before one of ours, that one has taken back: it is made after a comparison of every day.
+        """
+        newest = itertools.takewhile(lambda item: not item.is_ours and item.snapshot_id != snapshot_id, self.ancestry)
+        return tuple(newest)
 
     def has_schema(self, table: TableDefinition) -> bool:
         """Whether the table has the columns of a definition, by id, name, type, order and description."""
