@@ -167,8 +167,9 @@ class IcebergPublisher:
         """Makes the change the head of the table, if its head still is the one that was loaded.
 
         `before_call` is called right before the catalog is, and raises if nothing may be changed any more.
-        CommitRefused if somebody else was first. Any other error of the call is settled by loading the table again; it
-        is raised if the commit is not there, which may then still come: the next commit finds it, by its difference.
+        CommitRefused if somebody else was first, whatever the call said. Any other error of it is settled by loading
+        the table again; it is raised if the commit is not there, which may then still come: the next commit finds it,
+        by its difference.
         """
         with translated(f"write the manifests of {table.name}"):
             snapshot = self._snapshot(table, loaded, change, mark, now) if change.makes_snapshot else None
@@ -192,11 +193,13 @@ class IcebergPublisher:
             with translated(f"commit to the Iceberg table of {table.name}"):
                 try:
                     self.catalog.commit_table(loaded.table, requirements, tuple(updates))
-                except CommitFailedException as error:
+                except (CommitFailedException, NoSuchTableError) as error:
                     raise CommitRefused(f"{loaded.identifier}: {error}") from error
-        except Exception:
+        except Exception as error:
             after = self.load(table, mark)
             if snapshot is None or after is None or not _is_in(after, snapshot.snapshot_id):
+                if after is None or after.metadata_location != loaded.metadata_location:
+                    raise CommitRefused(f"{loaded.identifier} was changed meanwhile: {error}") from error
                 raise
             settled = True
         failpoint("iceberg.after_commit")
