@@ -1,0 +1,156 @@
+"""Catalogs of Iceberg tables that fail where a test wants them to, and clients that commit what only we may."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import CommitTableResponse, Table
+
+from prism_assets.publishers.iceberg.catalogs import postgres_catalog
+from prism_assets.publishers.iceberg.publisher import IcebergPublisher
+from prism_assets.reading.iceberg_reader import IcebergReader
+from prism_assets_tests.world import World
+
+STRANGERS_ID = 1_000_000_000
+
+
+@dataclass
+class LosingCatalog:
+    """Loses the answer of a commit: before it was applied, after, or after the client sent it once more."""
+
+    inner: Catalog
+    applied: bool = True
+    resent: bool = False
+    left: int = 1
+
+    def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
+        if not self.left:
+            return self.inner.commit_table(table, requirements, updates)
+        self.left -= 1
+        if self.applied:
+            self.inner.commit_table(table, requirements, updates)
+        if self.resent:
+            return self.inner.commit_table(table, requirements, updates)
+        raise ConnectionResetError("the answer was lost")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+@dataclass
+class PausingCatalog:
+    """Does something else right before it commits: what happens there, happens between load and commit."""
+
+    inner: Catalog
+    before: Callable[[], object]
+    left: int = 1
+
+    def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
+        if self.left:
+            self.left -= 1
+            self.before()
+        return self.inner.commit_table(table, requirements, updates)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+@dataclass
+class ForgetfulCatalog:
+    """Says yes to a commit and does not make it, as one that overlooks what came in between."""
+
+    inner: Catalog
+    left: int = 1
+
+    def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
+        if not self.left:
+            return self.inner.commit_table(table, requirements, updates)
+        self.left -= 1
+        return CommitTableResponse.model_validate(
+            {"metadata": table.metadata, "metadata-location": table.metadata_location}
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def with_iceberg(
+    world: World, wrap: Callable[[Catalog], Any] = lambda inner: inner, *, url: str = "", worker: str = "another"
+) -> World:
+    """The same platform as another worker with an Iceberg catalog of its own sees it."""
+    context, settings = world.context, world.settings
+    connect = postgres_catalog(url or settings.database_url.get_secret_value(), context.stores)
+    publisher = IcebergPublisher(
+        lambda: wrap(connect()),
+        context.lake,
+        context.stores,
+        prefix=settings.glue_database_prefix,
+        suffix=settings.iceberg_database_suffix,
+    )
+    return dataclasses.replace(
+        world, context=dataclasses.replace(context, make_iceberg=lambda: publisher, worker=worker)
+    )
+
+
+@contextmanager
+def a_client(world: World) -> Iterator[tuple[Catalog, Table]]:
+    """A client of the catalog that may write, and log.events as it loads it."""
+    with IcebergReader(world.settings) as reader:
+        yield reader.catalog, reader.table("log.events")
+
+
+def _append(_catalog: Catalog, table: Table) -> None:
+    row = table.scan(limit=1).to_arrow().slice(0, 1).to_pylist()[0]
+    table.append(pa.Table.from_pylist([{**row, "id": STRANGERS_ID}], schema=table.schema().as_arrow()))
+
+
+def _rewrite(_catalog: Catalog, table: Table) -> None:
+    """All rows in one file of its own, as a compaction does."""
+    table.overwrite(table.scan().to_arrow())
+
+
+def _delete(_catalog: Catalog, table: Table) -> None:
+    first = min(table.scan().to_arrow().column("id").to_pylist())
+    table.delete(f"id = {first}")
+
+
+def _expire(_catalog: Catalog, table: Table) -> None:
+    table.maintenance.expire_snapshots().older_than(datetime.now(timezone.utc) + timedelta(days=400)).commit()
+
+
+def _drop(catalog: Catalog, table: Table) -> None:
+    catalog.drop_table(table.name())
+
+
+def _rename(catalog: Catalog, table: Table) -> None:
+    namespace, name = table.name()
+    catalog.rename_table(table.name(), (namespace, f"{name}_theirs"))
+
+
+def _recreate(catalog: Catalog, table: Table) -> None:
+    catalog.drop_table(table.name())
+    catalog.create_table(table.name(), table.schema(), location=f"{table.location()}/theirs")
+
+
+ACTS: Mapping[str, Callable[[Catalog, Table], None]] = {
+    "append": _append,
+    "rewrite": _rewrite,
+    "delete": _delete,
+    "expire": _expire,
+    "drop": _drop,
+    "rename": _rename,
+    "recreate": _recreate,
+}
+
+
+def a_stranger(world: World, act: str) -> None:
+    """Somebody else does something to the table that only the publisher may."""
+    with a_client(world) as (catalog, table):
+        ACTS[act](catalog, table)
