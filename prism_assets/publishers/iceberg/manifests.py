@@ -39,7 +39,7 @@ from prism_assets.domain.snapshots import DayChange, ListedFile
 from prism_assets.publishers.iceberg.schema import SPEC
 
 JOINED_AT = 8
-"""So many manifests of one day become one."""
+"""Of so many manifests of one day the smaller ones become one."""
 LARGEST_MANIFEST = 8 << 20
 _ENTRIES_OF_A_BLOCK = 1_000
 _CODEC: Literal["deflate"] = "deflate"
@@ -90,15 +90,28 @@ class ManifestProducer:
     def manifests_of(
         self, change: DayChange, present: Sequence[ManifestFile], scattered: Sequence[ManifestEntry]
     ) -> list[ManifestFile]:
-        """The manifests of a day after a change: those that are there and a small new one, or one for them all.
+        """The manifests of a day after a change: those that stay, and one for what is new and what was in the others.
 
-        `present` are the day's own, `scattered` its entries in manifests that are not kept.
+        `present` are the day's own, `scattered` its entries in manifests that are not kept. Only manifests with files
+        that go are written anew, and where there are many the smallest: so an entry is written a few times in all.
         """
         added = [(ManifestEntryStatus.ADDED, self._entry(change.date, file)) for file in change.added]
-        if not (change.removed or change.rewrites) and len(present) + bool(added) < JOINED_AT:
-            return [*present, *self._write(added)]
-        before = [entry for manifest in present for entry in manifest.fetch_manifest_entry(self._files)]
-        return self._write([*_kept_and_removed([*before, *scattered], change.removed), *added])
+        kept: list[ManifestFile] = list(present)
+        before: list[ManifestEntry] = list(scattered)
+        if change.removed:
+            removed = set(change.removed)
+            for manifest in present:
+                entries = manifest.fetch_manifest_entry(self._files)
+                if any(listed_file(entry) in removed for entry in entries):
+                    kept.remove(manifest)
+                    before += entries
+        if change.rewrites:
+            joined = kept
+        else:
+            joined = _smallest(kept, len(before) + len(added)) if len(kept) + 1 >= JOINED_AT else []
+        before += [entry for manifest in joined for entry in manifest.fetch_manifest_entry(self._files)]
+        kept = [manifest for manifest in kept if manifest not in joined]
+        return [*kept, *self._write([*_kept_and_removed(before, change.removed), *added])]
 
     def write_list(self, manifests: Sequence[ManifestFile], parent_id: int | None, sequence_number: int) -> str:
         """Writes the list of all manifests; returns its address."""
@@ -164,6 +177,22 @@ def _encoded(kind: Any, value: Any) -> bytes:
     if isinstance(kind, TimestamptzType):
         return to_bytes(kind, value * 1_000)
     return to_bytes(kind, Decimal(value) if isinstance(kind, DecimalType) else value)
+
+
+def _smallest(manifests: Sequence[ManifestFile], entries: int) -> list[ManifestFile]:
+    """The manifests to be joined with so many entries: a few at least, and each that is not much bigger than the rest."""
+    ordered = sorted(manifests, key=_live_entries)
+    chosen: list[ManifestFile] = []
+    for manifest in ordered:
+        if len(chosen) >= JOINED_AT // 2 and _live_entries(manifest) > 2 * entries:
+            break
+        chosen.append(manifest)
+        entries += _live_entries(manifest)
+    return chosen
+
+
+def _live_entries(manifest: ManifestFile) -> int:
+    return (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
 
 
 def _kept_and_removed(entries: Sequence[ManifestEntry], removed: Sequence[ListedFile]) -> Iterator[_Change]:
