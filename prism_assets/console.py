@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from prism_assets.stages.doctor.findings import DoctorReport
     from prism_assets.stages.iceberg.report import IcebergReport
     from prism_assets.stages.iceberg.status import IcebergStatus
+    from prism_assets.stages.gc.report import GcReport
     from prism_assets.stages.repair.report import RepairReport
     from prism_assets.stages.run import CycleReport
     from prism_assets.stages.status import PartitionStatus, TableStatus
@@ -245,6 +246,16 @@ def show_repair(report: RepairReport, *, as_json: bool) -> None:
     )
 
 
+def show_gc(report: GcReport, *, as_json: bool) -> None:
+    """Prints what a garbage collection did with each table, or would do, and the sum."""
+    if as_json:
+        print_json(report)
+        return
+    for sentence in report.sentences:
+        out.print(escape(sentence))
+    out.print(f"{report.deleted} {'to delete' if report.dry_run else 'deleted'}")
+
+
 def show_examination(report: DoctorReport, *, as_json: bool) -> None:
     """Prints a line for each finding, and what was looked at."""
     if as_json:
@@ -303,6 +314,12 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
             )
         if table.comparison_due:
             out.print(escape(f"{table.table}: waits for the next catalog run, to be compared: {table.comparison_due}"))
+
+        if table.undeleted_objects:
+            out.print(
+                f"{table.table}: {table.undeleted_objects} objects that a garbage collection was about to delete did "
+                "not go for over two days: run `prism gc`, which says why"
+            )
 
 
 _UNREAD = {

@@ -213,6 +213,23 @@ def repair(
 
 
 @app.command()
+def gc(
+    table: Tables = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be deleted and change nothing.")] = False,
+    now: Now = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Deletes what nobody needs any more in the folders of tables: merged, superseded, replaced, left over."""
+    from prism_assets.stages.gc.run import run_gc
+
+    clock = None if now is None else read_clock(now, force)
+    report = run_gc(open_context(as_json), now=clock, names=table, dry_run=dry_run)
+    console.show_gc(report, as_json=as_json)
+    fail_if(report.errors)
+
+
+@app.command()
 def run(
     until_idle: Annotated[bool, typer.Option("--until-idle", help="Repeat until nothing is left to do.")] = False,
     table: Tables = None,

@@ -9,6 +9,9 @@ from functools import cache
 from dagster import AssetKey, DailyPartitionsDefinition
 
 MAINTENANCE = "prism_maintenance"
+GARBAGE_COLLECTION = "prism_gc"
+DAILY_JOBS = {MAINTENANCE: "daily maintenance", GARBAGE_COLLECTION: "garbage collection"}
+"""Jobs that work for no asset, and what people call them."""
 STAGE_TAG = "prism/stage"
 DAY_TAG = "prism/day"
 FAILED_TABLES_TAG = "prism/failed_tables"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 
 from prism_assets.domain.names import TableName
+from prism_assets.domain.partitions import Publication
 
 
 def table_hash(name: TableName) -> str:
@@ -18,6 +19,45 @@ def table_hash(name: TableName) -> str:
 def marker_key(prefix: str) -> str:
     """The object that says which database a lake belongs to; beside the folders of tables, so no reader lists it."""
     return f"{prefix}prism-installation.json"
+
+
+@dataclass(frozen=True)
+class SmallObjectKey:
+    """What the key of a small object names: one start of a staging object, and the event date of the rows."""
+
+    date: date
+    staging_object_id: int
+    generation: int
+    delayed: bool
+
+
+@dataclass(frozen=True)
+class MergedObjectKey:
+    """What the key of a merged object names: the small objects with lower_bound < id <= upper_bound of a day."""
+
+    date: date
+    lower_bound: int
+    upper_bound: int
+
+
+@dataclass(frozen=True)
+class ManifestKey:
+    """What the key of a manifest names."""
+
+    date: date
+    publication: Publication
+
+
+@dataclass(frozen=True)
+class QuarantineKey:
+    """What the key of quarantined lines names: one start of a staging object, by its day of arrival."""
+
+    date: date
+    staging_object_id: int
+    generation: int
+
+
+ObjectKey = SmallObjectKey | MergedObjectKey | ManifestKey | QuarantineKey
 
 
 @dataclass(frozen=True)
@@ -81,20 +121,62 @@ class TableKeys:
         again = f"-r{revision}" if revision else ""
         return f"{self.merged_prefix(day)}manifest-{upper_bound:019d}{small}{again}.json"
 
-    def quarantine(self, arrival: datetime, staging_object_id: int, generation: int = 0) -> str:
+    def quarantine(self, arrival: date, staging_object_id: int, generation: int = 0) -> str:
         """The lines of one staging object that were set aside, by day of arrival (UTC)."""
         return f"{self.root}quarantine/dt={arrival:%Y-%m-%d}/{_start(staging_object_id, generation)}.jsonl.gz"
+
+    def parse(self, key: str) -> ObjectKey | None:
+        """What a key names; None for any that is not exactly as this table's keys are built."""
+        match = _KEY.fullmatch(key.removeprefix(self.root)) if key.startswith(self.root) else None
+        if match is None:
+            return None
+        try:
+            named = _named(match)
+        except ValueError:  # no day of the calendar
+            return None
+        return named if self._key(named) == key and _is_recordable(match) else None
+
+    def _key(self, named: ObjectKey) -> str:
+        match named:
+            case SmallObjectKey(day, number, generation, delayed):
+                return self.small_object(day, number, delayed=delayed, generation=generation)
+            case MergedObjectKey(day, lower, upper):
+                return self.merged_object(day, lower, upper)
+            case ManifestKey(day, shown):
+                return self.manifest(day, shown.version, shown.published_object_id, shown.revision)
+            case QuarantineKey(day, number, generation):
+                return self.quarantine(day, number, generation)
+
+
+_KEY = re.compile(
+    r"(?P<folder>live|delayed|merged|quarantine)/dt=(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})/(?:"
+    r"prism-(?P<start>[0-9]{19})(?:-g(?P<generation>[0-9]+))?\.(?:parquet|jsonl\.gz)"
+    r"|part-(?P<lower>[0-9]{19})-(?P<upper>[0-9]{19})\.parquet"
+    r"|manifest-(?P<version>[0-9]{19})(?:-(?P<last>[0-9]{19}))?(?:-r(?P<revision>[0-9]+))?\.json)"
+)
+
+
+def _is_recordable(match: re.Match[str]) -> bool:
+    """Whether PostgreSQL has such numbers: ids are bigint, generations and revisions integer."""
+    ids = (match["start"], match["lower"], match["upper"], match["version"], match["last"])
+    counts = (match["generation"], match["revision"])
+    return all(int(number or 0) < 1 << 63 for number in ids) and all(int(number or 0) < 1 << 31 for number in counts)
+
+
+def _named(match: re.Match[str]) -> ObjectKey:
+    """Folder and name need not fit together: the key that is built of what they say tells."""
+    day, folder = date.fromisoformat(match["date"]), match["folder"]
+    if match["start"]:
+        number, generation = int(match["start"]), int(match["generation"] or 0)
+        if folder == "quarantine":
+            return QuarantineKey(day, number, generation)
+        return SmallObjectKey(day, number, generation, folder == "delayed")
+    if match["lower"]:
+        return MergedObjectKey(day, int(match["lower"]), int(match["upper"]))
+    version = int(match["version"])
+    return ManifestKey(day, Publication(version, int(match["last"] or version), int(match["revision"] or 0)))
 
 
 def _start(staging_object_id: int, generation: int) -> str:
     """The name of one start of a staging object."""
     return f"prism-{staging_object_id:019d}" + (f"-g{generation}" if generation else "")
-
-
-_SMALL_OBJECT = re.compile(r".*/prism-(\d{19})(?:-g(\d+))?\.parquet")
-
-
-def parse_small_object(key: str) -> tuple[int, int] | None:
-    """The staging object id and the generation that a key of a small object names; None for any other key."""
-    match = _SMALL_OBJECT.fullmatch(key)
-    return (int(match[1]), int(match[2] or 0)) if match else None

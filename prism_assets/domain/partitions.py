@@ -129,6 +129,14 @@ class Publication:
         """Whether readers list the live prefix themselves."""
         return self.version == LIVE_VERSION and self.published_object_id == 0
 
+    def is_before(self, other: Publication) -> bool:
+        """Whether it shows less than another one, of which nothing is taken back: publications go upwards only."""
+        return self != other and (
+            self.version <= other.version
+            and self.published_object_id <= other.published_object_id
+            and self.revision <= other.revision
+        )
+
 
 def wanted_publication(partition: Partition) -> Publication:
     """What the catalog should show: the live prefix, all small objects, or ranges and the small objects above."""
@@ -147,10 +155,12 @@ def current_publication(partition: Partition) -> Publication | None:
     return Publication(partition.current_version, partition.published_object_id or 0, partition.published_revision)
 
 
-def needed_above(partition: Partition) -> int:
+def needed_above(partition: Partition, oldest_version: int | None = None) -> int:
     """The small objects with higher ids are what readers or merges need now; those up to it may be gone.
 
     Before the switch that is all of them: readers list or name them, whether merged or not. After it, as long as the
-    catalog still shows the manifest of before, too; then only those above the ranges that it shows.
+    catalog still shows the manifest of before, too; then only those above the ranges that it shows. Readers that may
+    still have an earlier manifest are told by its `oldest_version`.
     """
-    return max(partition.current_version, LIVE_VERSION) if partition.switched else 0
+    version = partition.current_version if oldest_version is None else oldest_version
+    return max(version, LIVE_VERSION) if partition.switched else 0

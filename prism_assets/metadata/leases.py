@@ -17,11 +17,12 @@ from prism_assets.domain.errors import LeaseLost
 
 
 class LeaseKind(enum.Enum):
-    """What a lease is for: to publish a table, as Iceberg or otherwise, or to repair a partition; each has an id."""
+    """What a lease is for: to publish a table, also as Iceberg, or collect its garbage, or to repair a partition."""
 
     CATALOG = "catalog"
     ICEBERG = "iceberg"
     REPAIR = "repair"
+    GC = "gc"
 
 
 @dataclass(frozen=True)

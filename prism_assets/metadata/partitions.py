@@ -100,6 +100,15 @@ WHERE table_id = :table AND (CAST(:day AS date) IS NULL OR date = :day) ORDER BY
 """
 
 
+def load_days(connection: Connection, table_id: int, days: Collection[date]) -> list[Partition]:
+    """The partitions of some days of a table, in id order, without locks."""
+    rows = connection.execute(text(_OF_DAYS), {"table": table_id, "days": list(days)})
+    return [partition_of(row) for row in rows]
+
+
+_OF_DAYS = "SELECT * FROM prism_partition_states WHERE table_id = :table AND date = ANY(:days) ORDER BY partition_id"
+
+
 def load_pending(connection: Connection, table_ids: Collection[int]) -> list[Partition]:
     """The partitions that a catalog run may have to do something about, by table and date. Without locks, by partial indexes."""
     rows = connection.execute(text(_PENDING), {"tables": list(table_ids)})

@@ -71,6 +71,18 @@ LIMIT 1
 """
 
 
+def find_kept(connection: Connection, staging_object_ids: Collection[int]) -> set[str]:
+    """The keys of the objects that hold quarantined lines of some staging objects. Reads without locks."""
+    rows = connection.execute(text(_KEPT), {"ids": list(staging_object_ids)})
+    return set(rows.scalars())
+
+
+_KEPT = """
+SELECT DISTINCT object_key FROM prism_quarantine
+WHERE prism_staging_object_id = ANY(:ids) AND object_key IS NOT NULL
+"""
+
+
 def list_quarantine(connection: Connection, wanted: QuarantineFilter) -> list[QuarantineRow]:
     """Quarantined lots, those of the newest staging objects first. Without locks."""
     day = wanted.day

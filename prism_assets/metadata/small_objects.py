@@ -9,6 +9,7 @@ from datetime import date, datetime
 from sqlalchemy import Connection, RowMapping, text
 
 from prism_assets.domain.files import SmallObject
+from prism_assets.domain.garbage import Upload, UploadRecord
 from prism_assets.domain.keys import TableKeys
 from prism_assets.metadata.column_metrics import from_jsonb, to_jsonb
 
@@ -135,46 +136,41 @@ def _small_object(row: RowMapping, keys: TableKeys) -> SmallObject:
     return SmallObject(bucket=keys.bucket, key=key, **{**row, "metrics": from_jsonb(row["metrics"])})
 
 
-def find_strays(
-    connection: Connection, partition_id: int, uploads: Collection[tuple[int, int]]
-) -> set[tuple[int, int]]:
-    """Those of the uploads, each (staging object id, generation), that are not committed and never will be.
+def trace_uploads(connection: Connection, table_id: int, uploads: Collection[Upload]) -> dict[Upload, UploadRecord]:
+    """What is recorded of uploads, in one snapshot. Reads without locks: to be asked behind the listing that shows them.
 
-    Their object was begun anew since, or it is done or given up without them. Reads without locks: that lasts for ever.
+    An upload that is over, or was never one of the table, stays so for ever: its staging object was begun anew since,
+    or is done or given up, and what it committed was committed in the same transaction.
     """
-    ordered = sorted(uploads)
+    ordered = sorted(uploads, key=lambda item: (item.date, item.staging_object_id, item.generation))
     rows = connection.execute(
-        text(_STRAYS),
+        text(_TRACE),
         {
-            "partition": partition_id,
-            "ids": [staging for staging, _ in ordered],
-            "generations": [generation for _, generation in ordered],
+            "table": table_id,
+            "dates": [item.date for item in ordered],
+            "ids": [item.staging_object_id for item in ordered],
+            "generations": [item.generation for item in ordered],
         },
     )
-    return {(row.id, row.generation) for row in rows}
+    return {
+        Upload(row.date, row.id, row.generation): UploadRecord(
+            object_id=row.object_id, delayed=row.delayed, is_over=row.is_over, is_foreign=row.is_foreign
+        )
+        for row in rows
+    }
 
 
-_STRAYS = """
-SELECT f.id, f.generation FROM unnest(CAST(:ids AS bigint[]), CAST(:generations AS integer[])) AS f (id, generation)
-JOIN prism_staging_objects o ON o.prism_staging_object_id = f.id
-WHERE (o.generation > f.generation OR (o.generation = f.generation AND o.state IN ('done', 'failed')))
-    AND NOT EXISTS (SELECT 1 FROM prism_small_objects s WHERE s.prism_staging_object_id = f.id
-        AND s.prism_partition_id = :partition AND s.generation = f.generation)
-"""
-
-
-def find_foreign(connection: Connection, table_id: int, staging_object_ids: Collection[int]) -> set[int]:
-    """Those of the ids that are of no staging object of the table. Reads without locks.
-
-    An object is registered before anything is uploaded for it, so what is not known after a listing never was.
-    """
-    return set(connection.execute(text(_FOREIGN), {"ids": sorted(staging_object_ids), "table": table_id}).scalars())
-
-
-_FOREIGN = """
-SELECT f.id FROM unnest(CAST(:ids AS bigint[])) AS f (id)
-WHERE NOT EXISTS (SELECT 1 FROM prism_staging_objects o
-    WHERE o.prism_staging_object_id = f.id AND o.prism_table_id = :table)
+_TRACE = """
+SELECT f.date, f.id, f.generation, s.prism_small_object_id AS object_id, s.delayed,
+    coalesce(o.generation > f.generation OR (o.generation = f.generation AND o.state IN ('done', 'failed')), false)
+        AS is_over,
+    o.prism_staging_object_id IS NULL AS is_foreign
+FROM unnest(CAST(:dates AS date[]), CAST(:ids AS bigint[]), CAST(:generations AS integer[]))
+    AS f (date, id, generation)
+LEFT JOIN prism_staging_objects o ON o.prism_staging_object_id = f.id AND o.prism_table_id = :table
+LEFT JOIN prism_partitions p ON p.prism_table_id = :table AND p.partition_date = f.date
+LEFT JOIN prism_small_objects s ON s.prism_staging_object_id = f.id
+    AND s.prism_partition_id = p.prism_partition_id AND s.generation = f.generation
 """
 
 

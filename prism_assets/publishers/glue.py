@@ -7,6 +7,7 @@ anything else, so that readers of the one before go on reading it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 
 from prism_assets.domain.errors import InvariantBroken, ObjectMissing, PrismError
@@ -15,10 +16,12 @@ from prism_assets.domain.partitions import Publication
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.objectstore.lake import Lake
-from prism_assets.objectstore.manifests import write_manifest
+from prism_assets.objectstore.manifests import read_manifest, write_manifest
 from prism_assets.objectstore.stores import Stores
 from prism_assets.publishers.base import UNOBSERVED, CallObserver
 from prism_assets.publishers.glue_catalog import GlueCatalog
+
+_READS = 8
 
 
 class GluePublisher:
@@ -78,6 +81,18 @@ class GluePublisher:
     def shown_locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
         """As Glue has them."""
         return self.catalog.shown_locations(table, days)
+
+    def needed_keys(self, table: TableDefinition, days: Collection[date]) -> frozenset[str]:
+        """The live prefixes, or the manifests with all that they name, that Glue has now. Reads these manifests."""
+        root = self._lake.url("")
+        shown = [place.removeprefix(root) for place in self.shown_locations(table, days).values()]
+        with ThreadPoolExecutor(_READS) as pool:
+            named = pool.map(self._named_by, [key for key in shown if not key.endswith("/")])
+            return frozenset(shown).union(*named)
+
+    def _named_by(self, key: str) -> set[str]:
+        entries = read_manifest(self._stores.get(self._lake.bucket, key))
+        return {entry.url.removeprefix(self._lake.url("")) for entry in entries}
 
     def _root(self, table: TableDefinition) -> str:
         return self._lake.url(self._lake.keys(table).root)

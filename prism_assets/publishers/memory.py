@@ -62,3 +62,8 @@ class MemoryPublisher:
         """The names of what it shows."""
         shown = self.contents.get(table.name, {})
         return {day: self.location(table, day, shown[day].publication) for day in days if day in shown}
+
+    def needed_keys(self, table: TableDefinition, days: Collection[date]) -> frozenset[str]:
+        """The objects of what it shows."""
+        shown = self.contents.get(table.name, {})
+        return frozenset(file.key for day in days if day in shown for file in shown[day].files)

@@ -18,7 +18,7 @@ from prism_assets.domain.lifecycle import (
 )
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import backlog, leases, merge_jobs, partitions, publication_notes
+from prism_assets.metadata import backlog, gc_log, leases, merge_jobs, partitions, publication_notes
 from prism_assets.metadata.backlog import StagingCounts
 from prism_assets.metadata.leases import Holder, LeaseKind
 from prism_assets.metadata.merge_jobs import JobStatus
@@ -54,6 +54,7 @@ class TableStatus:
 
     `catalog_holder` is the catalog run that is at it, and since when; `comparison_due` is why the next one compares all
     of it. `unfit_values` are those of the last `unfit_days` that did not fit their column; only where tables are named.
+    `undeleted_objects` should have been deleted by a garbage collection of days ago.
     """
 
     table: str
@@ -65,6 +66,7 @@ class TableStatus:
     unfit_days: int = _UNFIT_DAYS
     catalog_holder: Holder | None = None
     comparison_due: ComparisonDue | None = None
+    undeleted_objects: int = 0
 
 
 def read_status(
@@ -88,6 +90,7 @@ def read_status(
             connection, ids, settings.catalog_compare_seconds, settings.lease_seconds
         )
         since = now - timedelta(days=_UNFIT_DAYS)
+        undeleted = gc_log.count_overdue(connection)
         unfit = {} if names is None else unfit_values(connection, ids, since)
     return tuple(
         replace(
@@ -95,6 +98,7 @@ def read_status(
             catalog_holder=holders.get(table.table_id),
             comparison_due=due.get(table.table_id),
             unfit_values=tuple(unfit.get(table.table_id, ())),
+            undeleted_objects=undeleted.get(table.table_id, 0),
         )
         for table, status in zip(chosen, found, strict=True)
     )

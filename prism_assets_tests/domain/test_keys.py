@@ -6,8 +6,17 @@ from datetime import date
 
 import pytest
 
-from prism_assets.domain.keys import TableKeys, marker_key, parse_small_object, table_hash
+from prism_assets.domain.keys import (
+    ManifestKey,
+    MergedObjectKey,
+    QuarantineKey,
+    SmallObjectKey,
+    TableKeys,
+    marker_key,
+    table_hash,
+)
 from prism_assets.domain.names import TableName
+from prism_assets.domain.partitions import Publication
 from prism_assets_tests.builders import utc
 
 DAY = date(2018, 8, 23)
@@ -91,6 +100,49 @@ def test_each_new_start_of_an_object_has_keys_of_its_own() -> None:
     keys = [NANIKA.small_object(DAY, 12, delayed=False, generation=number) for number in range(3)]
     assert keys[0] == NANIKA.small_object(DAY, 12, delayed=False), "the first has the published key"
     assert keys[1].endswith("live/dt=2018-08-23/prism-0000000000000000012-g1.parquet")
-    assert [parse_small_object(key) for key in keys] == [(12, 0), (12, 1), (12, 2)]
-    assert parse_small_object(NANIKA.merged_object(DAY, 0, 12)) is None
+    assert [NANIKA.parse(key) for key in keys] == [SmallObjectKey(DAY, 12, number, False) for number in range(3)]
     assert NANIKA.quarantine(utc("2018-08-23T12:00"), 12, 1).endswith("/prism-0000000000000000012-g1.jsonl.gz")
+
+
+@pytest.mark.parametrize(
+    ("key", "named"),
+    [
+        (NANIKA.small_object(DAY, 12, delayed=True, generation=3), SmallObjectKey(DAY, 12, 3, True)),
+        (NANIKA.merged_object(DAY, 5, 12), MergedObjectKey(DAY, 5, 12)),
+        (NANIKA.manifest(DAY, 7, 7), ManifestKey(DAY, Publication(7, 7))),
+        (NANIKA.manifest(DAY, 7, 9, 2), ManifestKey(DAY, Publication(7, 9, 2))),
+        (NANIKA.manifest(DAY, 0, 9), ManifestKey(DAY, Publication(0, 9))),
+        (NANIKA.quarantine(DAY, 12, 1), QuarantineKey(DAY, 12, 1)),
+    ],
+)
+def test_a_key_says_what_it_was_built_of(key: str, named: object) -> None:
+    assert NANIKA.parse(key) == named
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "prism-installation.json",
+        "global-prefix/prism-installation.json",
+        f"{NANIKA.root}README",
+        f"{NANIKA.root}iceberg/metadata/00001.metadata.json",
+        f"{NANIKA.live_prefix(DAY)}prism-12.parquet",
+        f"{NANIKA.live_prefix(DAY)}prism-0000000000000000012.parquet#1",
+        f"{NANIKA.live_prefix(DAY)}prism-0000000000000000012.jsonl.gz",
+        f"{NANIKA.live_prefix(DAY)}prism-0000000000000000012-g0.parquet",
+        f"{NANIKA.live_prefix(DAY)}prism-0000000000000000012-g01.parquet",
+        f"{NANIKA.live_prefix(DAY)}prism-0000000000000000012-g4294967296.parquet",
+        f"{NANIKA.live_prefix(DAY)}prism-9999999999999999999.parquet",
+        f"{NANIKA.live_prefix(DAY)}more/prism-0000000000000000012.parquet",
+        f"{NANIKA.live_prefix(DAY)}part-0000000000000000000-0000000000000000012.parquet",
+        f"{NANIKA.merged_prefix(DAY)}prism-0000000000000000012.parquet",
+        f"{NANIKA.merged_prefix(DAY)}manifest-0000000000000000007-0000000000000000007.json",
+        f"{NANIKA.merged_prefix(DAY)}manifest-0000000000000000007-r0.json",
+        f"{NANIKA.root}live/dt=2018-02-30/prism-0000000000000000012.parquet",
+        f"{NANIKA.root}live/dt=2018-08-23/prism-" + "\N{ARABIC-INDIC DIGIT ONE}" * 19 + ".parquet",
+        NANIKA.small_object(DAY, 12, delayed=False).replace("nanika_log", "other_log"),
+        NANIKA.small_object(DAY, 12, delayed=False).removeprefix("global-prefix/"),
+    ],
+)
+def test_a_key_that_was_not_built_so_says_nothing(key: str) -> None:
+    assert NANIKA.parse(key) is None

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta, timezone
 
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord, RunsFilter
 
-from prism_assets.defs.keys import FAILED_TABLES_TAG, MAINTENANCE, PRIORITY_TAG, STAGE_TAG, Stage, table_of
+from prism_assets.defs.keys import DAILY_JOBS, FAILED_TABLES_TAG, PRIORITY_TAG, STAGE_TAG, Stage, table_of
 
 _QUEUED = (DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED)
 _RUNNING = (DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING)
@@ -75,8 +75,8 @@ def tables_of(run: DagsterRun) -> set[str]:
 
 
 def is_ours(run: DagsterRun) -> bool:
-    """Whether a run belongs to these definitions: it works for tables, or it is the daily maintenance."""
-    return run.job_name == MAINTENANCE or works_for_tables(run)
+    """Whether a run belongs to these definitions: it works for tables, or it is of a daily job."""
+    return run.job_name in DAILY_JOBS or works_for_tables(run)
 
 
 def works_for_tables(run: DagsterRun) -> bool:

@@ -24,7 +24,7 @@ from dagster import (
 
 from prism_assets.alerts.message import FailedRun, redact, write_alert
 from prism_assets.alerts.senders import LogSender, Sender, make_sender
-from prism_assets.defs.keys import DAY_TAG, FAILED_TABLES_TAG, MAINTENANCE, PARTITION_TAG, part_of
+from prism_assets.defs.keys import DAILY_JOBS, DAY_TAG, FAILED_TABLES_TAG, PARTITION_TAG, part_of
 from prism_assets.defs.sensors.failure_position import Position, cause_of
 from prism_assets.defs.sensors.in_flight import is_ours, tables_of
 from prism_assets.domain.errors import AlertNotSent, SettingsError
@@ -108,8 +108,8 @@ def _describe(
 
 
 def _work(run: DagsterRun) -> str:
-    if run.job_name == MAINTENANCE:
-        return "daily maintenance"
+    if run.job_name in DAILY_JOBS:
+        return DAILY_JOBS[run.job_name]
     parts = sorted({part_of(key) for key in run.asset_selection or ()})
     return " and ".join(parts) or "checks"
 

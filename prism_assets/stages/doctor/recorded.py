@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from prism_assets.domain.names import TableName
-from prism_assets.metadata import abandoned_uploads, damage
+from prism_assets.metadata import abandoned_uploads, damage, gc_log
 from prism_assets.metadata.damage import Damage
 from prism_assets.metadata.unread_objects import load_unread
 from prism_assets.stages.context import StageContext
@@ -180,7 +180,9 @@ def look_at_records(context: StageContext, names: Mapping[int, TableName], *, pu
         with context.database.begin() as connection:
             damage.begin_reading(connection)
             found += [rule.finding(item, names) for item in damage.find_damage(connection, rule.statement, names)]
-    return found if published_design else [*found, *_unread(context, names), *_unremoved(context, names)]
+    if published_design:
+        return found
+    return [*found, *_unread(context, names), *_unremoved(context, names), *_undeleted(context, names)]
 
 
 def _unread(context: StageContext, names: Mapping[int, TableName]) -> list[Finding]:
@@ -212,6 +214,24 @@ def _unremoved(context: StageContext, names: Mapping[int, TableName]) -> list[Fi
             date=None,
             facts=f"what was uploaded for {count} objects that were given up is not removed for over an hour",
             advice="Run `prism stream`; if it stays, the role lacks the right to delete",
+        )
+        for table_id, count in found.items()
+        if table_id in names
+    ]
+
+
+def _undeleted(context: StageContext, names: Mapping[int, TableName]) -> list[Finding]:
+    with context.database.begin() as connection:
+        damage.begin_reading(connection)
+        found = gc_log.count_overdue(connection)
+    return [
+        Finding(
+            invariant="I10",
+            name="undeleted_garbage",
+            table=str(names[table_id]),
+            date=None,
+            facts=f"{count} objects that a garbage collection was about to delete did not go for over two days",
+            advice="Run `prism gc`; if it stays, the role lacks the right to delete",
         )
         for table_id, count in found.items()
         if table_id in names

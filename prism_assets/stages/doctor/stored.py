@@ -13,7 +13,8 @@ from datetime import date
 
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.files import MergedRange
-from prism_assets.domain.keys import parse_small_object
+from prism_assets.domain.garbage import upload_of
+from prism_assets.domain.keys import SmallObjectKey
 from prism_assets.domain.partitions import Partition, current_publication, needed_above
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
@@ -174,12 +175,12 @@ def _strangers(
 
     Asked after the listing: an upload that is over then, or was never one of ours, stays so for ever.
     """
-    uploads = {key: upload for key in sorted(unknown) if (upload := parse_small_object(key))}
+    keys = context.lake.keys(table)
+    uploads = {key: upload_of(named) for key in sorted(unknown) if isinstance(named := keys.parse(key), SmallObjectKey)}
     with context.database.begin() as connection:
         damage.begin_reading(connection)
-        over = small_objects.find_strays(connection, partition.partition_id, set(uploads.values()))
-        foreign = small_objects.find_foreign(connection, table.table_id, {number for number, _ in uploads.values()})
-    strays = [key for key, upload in uploads.items() if upload in over]
+        records = small_objects.trace_uploads(connection, table.table_id, set(uploads.values()))
+    strays = [key for key, upload in uploads.items() if records[upload].is_stray]
     if strays:
         yield _stranger(
             table,
@@ -189,7 +190,7 @@ def _strangers(
             "tasks that outlived their drivers put, so that readers see rows twice, or of objects that were given up",
             f"Run `prism repair --table {table.name} --date {partition.date}`, which removes them",
         )
-    others = [key for key in sorted(unknown) if key not in uploads or uploads[key][0] in foreign]
+    others = [key for key in sorted(unknown) if key not in uploads or records[uploads[key]].is_foreign]
     if others:
         yield _stranger(
             table,

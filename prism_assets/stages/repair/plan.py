@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from prism_assets.domain.files import SmallObject
-from prism_assets.domain.keys import parse_small_object
+from prism_assets.domain.garbage import upload_of
+from prism_assets.domain.keys import SmallObjectKey, TableKeys
 from prism_assets.domain.partitions import Partition, needed_above
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import ConvertTask, RepairTask
@@ -55,20 +56,22 @@ def plan_repair(context: StageContext, table: TableDefinition, found: Partition,
     }
     suspects = find_suspects(known, listed, deep=deep)
     unknown = [key for key in listed.keys() - {item.key for item in known} if key.startswith(live)]
-    strays = _find_strays(context, partition, unknown) if partition.is_open else ()
+    strays = _find_strays(context, keys, partition, unknown) if partition.is_open else ()
     return RepairPlan(table=table, partition=partition, checked=len(known), suspects=suspects, strays=strays)
 
 
-def _find_strays(context: StageContext, partition: Partition, keys: Sequence[str]) -> tuple[str, ...]:
+def _find_strays(
+    context: StageContext, keys: TableKeys, partition: Partition, unknown: Sequence[str]
+) -> tuple[str, ...]:
     """Those of the keys that are of a start of an object that is over: a task outlived its driver and wrote them.
 
     Asked after the listing, so that what a batch has committed meanwhile is none. What a batch may still commit is
     none either, nor is a key that was never one of ours.
     """
-    uploads = {key: upload for key in sorted(keys) if (upload := parse_small_object(key))}
+    uploads = {key: upload_of(named) for key in sorted(unknown) if isinstance(named := keys.parse(key), SmallObjectKey)}
     with context.database.begin() as connection:
-        over = small_objects.find_strays(connection, partition.partition_id, set(uploads.values()))
-    return tuple(key for key, upload in uploads.items() if upload in over)
+        records = small_objects.trace_uploads(connection, partition.table_id, set(uploads.values()))
+    return tuple(key for key, upload in uploads.items() if records[upload].is_stray)
 
 
 def find_suspects(recorded: Sequence[SmallObject], listed: Mapping[str, int], *, deep: bool) -> tuple[Suspect, ...]:

@@ -1,0 +1,85 @@
+"""prism_gc: a daily job that deletes what nobody needs any more below the prefixes of tables."""
+
+# Dagster reads the annotations of ops, so they are not postponed here.
+from dagster import (
+    DefaultScheduleStatus,
+    JobDefinition,
+    MetadataValue,
+    OpExecutionContext,
+    ScheduleDefinition,
+    TableColumn,
+    TableMetadataValue,
+    TableRecord,
+    TableSchema,
+    job,
+    op,
+)
+
+from prism_assets.defs import failures
+from prism_assets.defs.keys import GARBAGE_COLLECTION
+from prism_assets.defs.location import Location
+from prism_assets.defs.resources import PlatformResource
+from prism_assets.stages.gc.report import GcReport, TableGcReport
+from prism_assets.stages.gc.run import run_gc
+
+_EVERY_NIGHT = "47 3 * * *"
+_COLUMNS = TableSchema(
+    [
+        TableColumn("table", "string"),
+        TableColumn("objects", "int"),
+        TableColumn("bytes", "int"),
+        TableColumn("reasons", "string"),
+        TableColumn("held_back", "int"),
+        TableColumn("foreign", "int"),
+    ]
+)
+
+
+def build_garbage_collection(location: Location) -> tuple[JobDefinition, ScheduleDefinition]:
+    """The job and its daily schedule, which is on from the start, behind the maintenance."""
+
+    @op(description="Deletes merged, superseded, replaced and left-over objects, table by table.")
+    def collect_garbage(context: OpExecutionContext, platform: PlatformResource) -> None:
+        with failures.mapped(), platform.open(location, context.log.info, context.log.warning) as stages:
+            report = run_gc(stages)
+        context.add_output_metadata(_metadata(report))
+        if report.problems:
+            transient = all(problem.transient for problem in report.problems)
+            failures.raise_for("\n".join(report.errors), transient=transient)
+
+    @job(name=GARBAGE_COLLECTION, description="Deletes what nobody needs any more below the prefixes of tables.")
+    def garbage_collection() -> None:
+        collect_garbage()
+
+    schedule = ScheduleDefinition(
+        name=f"{GARBAGE_COLLECTION}_daily",
+        job=garbage_collection,
+        cron_schedule=_EVERY_NIGHT,
+        execution_timezone="UTC",
+        default_status=DefaultScheduleStatus.RUNNING,
+    )
+    return garbage_collection, schedule
+
+
+def _metadata(report: GcReport) -> dict[str, MetadataValue]:
+    told = [table for table in report.tables if table.sentences(dry_run=False)]
+    return {
+        "objects": MetadataValue.int(report.deleted.objects),
+        "bytes": MetadataValue.int(report.deleted.content_length),
+        "objects held back": MetadataValue.int(report.held_back.objects),
+        "objects not of prism": MetadataValue.int(report.foreign.objects),
+        "tables": TableMetadataValue(records=list(map(_record, told)), schema=_COLUMNS),
+    }
+
+
+def _record(table: TableGcReport) -> TableRecord:
+    return TableRecord(
+        {
+            "table": table.table,
+            "objects": table.sum.objects,
+            "bytes": table.sum.content_length,
+            "reasons": ", ".join(f"{item.objects} {reason}" for reason, item in table.deleted.items()),
+            "held_back": table.held_back.objects,
+            "foreign": table.foreign.objects,
+        }
+    )

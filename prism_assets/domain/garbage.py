@@ -1,0 +1,179 @@
+"""What nobody needs any more below the prefix of a table, and why: decided here alone, from what is recorded.
+
+An object is garbage only if no run that is under way, and none that is still to come, can write, commit or name it, and
+no reader was sent to it since the reader lease began. Each rule, once it holds, holds for ever: so nothing that is
+deleted a moment later has become needed meanwhile, whoever works at the table. No rule rests on an object's age, which
+is asked for besides.
+
+- A merged object with an upper bound behind the end of the chain may be what a merge commits next, also a merge that
+  finds it there because an earlier try has put it. One up to the end that is no range of the chain is committed never:
+  ranges only grow, and the commit of a merge that was planned before fails. If another range ends where it does, it
+  never was a range. Otherwise it may have been one, the last one up to its upper bound: publications of that version
+  name it, and all that are made later are of a greater one. Before the switch none names any.
+- A manifest from before what was shown when the reader lease began is never shown again: publications go upwards only.
+- A small object is in merged objects, for every reader, when its id is not above the version shown when the reader
+  lease began. Merges read what is above the end of the chain, repairs and publications what is above a version shown
+  later.
+- An upload of a start of a staging object that is over, and not committed, will never be.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from prism_assets.domain.keys import ManifestKey, MergedObjectKey, ObjectKey, QuarantineKey, SmallObjectKey
+from prism_assets.domain.partitions import NEW_VERSION, Partition, Publication, needed_above
+
+
+class Reason(enum.Enum):
+    """Why an object is garbage."""
+
+    SUPERSEDED = "superseded"
+    """A merged object whose range was extended under another key."""
+    ABANDONED = "abandoned"
+    """A merged object that was never committed, and cannot be any more."""
+    REPLACED = "replaced"
+    """A manifest that readers are not sent to any more."""
+    MERGED = "merged"
+    """A small object whose rows all readers find in merged objects."""
+    STRAY = "stray"
+    """A small object or quarantined lines of a start of a staging object that is over without them."""
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, kw_only=True)
+class DayRecords:
+    """What is recorded of a day: its partition, and the bounds of its ranges in order.
+
+    `shown` is what readers were sent to when the reader lease began; None if that is not known, or was nothing.
+    """
+
+    partition: Partition
+    bounds: tuple[tuple[int, int], ...] = ()
+    shown: Publication | None = None
+
+
+@dataclass(frozen=True)
+class Upload:
+    """One start of a staging object for one event date."""
+
+    date: date
+    staging_object_id: int
+    generation: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class UploadRecord:
+    """What is recorded of an upload: the id and the tier of its small object if it is committed.
+
+    `is_over` if nothing of that start is committed any more. `is_foreign` if the table has no such staging object, and
+    so never had one: objects are registered before anything is uploaded for them.
+    """
+
+    object_id: int | None = None
+    delayed: bool | None = None
+    is_over: bool = False
+    is_foreign: bool = False
+
+    @property
+    def is_stray(self) -> bool:
+        """Whether it is not committed and never will be."""
+        return self.object_id is None and self.is_over
+
+
+@dataclass(frozen=True, kw_only=True)
+class Records:
+    """What is recorded of some keys: of their days, of uploads, and which keys hold quarantined lines."""
+
+    days: Mapping[date, DayRecords]
+    uploads: Mapping[Upload, UploadRecord]
+    quarantined: Collection[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Garbage:
+    """An object that nobody needs, and why; the length is in bytes. `date` is that in its key."""
+
+    key: str
+    date: date
+    content_length: int
+    last_modified: datetime
+    reason: Reason
+
+
+def upload_of(named: SmallObjectKey | QuarantineKey) -> Upload:
+    """The upload that a key names."""
+    return Upload(named.date, named.staging_object_id, named.generation)
+
+
+def is_foreign(named: ObjectKey | None, records: Records) -> bool:
+    """Whether nobody here can say what an object is for. Such a one is told, and stays."""
+    match named:
+        case SmallObjectKey():
+            known = records.uploads[upload_of(named)]
+            return known.is_foreign or known.delayed not in (None, named.delayed)
+        case QuarantineKey():
+            return records.uploads[upload_of(named)].is_foreign
+        case MergedObjectKey() | ManifestKey():
+            return named.date not in records.days
+    return True
+
+
+def garbage_reason(key: str, named: ObjectKey, records: Records) -> Reason | None:
+    """Why an object is garbage, or None if somebody needs it, may need it, or is not known."""
+    if is_foreign(named, records):
+        return None
+    match named:
+        case SmallObjectKey():
+            return _of_small_object(named, records)
+        case MergedObjectKey():
+            return _of_merged_object(named, records.days[named.date])
+        case ManifestKey():
+            shown = records.days[named.date].shown
+            return Reason.REPLACED if shown and named.publication.is_before(shown) else None
+        case QuarantineKey():
+            is_over = records.uploads[upload_of(named)].is_over
+            return Reason.STRAY if is_over and key not in records.quarantined else None
+
+
+def _of_small_object(named: SmallObjectKey, records: Records) -> Reason | None:
+    upload, day = records.uploads[upload_of(named)], records.days.get(named.date)
+    if upload.is_stray:
+        return Reason.STRAY
+    if upload.object_id is None or day is None:
+        return None
+    oldest = day.shown.version if day.shown else NEW_VERSION
+    return Reason.MERGED if upload.object_id <= needed_above(day.partition, oldest) else None
+
+
+def _of_merged_object(named: MergedObjectKey, day: DayRecords) -> Reason | None:
+    lowers, uppers = {lower for lower, _ in day.bounds}, {upper for _, upper in day.bounds}
+    if (named.lower_bound, named.upper_bound) in day.bounds or named.upper_bound > max(uppers, default=0):
+        return None
+    if named.upper_bound in uppers:
+        return Reason.ABANDONED
+    if day.partition.switched and (day.shown is None or named.upper_bound >= day.shown.version):
+        return None
+    return Reason.SUPERSEDED if named.lower_bound in lowers else Reason.ABANDONED
+
+
+def within_fraction(
+    garbage: Iterable[Garbage], *, objects: int, content_length: int, fraction: float
+) -> tuple[Sequence[Garbage], Sequence[Garbage]]:
+    """Divides garbage into what one run may delete, the oldest first, and what it holds back.
+
+    At most that fraction of all objects of the table, and of their bytes; but always one, so that it comes to an end.
+    """
+    ordered = sorted(garbage, key=lambda item: (item.last_modified, item.key))
+    most_objects, most_bytes = int(objects * fraction), int(content_length * fraction)
+    count = size = 0
+    for item in ordered:
+        if count and (count + 1 > most_objects or size + item.content_length > most_bytes):
+            break
+        count, size = count + 1, size + item.content_length
+    return ordered[:count], ordered[count:]

@@ -1,0 +1,1 @@
+"""Garbage collection: what nobody needs any more below the prefix of a table is deleted."""

@@ -1,0 +1,198 @@
+"""What a garbage collection would delete: the store is listed first, and what is recorded is read behind it.
+
+So whatever was committed before an object was listed is known when the object is judged. Nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import islice
+
+from sqlalchemy import Connection
+
+from prism_assets.domain.garbage import (
+    DayRecords,
+    Garbage,
+    Records,
+    garbage_reason,
+    is_foreign,
+    upload_of,
+    within_fraction,
+)
+from prism_assets.domain.keys import ObjectKey, QuarantineKey, SmallObjectKey
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata import merge_ranges, partitions, publication_history, quarantine, small_objects
+from prism_assets.objectstore.config import ObjectInfo
+from prism_assets.settings import GcSettings
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.gc.report import ObjectSum
+
+_AT_ONCE = 1_000
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """How far back a run looks: objects modified behind `floor` are young, the reader lease began at `lease_began`."""
+
+    floor: datetime
+    lease_began: datetime
+
+    @classmethod
+    def at(cls, now: datetime, settings: GcSettings) -> Horizon:
+        """That of a run at an instant."""
+        return cls(
+            floor=now - timedelta(hours=settings.gc_age_hours),
+            lease_began=now - timedelta(hours=settings.gc_reader_lease_hours),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GcPlan:
+    """What one run deletes of a table, the same value for the dry run, and why anything else stays.
+
+    `marked` are the keys that an earlier run has marked and not deleted.
+    """
+
+    table: TableDefinition
+    listed: ObjectSum
+    garbage: tuple[Garbage, ...]
+    held_back: tuple[Garbage, ...]
+    young: ObjectSum
+    needed: ObjectSum
+    foreign: ObjectSum
+    foreign_keys: tuple[str, ...]
+    marked: frozenset[str]
+
+
+@dataclass
+class _Found:
+    """What was listed and judged so far."""
+
+    listed: ObjectSum = field(default_factory=ObjectSum)
+    young: ObjectSum = field(default_factory=ObjectSum)
+    foreign: ObjectSum = field(default_factory=ObjectSum)
+    foreign_keys: list[str] = field(default_factory=list)
+    garbage: list[Garbage] = field(default_factory=list)
+    keys_marked: set[str] = field(default_factory=set)
+
+
+def plan_gc(
+    context: StageContext, table: TableDefinition, horizon: Horizon, marked: Collection[str] = frozenset()
+) -> GcPlan:
+    """Lists everything of a table, and judges it. `marked` are the keys that earlier runs have marked."""
+    found = _Found()
+    root = context.lake.keys(table).root
+    for part in _parts(context.stores.list(context.lake.bucket, root)):
+        found.keys_marked.update(item.key for item in part if item.key in marked)
+        _judge(context, table, horizon, part, found)
+    needed = _needed(context, table, found.garbage)
+    chosen, held_back = within_fraction(
+        (item for item in found.garbage if item.key not in needed),
+        objects=found.listed.objects,
+        content_length=found.listed.content_length,
+        fraction=context.settings.gc_max_fraction,
+    )
+    return GcPlan(
+        table=table,
+        listed=found.listed,
+        garbage=tuple(sorted(chosen, key=lambda item: (item.date, item.key))),
+        held_back=tuple(held_back),
+        young=found.young,
+        needed=ObjectSum.of([item for item in found.garbage if item.key in needed]),
+        foreign=found.foreign,
+        foreign_keys=tuple(found.foreign_keys),
+        marked=frozenset(found.keys_marked),
+    )
+
+
+def _parts(listed: Iterator[ObjectInfo]) -> Iterator[Sequence[ObjectInfo]]:
+    while part := list(islice(listed, _AT_ONCE)):
+        yield part
+
+
+def _judge(
+    context: StageContext, table: TableDefinition, horizon: Horizon, part: Sequence[ObjectInfo], found: _Found
+) -> None:
+    keys = context.lake.keys(table)
+    named = {item.key: known for item in part if (known := keys.parse(item.key))}
+    with context.database.begin() as connection:
+        records = load_records(context, connection, table, horizon, named)
+    for item in part:
+        known = named.get(item.key)
+        one = ObjectSum(objects=1, content_length=item.content_length)
+        found.listed += one
+        if known is None or is_foreign(known, records):
+            found.foreign += one
+            found.foreign_keys += [item.key] if len(found.foreign_keys) < _EXAMPLES else []
+        elif reason := garbage_reason(item.key, known, records):
+            if item.last_modified > horizon.floor:
+                found.young += one
+                continue
+            found.garbage.append(
+                Garbage(
+                    key=item.key,
+                    date=known.date,
+                    content_length=item.content_length,
+                    last_modified=item.last_modified,
+                    reason=reason,
+                )
+            )
+
+
+def load_records(
+    context: StageContext,
+    connection: Connection,
+    table: TableDefinition,
+    horizon: Horizon,
+    named: Mapping[str, ObjectKey],
+    *,
+    lock: bool = False,
+) -> Records:
+    """What is recorded of some keys; with `lock`, behind the locks of the rows of their partitions."""
+    days = {known.date for known in named.values() if not isinstance(known, QuarantineKey)}
+    found = {item.partition_id: item for item in partitions.load_days(connection, table.table_id, days)}
+    if lock:
+        found = partitions.lock_partitions(connection, found)
+    shown = publication_history.load_shown_at(connection, found, context.publisher.name, horizon.lease_began)
+    bounds = merge_ranges.load_bounds(connection, found)
+    starts = [known for known in named.values() if isinstance(known, SmallObjectKey | QuarantineKey)]
+    uploads = small_objects.trace_uploads(connection, table.table_id, {upload_of(known) for known in starts})
+    # Behind the uploads: an upload that is over by then has committed its quarantined lines before.
+    kept = quarantine.find_kept(
+        connection, {known.staging_object_id for known in starts if isinstance(known, QuarantineKey)}
+    )
+    return Records(
+        days={
+            item.date: DayRecords(partition=item, bounds=tuple(bounds.get(number, ())), shown=shown.get(number))
+            for number, item in found.items()
+        },
+        uploads=uploads,
+        quarantined=kept,
+    )
+
+
+class _Needed:
+    """Keys and folders that readers are sent to."""
+
+    def __init__(self, keys: Collection[str]) -> None:
+        self._keys = keys
+        self._folders = tuple(key for key in keys if key.endswith("/"))
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._keys or key.startswith(self._folders)
+
+
+def _needed(context: StageContext, table: TableDefinition, garbage: Sequence[Garbage]) -> _Needed:
+    """What formats say that readers are sent to, of the days with garbage.
+
+    A second opinion for Hive, whose records decide already: a call of long ago may show an older publication again. For
+    other formats it is the only one. If one cannot tell, nothing of the table is deleted.
+    """
+    days = {item.date for item in garbage}
+    if not days:
+        return _Needed(frozenset())
+    formats = (context.publisher, *context.more_formats)
+    return _Needed(frozenset().union(*(item.needed_keys(table, days) for item in formats)))

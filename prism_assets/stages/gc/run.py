@@ -1,0 +1,170 @@
+"""Garbage collection: plan, then mark, delete and record in parts, table by table under a lease.
+
+What is marked was judged once more under the locks of its partitions' rows, which the commits of Stream and Merge, the
+switch and the record of a publication take, too. What is garbage then stays so (`domain/garbage.py` says why for each
+kind), so nobody has to be kept away while it is deleted: a merge that was claimed with inputs that go, or a catalog run
+that began before, can only be one that fails at its own commit. What a task that outlived its driver, or a repair that
+was planned before the reader lease, writes again under such a key is garbage once more.
+
+A death behind the marks leaves objects that are marked and there, or marked and gone. The next run judges the first
+anew, whoever marked them, and records the others. Deleting twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from prism_assets.domain.errors import InvariantBroken, PrismError
+from prism_assets.domain.garbage import Garbage, garbage_reason
+from prism_assets.domain.problems import Problem
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.failpoints import failpoint
+from prism_assets.metadata import gc_log, leases, publication_history
+from prism_assets.metadata.leases import Lease, LeaseKind
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.gc.plan import GcPlan, Horizon, load_records, plan_gc
+from prism_assets.stages.gc.report import GcReport, ObjectSum, TableGcReport, by_reason
+from prism_assets.stages.leases import leased, takeover_seconds
+
+_AT_ONCE = 500
+
+
+def run_gc(
+    context: StageContext,
+    *,
+    now: datetime | None = None,
+    names: Collection[str] | None = None,
+    dry_run: bool = False,
+) -> GcReport:
+    """Deletes the garbage of the tables named, or of all. A dry run changes nothing.
+
+    Without `now` it is the time of the database, by which publications are recorded: a host whose clock is wrong shall
+    not take replaced manifests from their readers. One table that fails does not stop the others; its error is in the
+    report.
+    """
+    started = time.monotonic()
+    context.check_lake()
+    tables = context.choose_tables(names)
+    folders = Counter(context.lake.keys(table).root for table in context.choose_tables(None))
+    with context.database.begin() as connection:
+        horizon = Horizon.at(now or gc_log.current_time(connection), context.settings)
+    reports = []
+    for table in tables:
+        shared = folders[context.lake.keys(table).root] > 1
+        reports.append(report := _report_on(context, table, horizon, dry_run=dry_run, shared=shared))
+        for sentence in report.sentences(dry_run=dry_run):
+            context.progress(f"gc: {sentence}")
+    return GcReport(tables=tuple(reports), dry_run=dry_run, seconds=time.monotonic() - started)
+
+
+def _report_on(
+    context: StageContext, table: TableDefinition, horizon: Horizon, *, dry_run: bool, shared: bool
+) -> TableGcReport:
+    name, table_id = str(table.name), table.table_id
+    try:
+        if shared:
+            raise InvariantBroken("another table has the same folder, so nothing of either is deleted: report it")
+        if dry_run:
+            plan = plan_gc(context, table, horizon)
+            return _report(plan, plan.garbage, planned=plan.garbage)
+        with leased(context, LeaseKind.GC, [table_id], takeover_seconds(context)) as held:
+            if held:
+                return _collect(context, table, held[table_id], horizon)
+        with context.database.begin() as connection:
+            holder = leases.holders(connection, LeaseKind.GC, [table_id]).get(table_id)
+        return TableGcReport(table=name, table_id=table_id, skipped=True, holder=holder)
+    except PrismError as error:
+        return TableGcReport(table=name, table_id=table_id, problems=(Problem.of(error, name),))
+
+
+def _collect(context: StageContext, table: TableDefinition, lease: Lease, horizon: Horizon) -> TableGcReport:
+    """Plans under the lease, settles what a dead run left, and deletes part by part, as far as it comes."""
+    with context.database.begin() as connection:
+        marked = gc_log.load_marked(connection, table.table_id)
+    plan = plan_gc(context, table, horizon, marked)
+    failpoint("gc.after_plan")
+    deleted: list[Garbage] = []
+    problems: list[Problem] = []
+    try:
+        _settle(context, lease, plan, marked)
+        for start in range(0, len(plan.garbage), _AT_ONCE):
+            deleted += _delete(context, lease, table, horizon, plan.garbage[start : start + _AT_ONCE])
+        _forget(context, lease, horizon)
+    except PrismError as error:
+        problems.append(Problem.of(error, str(table.name)))
+    return _report(plan, deleted, problems=problems)
+
+
+def _settle(context: StageContext, lease: Lease, plan: GcPlan, marked: Collection[str]) -> None:
+    """Records the deletion of what a dead run has marked and is gone; takes back its other marks. One transaction."""
+    bucket = context.lake.bucket
+    if marked:
+        with context.database.begin() as connection:
+            leases.hold(connection, lease)
+            gc_log.record_deletion(connection, bucket, set(marked) - plan.marked)
+            gc_log.unmark(connection, bucket, plan.marked)
+    failpoint("gc.after_settle")
+
+
+def _delete(
+    context: StageContext, lease: Lease, table: TableDefinition, horizon: Horizon, part: Sequence[Garbage]
+) -> Sequence[Garbage]:
+    """Marks, deletes and records what is garbage under the locks, too; returns that."""
+    confirmed = _mark(context, lease, table, horizon, part)
+    failpoint("gc.after_mark")
+    keys = [item.key for item in confirmed]
+    context.stores.delete(context.lake.bucket, keys)
+    failpoint("gc.after_delete")
+    with context.database.begin() as connection:
+        leases.hold(connection, lease)
+        gc_log.record_deletion(connection, context.lake.bucket, keys)
+        failpoint("gc.in_record")
+    failpoint("gc.after_record")
+    return confirmed
+
+
+def _mark(
+    context: StageContext, lease: Lease, table: TableDefinition, horizon: Horizon, part: Sequence[Garbage]
+) -> Sequence[Garbage]:
+    keys = context.lake.keys(table)
+    named = {item.key: known for item in part if (known := keys.parse(item.key))}
+    with context.database.begin() as connection:
+        leases.hold(connection, lease)
+        records = load_records(context, connection, table, horizon, named, lock=True)
+        confirmed = [item for item in part if garbage_reason(item.key, named[item.key], records)]
+        gc_log.mark(connection, table.table_id, context.lake.bucket, confirmed)
+        failpoint("gc.in_mark")
+    return confirmed
+
+
+def _forget(context: StageContext, lease: Lease, horizon: Horizon) -> None:
+    """Deletes from the history of publications what no reader was sent to since the reader lease began."""
+    with context.database.begin() as connection:
+        leases.hold(connection, lease)
+        publication_history.forget_before(connection, lease.subject_id, context.publisher.name, horizon.lease_began)
+    failpoint("gc.after_forget")
+
+
+def _report(
+    plan: GcPlan,
+    deleted: Sequence[Garbage],
+    *,
+    planned: tuple[Garbage, ...] = (),
+    problems: Sequence[Problem] = (),
+) -> TableGcReport:
+    return TableGcReport(
+        table=str(plan.table.name),
+        table_id=plan.table.table_id,
+        listed=plan.listed,
+        deleted=by_reason(deleted),
+        young=plan.young,
+        held_back=ObjectSum.of(plan.held_back),
+        needed=plan.needed,
+        foreign=plan.foreign,
+        foreign_keys=plan.foreign_keys,
+        planned=planned,
+        problems=tuple(problems),
+    )
