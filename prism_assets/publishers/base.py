@@ -46,7 +46,7 @@ class Format(Protocol):
         ...
 
     def needed_keys(self, table: TableDefinition, days: Collection[date]) -> frozenset[str]:
-        """What readers are sent to at present, of the given days at least: keys, and folders that end with `/`.
+        """What readers are sent to at present, of the given days at least: keys, and folders of days, ending with `/`.
 
         Whatever is recorded. Raises an error of the tree where that cannot be told: nothing of the table is deleted
         then.

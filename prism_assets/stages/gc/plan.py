@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 from prism_assets.domain.garbage import (
     DayRecords,
     Garbage,
+    Reason,
     Records,
     garbage_reason,
     is_foreign,
@@ -90,7 +91,7 @@ def plan_gc(
         _judge(context, table, horizon, part, found)
     needed = _needed(context, table, found.garbage)
     chosen, held_back = within_fraction(
-        (item for item in found.garbage if item.key not in needed),
+        (item for item in found.garbage if not needed.holds(item)),
         objects=found.listed.objects,
         content_length=found.listed.content_length,
         fraction=context.settings.gc_max_fraction,
@@ -101,7 +102,7 @@ def plan_gc(
         garbage=tuple(sorted(chosen, key=lambda item: (item.date, item.key))),
         held_back=tuple(held_back),
         young=found.young,
-        needed=ObjectSum.of([item for item in found.garbage if item.key in needed]),
+        needed=ObjectSum.of([item for item in found.garbage if needed.holds(item)]),
         foreign=found.foreign,
         foreign_keys=tuple(found.foreign_keys),
         marked=frozenset(found.keys_marked),
@@ -174,15 +175,16 @@ def load_records(
     )
 
 
+@dataclass(frozen=True)
 class _Needed:
-    """Keys and folders that readers are sent to."""
+    """Keys and folders that readers are sent to. A stray in a folder that they list is what they should not see."""
 
-    def __init__(self, keys: Collection[str]) -> None:
-        self._keys = keys
-        self._folders = tuple(key for key in keys if key.endswith("/"))
+    keys: frozenset[str] = frozenset()
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._keys or key.startswith(self._folders)
+    def holds(self, item: Garbage) -> bool:
+        """Whether readers may read an object of those that nobody needs by the records."""
+        folder = item.key.rpartition("/")[0] + "/"
+        return item.key in self.keys or (folder in self.keys and item.reason is not Reason.STRAY)
 
 
 def _needed(context: StageContext, table: TableDefinition, garbage: Sequence[Garbage]) -> _Needed:
@@ -193,6 +195,6 @@ def _needed(context: StageContext, table: TableDefinition, garbage: Sequence[Gar
     """
     days = {item.date for item in garbage}
     if not days:
-        return _Needed(frozenset())
+        return _Needed()
     formats = (context.publisher, *context.more_formats)
     return _Needed(frozenset().union(*(item.needed_keys(table, days) for item in formats)))

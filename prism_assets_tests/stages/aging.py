@@ -1,0 +1,48 @@
+"""Time that passes for garbage collection alone: for the store, and for the history of publications."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from prism_assets.stages.gc.report import GcReport, TableGcReport
+from prism_assets.stages.gc.run import run_gc
+from prism_assets_tests.world import World
+
+
+def hours_pass(world: World, hours: float, *, of_publications: bool = True) -> None:
+    """As if everything that lies in the lake were so much older, and so were all publications, if that is asked for."""
+    for path in (world.root / "buckets" / "lake").rglob("*"):
+        if path.is_file():
+            then = path.stat().st_mtime - hours * 3_600
+            os.utime(path, (then, then))
+    if not of_publications:
+        return
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql(
+            f"UPDATE prism_publication_history SET record_time = record_time - interval '{hours * 3_600} seconds'"
+        )
+
+
+def gc(world: World, **more: Any) -> GcReport:
+    """`prism gc`; fails the test on any error."""
+    report = run_gc(world.context, **more)
+    assert report.errors == ()
+    return report
+
+
+def deleted(world: World, **more: Any) -> dict[str, int]:
+    """How many objects a garbage collection deletes of the one table there is, by reason."""
+    (table,) = gc(world, **more).tables
+    return counts(table)
+
+
+def counts(table: TableGcReport) -> dict[str, int]:
+    """Objects by reason."""
+    return {reason: item.objects for reason, item in table.deleted.items()}
+
+
+def keys(world: World, part: str = "") -> list[str]:
+    """What lies in the lake, without its marker, in order."""
+    found = (item.key for item in world.context.stores.list("lake", ""))
+    return sorted(key for key in found if part in key and not key.startswith("prism-installation"))
