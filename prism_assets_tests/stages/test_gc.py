@@ -333,7 +333,7 @@ def test_what_the_catalog_shows_stays_whatever_is_recorded(world: World) -> None
     """A call of long ago landed, and readers are sent to the manifest of before again."""
     switched_day(world)
     late_rows_are_merged(world)
-    (old,) = [key for key in keys(world, "/manifest-0000000000000000000-")]
+    (old,) = keys(world, "/manifest-0000000000000000000-")
     (table,) = world.context.choose_tables(None)
     world.glue.publish(table, {date.fromisoformat(DAY): f"s3://lake/{old}"})
     rows = world.ids()

@@ -1,0 +1,168 @@
+"""The real stages in any order once more, with garbage collections between and within them, and hours that pass.
+
+Besides what must hold anyway, readers who were sent somewhere within the reader lease read there what they read before,
+and in the end nothing lies in the lake but what readers are sent to.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, rule, run_state_machine_as_test
+
+from prism_assets.reading.lake_reader import ReadPartition, path_of
+from prism_assets_tests.flow.test_any_order import TABLE, AnyOrder
+from prism_assets_tests.flow.test_any_order import database_url as database_url
+from prism_assets_tests.metadata.worlds import a_world
+from prism_assets_tests.reliability import Figures
+from prism_assets_tests.stages.aging import gc, hours_pass, keys
+from prism_assets_tests.stages.catalogs import PausingCatalog, with_catalog
+from prism_assets_tests.stages.engines import PausingEngine, another_worker
+from prism_assets_tests.world import World
+
+LEASE = 4.0
+NIGHT = 30.0
+
+
+@dataclass(frozen=True)
+class Held:
+    """Where a reader was sent last, at a time in hours, and the ids that he found there."""
+
+    hours: float
+    partition: ReadPartition
+    ids: Counter[int]
+
+
+class GarbageInAnyOrder(AnyOrder):
+    """And the hours that have passed, and what readers hold."""
+
+    def __init__(self) -> None:
+        self.hours = 0.0
+        self.held: dict[str, Held] = {}
+        self.deleted = 0
+        super().__init__()
+
+    @rule(hours=st.sampled_from([1.0, 3.0, 5.0, NIGHT]))
+    def hours_pass(self, hours: float) -> None:
+        self._hours_pass(hours)
+
+    @rule()
+    def garbage_is_collected(self) -> None:
+        self._gc()
+
+    @rule(nights=st.integers(1, 2))
+    def nights_pass(self, nights: int) -> None:
+        for _ in range(nights):
+            self._hours_pass(NIGHT)
+            self._gc()
+
+    @rule()
+    def garbage_is_collected_while_a_catalog_run_publishes(self) -> None:
+        """What it names was read before, and is merged away now."""
+
+        def meanwhile(_table: object) -> None:
+            self._merge(everything=True)
+            self._gc()
+
+        catalog = PausingCatalog(self.world.glue, before_publish=meanwhile)
+        with_catalog(self.world, catalog, self.world.context.worker).catalog(self._clock)
+
+    @rule(takes_over=st.booleans())
+    def garbage_is_collected_while_a_merge_stands_still(self, takes_over: bool) -> None:
+        def meanwhile() -> None:
+            if takes_over:
+                self._another_merges()
+                self._catalog()
+                self._hours_pass(NIGHT)
+            self._gc()
+
+        another_worker(self.world, PausingEngine(self.world.context.engine, meanwhile)).merge(
+            self._clock, everything=True
+        )
+
+    @invariant()
+    def readers_find_what_they_were_sent_to(self) -> None:
+        reader = self.world.reader()
+        for partition in reader.table(TABLE).partitions:
+            self.held[partition.location] = Held(self.hours, partition, self._ids(partition))
+        for held in self.held.values():
+            if self.hours - held.hours < LEASE:
+                assert self._ids(held.partition) == held.ids, f"{held.partition.location}: other rows than before"
+
+    def _ids(self, partition: ReadPartition) -> Counter[int]:
+        filesystem = self.world.reader().filesystem
+        if partition.location.endswith(".json"):
+            assert filesystem.get_file_info(path_of(partition.location)).is_file
+        found: Counter[int] = Counter()
+        for item in partition.objects:
+            table = pq.read_table(path_of(item.url), filesystem=filesystem, columns=["id"], partitioning=None)
+            found.update(table.column("id").to_pylist())
+        return found
+
+    def _hours_pass(self, hours: float) -> None:
+        hours_pass(self.world, hours)
+        self.hours += hours
+
+    def _gc(self) -> None:
+        before = set(keys(self.world))
+        report = gc(self.world)
+        assert len(before - set(keys(self.world))) == report.deleted.objects
+        self.deleted += report.deleted.objects
+
+    def _come_to_rest(self) -> None:
+        super()._come_to_rest()
+        seen = self._read()
+        self._hours_pass(100)
+        while gc(self.world).deleted.objects:
+            continue
+        self._only_what_is_needed_is_left()
+        assert self._read() == seen
+        super()._come_to_rest()
+        type(self).total = type(self).total + self.deleted  # type: ignore[attr-defined]
+
+    def _only_what_is_needed_is_left(self) -> None:
+        named = {path_of(item.url) for partition in self._partitions().values() for item in partition.objects}
+        shown = {path_of(partition.location) for partition in self._partitions().values()}
+        found = {f"lake/{key}" for key in keys(self.world) if "/quarantine/" not in key}
+        assert found == named | {place for place in shown if place.endswith(".json")}
+
+    def _partitions(self) -> Mapping[date, ReadPartition]:
+        return {partition.date: partition for partition in self.world.reader().table(TABLE).partitions}
+
+
+def test_garbage_collection_in_any_order_takes_nothing_from_anybody(
+    services: Mapping[str, str], database_url: str, long: bool, figures: Figures
+) -> None:
+    worlds = 0
+
+    def make_world(opened: ExitStack) -> World:
+        nonlocal worlds
+        worlds += 1
+        root = Path(opened.enter_context(tempfile.TemporaryDirectory()))
+        more = {"max_attempts": 1_000, "gc_max_fraction": 1.0 if worlds % 2 else 0.5}
+        return opened.enter_context(a_world(services, database_url, root, **more))
+
+    machine = type("GarbageHere", (GarbageInAnyOrder,), {"make_world": staticmethod(make_world), "total": 0})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=100 if long else 4,
+            stateful_step_count=50 if long else 20,
+            deadline=None,
+            derandomize=not long,
+            database=None,
+            phases=[Phase.generate, Phase.shrink] if long else [Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+    assert machine.total > 0  # type: ignore[attr-defined]
+    figures.note("State machine", runs=worlds, steps=worlds * (50 if long else 20))
