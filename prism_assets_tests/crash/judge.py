@@ -14,6 +14,7 @@ from typing import Any
 
 import sqlalchemy
 
+from prism_assets.reading.lake_reader import LakeReader
 from prism_assets.stages.status import read_status
 from prism_assets_tests.crash.lives import Life
 from prism_assets_tests.crash.reader import IdReader
@@ -34,6 +35,7 @@ def judge(world: World, life: Life) -> list[str]:
     found += _rows(world, life)
     found += _quarantined_lines(world, life)
     found += _objects(world)
+    found += _garbage(world, life)
     found += _nothing_waits(world, life)
     return found
 
@@ -173,6 +175,28 @@ def _objects(world: World) -> Iterator[str]:
         for key in lengths
         if re.match(r"[0-9a-f]{4}\.", key) and not _KEYS.fullmatch(key)
     )
+
+
+def _garbage(world: World, life: Life) -> Iterator[str]:
+    """I6: where garbage was collected nothing is left but what readers are sent to, and each deletion is on record."""
+    if not life.collected:
+        return
+    reader = LakeReader(world.settings)
+    left = {item.key for item in world.context.stores.list(world.settings.bucket, "")}
+    root = f"s3://{world.settings.bucket}/"
+    for table in life.collected:
+        shown = reader.table(table).partitions
+        needed = {item.url.removeprefix(root) for partition in shown for item in partition.objects}
+        needed |= {partition.location.removeprefix(root) for partition in shown}
+        ours = {key for key in left if f".{table}/" in key and "/quarantine/" not in key}
+        yield from (f"I6 {key} is needed by nobody" for key in sorted(ours - needed))
+        yield from (f"I6 {key} is not there" for key in sorted(needed - ours))
+    with world.context.database.begin() as connection:
+        logged = list(connection.exec_driver_sql("SELECT object_key, delete_time FROM prism_gc_log"))
+    yield from (f"I6 {row.object_key} is logged as deleted, and there" for row in logged if row.object_key in left)
+    yield from (f"I10 {row.object_key} is marked, and not settled" for row in logged if row.delete_time is None)
+    if not logged:
+        yield "I6 nothing was ever deleted"
 
 
 def _nothing_waits(world: World, life: Life) -> Iterator[str]:

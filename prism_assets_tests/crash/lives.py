@@ -16,7 +16,7 @@ import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -24,6 +24,7 @@ from zoneinfo import ZoneInfo
 import boto3
 import pyarrow.parquet as pq
 
+from prism_assets.domain.errors import TerminalError
 from prism_assets.metadata import merge_jobs
 from prism_assets.platform import build_context
 from prism_assets.settings import load_settings
@@ -31,6 +32,7 @@ from prism_assets.stages.apply import run_apply
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import run_discover
+from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.merge.run import run_merge
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.run import CycleReport, lasting_errors, run_once, run_until_idle
@@ -95,7 +97,8 @@ class Life:
 
     `watched` are the tables a reader looks at all the time; the others are damaged on purpose meanwhile. `more` is what
     arrives besides the phases. `rest` are the stages that run in the end. With a `queue` the bucket tells of what
-    arrives.
+    arrives. `collected` are the tables whose garbage is collected, as if days went by between two looks of a reader: so
+    they are not watched.
     """
 
     tables: Mapping[str, str]
@@ -105,6 +108,7 @@ class Life:
     more: tuple[Drop, ...] = ()
     rest: tuple[str, ...] = ("run",)
     queue: bool = False
+    collected: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -287,7 +291,33 @@ def losses(seed: int) -> Life:
     )
 
 
-LIVES: Mapping[str, Callable[[int], Life]] = {life.__name__: life for life in (days, messages, damage, losses)}
+def garbage(seed: int) -> Life:
+    """A day that is switched and extended, and garbage collections as if each were days later."""
+    author = Author(seed)
+    events, clicks = "log.events", "log.clicks"
+    hour = "2026-03-01T11:00"
+    return Life(
+        tables={events: "UTC", clicks: "UTC"},
+        files=(a_table(events, merge="{interval: 0}"), a_table(clicks, merge="{interval: 0}")),
+        phases=(
+            Phase(utc("2026-03-01T00:00"), ("apply",)),
+            Phase(
+                utc("2026-03-01T12:00"),
+                ("run", "gc"),
+                (*(author.drop(events, hour, broken=number) for number in range(2)), author.drop(clicks, hour)),
+            ),
+            Phase(utc("2026-03-02T12:00"), ("run", "gc")),
+            Phase(utc("2026-03-02T13:00"), ("run", "gc"), (author.drop(events, hour),)),
+            Phase(utc("2026-03-03T01:00"), ("run",), (author.drop(events, hour), author.drop(clicks, hour))),
+        ),
+        watched=(clicks,),
+        rest=("run", "gc"),
+        collected=(events,),
+        settings={"gc_max_fraction": 1.0},
+    )
+
+
+LIVES: Mapping[str, Callable[[int], Life]] = {life.__name__: life for life in (days, messages, damage, losses, garbage)}
 
 
 def phase_reached(progress: Path) -> int:
@@ -376,6 +406,13 @@ def _repair(context: StageContext, _now: datetime) -> None:
     run_repair(context)
 
 
+def _gc(context: StageContext, _now: datetime) -> None:
+    """By the clocks of the store and of the database, which no phase sets: as if all there is were days old."""
+    report = run_gc(context, now=datetime.now(timezone.utc) + timedelta(days=5), names=["log.events"])
+    if report.errors:
+        raise TerminalError("; ".join(report.errors))
+
+
 def _wait(_context: StageContext, _now: datetime) -> None:
     """Until messages that somebody received and did not delete come again."""
     time.sleep(HIDDEN_SECONDS + 0.1)
@@ -454,6 +491,7 @@ _STEPS: Mapping[str, _Step] = {
     "merge --all": _merge_all,
     "catalog": _only(run_catalog),
     "repair": _repair,
+    "gc": _gc,
     "wait": _wait,
     "reencode": _reencode,
     "lose": _lose,
