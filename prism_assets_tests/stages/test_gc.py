@@ -8,18 +8,21 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, WrongLake, WrongUse
+from prism_assets.domain.garbage import Reason
 from prism_assets.domain.keys import marker_key
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.engine.base import Engine
 from prism_assets.metadata import gc_log
 from prism_assets.objectstore.stores import Stores
-from prism_assets.reading.lake_reader import path_of
+from prism_assets.reading.lake_reader import ReadPartition, path_of
 from prism_assets.stages.checks.run import run_checks
 from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.gc import plan as plan_module
 from prism_assets.stages.gc import run as run_module
+from prism_assets.stages.gc.plan import Horizon
 from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.status import read_status
@@ -168,7 +171,7 @@ def test_a_merged_object_that_was_never_committed_goes_when_the_chain_is_beyond_
 class Dying:
     """Its worker dies when all is uploaded."""
 
-    inner: Any
+    inner: Engine
 
     def probe(self) -> None:
         """Harmless."""
@@ -492,7 +495,8 @@ def test_an_unknown_table_is_wrong_use(world: World) -> None:
 # At the same time
 
 
-def test_readers_that_hold_a_manifest_read_all_that_it_names_for_as_long_as_their_lease(world: World) -> None:
+def what_readers_hold(world: World) -> list[ReadPartition]:
+    """Four manifests that readers were sent to one after the other, the last three within the reader lease."""
     closed_day(world)
     arrive(world, AFTER)
     world.catalog(AFTER)
@@ -506,12 +510,27 @@ def test_readers_that_hold_a_manifest_read_all_that_it_names_for_as_long_as_thei
         held.append(world.partition(DAY))
     hours_pass(world, A_LONG_TIME, of_publications=False)
     assert len({partition.location for partition in held}) == 4
+    return held
+
+
+def is_readable(world: World, partition: ReadPartition) -> bool:
+    found = world.reader().filesystem.get_file_info(
+        [path_of(place) for place in (partition.location, *(item.url for item in partition.objects))]
+    )
+    return all(info.is_file for info in found)
+
+
+def test_readers_that_hold_a_manifest_read_all_that_it_names_for_as_long_as_their_lease(world: World) -> None:
+    held = what_readers_hold(world)
     assert deleted(world) == {"replaced": 1}, "the manifest of before the first that is held"
-    filesystem = world.reader().filesystem
-    for partition in held:
-        assert filesystem.get_file_info(path_of(partition.location)).is_file
-        for item in partition.objects:
-            pq.read_table(path_of(item.url), filesystem=filesystem, partitioning=None)
+    assert [is_readable(world, partition) for partition in held] == [True] * 4
+
+
+def test_without_the_reader_lease_they_could_not(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = what_readers_hold(world)
+    monkeypatch.setattr(Horizon, "at", classmethod(lambda cls, now, _settings: cls(floor=now, lease_began=now)))
+    gc(world)
+    assert [is_readable(world, partition) for partition in held] == [False, False, False, True]
 
 
 def while_merging(world: World, meanwhile: Callable[[], object]) -> None:
@@ -548,20 +567,57 @@ def test_a_merge_that_lost_its_job_to_another_changes_nothing_when_its_inputs_ar
     assert len(world.ids()) == 16
 
 
-def test_a_merged_object_of_a_dead_worker_that_a_retry_finds_and_commits_is_never_deleted(world: World) -> None:
+def a_dead_worker_has_put_a_merged_object(world: World) -> str:
     closed_day(world)
     with pytest.raises(RuntimeError, match="dies"):
         another_worker(world, Dying(world.context.engine)).merge(AFTER)
-    (there,) = keys(world, "/part-")
     hours_pass(world, A_LONG_TIME)
     expire_leases(world)
-    while_merging(world, lambda: gc(world))
+    (there,) = keys(world, "/part-")
+    return there
+
+
+def test_a_merged_object_of_a_dead_worker_that_a_retry_finds_and_commits_is_never_deleted(world: World) -> None:
+    there = a_dead_worker_has_put_a_merged_object(world)
+    before_its_commit(world, lambda: gc(world))
     assert keys(world, "/part-") == [there]
     world.catalog(AFTER)
     hours_pass(world, A_LONG_TIME)
     gc(world)
     assert keys(world, "/part-") == [there]
     assert is_quiet(world)
+
+
+def test_it_would_be_lost_if_objects_beyond_the_chain_were_garbage(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = a_dead_worker_has_put_a_merged_object(world)
+    for module in (plan_module, run_module):
+        monkeypatch.setattr(module, "garbage_reason", lambda key, *_: Reason.ABANDONED if "/part-" in key else None)
+    before_its_commit(world, lambda: gc(world))
+    assert there not in keys(world)
+    assert "merged_object" in [item.name for item in run_doctor(world.context).findings]
+
+
+def before_its_commit(world: World, meanwhile: Callable[[], object]) -> None:
+    """A merge that has written its objects, or found them there, and has not committed them yet."""
+    another_worker(world, LateEngine(world.context.engine, meanwhile)).merge(AFTER, everything=True)
+
+
+@dataclass
+class LateEngine:
+    """Something happens between its work and its answers."""
+
+    inner: Engine
+    meanwhile: Callable[[], object]
+
+    def probe(self) -> None:
+        """Harmless."""
+
+    def run(self, tasks: Any, definitions: Any) -> Iterator[Any]:
+        results = list(self.inner.run(tasks, definitions))
+        self.meanwhile()
+        yield from results
 
 
 def test_what_is_no_garbage_under_the_locks_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
