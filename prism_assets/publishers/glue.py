@@ -84,8 +84,11 @@ class GluePublisher:
 
     def needed_keys(self, table: TableDefinition, days: Collection[date]) -> frozenset[str]:
         """The live prefixes, or the manifests with all that they name, that Glue has now. Reads these manifests."""
-        root = self._lake.url("")
-        shown = [place.removeprefix(root) for place in self.shown_locations(table, days).values()]
+        try:
+            places = self.shown_locations(table, days).values()
+        except InvariantBroken:  # Glue has no such table: readers are sent nowhere
+            return frozenset()
+        shown = [place.removeprefix(self._lake.url("")) for place in places]
         with ThreadPoolExecutor(_READS) as pool:
             named = pool.map(self._named_by, [key for key in shown if not key.endswith("/")])
             return frozenset(shown).union(*named)

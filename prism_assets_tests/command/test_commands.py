@@ -122,6 +122,8 @@ def test_the_json_of_every_command_is_one_document(full: Prism) -> None:
         ("merge", "--now", AFTER),
         ("run", "--until-idle", "--now", AFTER),
         ("repair", "--deep"),
+        ("gc", "--dry-run"),
+        ("gc",),
         ("status", "--now", AFTER),
         ("files", "log.events"),
         ("query", "SELECT *, 0.5 AS half, DATE '2026-03-01' AS day FROM log.events"),

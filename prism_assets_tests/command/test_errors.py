@@ -35,6 +35,8 @@ COMMANDS = [
     ("merge", "--dry-run"),
     ("catalog",),
     ("catalog", "--dry-run"),
+    ("gc",),
+    ("gc", "--dry-run"),
     ("run",),
     ("status",),
     ("quarantine", "list"),

@@ -207,6 +207,16 @@ def test_uploads_of_starts_that_are_over_go(world: World) -> None:
     assert report.foreign_keys == (again,), "it is committed in the other tier: nobody here would have put it"
 
 
+def test_strays_of_a_table_that_the_catalog_does_not_know_go(world: World) -> None:
+    world.apply(a_table(merge=MERGE))
+    arrive(world)
+    (live,) = keys(world, "/live/")
+    world.context.stores.put("lake", live.replace(DAY, "2026-02-11"), b"...")
+    hours_pass(world, A_LONG_TIME)
+    assert deleted(world) == {"stray": 1}
+    assert keys(world) == [live]
+
+
 def test_an_upload_of_a_generation_before_goes(world: World) -> None:
     open_day(world)
     key = world.drop(some_rows(2, utc(NOON)))
