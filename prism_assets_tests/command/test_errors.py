@@ -300,6 +300,8 @@ WITH_CLOCK = [
     ("merge", "--dry-run"),
     ("catalog",),
     ("catalog", "--dry-run"),
+    ("gc",),
+    ("gc", "--dry-run"),
     ("run",),
     ("run", "--until-idle"),
     ("status",),

@@ -13,12 +13,14 @@ import pytest
 from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, WrongLake, WrongUse
 from prism_assets.domain.garbage import Reason
 from prism_assets.domain.keys import marker_key
+from prism_assets.domain.names import TableName
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.engine.base import Engine
 from prism_assets.metadata import gc_log
 from prism_assets.objectstore.stores import Stores
 from prism_assets.reading.lake_reader import ReadPartition, path_of
 from prism_assets.stages.checks.run import run_checks
+from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.gc import plan as plan_module
 from prism_assets.stages.gc import run as run_module
@@ -493,6 +495,17 @@ def test_nothing_is_done_in_a_lake_of_another_database(world: World) -> None:
     stranger = dataclasses.replace(world, context=dataclasses.replace(world.context))
     with pytest.raises(WrongLake):
         run_gc(stranger.context)
+    assert keys(world) == before
+
+
+def test_nothing_goes_of_tables_that_have_one_folder(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    switched_day(world)
+    hours_pass(world, A_LONG_TIME)
+    before = keys(world)
+    (table,) = world.context.choose_tables(None)
+    twin = dataclasses.replace(table, table_id=99, name=TableName("log", "twin", "log", "events"))
+    monkeypatch.setattr(StageContext, "choose_tables", lambda _self, _names: [table, twin])
+    assert ["the same folder" in error for error in run_gc(world.context).errors] == [True, True]
     assert keys(world) == before
 
 
