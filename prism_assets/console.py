@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from prism_assets.stages.apply import ApplyPlan
     from prism_assets.stages.catalog.run import CatalogReport
     from prism_assets.stages.doctor.findings import DoctorReport
+    from prism_assets.stages.gc.report import GcReport
     from prism_assets.stages.iceberg.report import IcebergReport
     from prism_assets.stages.iceberg.status import IcebergStatus
-    from prism_assets.stages.gc.report import GcReport
     from prism_assets.stages.repair.report import RepairReport
     from prism_assets.stages.run import CycleReport
     from prism_assets.stages.status import PartitionStatus, TableStatus

@@ -158,6 +158,7 @@ class IcebergSettings(PrismSettings):
             raise ValueError("must look like https://host/path")
         return value
 
+
 class GcSettings(PrismSettings):
     """What garbage collection leaves alone, and how much one run may delete."""
 

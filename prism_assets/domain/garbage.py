@@ -10,18 +10,20 @@ is asked for besides.
   ranges only grow, and the commit of a merge that was planned before fails. If another range ends where it does, it
   never was a range. Otherwise it may have been one, the last one up to its upper bound: publications of that version
   name it, and all that are made later are of a greater one. Before the switch none names any.
+- An object that was rewritten under another key is named by publications of earlier revisions alone.
 - A manifest from before what was shown when the reader lease began is never shown again: publications go upwards only.
 - A small object is in merged objects, for every reader, when its id is not above the version shown when the reader
   lease began. Merges read what is above the end of the chain, repairs and publications what is above a version shown
   later.
 - An upload of a start of a staging object that is over, and not committed, will never be.
+- A file of an Iceberg table is named long before it is as old as anything that is deleted, or never.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 
 from prism_assets.domain.keys import ManifestKey, MergedObjectKey, ObjectKey, QuarantineKey, SmallObjectKey
@@ -32,7 +34,7 @@ class Reason(enum.Enum):
     """Why an object is garbage."""
 
     SUPERSEDED = "superseded"
-    """A merged object whose range was extended under another key."""
+    """A merged object whose range was extended, or rewritten, under another key."""
     ABANDONED = "abandoned"
     """A merged object that was never committed, and cannot be any more."""
     REPLACED = "replaced"
@@ -42,6 +44,9 @@ class Reason(enum.Enum):
     STRAY = "stray"
     """A small object or quarantined lines of a start of a staging object that is over without them."""
 
+    UNLISTED = "unlisted"
+    """A file of an Iceberg table that none of its snapshots needs."""
+
     def __str__(self) -> str:
         return self.value
 
@@ -50,11 +55,13 @@ class Reason(enum.Enum):
 class DayRecords:
     """What is recorded of a day: its partition, and the bounds of its ranges in order.
 
-    `shown` is what readers were sent to when the reader lease began; None if that is not known, or was nothing.
+    `rewrites` says how often the object of a range was rewritten, by its bounds. `shown` is what readers were sent to
+    when the reader lease began; None if that is not known, or was nothing.
     """
 
     partition: Partition
     bounds: tuple[tuple[int, int], ...] = ()
+    rewrites: Mapping[tuple[int, int], int] = field(default_factory=dict)
     shown: Publication | None = None
 
 
@@ -153,13 +160,23 @@ def _of_small_object(named: SmallObjectKey, records: Records) -> Reason | None:
 
 def _of_merged_object(named: MergedObjectKey, day: DayRecords) -> Reason | None:
     lowers, uppers = {lower for lower, _ in day.bounds}, {upper for _, upper in day.bounds}
-    if (named.lower_bound, named.upper_bound) in day.bounds or named.upper_bound > max(uppers, default=0):
+    bounds = (named.lower_bound, named.upper_bound)
+    if bounds in day.bounds:
+        return _of_rewritten_object(day) if named.revision < day.rewrites.get(bounds, 0) else None
+    if named.upper_bound > max(uppers, default=0):
         return None
     if named.upper_bound in uppers:
         return Reason.ABANDONED
     if day.partition.switched and (day.shown is None or named.upper_bound >= day.shown.version):
         return None
     return Reason.SUPERSEDED if named.lower_bound in lowers else Reason.ABANDONED
+
+
+def _of_rewritten_object(day: DayRecords) -> Reason | None:
+    """Each rewriting raises the revision of the partition: publications of the present one name the new object."""
+    if day.partition.switched and (day.shown is None or day.shown.revision < day.partition.revision):
+        return None
+    return Reason.SUPERSEDED
 
 
 def within_fraction(

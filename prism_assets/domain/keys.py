@@ -33,11 +33,15 @@ class SmallObjectKey:
 
 @dataclass(frozen=True)
 class MergedObjectKey:
-    """What the key of a merged object names: the small objects with lower_bound < id <= upper_bound of a day."""
+    """What the key of a merged object names: the small objects with lower_bound < id <= upper_bound of a day.
+
+    `revision` counts how often their rows were rewritten.
+    """
 
     date: date
     lower_bound: int
     upper_bound: int
+    revision: int = 0
 
 
 @dataclass(frozen=True)
@@ -140,8 +144,8 @@ class TableKeys:
         match named:
             case SmallObjectKey(day, number, generation, delayed):
                 return self.small_object(day, number, delayed=delayed, generation=generation)
-            case MergedObjectKey(day, lower, upper):
-                return self.merged_object(day, lower, upper)
+            case MergedObjectKey(day, lower, upper, revision):
+                return self.merged_object(day, lower, upper, revision)
             case ManifestKey(day, shown):
                 return self.manifest(day, shown.version, shown.published_object_id, shown.revision)
             case QuarantineKey(day, number, generation):
@@ -151,7 +155,7 @@ class TableKeys:
 _KEY = re.compile(
     r"(?P<folder>live|delayed|merged|quarantine)/dt=(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})/(?:"
     r"prism-(?P<start>[0-9]{19})(?:-g(?P<generation>[0-9]+))?\.(?:parquet|jsonl\.gz)"
-    r"|part-(?P<lower>[0-9]{19})-(?P<upper>[0-9]{19})\.parquet"
+    r"|part-(?P<lower>[0-9]{19})-(?P<upper>[0-9]{19})(?:-r(?P<rewrite>[0-9]+))?\.parquet"
     r"|manifest-(?P<version>[0-9]{19})(?:-(?P<last>[0-9]{19}))?(?:-r(?P<revision>[0-9]+))?\.json)"
 )
 
@@ -159,7 +163,7 @@ _KEY = re.compile(
 def _is_recordable(match: re.Match[str]) -> bool:
     """Whether PostgreSQL has such numbers: ids are bigint, generations and revisions integer."""
     ids = (match["start"], match["lower"], match["upper"], match["version"], match["last"])
-    counts = (match["generation"], match["revision"])
+    counts = (match["generation"], match["rewrite"], match["revision"])
     return all(int(number or 0) < 1 << 63 for number in ids) and all(int(number or 0) < 1 << 31 for number in counts)
 
 
@@ -172,7 +176,7 @@ def _named(match: re.Match[str]) -> ObjectKey:
             return QuarantineKey(day, number, generation)
         return SmallObjectKey(day, number, generation, folder == "delayed")
     if match["lower"]:
-        return MergedObjectKey(day, int(match["lower"]), int(match["upper"]))
+        return MergedObjectKey(day, int(match["lower"]), int(match["upper"]), int(match["rewrite"] or 0))
     version = int(match["version"])
     return ManifestKey(day, Publication(version, int(match["last"] or version), int(match["revision"] or 0)))
 

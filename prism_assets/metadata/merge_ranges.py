@@ -48,16 +48,19 @@ ORDER BY r.prism_partition_id, r.upper_bound
 """
 
 
-def load_bounds(connection: Connection, partition_ids: Collection[int]) -> dict[int, list[tuple[int, int]]]:
-    """The bounds of the ranges of partitions in order, by partition id, without sentinels. Reads without locks."""
-    found: dict[int, list[tuple[int, int]]] = {}
+def load_bounds(connection: Connection, partition_ids: Collection[int]) -> dict[int, dict[tuple[int, int], int]]:
+    """The ranges of partitions, by partition id: how often each was rewritten, by its bounds, in their order.
+
+    Without sentinels. Reads without locks.
+    """
+    found: dict[int, dict[tuple[int, int], int]] = {}
     for row in connection.execute(text(_BOUNDS), {"ids": list(partition_ids)}):
-        found.setdefault(row.prism_partition_id, []).append((row.lower_bound, row.upper_bound))
+        found.setdefault(row.prism_partition_id, {})[row.lower_bound, row.upper_bound] = row.revision
     return found
 
 
 _BOUNDS = """
-SELECT prism_partition_id, lower_bound, upper_bound FROM prism_merge_ranges
+SELECT prism_partition_id, lower_bound, upper_bound, revision FROM prism_merge_ranges
 WHERE prism_partition_id = ANY(:ids) AND lower_bound IS NOT NULL
 ORDER BY prism_partition_id, upper_bound
 """

@@ -37,28 +37,16 @@ class Unobserved:
 UNOBSERVED = Unobserved()
 
 
-class Format(Protocol):
-    """A format in which readers see tables, as garbage collection knows it: what it asks before it deletes anything."""
+class Publisher(Protocol):
+    """Shows tables and their partitions to the readers of one catalog. Every call may be repeated.
+
+    A stage says what to show, and records it when it is shown; a publisher never looks into PostgreSQL.
+    """
 
     @property
     def name(self) -> str:
         """What people call it."""
         ...
-
-    def needed_keys(self, table: TableDefinition, days: Collection[date]) -> frozenset[str]:
-        """What readers are sent to at present, of the given days at least: keys, and folders of days, ending with `/`.
-
-        Whatever is recorded. Raises an error of the tree where that cannot be told: nothing of the table is deleted
-        then.
-        """
-        ...
-
-
-class Publisher(Format, Protocol):
-    """Shows tables and their partitions to the readers of one catalog. Every call may be repeated.
-
-    A stage says what to show, and records it when it is shown; a publisher never looks into PostgreSQL.
-    """
 
     @property
     def longest_call_seconds(self) -> float:
@@ -92,4 +80,12 @@ class Publisher(Format, Protocol):
 
     def shown_locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
         """Where it sends readers of the given days at present; days without a partition are left out."""
+        ...
+
+    def needed_keys(self, table: TableDefinition, days: Collection[date]) -> frozenset[str]:
+        """What readers are sent to at present, of the given days at least: keys, and folders of days, ending with `/`.
+
+        Whatever is recorded. Raises an error of the tree where that cannot be told: garbage collection deletes nothing
+        of the table then.
+        """
         ...

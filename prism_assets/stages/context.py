@@ -15,7 +15,7 @@ from prism_assets.metadata import tables
 from prism_assets.metadata.database import Database, worker_name
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
-from prism_assets.publishers.base import Format, Publisher
+from prism_assets.publishers.base import Publisher
 from prism_assets.queues.sqs import SqsQueue
 from prism_assets.settings import Settings
 from prism_assets.stages.installation import check_lake
@@ -30,10 +30,7 @@ def _silent(_message: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class StageContext:
-    """Everything a stage needs. Engine, publisher and queues open nothing before they are used.
-
-    `more_formats` are those besides the publisher's own in which readers see tables.
-    """
+    """Everything a stage needs. Engine, publisher and queues open nothing before they are used."""
 
     settings: Settings
     database: Database
@@ -42,7 +39,6 @@ class StageContext:
     engine: Engine
     publisher: Publisher
     make_iceberg: Callable[[], IcebergPublisher]
-    more_formats: tuple[Format, ...] = ()
     queues: tuple[SqsQueue, ...] = ()
     progress: Callable[[str], None] = _silent
     worker: str = field(default_factory=worker_name)

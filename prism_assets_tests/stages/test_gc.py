@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, WrongLake, WrongUse
+from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, InvariantBroken, WrongLake, WrongUse
 from prism_assets.domain.garbage import Reason
 from prism_assets.domain.keys import marker_key
 from prism_assets.domain.names import TableName
@@ -306,41 +306,50 @@ def test_staging_objects_stay(world: World) -> None:
 
 
 @dataclass
-class AnotherFormat:
-    """Another format in which readers see tables."""
+class Sending:
+    """A publisher that sends readers to more than it says."""
 
+    inner: Any
     needed: frozenset[str] = frozenset()
     away: bool = False
-    name: str = "another"
+    sick: str = ""
 
     def needed_keys(self, table: TableDefinition, days: Collection[date]) -> frozenset[str]:
         if self.away:
-            raise CatalogUnavailable("its snapshots cannot be read")
-        return self.needed
+            raise CatalogUnavailable("it cannot be read")
+        if str(table.name) == self.sick:
+            raise InvariantBroken("it is sick")
+        named: frozenset[str] = self.inner.needed_keys(table, days)
+        return self.needed | named
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
 
 
-def with_format(world: World, other: AnotherFormat) -> World:
-    return dataclasses.replace(world, context=dataclasses.replace(world.context, more_formats=(other,)))
+def sending(world: World, *keys: str, away: bool = False, sick: str = "") -> World:
+    publisher = Sending(world.context.publisher, frozenset(keys), away, sick)
+    context = dataclasses.replace(world.context, publisher=publisher)
+    return dataclasses.replace(world, context=context)
 
 
-def test_what_another_format_needs_stays(world: World) -> None:
+def test_what_readers_are_sent_to_stays(world: World) -> None:
     switched_day(world)
     first, *_ = keys(world, "/live/")
     (manifest, *_) = keys(world, "/manifest-")
     hours_pass(world, A_LONG_TIME)
-    report = gc(with_format(world, AnotherFormat(frozenset({first, manifest})))).tables[0]
+    report = gc(sending(world, first, manifest)).tables[0]
     assert (counts(report), report.needed.objects) == ({"merged": 2}, 2)
     assert first in keys(world)
     folder = first.rpartition("/")[0] + "/"
-    assert deleted(with_format(world, AnotherFormat(frozenset({folder})))) == {"replaced": 1}
+    assert deleted(sending(world, folder)) == {"replaced": 1}
 
 
-def test_nothing_goes_while_another_format_cannot_tell(world: World) -> None:
+def test_nothing_goes_while_the_catalog_cannot_tell(world: World) -> None:
     switched_day(world)
     before = keys(world)
     hours_pass(world, A_LONG_TIME)
-    report = run_gc(with_format(world, AnotherFormat(away=True)).context)
-    assert report.errors == ("log.events: its snapshots cannot be read",)
+    report = run_gc(sending(world, away=True).context)
+    assert report.errors == ("log.events: it cannot be read",)
     assert keys(world) == before
 
 
@@ -443,7 +452,7 @@ def test_the_mark_of_an_object_that_stays_after_all_is_taken_back(world: World) 
     run_gc(refusing(world).context)
     left = keys(world, "/live/") + keys(world, "/manifest-")
     assert first in left or len(left) == 3
-    gc(with_format(world, AnotherFormat(frozenset(left))))
+    gc(sending(world, *left))
     assert marks(world) == 0
     assert keys(world, "/live/") + keys(world, "/manifest-") == left
 
@@ -458,18 +467,9 @@ def test_one_sick_table_does_not_stop_the_others(world: World) -> None:
         world.merge(AFTER)
     world.catalog(AFTER)
     hours_pass(world, A_LONG_TIME)
-    report = run_gc(with_format(world, SickFormat()).context)
+    report = run_gc(sending(world, sick="log.a").context)
     assert report.errors == ("log.a: it is sick",)
     assert [counts(table) for table in report.tables] == [{}, {"merged": 1, "replaced": 1}]
-
-
-class SickFormat(AnotherFormat):
-    """Cannot tell of one table."""
-
-    def needed_keys(self, table: TableDefinition, days: Collection[date]) -> frozenset[str]:
-        if str(table.name) == "log.a":
-            raise CatalogUnavailable("it is sick")
-        return frozenset()
 
 
 def test_a_table_that_another_run_is_at_is_skipped_and_told(world: World) -> None:

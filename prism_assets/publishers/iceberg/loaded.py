@@ -188,6 +188,26 @@ class LoadedTable:
                     files.setdefault(day, []).append(listed_file(entry))
         return Listing({day: tuple(found) for day, found in files.items()}, frozenset(scattered), has_strangers)
 
+    def needed_files(self, days: Collection[date]) -> set[str]:
+        """The addresses that any retained snapshot needs: data files of some days, and all files of metadata.
+
+        Manifests that many snapshots share are read once.
+        """
+        metadata = self.table.metadata
+        needed = {self.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
+        needed |= {item.statistics_path for item in (*metadata.statistics, *metadata.partition_statistics)}
+        manifests: dict[str, ManifestFile] = {}
+        for snapshot in metadata.snapshots:
+            needed.add(snapshot.manifest_list)
+            for manifest in read_manifests(self.table.io, snapshot.manifest_list):
+                manifests[manifest.manifest_path] = manifest
+        for path, manifest in manifests.items():
+            needed.add(path)
+            day = day_of(manifest)
+            if day is None or day in days:
+                needed |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(self.table.io)}
+        return needed
+
     def scattered_entries(self) -> dict[date, list[ManifestEntry]]:
         """The entries of manifests of several days, by day."""
         found: dict[date, list[ManifestEntry]] = {}

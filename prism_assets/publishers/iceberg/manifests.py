@@ -180,7 +180,7 @@ def _encoded(kind: Any, value: Any) -> bytes:
 
 
 def _smallest(manifests: Sequence[ManifestFile], entries: int) -> list[ManifestFile]:
-    """The manifests to be joined with so many entries: a few at least, and each that is not much bigger than the rest."""
+    """The manifests to join with so many entries: a few at least, and each that is not much bigger than the rest."""
     ordered = sorted(manifests, key=_live_entries)
     chosen: list[ManifestFile] = []
     for manifest in ordered:

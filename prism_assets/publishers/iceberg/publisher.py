@@ -8,7 +8,7 @@ transactions are not used: after a resent request they take what they committed 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -144,6 +144,13 @@ class IcebergPublisher:
             if address == known_location or any(known.snapshot_id == snapshot_id for known in metadata.snapshots):
                 return address
         return None
+
+    def needed_keys(self, loaded: LoadedTable, days: Collection[date]) -> frozenset[str]:
+        """The keys that retained snapshots need: data files of the given days, and all of the table's own files."""
+        with translated(f"read the snapshots of {loaded.identifier}"):
+            addresses = loaded.needed_files(days)
+        start = self._lake.url("")
+        return frozenset(address.removeprefix(start) for address in addresses if address.startswith(start))
 
     def metadata_bytes(self, loaded: LoadedTable) -> int:
         """The length of the metadata file, which every reader fetches first."""

@@ -28,6 +28,7 @@ from prism_assets.metadata import merge_ranges, partitions, publication_history,
 from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.settings import GcSettings
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.gc.iceberg import IcebergNeeds, load_iceberg_needs
 from prism_assets.stages.gc.report import ObjectSum
 
 _AT_ONCE = 1_000
@@ -70,13 +71,14 @@ class GcPlan:
 
 @dataclass
 class _Found:
-    """What was listed and judged so far."""
+    """What was listed and judged so far; `unjudged` are files of an Iceberg table, which its snapshots judge."""
 
     listed: ObjectSum = field(default_factory=ObjectSum)
     young: ObjectSum = field(default_factory=ObjectSum)
     foreign: ObjectSum = field(default_factory=ObjectSum)
     foreign_keys: list[str] = field(default_factory=list)
     garbage: list[Garbage] = field(default_factory=list)
+    unjudged: list[ObjectInfo] = field(default_factory=list)
     keys_marked: set[str] = field(default_factory=set)
 
 
@@ -85,11 +87,15 @@ def plan_gc(
 ) -> GcPlan:
     """Lists everything of a table, and judges it. `marked` are the keys that earlier runs have marked."""
     found = _Found()
-    root = context.lake.keys(table).root
-    for part in _parts(context.stores.list(context.lake.bucket, root)):
+    keys = context.lake.keys(table)
+    for part in _parts(context.stores.list(context.lake.bucket, keys.root)):
         found.keys_marked.update(item.key for item in part if item.key in marked)
         _judge(context, table, horizon, part, found)
     needed = _needed(context, table, found.garbage)
+    iceberg = load_iceberg_needs(context, table, {item.date for item in found.garbage})
+    if iceberg is not None:
+        needed = _Needed(needed.keys | iceberg.keys)
+    _judge_iceberg(found, iceberg, horizon)
     chosen, held_back = within_fraction(
         (item for item in found.garbage if not needed.holds(item)),
         objects=found.listed.objects,
@@ -125,7 +131,9 @@ def _judge(
         known = named.get(item.key)
         one = ObjectSum(objects=1, content_length=item.content_length)
         found.listed += one
-        if known is None or is_foreign(known, records):
+        if item.key.startswith(keys.iceberg_prefix):
+            found.unjudged.append(item)
+        elif known is None or is_foreign(known, records):
             found.foreign += one
             found.foreign_keys += [item.key] if len(found.foreign_keys) < _EXAMPLES else []
         elif reason := garbage_reason(item.key, known, records):
@@ -139,6 +147,29 @@ def _judge(
                     content_length=item.content_length,
                     last_modified=item.last_modified,
                     reason=reason,
+                )
+            )
+
+
+def _judge_iceberg(found: _Found, needs: IcebergNeeds | None, horizon: Horizon) -> None:
+    """Of a table that is not published as Iceberg its files are nobody's here, and stay."""
+    for item in found.unjudged:
+        one = ObjectSum(objects=1, content_length=item.content_length)
+        if needs is None:
+            found.foreign += one
+            found.foreign_keys += [item.key] if len(found.foreign_keys) < _EXAMPLES else []
+        elif item.key in needs.keys:
+            continue
+        elif item.last_modified > horizon.floor:
+            found.young += one
+        else:
+            found.garbage.append(
+                Garbage(
+                    key=item.key,
+                    date=item.last_modified.date(),
+                    content_length=item.content_length,
+                    last_modified=item.last_modified,
+                    reason=Reason.UNLISTED,
                 )
             )
 
@@ -167,7 +198,12 @@ def load_records(
     )
     return Records(
         days={
-            item.date: DayRecords(partition=item, bounds=tuple(bounds.get(number, ())), shown=shown.get(number))
+            item.date: DayRecords(
+                partition=item,
+                bounds=tuple(bounds.get(number, ())),
+                rewrites=bounds.get(number, {}),
+                shown=shown.get(number),
+            )
             for number, item in found.items()
         },
         uploads=uploads,
@@ -188,13 +224,12 @@ class _Needed:
 
 
 def _needed(context: StageContext, table: TableDefinition, garbage: Sequence[Garbage]) -> _Needed:
-    """What formats say that readers are sent to, of the days with garbage.
+    """What the publisher says that readers are sent to, of the days with garbage.
 
-    A second opinion for Hive, whose records decide already: a call of long ago may show an older publication again. For
-    other formats it is the only one. If one cannot tell, nothing of the table is deleted.
+    A second opinion, as the records decide already: a call of long ago may show an older publication again. If it
+    cannot tell, nothing of the table is deleted.
     """
     days = {item.date for item in garbage}
     if not days:
         return _Needed()
-    formats = (context.publisher, *context.more_formats)
-    return _Needed(frozenset().union(*(item.needed_keys(table, days) for item in formats)))
+    return _Needed(context.publisher.needed_keys(table, days))

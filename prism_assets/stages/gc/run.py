@@ -18,7 +18,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from prism_assets.domain.errors import InvariantBroken, PrismError
-from prism_assets.domain.garbage import Garbage, garbage_reason
+from prism_assets.domain.garbage import Garbage, Reason, garbage_reason
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
@@ -134,7 +134,11 @@ def _mark(
     with context.database.begin() as connection:
         leases.hold(connection, lease)
         records = load_records(context, connection, table, horizon, named, lock=True)
-        confirmed = [item for item in part if garbage_reason(item.key, named[item.key], records)]
+        confirmed = [
+            item
+            for item in part
+            if item.reason is Reason.UNLISTED or garbage_reason(item.key, named[item.key], records)
+        ]
         gc_log.mark(connection, table.table_id, context.lake.bucket, confirmed)
         failpoint("gc.in_mark")
     return confirmed

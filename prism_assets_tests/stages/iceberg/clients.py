@@ -10,10 +10,11 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pyarrow as pa
+from pydantic import SecretStr
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import CommitTableResponse, Table
 
-from prism_assets.publishers.iceberg.catalogs import postgres_catalog
+from prism_assets.publishers.iceberg.catalogs import iceberg_catalog
 from prism_assets.publishers.iceberg.publisher import IcebergPublisher
 from prism_assets.reading.iceberg_reader import IcebergReader
 from prism_assets_tests.world import World
@@ -86,7 +87,8 @@ def with_iceberg(
 ) -> World:
     """The same platform as another worker with an Iceberg catalog of its own sees it."""
     context, settings = world.context, world.settings
-    connect = postgres_catalog(url or settings.database_url.get_secret_value(), context.stores)
+    there = settings.model_copy(update={"database_url": SecretStr(url)}) if url else settings
+    connect = iceberg_catalog(there, context.stores)
     publisher = IcebergPublisher(
         lambda: wrap(connect()),
         context.lake,
