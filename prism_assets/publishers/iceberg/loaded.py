@@ -12,7 +12,7 @@ from functools import cached_property
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV1
-from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
 from prism_assets.domain.snapshots import ListedFile, RetainedSnapshot
@@ -100,9 +100,9 @@ class LoadedTable:
         return snapshot.summary is not None and snapshot.summary.additional_properties.get(MARK) == self._mark
 
     @property
-    def referenced(self) -> frozenset[int]:
-        """The snapshots that branches and tags name; the head is that of a branch."""
-        return frozenset(ref.snapshot_id for ref in self.table.metadata.refs.values())
+    def tagged(self) -> frozenset[int]:
+        """The snapshots that tags name, and branches of others. The head may be among them."""
+        return frozenset(ref.snapshot_id for name, ref in self.table.metadata.refs.items() if name != MAIN_BRANCH)
 
     @property
     def tags(self) -> frozenset[str]:

@@ -94,12 +94,15 @@ def plan_commit(
         changes, others = _recorded_changes(loaded, shown), bool(loaded.other_manifests)
     change = SnapshotChange(
         days=tuple(changes),
-        expired=_expired(loaded, changes, now, timedelta(hours=table.iceberg.keep_hours)) if loaded else (),
         sets_schema=loaded is not None and not loaded.has_schema(table),
         drops_others=others and is_full,
     )
     if upkeep and loaded is not None and not is_full:
         change = _with_upkeep(context, table, loaded, change)
+    if loaded is not None:
+        repaired = any(_is_repaired(content.partition, is_full=is_full) for content in shown)
+        keep = timedelta(hours=table.iceberg.keep_hours)
+        change = replace(change, expired=_expired(loaded, change, now, keep, repaired=repaired))
     return IcebergPlan(
         lineage=lineage,
         is_full=is_full,
@@ -189,13 +192,20 @@ def _full_changes(
     return changes, listing.has_strangers or bool(listing.scattered)
 
 
-def _expired(loaded: LoadedTable, changes: Sequence[DayChange], now: datetime, keep: timedelta) -> tuple[int, ...]:
+def _is_repaired(partition: Partition, *, is_full: bool) -> bool:
+    """Whether objects that snapshots may list have got another length since: a merge may have replaced them by now."""
+    return partition.revision != partition.published_revision and (is_full or partition.is_published)
+
+
+def _expired(
+    loaded: LoadedTable, change: SnapshotChange, now: datetime, keep: timedelta, *, repaired: bool
+) -> tuple[int, ...]:
     """By age; and all but tagged ones where objects got another length, which older snapshots say wrong."""
     heads = frozenset() if loaded.snapshot_id is None else frozenset([loaded.snapshot_id])
-    if expired_by_lengths(changes):
-        kept = loaded.referenced - heads
+    if repaired or expired_by_lengths(change.days):
+        kept = loaded.tagged if change.makes_snapshot else loaded.tagged | heads
         return tuple(item.snapshot_id for item in loaded.snapshots if item.snapshot_id not in kept)
-    return expired_snapshots(loaded.snapshots, loaded.referenced | heads, now, keep)
+    return expired_snapshots(loaded.snapshots, loaded.tagged | heads, now, keep)
 
 
 @dataclass(frozen=True, kw_only=True)
