@@ -20,7 +20,7 @@ from pyiceberg.exceptions import (
 )
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError  # noqa: TID251  # those of the library's catalog in PostgreSQL
 
-from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, InvariantBroken, PrismError
+from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, InvariantBroken, ObjectMissing, PrismError
 from prism_assets.transactions import refuse_inside_transaction
 
 _ANSWERS = (CommitFailedException, NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError)
@@ -34,6 +34,8 @@ def translated(doing: str) -> Iterator[None]:
     refuse_inside_transaction("the Iceberg catalog")
     try:
         yield
+    except ObjectMissing as error:
+        raise ObjectMissing(f"could not {doing}: {error}") from error
     except (PrismError, *_ANSWERS):
         raise
     except Exception as error:
@@ -46,7 +48,9 @@ def _named(error: Exception, doing: str) -> PrismError:
         return AccessDenied(f"{told}; give this role the right, or correct the credentials")
     if isinstance(error, (SQLAlchemyError, BotoCoreError, ClientError, RESTError, requests.RequestException, OSError)):
         return CatalogUnavailable(told)
-    if isinstance(error, (ValidationError, ValueError, KeyError, TypeError, AttributeError)):
+    if isinstance(
+        error, (ValidationError, ValueError, LookupError, TypeError, AttributeError, AssertionError, EOFError)
+    ):
         return InvariantBroken(f"{told}; its metadata cannot be read: see docs/operations.md#iceberg")
     return CatalogUnavailable(told)
 
@@ -62,5 +66,7 @@ def _is_denied(error: Exception) -> bool:
 
 
 def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
+    """What the server said, without the statement that the library sent."""
+    said = error.orig if isinstance(error, DBAPIError) and error.orig else error
+    lines = str(said).strip().splitlines()
     return lines[0] if lines else type(error).__name__

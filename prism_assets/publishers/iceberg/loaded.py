@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from functools import cached_property
@@ -17,6 +18,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from prism_assets.domain.snapshots import ListedFile, RetainedSnapshot
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.publishers.iceberg.errors import translated
 from prism_assets.publishers.iceberg.manifests import LARGEST_MANIFEST, day_of, entries_of, listed_file, read_manifests
 from prism_assets.publishers.iceberg.schema import MARK, iceberg_schema
 
@@ -138,7 +140,11 @@ class LoadedTable:
     def manifests(self) -> tuple[ManifestFile, ...]:
         """Those of the head."""
         head = self.table.metadata.current_snapshot()
-        return tuple(read_manifests(self.table.io, head.manifest_list)) if head else ()
+        with self._reading():
+            return tuple(read_manifests(self.table.io, head.manifest_list)) if head else ()
+
+    def _reading(self) -> AbstractContextManager[None]:
+        return translated(f"read the manifests of the Iceberg table {self.identifier}")
 
     @cached_property
     def day_manifests(self) -> Mapping[date, tuple[ManifestFile, ...]]:
@@ -169,7 +175,11 @@ class LoadedTable:
         return {day: tuple(self._files_in(self.day_manifests.get(day, ()))) for day in days}
 
     def _files_in(self, manifests: Collection[ManifestFile]) -> list[ListedFile]:
-        return [listed_file(entry) for manifest in manifests for _, entry in entries_of(self.table.io, manifest)]
+        return [listed_file(entry) for manifest in manifests for _, entry in self._entries_of(manifest)]
+
+    def _entries_of(self, manifest: ManifestFile) -> list[tuple[date | None, ManifestEntry]]:
+        with self._reading():
+            return list(entries_of(self.table.io, manifest))
 
     def list_everything(self) -> Listing:
         """Reads all manifests, those of others, too."""
@@ -180,7 +190,7 @@ class LoadedTable:
             if manifest.content is not ManifestContent.DATA:
                 has_strangers = True
                 continue
-            for day, entry in entries_of(self.table.io, manifest):
+            for day, entry in self._entries_of(manifest):
                 if day is None:
                     has_strangers = True
                 else:
@@ -213,7 +223,7 @@ class LoadedTable:
         found: dict[date, list[ManifestEntry]] = {}
         for manifest in self.other_manifests:
             if manifest.content is ManifestContent.DATA:
-                for day, entry in entries_of(self.table.io, manifest):
+                for day, entry in self._entries_of(manifest):
                     if day is not None:
                         found.setdefault(day, []).append(entry)
         return found
