@@ -33,7 +33,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from prism_assets.domain.errors import CatalogUnavailable
+from prism_assets.domain.errors import CatalogUnavailable, ObjectMissing
 from prism_assets.domain.snapshots import SnapshotChange
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
@@ -52,6 +52,10 @@ _LOOKS = 50
 
 class CommitRefused(CatalogUnavailable):
     """The head is another one than was loaded: somebody was first. What is to be done is planned anew."""
+
+
+class MetadataMissing(ObjectMissing):
+    """The metadata file that the catalog names is gone: nobody can read the table. It is to be made again."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +98,17 @@ class IcebergPublisher:
         return self._lake.url(self._lake.keys(table).iceberg_prefix.rstrip("/"))
 
     def load(self, table: TableDefinition, mark: str) -> LoadedTable | None:
-        """What the catalog says now; None if it has no such table. `mark` tells the installation's own from others."""
-        with translated(f"load the Iceberg table of {table.name}"):
-            try:
+        """What the catalog says now; None if it has no such table. `mark` tells the installation's own from others.
+
+        MetadataMissing if the catalog names a file that is not there.
+        """
+        try:
+            with translated(f"load the Iceberg table of {table.name}"):
                 return LoadedTable(self.catalog.load_table(self.identifier(table)), mark)
-            except NoSuchTableError:
-                return None
+        except NoSuchTableError:
+            return None
+        except ObjectMissing as error:
+            raise MetadataMissing(str(error)) from error
 
     def create(self, table: TableDefinition, mark: str, now: datetime) -> LoadedTable:
         """Makes a table without a snapshot: its first metadata file, which is then registered.

@@ -25,7 +25,12 @@ from prism_assets.metadata import iceberg_tables, leases, partitions, publicatio
 from prism_assets.metadata.iceberg_tables import IcebergCommit, IcebergState
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.publishers.iceberg.loaded import LoadedTable
-from prism_assets.publishers.iceberg.publisher import CommitRefused, Committed, IcebergPublisher
+from prism_assets.publishers.iceberg.publisher import (
+    CommitRefused,
+    Committed,
+    IcebergPublisher,
+    MetadataMissing,
+)
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.iceberg.plan import IcebergPlan, head_of, plan_commit
 from prism_assets.stages.iceberg.report import METADATA, IcebergCommitReport, IcebergReport, IcebergTableReport
@@ -134,7 +139,7 @@ class _Publication:
         if state.known is None or state.known.table_uuid is None:
             self._begin(table, report.identifier)
             state = self._state()
-        loaded = self._publisher.load(table, self._mark)
+        loaded = self._load(state)
         failpoint("iceberg.after_load")
         plan = plan_commit(self._context, state, loaded, self._now, upkeep=self._how.upkeep)
         if plan.lineage is Lineage.REPLACED and self._how.reclaim:
@@ -173,6 +178,17 @@ class _Publication:
         failpoint("iceberg.after_begin")
         with self._context.database.begin() as connection:
             iceberg_tables.wait_for_writers(connection)
+
+    def _load(self, state: IcebergState) -> LoadedTable | None:
+        """A table of ours whose metadata file is gone is none: the catalog forgets it, and it is made again."""
+        try:
+            return self._publisher.load(state.definition, self._mark)
+        except MetadataMissing:
+            if state.known is None or state.known.table_uuid is None:
+                raise
+        self._hold()
+        self._publisher.unregister(state.definition)
+        return None
 
     def _held_back(self, state: IcebergState, plan: IcebergPlan, loaded: LoadedTable | None) -> str | None:
         """Why the table is left as it is: its name is another's, or a stranger was at it and nobody was told yet."""
@@ -304,6 +320,7 @@ class _Publication:
         """
         loaded = self._publisher.load(table, self._mark)
         if loaded is not None and loaded.is_ours:
+            self._hold()
             self._publisher.unregister(table)
         failpoint("iceberg.after_unregister")
         with self._context.database.begin() as connection:
