@@ -1,0 +1,102 @@
+"""What lies between the recorded head of an Iceberg table and the one that its catalog shows."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prism_assets.domain.lineage import Lineage, TableHead, foreign_message, lineage_of, obstacle
+from prism_assets.domain.snapshots import KnownTable, RetainedSnapshot
+from prism_assets_tests.builders import utc
+
+THEIRS = RetainedSnapshot(snapshot_id=9, parent_id=1, sequence_number=9, time=utc("2026-03-01T12:00"), is_ours=False)
+
+
+def known(table_uuid: str | None = "ours", snapshot_id: int | None = 1) -> KnownTable:
+    return KnownTable(table_id=1, identifier="log_iceberg.events", table_uuid=table_uuid, snapshot_id=snapshot_id)
+
+
+def a_head(snapshot_id: int | None = 1, **more: Any) -> TableHead:
+    fields = {"identifier": "log_iceberg.events", "table_uuid": "ours", "is_ours": True, **more}
+    return TableHead(snapshot_id=snapshot_id, **fields)
+
+
+class Case(NamedTuple):
+    name: str
+    known: KnownTable | None
+    head: TableHead | None
+    lineage: Lineage
+
+
+BEGUN = known(table_uuid=None, snapshot_id=None)
+CASES = [
+    Case("the recorded head is the head", known(), a_head(), Lineage.SAME),
+    Case("a table without a snapshot is as it was", known(snapshot_id=None), a_head(None), Lineage.SAME),
+    Case("nothing is recorded and nothing is there", None, None, Lineage.NEW),
+    Case("a table that was begun is not there yet", BEGUN, None, Lineage.NEW),
+    Case("a table that was made and not recorded is ours", BEGUN, a_head(None), Lineage.OURS),
+    Case("a commit of ours was not recorded", known(), a_head(2), Lineage.OURS),
+    Case("a record went back", known(snapshot_id=7), a_head(8), Lineage.OURS),
+    Case("somebody put the table back to a snapshot of ours", known(snapshot_id=7), a_head(3), Lineage.OURS),
+    Case("somebody took the head away", known(), a_head(None), Lineage.OURS),
+    Case("somebody committed", known(), a_head(9, others=(THEIRS,)), Lineage.FOREIGN),
+    Case("somebody committed before the first record", BEGUN, a_head(9, others=(THEIRS,)), Lineage.FOREIGN),
+    Case("the catalog lost the table", known(), None, Lineage.LOST),
+    Case("another table has the name", known(), a_head(table_uuid="theirs", is_ours=False), Lineage.REPLACED),
+    Case("another table of ours has the name", known(), a_head(table_uuid="older"), Lineage.REPLACED),
+    Case("the name was taken before we came", BEGUN, a_head(is_ours=False), Lineage.TAKEN),
+    Case("the name was taken and nothing is recorded", None, a_head(is_ours=False), Lineage.TAKEN),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_lineage_where(case: Case) -> None:
+    assert lineage_of(case.known, case.head) is case.lineage
+
+
+TABLES = st.none() | st.builds(known, st.sampled_from([None, "ours", "theirs"]), st.none() | st.integers(1, 3))
+HEADS = st.none() | st.builds(
+    a_head,
+    st.none() | st.integers(1, 3),
+    table_uuid=st.sampled_from(["ours", "theirs"]),
+    is_ours=st.booleans(),
+    others=st.sampled_from([(), (THEIRS,)]),
+)
+
+
+@given(TABLES, HEADS)
+def test_recorded_contents_are_taken_for_listed_only_where_head_and_table_are_the_recorded_ones(
+    table: KnownTable | None, head: TableHead | None
+) -> None:
+    same = lineage_of(table, head) is Lineage.SAME
+    assert same == (
+        table is not None
+        and head is not None
+        and (head.table_uuid, head.snapshot_id) == (table.table_uuid, table.snapshot_id)
+    )
+
+
+@given(TABLES, HEADS)
+def test_a_table_of_others_is_never_changed(table: KnownTable | None, head: TableHead | None) -> None:
+    lineage = lineage_of(table, head)
+    recorded = table.table_uuid if table else None
+    if head is not None and (recorded != head.table_uuid if recorded else not head.is_ours):
+        assert obstacle(lineage, head, "log.events") is not None
+    else:
+        assert obstacle(lineage, head, "log.events") is None
+
+
+def test_people_are_told_who_has_the_name_and_what_to_do() -> None:
+    replaced = obstacle(Lineage.REPLACED, a_head(), "log.events")
+    taken = obstacle(Lineage.TAKEN, a_head(), "log.events")
+    assert "`prism iceberg register log.events`" in str(replaced)
+    assert "log_iceberg.events" in str(taken)
+    assert "PRISM_ICEBERG_DATABASE_SUFFIX" in str(taken)
+
+
+def test_people_are_told_which_commit_of_others_was_the_last() -> None:
+    message = foreign_message(a_head(9, others=(THEIRS,)))
+    assert "1 of its snapshots, the last one 9 of 2026-03-01 12:00:00Z" in message
