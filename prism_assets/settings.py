@@ -162,12 +162,12 @@ class IcebergSettings(PrismSettings):
 class GcSettings(PrismSettings):
     """What garbage collection leaves alone, and how much one run may delete."""
 
-    gc_age_hours: float = Field(default=24, ge=1, description="nothing younger is deleted, by the store's own time")
+    gc_age_hours: float = Field(default=72, ge=1, description="nothing younger is deleted, by the store's own time")
     gc_reader_lease_hours: float = Field(
         default=4, ge=1, description="how long readers may use what they were sent to, after it was replaced"
     )
     gc_max_fraction: float = Field(
-        default=0.2, gt=0, le=1, description="largest part of a table's objects, and of its bytes, that one run deletes"
+        default=0.1, gt=0, le=1, description="largest part of a table's objects, and of its bytes, that one run deletes"
     )
 
 

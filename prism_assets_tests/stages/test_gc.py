@@ -136,7 +136,7 @@ def test_nothing_goes_before_the_reader_lease_is_over(world: World) -> None:
 
 def test_nothing_goes_before_it_is_old_enough(world: World) -> None:
     switched_day(world)
-    hours_pass(world, 23.9)
+    hours_pass(world, 71.9)
     report = gc(world).tables[0]
     assert (counts(report), report.young.objects) == ({}, 4)
     hours_pass(world, 0.2)
@@ -146,9 +146,9 @@ def test_nothing_goes_before_it_is_old_enough(world: World) -> None:
 def test_the_clock_of_a_run_can_be_set(world: World) -> None:
     switched_day(world)
     present = datetime.now(timezone.utc)
-    assert deleted(world, now=present + timedelta(hours=23)) == {}
+    assert deleted(world, now=present + timedelta(hours=71)) == {}
     assert deleted(world, now=present - timedelta(days=900)) == {}
-    assert deleted(world, now=present + timedelta(hours=25)) == {"merged": 3, "replaced": 1}
+    assert deleted(world, now=present + timedelta(hours=73)) == {"merged": 3, "replaced": 1}
 
 
 def test_a_merged_object_that_was_never_committed_goes_when_the_chain_is_beyond_it(world: World) -> None:
