@@ -10,6 +10,7 @@ from types import TracebackType
 from sqlalchemy import text
 
 from bench.traffic import SCHEMA, Traffic
+from prism_assets.reading.iceberg_reader import IcebergReader
 from prism_assets.reading.lake_reader import LakeReader, ReadTable
 from prism_assets.reading.query import run_query
 from prism_assets.stages.context import StageContext
@@ -30,6 +31,15 @@ WHERE t.table_name = :table
 """
 
 
+_LISTED = """
+SELECT DISTINCT o.object_key FROM prism_publications q
+JOIN prism_small_objects s ON s.prism_partition_id = q.prism_partition_id
+    AND s.prism_small_object_id <= q.published_object_id
+JOIN prism_staging_objects o USING (prism_staging_object_id)
+WHERE q.publisher = 'iceberg'
+"""
+
+
 class Watcher:
     """Watches from outside, every two seconds, which tables the catalog shows with rows.
 
@@ -42,6 +52,7 @@ class Watcher:
         self._context = context
         self._reader = LakeReader(context.settings)
         self._seen: dict[str, float] = {}
+        self._listed: dict[int, float] = {}
         self._looks = 0
         self._missing: list[str] = []
         self._error: BaseException | None = None
@@ -77,6 +88,10 @@ class Watcher:
                 found[int(name.split(".")[0])] = max(float(seconds), seen[table])
         return found
 
+    def listed(self) -> dict[int, float]:
+        """When each object was first seen in a head of its Iceberg table that was read back, by its number."""
+        return dict(self._listed)
+
     def _run(self) -> None:
         try:
             while not self._ended.wait(_PAUSE):
@@ -87,6 +102,10 @@ class Watcher:
     def _look(self) -> None:
         with self._context.database.begin() as connection:
             published = set(connection.execute(text(_PUBLISHED)).scalars())
+            listed = connection.execute(text(_LISTED)).scalars().all()
+        now = time.time()
+        for key in listed:
+            self._listed.setdefault(int(key.partition("/")[2].split(".")[0]), now)
         for table in sorted(published - self._seen.keys()):
             if _objects(self._reader.table(f"{SCHEMA}.{table}")):
                 self._seen[table] = time.time()
@@ -109,8 +128,15 @@ def _objects(table: ReadTable) -> set[int]:
 
 
 def unread(context: StageContext, traffic: Traffic, dropped: Collection[int]) -> list[str]:
-    """Reads all rows through the catalog; a sentence for each table where any is lost, doubled or strange."""
-    reader = LakeReader(context.settings)
+    """Reads all rows through each catalog; a sentence for each table where any is lost, doubled or strange."""
+    faults = _unread(LakeReader(context.settings), traffic, dropped)
+    if traffic.commit_seconds:
+        with IcebergReader(context.settings) as reader:
+            faults += [f"Iceberg: {fault}" for fault in _unread(reader, traffic, dropped)]
+    return faults
+
+
+def _unread(reader: LakeReader | IcebergReader, traffic: Traffic, dropped: Collection[int]) -> list[str]:
     faults = []
     for table, numbers in traffic.expected().items():
         wanted = {number: traffic.lines for number in numbers if number in dropped}
@@ -120,7 +146,7 @@ def unread(context: StageContext, traffic: Traffic, dropped: Collection[int]) ->
     return faults
 
 
-def _counts(reader: LakeReader, table: str, lines: int) -> dict[int, tuple[int, int]]:
+def _counts(reader: LakeReader | IcebergReader, table: str, lines: int) -> dict[int, tuple[int, int]]:
     """Rows and distinct ids by object number, as a query sees them."""
     sql = f"SELECT id // {lines}, count(*), count(DISTINCT id) FROM {SCHEMA}.{table} GROUP BY 1"
     return {row[0]: (row[1], row[2]) for row in run_query(reader, sql).rows}

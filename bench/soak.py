@@ -74,7 +74,8 @@ def _measure(
     processes = whole_system(stack, server.family)
     with UsageMeter(_with_own(processes)) as meter, Watcher(context) as watcher:
         arrived = _drop_all(context, traffic)
-        readable = _drained(watcher, len(arrived), drain_seconds)
+        readable = _drained(watcher.readable, len(arrived), drain_seconds)
+        listed = _drained(watcher.listed, len(arrived), drain_seconds) if traffic.commit_seconds else {}
         seconds = time.monotonic() - begun
     faults = [*watcher.missing, *unread(context, traffic, arrived.keys())]
     return SoakResult(
@@ -82,6 +83,7 @@ def _measure(
         dropped=len(arrived),
         readable=len(readable),
         latencies=tuple(sorted(readable[number] - arrived[number] for number in readable)),
+        iceberg_latencies=tuple(sorted(listed[number] - arrived[number] for number in listed)),
         faults=tuple(faults),
         seconds=seconds,
         runs=tuple(run_figures(server)),
@@ -107,10 +109,10 @@ def _drop_all(context: StageContext, traffic: Traffic) -> dict[int, float]:
     return arrived
 
 
-def _drained(watcher: Watcher, objects: int, seconds: float) -> dict[int, float]:
+def _drained(look: Callable[[], dict[int, float]], objects: int, seconds: float) -> dict[int, float]:
     """What is readable when everything is, or when the time is over."""
     deadline = time.monotonic() + seconds
-    while len(readable := watcher.readable()) < objects and time.monotonic() < deadline:
+    while len(readable := look()) < objects and time.monotonic() < deadline:
         time.sleep(_LOOK)
     return readable
 
@@ -124,17 +126,23 @@ def main() -> int:
     parser.add_argument("--merge-seconds", type=int, default=300, help="merge interval of the tables")
     parser.add_argument("--drain-seconds", type=float, default=180.0, help="time to become readable after the last")
     parser.add_argument("--p99", type=float, default=60.0, help="seconds that the 99th percentile may take")
+    parser.add_argument("--iceberg", type=int, default=0, metavar="SECONDS", help="also Iceberg, a commit so often")
+    parser.add_argument("--iceberg-p99", type=float, default=120.0, help="seconds that its 99th percentile may take")
     parser.add_argument("--json", type=Path, help="a file for all figures")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the folder of the report")
     options = parser.parse_args()
-    traffic = Traffic(options.tables, options.rate, options.minutes, options.lines)
+    traffic = Traffic(options.tables, options.rate, options.minutes, options.lines, options.iceberg)
     with bench_stack() as (stack, folder):
         result = soak(stack, folder, traffic, merge_seconds=options.merge_seconds, drain_seconds=options.drain_seconds)
     if options.json:
         options.json.write_text(json.dumps(result.as_dict(), indent=2) + "\n")
     publish(result, options.p99, options.results)
     is_whole = not result.faults and result.readable == result.dropped
-    return 0 if is_whole and result.percentile(0.99) <= options.p99 else 1
+    in_time = result.percentile(0.99) <= options.p99
+    if options.iceberg:
+        is_whole = is_whole and len(result.iceberg_latencies) == result.dropped
+        in_time = in_time and result.iceberg_percentile(0.99) <= options.iceberg_p99
+    return 0 if is_whole and in_time else 1
 
 
 if __name__ == "__main__":

@@ -19,12 +19,13 @@ from bench.usage import GroupUsage
 
 @dataclass(frozen=True)
 class SoakResult:
-    """What one soak showed; `latencies` are seconds from arrival to readable, sorted."""
+    """What one soak showed; `latencies` are seconds from arrival to readable, in either catalog, sorted."""
 
     traffic: Traffic
     dropped: int
     readable: int
     latencies: tuple[float, ...]
+    iceberg_latencies: tuple[float, ...]
     faults: tuple[str, ...]
     seconds: float
     runs: tuple[RunFigures, ...]
@@ -33,14 +34,23 @@ class SoakResult:
 
     def percentile(self, share: float) -> float:
         """The latency that this share of the objects did not exceed; infinite where some never became readable."""
-        if self.readable < self.dropped and share * self.dropped > self.readable:
+        return self._percentile(self.latencies, share)
+
+    def iceberg_percentile(self, share: float) -> float:
+        """The same through Iceberg."""
+        return self._percentile(self.iceberg_latencies, share)
+
+    def _percentile(self, latencies: tuple[float, ...], share: float) -> float:
+        if not latencies or (len(latencies) < self.dropped and share * self.dropped > len(latencies)):
             return float("inf")
-        return self.latencies[max(0, round(share * len(self.latencies)) - 1)] if self.latencies else float("inf")
+        return latencies[max(0, round(share * len(latencies)) - 1)]
 
     def as_dict(self) -> dict[str, object]:
         """Plain values, without the latency of every object."""
         found = dataclasses.asdict(self)
-        del found["latencies"]
+        del found["latencies"], found["iceberg_latencies"]
+        if self.iceberg_latencies:
+            found |= {f"iceberg_p{share}": self.iceberg_percentile(share / 100) for share in (50, 99)}
         return {**found, "p50": self.percentile(0.5), "p99": self.percentile(0.99)}
 
 
@@ -83,8 +93,18 @@ def publish(result: SoakResult, limit: float, folder: Path) -> None:
 def _latency(result: SoakResult, limit: float) -> _Grid:
     shares = (("half", 0.5), ("90 %", 0.9), ("99 %", 0.99), ("all", 1.0))
     target = f"<= {limit:g} s" if math.isfinite(limit) else ""
-    rows = tuple((name, f"{result.percentile(share):.1f}", target if share == 0.99 else "") for name, share in shares)
-    return _Grid("From arrival to readable", ("of the objects", "seconds at most", "target"), rows)
+    iceberg = bool(result.traffic.commit_seconds)
+    rows = tuple(
+        (
+            name,
+            f"{result.percentile(share):.1f}",
+            target if share == 0.99 else "",
+            *((f"{result.iceberg_percentile(share):.1f}",) if iceberg else ()),
+        )
+        for name, share in shares
+    )
+    heads = ("of the objects", "seconds at most", "target", *(("through Iceberg",) if iceberg else ()))
+    return _Grid("From arrival to readable", heads, rows)
 
 
 def _runs(runs: Sequence[RunFigures]) -> _Grid:

@@ -45,6 +45,8 @@ class Traffic:
     rate: float
     minutes: float
     lines: int
+    commit_seconds: int = 0
+    """Above 0, the tables are Iceberg tables, too, with a commit at most so often."""
 
     @property
     def objects(self) -> int:
@@ -70,7 +72,8 @@ def write_tables(folder: Path, traffic: Traffic, merge_seconds: int) -> None:
     for number in range(traffic.tables):
         name = traffic.table(number)
         text = _TABLE.format(schema=SCHEMA, table=name, bucket=BUCKET, zone=zone, interval=merge_seconds)
-        (folder / f"{name}.yaml").write_text(text)
+        iceberg = f"iceberg: {{commit_seconds: {traffic.commit_seconds}}}\n" if traffic.commit_seconds else ""
+        (folder / f"{name}.yaml").write_text(text + iceberg)
 
 
 def noon_zone(now: datetime) -> str:
