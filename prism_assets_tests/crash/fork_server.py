@@ -38,6 +38,7 @@ CRASHED = 70
 _NEEDED = (
     "prism_assets.cli",
     "prism_assets.platform",
+    "prism_assets.publishers.iceberg.catalogs",
     "prism_assets.kernels.registry",
     "prism_assets.engine.inprocess",
     "prism_assets.reading.query",

@@ -16,12 +16,14 @@ import sqlalchemy
 
 from prism_assets.reading.lake_reader import LakeReader
 from prism_assets.stages.status import read_status
+from prism_assets_tests import snapshots
 from prism_assets_tests.crash.lives import Life
 from prism_assets_tests.crash.reader import IdReader
 from prism_assets_tests.world import World
 
 _KEYS = re.compile(
     r"(?:[0-9a-f]{4}\.[^/]+/(?:(?:live|delayed|merged)/dt=\d{4}-\d\d-\d\d/(?:prism-\d{19}(?:-g\d+)?|part-\d{19}-\d{19})\.parquet"
+    r"|iceberg/metadata/(?:\d{5}-[-0-9a-f]{36}\.metadata\.json|(?:snap-\d+-0-)?[-0-9a-f]{36}(?:-m0)?\.avro)"
     r"|merged/dt=\d{4}-\d\d-\d\d/manifest-[-r\d]+\.json|quarantine/dt=\d{4}-\d\d-\d\d/prism-\d{19}(?:-g\d+)?\.jsonl\.gz))"
 )
 
@@ -36,6 +38,8 @@ def judge(world: World, life: Life) -> list[str]:
     found += _quarantined_lines(world, life)
     found += _objects(world)
     found += _garbage(world, life)
+    for table in life.shown:
+        found += _snapshots(world, life, table)
     found += _nothing_waits(world, life)
     return found
 
@@ -55,6 +59,28 @@ def _rows(world: World, life: Life) -> Iterator[str]:
             if doubled := [number for number, count in counts.items() if count > 1]:
                 yield f"I2 {table} {day}: {len(doubled)} rows are there more than once"
             yield from (f"I4 {table} {day}: {fault}" for fault in (views[day].faults if day in views else ()))
+
+
+def _snapshots(world: World, life: Life, name: str) -> Iterator[str]:
+    """I1, I2, I4 of the Iceberg table, and that nothing of it waits."""
+    table = world.iceberg_table(name)
+    found = table.scan(selected_fields=("id", "dt")).to_arrow()
+    counts = Counter(zip(found.column("dt").to_pylist(), found.column("id").to_pylist(), strict=True))
+    wanted = {(day, number) for (of, day), ids in life.expected().items() if of == name for number in ids}
+    if lost := wanted - set(counts):
+        yield f"I1 the Iceberg table of {name} lacks {len(lost)} of {len(wanted)} rows"
+    if strange := set(counts) - wanted:
+        yield f"I1 the Iceberg table of {name} has {len(strange)} rows of other days or of none"
+    if doubled := [row for row, count in counts.items() if count > 1]:
+        yield f"I2 the Iceberg table of {name} has {len(doubled)} rows more than once"
+    yield from (f"I4 {fault}" for fault in snapshots.faults(table, world.root / "buckets"))
+    with world.context.database.begin() as connection:
+        statement = "SELECT count(*) FROM prism_publications WHERE publisher = 'iceberg' AND dirty"
+        if days := connection.exec_driver_sql(statement).scalar_one():
+            yield f"I10 {days} days wait for a commit to Iceberg tables"
+        for row in connection.exec_driver_sql("SELECT * FROM prism_iceberg_tables"):
+            if (row.state, row.snapshot_id) != ("active", table.metadata.current_snapshot_id):
+                yield f"I10 {row.identifier} is {row.state} at {row.snapshot_id}: {row.last_error}"
 
 
 def _ledger(connection: sqlalchemy.Connection, life: Life) -> Iterator[str]:

@@ -33,6 +33,9 @@ from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.gc.run import run_gc
+from prism_assets.stages.iceberg.report import IcebergReport
+from prism_assets.stages.iceberg.run import run_iceberg
+from prism_assets.stages.leases import takeover_seconds
 from prism_assets.stages.merge.run import run_merge
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.run import CycleReport, lasting_errors, run_once, run_until_idle
@@ -98,7 +101,7 @@ class Life:
     `watched` are the tables a reader looks at all the time; the others are damaged on purpose meanwhile. `more` is what
     arrives besides the phases. `rest` are the stages that run in the end. With a `queue` the bucket tells of what
     arrives. `collected` are the tables whose garbage is collected, as if days went by between two looks of a reader: so
-    they are not watched.
+    they are not watched. `shown` are the tables that are published as Iceberg in the end.
     """
 
     tables: Mapping[str, str]
@@ -109,6 +112,7 @@ class Life:
     rest: tuple[str, ...] = ("run",)
     queue: bool = False
     collected: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -317,7 +321,39 @@ def garbage(seed: int) -> Life:
     )
 
 
-LIVES: Mapping[str, Callable[[int], Life]] = {life.__name__: life for life in (days, messages, damage, losses, garbage)}
+def shown(seed: int) -> Life:
+    """Two days of two tables that are published as Iceberg at every step; one of them no longer after a while."""
+    author = Author(seed)
+    drop = author.drop
+    events, clicks = "log.events", "log.clicks"
+    merge = "{interval: 0, target_bytes: 3000, max_objects: 4}"
+    return Life(
+        tables={events: "UTC", clicks: "UTC"},
+        files=(a_table(events, merge=merge, iceberg="true"), a_table(clicks, merge="{interval: 0}", iceberg="true")),
+        phases=(
+            Phase(utc("2026-03-01T00:00"), ("apply",)),
+            Phase(
+                utc("2026-03-01T12:00"),
+                ("run", "iceberg"),
+                (drop(events, "2026-03-01T11:00", broken=1), drop(clicks, "2026-03-01T11:00")),
+            ),
+            Phase(utc("2026-03-01T18:00"), ("discover", "stream", "iceberg"), (drop(events, "2026-03-01T17:00"),)),
+            Phase(
+                utc("2026-03-02T00:20"),
+                ("run", "merge --all", "iceberg", "withdraw", "iceberg"),
+                (drop(events, "2026-03-01T23:00", "2026-03-02T00:05"),),
+            ),
+            Phase(utc("2026-03-03T01:00"), ("run", "iceberg"), (drop(events, "2026-03-01T22:00"),)),
+        ),
+        watched=(events, clicks),
+        rest=("run", "iceberg"),
+        shown=(events,),
+    )
+
+
+LIVES: Mapping[str, Callable[[int], Life]] = {
+    life.__name__: life for life in (days, messages, damage, losses, garbage, shown)
+}
 
 
 def phase_reached(progress: Path) -> int:
@@ -349,6 +385,9 @@ def recover(name: str, seed: int, staging: str, progress: str) -> None:
         assert not [error for error in errors if not any(key in error for key in known)], errors
     again = run_once(context, now=phase.now)
     assert not again.changed, f"one more run, and it changes something: {again}"
+    published = _iceberg(context, phase.now)
+    assert not published.changed, f"one more publication, and it changes something: {published}"
+    assert published.errors == (), published.errors
 
 
 def _play_phase(context: StageContext, phase: Phase, staging: Path) -> tuple[CycleReport, ...]:
@@ -400,6 +439,18 @@ def _apply(context: StageContext, now: datetime) -> None:
 
 def _merge_all(context: StageContext, now: datetime) -> None:
     run_merge(context, now=now, ignore_schedule=True)
+
+
+def _iceberg(context: StageContext, now: datetime) -> IcebergReport:
+    return run_iceberg(context, now=now, at_once=True, wait_seconds=takeover_seconds(context))
+
+
+def _withdraw(context: StageContext, now: datetime) -> None:
+    """The table file of log.clicks names no Iceberg any more."""
+    for path in context.settings.tables_dir.glob("*.yaml"):
+        if "table: clicks" in (text := path.read_text()):
+            path.write_text(text.replace("iceberg: true\n", ""))
+    _apply(context, now)
 
 
 def _repair(context: StageContext, _now: datetime) -> None:
@@ -490,6 +541,8 @@ _STEPS: Mapping[str, _Step] = {
     "merge": _only(run_merge),
     "merge --all": _merge_all,
     "catalog": _only(run_catalog),
+    "iceberg": _only(_iceberg),
+    "withdraw": _withdraw,
     "repair": _repair,
     "gc": _gc,
     "wait": _wait,

@@ -1,7 +1,7 @@
 """Each failpoint is a place to die at: the first hit, the second and the last, by SIGKILL and by an error.
 
 The long form does that to lives of many seeds, until two thousand processes were killed; the short one kills every
-second point and all of the hardest at their last hits, and raises errors at the second hit of the hardest.
+second point, and all of the hardest at their last hits, and raises errors at the second hit of the hardest.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ HARDEST = {
     "stream.in_commit",
     "repair.in_commit",
     "receive.in_commit",
+    "iceberg.after_commit",
+    "iceberg.in_record",
 }
 
 Hits = dict[tuple[str, int], Counter[str]]
@@ -38,7 +40,8 @@ Hits = dict[tuple[str, int], Counter[str]]
 
 def short_points() -> set[str]:
     """The points that the short form kills at."""
-    return {*sorted(sweep.points_in_sources())[::2], *HARDEST}
+    points = sorted(sweep.points_in_sources())
+    return {*points[::2], *(point for point in points if point.startswith("iceberg.")), *HARDEST}
 
 
 @pytest.fixture(scope="module")
