@@ -24,6 +24,7 @@ AREAS = (
     "PostgreSQL faults",
     "Races in a forced order",
     "State machine",
+    "Iceberg in any order",
     "Exhaustive model",
 )
 CONTROLS = "Null controls"

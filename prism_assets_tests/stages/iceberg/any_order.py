@@ -1,0 +1,425 @@
+"""A lake without Parquet: PostgreSQL, the catalog and the metadata are real, of data objects there are lengths alone.
+
+So a thousand commits take a minute. What is dropped, merged and repaired is noted here as it is done, and after each
+publication the Iceberg table is compared with that, not with what the platform says of itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from typing import Any
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.typedef import Record
+from sqlalchemy import Connection, NullPool, QueuePool, create_engine
+
+from prism_assets import failpoints
+from prism_assets.domain.files import ColumnMetrics, MergedRange, SmallObject
+from prism_assets.domain.merge_plan import PlannedRange
+from prism_assets.domain.snapshots import ACTIVE
+from prism_assets.domain.types import MICROSECONDS
+from prism_assets.metadata import iceberg_tables, merge_ranges, partitions, small_objects
+from prism_assets.publishers.iceberg.loaded import LoadedTable
+from prism_assets.stages.iceberg.report import IcebergTableReport
+from prism_assets.stages.iceberg.run import run_iceberg
+from prism_assets_tests.builders import utc
+from prism_assets_tests.stages.iceberg.clients import ForgetfulCatalog, LosingCatalog, with_iceberg
+from prism_assets_tests.world import World
+
+BEGIN = utc("2031-03-01T00:00")
+"""Later than now: the library sets a clock of its own where a commit makes no snapshot."""
+DAYS = tuple(date(2031, 3, day) for day in (1, 2, 3))
+EPOCH = date(1970, 1, 1)
+STEPS = (
+    "after_load", "after_manifests", "before_commit", "after_commit", "after_readback", "in_record", "after_record",
+)  # fmt: skip
+WAYS: Mapping[str, Callable[[Catalog], Any]] = {
+    "lost": lambda inner: LosingCatalog(inner, applied=False),
+    "applied and lost": lambda inner: LosingCatalog(inner),
+    "resent": lambda inner: LosingCatalog(inner, resent=True),
+    "untrue": lambda inner: ForgetfulCatalog(inner),
+}
+_RECORDS = ("prism_iceberg_tables", "prism_publications")
+
+
+class WilfulCatalog:
+    """Does what the next commit is said to meet; every other goes through."""
+
+    def __init__(self, inner: Any, url: str) -> None:
+        assert isinstance(inner.engine.pool, NullPool)
+        inner.engine = create_engine(url, poolclass=QueuePool, pool_size=2)  # sessions of a test are short
+        self.inner = inner
+        self.before: Callable[[], object] = lambda: None
+        self.way = ""
+
+    def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
+        before, self.before = self.before, lambda: None
+        before()
+        way, self.way = self.way, ""
+        catalog = WAYS[way](self.inner) if way else self.inner
+        found: CommitTableResponse = catalog.commit_table(table, requirements, updates)
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+@dataclass
+class Day:
+    """The small objects and ranges of a day, in the order of their ids."""
+
+    partition_id: int
+    small: list[SmallObject] = field(default_factory=list)
+    ranges: list[MergedRange] = field(default_factory=list)
+
+    @property
+    def unmerged(self) -> list[SmallObject]:
+        last = self.ranges[-1].upper_bound if self.ranges else 0
+        return [item for item in self.small if item.object_id > last]
+
+
+class AnyOrder:
+    """One sequence of steps. `trace` is what was done; it is told with whatever is found wrong."""
+
+    def __init__(self, world: World, catalog: WilfulCatalog, seed: int) -> None:
+        self.world, self.catalog = world, catalog
+        self.random = random.Random(seed)
+        self.trace: list[str] = [f"seed {seed}"]
+        self.now = BEGIN
+        (self.table,) = world.context.choose_tables(["log.events"])
+        self.keys = world.context.lake.keys(self.table)
+        self.days: dict[date, Day] = {}
+        self.lengths: dict[str, int] = {}
+        self.rows: dict[str, frozenset[int]] = {}
+        self._numbers = itertools.count(1)
+        self._read: dict[str, Counter[tuple[str, int]]] = {}
+        self.is_strange = False
+        self.publications = 0
+        self.empty()
+
+    def empty(self) -> None:
+        """As after the first apply."""
+        with self.world.context.database.begin() as connection:
+            connection.exec_driver_sql("SET LOCAL session_replication_role = replica")
+            for name in (
+                "prism_small_objects", "prism_merge_ranges", "prism_publications", "prism_partitions",
+                "prism_iceberg_tables", "prism_iceberg_log", "iceberg_tables", "iceberg_namespace_properties",
+            ):  # fmt: skip
+                connection.exec_driver_sql(f"DELETE FROM {name}")
+            for name in _RECORDS:
+                connection.exec_driver_sql(f"DROP TABLE IF EXISTS kept_{name}")
+        shutil.rmtree(self.world.root / "buckets" / "lake" / self.keys.iceberg_prefix, ignore_errors=True)
+
+    def play(self, steps: int) -> None:
+        """Takes so many steps, and publishes in the end."""
+        choices = (
+            (self.stream, 12), (self.merge, 6), (self.repair, 2), (self.close, 1), (self.wait, 2), (self.publish, 4),
+            (self.fail, 2), (self.meanwhile, 2), (self.strike, 1), (self.keep_records, 1), (self.lose_records, 1),
+        )  # fmt: skip
+        for step in self.random.choices([step for step, _ in choices], [weight for _, weight in choices], k=steps):
+            self.trace.append(step.__name__)
+            self.now += timedelta(minutes=1)
+            step()
+        self.publish()
+
+    # What the stages do.
+
+    def stream(self) -> None:
+        """One object for each of one or two days."""
+        for day in sorted(self.random.sample(DAYS, self.random.choice((1, 1, 2)))):
+            rows = frozenset(next(self._numbers) for _ in range(self.random.randrange(1, 6)))
+            with self.world.context.database.begin() as connection:
+                self._commit_object(connection, day, rows)
+
+    def _commit_object(self, connection: Connection, day: date, rows: frozenset[int]) -> None:
+        number = next(self._numbers)
+        ids = partitions.ensure_and_lock(connection, [(self.table.table_id, day)])
+        (partition_id,) = ids.values()
+        made = SmallObject(
+            bucket=self.keys.bucket,
+            key=self.keys.small_object(day, number, delayed=False),
+            date=day,
+            staging_object_id=number,
+            generation=0,
+            delayed=False,
+            upload_start_time=self.now,
+            min_time=self.now,
+            max_time=self.now,
+            **self._facts(rows),
+        )
+        highest = small_objects.insert_small_objects(connection, [(partition_id, made)])
+        partitions.raise_last_object(connection, highest)
+        known = self.days.setdefault(day, Day(partition_id))
+        known.small.append(SmallObject(**{**vars(made), "object_id": highest[partition_id]}))
+        self._note(made.url, made.content_length, rows)
+
+    def _facts(self, rows: frozenset[int]) -> dict[str, Any]:
+        """Sums as fingerprints have them."""
+        return {
+            "content_length": self.random.randrange(100, 200),
+            "row_count": len(rows),
+            "fingerprint": sum(rows),
+            "file_format": MICROSECONDS,
+            "metrics": (ColumnMetrics(2, 0, min(rows), max(rows)),),
+        }
+
+    def _note(self, url: str, length: int, rows: frozenset[int]) -> None:
+        self.lengths[url], self.rows[url] = length, rows
+
+    def merge(self) -> None:
+        """Some or all unmerged objects of a day, behind the last range or as its extension."""
+        chosen = [day for day, known in self.days.items() if known.unmerged]
+        if not chosen:
+            return
+        day = self.random.choice(chosen)
+        known = self.days[day]
+        objects = known.unmerged[: self.random.randint(1, len(known.unmerged))]
+        last = known.ranges[-1] if known.ranges else None
+        extended = last if last and self.random.random() < 0.5 else None
+        lower = extended.lower_bound if extended else last.upper_bound if last else 0
+        upper = objects[-1].object_id
+        planned = PlannedRange(lower_bound=lower, upper_bound=upper, extends=extended, objects=tuple(objects))
+        rows = frozenset[int]().union(*(self.rows[item.url] for item in planned.inputs))
+        key = self.keys.merged_object(day, lower, upper)
+        written = MergedRange(
+            bucket=self.keys.bucket, key=key, lower_bound=lower, upper_bound=upper, **self._facts(rows)
+        )
+        with self.world.context.database.begin() as connection:
+            partitions.lock_partition(connection, known.partition_id)
+            merge_ranges.save_range(connection, known.partition_id, planned, written, self.now)
+            merge_ranges.raise_desired(connection, known.partition_id, upper)
+        known.ranges = [*(known.ranges[:-1] if extended else known.ranges), written]
+        self._note(written.url, written.content_length, rows)
+
+    def repair(self) -> None:
+        """Another length of a small object, merged or not."""
+        if not self.days:
+            return
+        known = self.days[self.random.choice(sorted(self.days))]
+        number = self.random.randrange(len(known.small))
+        before = known.small[number]
+        after = SmallObject(**{**vars(before), "content_length": before.content_length + 1})
+        with self.world.context.database.begin() as connection:
+            partitions.lock_partition(connection, known.partition_id)
+            assert small_objects.set_length(connection, before.object_id, before.content_length, after.content_length)
+            partitions.raise_revision(connection, known.partition_id)
+        known.small[number] = after
+        self.lengths[after.url] = after.content_length
+
+    def close(self) -> None:
+        """A day is over, or its readers are switched."""
+        if not self.days:
+            return
+        known = self.days[self.random.choice(sorted(self.days))]
+        chosen = f"WHERE prism_partition_id = {known.partition_id}"
+        with self.world.context.database.begin() as connection:
+            connection.exec_driver_sql(f"UPDATE prism_partitions SET closing_batch_id = 1 {chosen}")
+            partitions.close(connection, known.partition_id)
+            if known.ranges:
+                connection.exec_driver_sql(f"UPDATE prism_partitions SET switched = true {chosen}")
+
+    def wait(self) -> None:
+        """Time goes by, in which snapshots grow old."""
+        self.now += timedelta(minutes=self.random.choice((20, 90, 300)))
+
+    # What happens to publications.
+
+    def publish(self) -> None:
+        """Publishes until it is told that all is well; once, if nobody else was at the table."""
+        for left in (1, 0) if self.is_strange else (0,):
+            report = self.attempt()
+            if not report.problems:
+                break
+            assert left, (report.problems, self.trace)
+        self.is_strange = False
+        self.publications += 1
+        self.judge()
+
+    def attempt(self) -> IcebergTableReport:
+        (report,) = run_iceberg(self.world.context, now=self.now, at_once=True).tables
+        return report
+
+    def fail(self) -> None:
+        """A publication that fails at one of its steps, or whose answer is lost or not true; then one that does not."""
+        way = self.random.choice((*STEPS, *WAYS))
+        self.trace.append(way)
+        if way in WAYS:
+            self.catalog.way = way
+        else:
+            failpoints._POINTS = failpoints.parse(f"iceberg.{way}=1*raise(InjectedFault)")
+        try:
+            self.attempt()
+        finally:
+            self.catalog.way, failpoints._POINTS = "", {}
+        self.publish()
+
+    def meanwhile(self) -> None:
+        """A publication with something else between its load and its commit; then another one."""
+        other = self.random.choice((self.stream, self.merge, self.repair, self.strike))
+        self.trace.append(other.__name__)
+        self.catalog.before = other
+        self.attempt()
+        self.catalog.before = lambda: None
+        self.publish()
+
+    def keep_records(self) -> None:
+        """Notes what is recorded, to be put back later."""
+        with self.world.context.database.begin() as connection:
+            for name in _RECORDS:
+                connection.exec_driver_sql(f"DROP TABLE IF EXISTS kept_{name}")
+                connection.exec_driver_sql(f"CREATE TABLE kept_{name} AS SELECT * FROM {name}")
+        self.kept_head = self.head_id()
+
+    kept_head: int | None = None
+
+    def lose_records(self) -> None:
+        """PostgreSQL goes back to older records of what is shown, if there was a commit since."""
+        if self.kept_head is None or self.kept_head == self.head_id() or self.is_strange:
+            return
+        with self.world.context.database.begin() as connection:
+            connection.exec_driver_sql("SET LOCAL session_replication_role = replica")
+            for name in _RECORDS:
+                connection.exec_driver_sql(f"DELETE FROM {name}")
+                connection.exec_driver_sql(f"INSERT INTO {name} SELECT * FROM kept_{name}")
+        self.kept_head = None
+
+    def loaded(self) -> LoadedTable | None:
+        return self.world.context.iceberg.load(self.table, self.world.context.installation.installation_id)
+
+    def head_id(self) -> int | None:
+        loaded = self.loaded()
+        return loaded.snapshot_id if loaded else None
+
+    # What others do.
+
+    def strike(self) -> None:
+        """Somebody else commits something."""
+        loaded = self.loaded()
+        if loaded is None or loaded.snapshot_id is None:
+            return
+        act = self.random.choice((self._append, self._rewrite, self._delete, self._drop, self._expire, self._tag))
+        self.trace.append(act.__name__)
+        act(loaded.table)
+        self.is_strange = True
+
+    def _strange_file(self, day: date, rows: int = 3) -> DataFile:
+        number = next(self._numbers)
+        url = f"s3://lake/{self.keys.iceberg_prefix}data/{number}.parquet"
+        file = DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=url,
+            file_format=FileFormat.PARQUET,
+            partition=Record((day - EPOCH).days),
+            record_count=rows,
+            file_size_in_bytes=99,
+        )
+        file.spec_id = 0
+        self._note(url, 99, frozenset({-number}))
+        return file
+
+    def _append(self, table: Table) -> None:
+        """Rows of two days, one of which may have no partition, in one manifest."""
+        with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+            for day in (DAYS[0], self.random.choice((*DAYS[1:], date(2031, 3, 20)))):
+                append.append_data_file(self._strange_file(day))
+
+    def _files(self, table: Table) -> list[DataFile]:
+        return [task.file for task in table.scan().plan_files()]
+
+    def _rewrite(self, table: Table) -> None:
+        """Some files become one."""
+        files = self._files(table)
+        chosen = self.random.sample(files, self.random.randint(1, len(files)))
+        day = EPOCH + timedelta(days=chosen[0].partition[0])
+        with table.transaction() as transaction, transaction.update_snapshot().overwrite() as overwrite:
+            for file in chosen:
+                overwrite.delete_data_file(file)
+            overwrite.append_data_file(self._strange_file(day, sum(file.record_count for file in chosen)))
+
+    def _delete(self, table: Table) -> None:
+        with table.transaction() as transaction, transaction.update_snapshot().overwrite() as overwrite:
+            overwrite.delete_data_file(self.random.choice(self._files(table)))
+
+    def _drop(self, table: Table) -> None:
+        self.catalog.drop_table(table.name())
+
+    def _expire(self, table: Table) -> None:
+        table.maintenance.expire_snapshots().older_than(self.now + timedelta(days=400)).commit()
+
+    def _tag(self, table: Table) -> None:
+        chosen = self.random.choice(table.metadata.snapshots)
+        table.manage_snapshots().create_tag(chosen.snapshot_id, f"t{next(self._numbers)}").commit()
+
+    # What must hold.
+
+    def judge(self) -> None:
+        """The head has every row once, in the objects that it should; each retained snapshot of ours can be read."""
+        loaded = self.loaded()
+        assert loaded is not None, self.trace
+        head = self._listed(loaded, loaded.snapshot_id)
+        wanted = Counter(
+            (item.url, self.lengths[item.url])
+            for known in self.days.values()
+            for item in (*known.ranges, *known.unmerged)
+        )
+        assert head == wanted, (head - wanted, wanted - head, self.trace)
+        rows = Counter(number for url, _ in head.elements() for number in self.rows[url])
+        streamed = {number for known in self.days.values() for item in known.small for number in self.rows[item.url]}
+        assert rows == Counter(streamed), self.trace
+        for snapshot in loaded.snapshots:
+            files = self._listed(loaded, snapshot.snapshot_id)
+            assert not snapshot.is_ours or max(Counter(url for url, _ in files.elements()).values()) == 1, self.trace
+            if snapshot.snapshot_id not in loaded.tagged and snapshot.is_ours:
+                wrong = [(url, length) for url, length in files if self.lengths[url] != length]
+                assert not wrong, (snapshot.snapshot_id, wrong, self.trace)
+        self._judge_records(loaded)
+
+    def _listed(self, loaded: LoadedTable, snapshot_id: int | None) -> Counter[tuple[str, int]]:
+        """The files of a snapshot; manifests never change, so each is read once."""
+        snapshot = loaded.table.metadata.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
+        found: Counter[tuple[str, int]] = Counter()
+        for manifest in snapshot.manifests(loaded.table.io) if snapshot else ():
+            if manifest.manifest_path not in self._read:
+                entries = manifest.fetch_manifest_entry(loaded.table.io)
+                files = [entry.data_file for entry in entries]
+                self._read[manifest.manifest_path] = Counter(
+                    (file.file_path, file.file_size_in_bytes) for file in files
+                )
+            found += self._read[manifest.manifest_path]
+        return found
+
+    def _judge_records(self, loaded: LoadedTable) -> None:
+        with self.world.context.database.begin() as connection:
+            known = iceberg_tables.load_known_tables(connection, [self.table.table_id])[self.table.table_id]
+            dirty = iceberg_tables.count_dirty_days(connection, [self.table.table_id])
+        assert (known.snapshot_id, known.state, dirty) == (loaded.snapshot_id, ACTIVE, {}), self.trace
+
+
+def played(world: World, seeds: Sequence[int], steps: int) -> int:
+    """Plays a sequence for each seed, all on one database; returns how many publications were judged."""
+    made: list[WilfulCatalog] = []
+    url = world.settings.database_url.get_secret_value()
+
+    def wilful(inner: Catalog) -> WilfulCatalog:
+        made.append(WilfulCatalog(inner, url))
+        return made[0]
+
+    ours = with_iceberg(world, wilful)
+    assert ours.context.iceberg.catalog is not None
+    publications = 0
+    try:
+        for seed in seeds:
+            sequence = AnyOrder(ours, made[0], seed)
+            sequence.play(steps)
+            publications += sequence.publications
+    finally:
+        made[0].inner.engine.dispose()
+    return publications

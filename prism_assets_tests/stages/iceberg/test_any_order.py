@@ -1,0 +1,41 @@
+"""Streams, merges, repairs, failures and strangers in any order: after each publication readers see every row once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from prism_assets_tests.builders import a_table
+from prism_assets_tests.postgres import PostgresServer
+from prism_assets_tests.reliability import Figures
+from prism_assets_tests.stages.iceberg.any_order import played
+from prism_assets_tests.world import World
+
+SHORT, LONG = (40, 50), (2_000, 100)
+
+
+@pytest.fixture
+def lake(services: Mapping[str, str], postgres: PostgresServer, tmp_path: Path) -> Iterator[World]:
+    """A lake whose small objects come from nowhere."""
+    url = postgres.create_database()
+    postgres.forget_in_a_crash(url)
+    made = World.create(tmp_path, url, services["PRISM_GLUE_ENDPOINT"], lease_seconds=60)
+    made.apply(a_table(iceberg="{keep_hours: 4}"))
+    with made.context.database.begin() as connection:
+        connection.exec_driver_sql(
+            "ALTER TABLE prism_small_objects DROP CONSTRAINT prism_small_objects_prism_staging_object_id_fkey"
+        )
+    try:
+        yield made
+    finally:
+        made.close()
+        postgres.drop_database(url)
+
+
+def test_every_publication_shows_every_row_once(lake: World, long: bool, figures: Figures) -> None:
+    sequences, steps = LONG if long else SHORT
+    publications = played(lake, range(sequences), steps)
+    assert publications > sequences * steps / 5
+    figures.note("Iceberg in any order", sequences=sequences, steps=sequences * steps, publications=publications)
