@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 
 import pytest
 
+from prism_assets.domain.files import DataFile
+from prism_assets.domain.lineage import Lineage, TableHead
+from prism_assets.domain.partitions import Publication
+from prism_assets.domain.snapshots import DayChange, KnownTable, ListedFile
+from prism_assets.stages.iceberg import plan
 from prism_assets_tests.builders import a_table
 from prism_assets_tests.postgres import PostgresServer
 from prism_assets_tests.reliability import Figures
@@ -39,3 +45,25 @@ def test_every_publication_shows_every_row_once(lake: World, long: bool, figures
     publications = played(lake, range(sequences), steps)
     assert publications > sequences * steps / 5
     figures.note("Iceberg in any order", sequences=sequences, steps=sequences * steps, publications=publications)
+
+
+def repeated(
+    day: date, publication: Publication, wanted: Sequence[DataFile], listed: Iterable[ListedFile], *, rewrites: bool
+) -> DayChange:
+    """The naive way: a day's files are added, whatever is listed already."""
+    return DayChange(date=day, publication=publication, added=tuple(wanted), rewrites=rewrites)
+
+
+def trusting(known: KnownTable | None, head: TableHead | None) -> Lineage:
+    """The naive way: what is recorded is what is listed."""
+    return Lineage.NEW if head is None else Lineage.SAME
+
+
+@pytest.mark.parametrize("naive", [("day_change", repeated), ("lineage_of", trusting)], ids=lambda pair: pair[0])
+def test_naive_ways_are_found(
+    lake: World, monkeypatch: pytest.MonkeyPatch, naive: tuple[str, Callable[..., object]], figures: Figures
+) -> None:
+    monkeypatch.setattr(plan, *naive)
+    with pytest.raises(AssertionError) as found:
+        played(lake, range(10), 50)
+    figures.note("Null controls", [str(found.value)], control=f"`{naive[0]}` of Iceberg, as it would be naively")
