@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from prism_assets.domain.snapshots import MANY_SNAPSHOTS
+
 HEALTHY = 70
-MANY_SNAPSHOTS = 300
 _LARGE_METADATA = 2 << 20
 
 

@@ -19,6 +19,8 @@ from prism_assets.domain.types import MICROSECONDS
 
 ACTIVE, FOREIGN, FAILED = "active", "foreign", "failed"
 """States of an Iceberg table; see `KnownTable`."""
+MANY_SNAPSHOTS = 300
+"""Above so many retained snapshots commits come half as often."""
 
 
 class Operation(enum.Enum):
@@ -34,7 +36,8 @@ class KnownTable:
     """An Iceberg table as it was last read back: one row of prism_iceberg_tables.
 
     `state` is active, foreign (somebody else has committed to it) or failed (nothing is changed before a person has
-    looked); `definition_version` is the version of the columns that it has.
+    looked); `definition_version` is the version of the columns that it has. `look_time` is when the catalog was last
+    asked for it.
     """
 
     table_id: int
@@ -49,6 +52,24 @@ class KnownTable:
     state: str = ACTIVE
     last_error: str | None = None
     commit_time: datetime | None = None
+    look_time: datetime | None = None
+
+
+def commit_seconds(known: KnownTable, wanted: float) -> float:
+    """The least time between two commits: twice as long where very many snapshots are retained."""
+    return wanted * (2 if known.snapshots > MANY_SNAPSHOTS else 1)
+
+
+def seconds_to_wait(known: KnownTable, wanted: float, time: datetime) -> float:
+    """How many seconds are left at a time until the next commit may come; 0 or less if it may come now."""
+    if known.commit_time is None:
+        return 0.0
+    return commit_seconds(known, wanted) - (time - known.commit_time).total_seconds()
+
+
+def waits_for_a_person(known: KnownTable, on_foreign: str) -> bool:
+    """Whether a publication would change nothing before somebody has acted, or the catalog was put right."""
+    return known.state == FAILED or (known.state == FOREIGN and on_foreign == "stop")
 
 
 @dataclass(frozen=True, kw_only=True)

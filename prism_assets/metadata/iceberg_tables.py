@@ -47,7 +47,7 @@ WHERE t.prism_table_id = :table
 """
 _KNOWN = """
 SELECT prism_table_id AS table_id, identifier, CAST(table_uuid AS text) AS table_uuid, metadata_location, snapshot_id,
-    sequence_number, oldest_sequence_number, snapshots, definition_version, state, last_error, commit_time
+    sequence_number, oldest_sequence_number, snapshots, definition_version, state, last_error, commit_time, look_time
 FROM prism_iceberg_tables WHERE prism_table_id = ANY(:tables)
 """
 
@@ -56,6 +56,12 @@ def load_known_tables(connection: Connection, table_ids: Collection[int]) -> dic
     """What is known of tables that were begun, by table id. Reads without locks."""
     rows = connection.execute(text(_KNOWN), {"tables": list(table_ids)})
     return {row.table_id: KnownTable(**row._mapping) for row in rows}
+
+
+def database_time(connection: Connection) -> datetime:
+    """The time now, by the clock that commits are recorded with."""
+    time: datetime = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
+    return time
 
 
 def begin(connection: Connection, table_id: int, identifier: str) -> None:
@@ -161,19 +167,19 @@ UPDATE prism_iceberg_tables SET identifier = :identifier, table_uuid = CAST(:tab
     metadata_location = :metadata_location, snapshot_id = :snapshot_id, sequence_number = :sequence_number,
     oldest_sequence_number = :oldest_sequence_number, snapshots = :snapshots,
     definition_version = greatest(definition_version, :definition_version),
-    state = :state, last_error = :last_error, commit_time = :commit_time
+    state = :state, last_error = :last_error, commit_time = :commit_time, look_time = clock_timestamp()
 WHERE prism_table_id = :table_id
 """
 
 
 def record_state(connection: Connection, table_id: int, state: str, error: str | None) -> None:
-    """Records that a table needs somebody, and why, or no longer. Locks the table's row."""
+    """Records that the catalog was asked, and that the table needs somebody, and why. Locks the table's row."""
     connection.execute(text(_RECORD_STATE), {"table": table_id, "state": state, "error": error})
 
 
 _RECORD_STATE = """
-UPDATE prism_iceberg_tables SET state = :state, last_error = :error
-WHERE prism_table_id = :table AND (state, last_error) IS DISTINCT FROM (:state, :error)
+UPDATE prism_iceberg_tables SET state = :state, last_error = :error, look_time = clock_timestamp()
+WHERE prism_table_id = :table
 """
 
 

@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from prism_assets.domain.errors import PrismError
-from prism_assets.domain.iceberg_health import MANY_SNAPSHOTS
 from prism_assets.domain.lineage import Lineage, foreign_message, obstacle
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.snapshots import ACTIVE, FAILED, FOREIGN, KnownTable, wanted_snapshot
+from prism_assets.domain.snapshots import ACTIVE, FAILED, FOREIGN, KnownTable, seconds_to_wait, wanted_snapshot
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import iceberg_tables, leases, partitions, publications
@@ -165,10 +164,9 @@ class _Publication:
     def _pause(self, state: IcebergState) -> float:
         """How many seconds are left until the next commit may come."""
         known, options = state.known, state.definition.iceberg
-        if self._how.at_once or known is None or known.commit_time is None or options is None:
+        if self._how.at_once or known is None or options is None:
             return 0
-        pace = commit_seconds(known, options.commit_seconds)
-        return pace - (state.time - known.commit_time).total_seconds()
+        return seconds_to_wait(known, options.commit_seconds, state.time)
 
     def _begin(self, table: TableDefinition, identifier: str) -> None:
         """From now on changes of its days are marked; what came before is seen. Done again until the first record."""
@@ -327,11 +325,6 @@ class _Publication:
             leases.hold(connection, self._lease)
             iceberg_tables.forget(connection, table.table_id)
         return IcebergTableReport(table=str(table.name), table_id=table.table_id, dropped=True)
-
-
-def commit_seconds(known: KnownTable, wanted: float) -> float:
-    """The least time between two commits: twice as long where very many snapshots are retained."""
-    return wanted * (2 if known.snapshots > MANY_SNAPSHOTS else 1)
 
 
 def _known(state: IcebergState, committed: Committed, plan: IcebergPlan) -> KnownTable:

@@ -38,7 +38,8 @@ CREATE TABLE prism_iceberg_tables (
     definition_version integer NOT NULL DEFAULT 0,
     state text NOT NULL DEFAULT 'active' CHECK (state IN ('active', 'foreign', 'failed')),
     last_error text,
-    commit_time timestamptz
+    commit_time timestamptz,
+    look_time timestamptz
 );
 CREATE TABLE prism_iceberg_log (
     prism_iceberg_log_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -57,6 +58,8 @@ CREATE TABLE prism_iceberg_log (
     commit_time timestamptz NOT NULL
 );
 CREATE INDEX prism_iceberg_log_table ON prism_iceberg_log (prism_table_id, prism_iceberg_log_id);
+
+ALTER TABLE prism_materializations ADD COLUMN iceberg bigint NOT NULL DEFAULT 0;
 
 ALTER TABLE prism_leases DROP CONSTRAINT prism_leases_kind_check,
     ADD CONSTRAINT prism_leases_kind_check CHECK (kind IN ('catalog', 'iceberg', 'repair'));
@@ -131,6 +134,7 @@ DELETE FROM prism_leases WHERE kind = 'iceberg';
 ALTER TABLE prism_leases DROP CONSTRAINT prism_leases_kind_check,
     ADD CONSTRAINT prism_leases_kind_check CHECK (kind IN ('catalog', 'repair'));
 DELETE FROM prism_publications WHERE publisher = 'iceberg';
+ALTER TABLE prism_materializations DROP COLUMN iceberg;
 DROP TABLE prism_iceberg_log;
 DROP TABLE prism_iceberg_tables;
 DROP TABLE iceberg_namespace_properties;
