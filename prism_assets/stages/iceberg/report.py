@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 
@@ -13,8 +14,23 @@ METADATA = "metadata"
 
 
 @dataclass(frozen=True, kw_only=True)
+class IcebergDayReport:
+    """What a commit changed about one day."""
+
+    date: date
+    files_in: int
+    files_out: int
+    rows_in: int
+    rows_out: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class IcebergCommitReport:
-    """One commit that readers see: what it was, what came and what went, and how long the whole of it took."""
+    """One commit that readers see: what it was, what came and what went, and how long the whole of it took.
+
+    `seconds_behind` is how long the first of the small objects that it added had waited to be listed; None if it added
+    none, or compared every day, old ones too.
+    """
 
     snapshot_id: int | None
     operation: str
@@ -26,6 +42,8 @@ class IcebergCommitReport:
     expired: int
     seconds: float
     settled: bool = False
+    by_day: tuple[IcebergDayReport, ...] = ()
+    seconds_behind: float | None = None
 
     def __str__(self) -> str:
         if self.operation == METADATA:
@@ -51,6 +69,7 @@ class IcebergTableReport:
     dropped: bool = False
     commit: IcebergCommitReport | None = None
     metadata_location: str | None = None
+    snapshot_id: int | None = None
     snapshots: int = 0
     restored: bool = False
     waiting: str | None = None
@@ -103,7 +122,8 @@ class IcebergReport:
     @property
     def errors(self) -> tuple[str, ...]:
         """What went wrong and what was left undone, one sentence each; days of one reason share one."""
-        return (*(line for table in self.tables for line in _lines(table)), *self.skipped)
+        lines = (line for table in self.tables for line in problem_lines(table.table, table.problems))
+        return (*lines, *self.skipped)
 
     @property
     def skipped(self) -> tuple[str, ...]:
@@ -111,13 +131,14 @@ class IcebergReport:
         return tuple(f"{table.table}: {table.skip_reason}; repeat" for table in self.tables if table.skipped)
 
 
-def _lines(table: IcebergTableReport) -> list[str]:
+def problem_lines(table: str, found: Iterable[Problem]) -> list[str]:
+    """What is wrong with a table, one sentence each; days of one reason share one."""
     by_reason: dict[str, list[Problem]] = {}
-    for problem in table.problems:
+    for problem in found:
         by_reason.setdefault(problem.reason, []).append(problem)
     lines = []
     for reason, problems in by_reason.items():
         more = f" and {len(problems) - 1} more days" if len(problems) > 1 else ""
         where = f" {problems[0].date}{more}" if problems[0].date else ""
-        lines.append(f"{table.table}{where}: {reason}")
+        lines.append(f"{table}{where}: {reason}")
     return lines

@@ -12,9 +12,10 @@ import random
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from prism_assets.domain.errors import PrismError
+from prism_assets.domain.files import SmallObject
 from prism_assets.domain.lineage import Lineage, foreign_message, obstacle
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.snapshots import ACTIVE, FAILED, FOREIGN, KnownTable, seconds_to_wait, wanted_snapshot
@@ -32,7 +33,13 @@ from prism_assets.publishers.iceberg.publisher import (
 )
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.iceberg.plan import IcebergPlan, head_of, plan_commit
-from prism_assets.stages.iceberg.report import METADATA, IcebergCommitReport, IcebergReport, IcebergTableReport
+from prism_assets.stages.iceberg.report import (
+    METADATA,
+    IcebergCommitReport,
+    IcebergDayReport,
+    IcebergReport,
+    IcebergTableReport,
+)
 from prism_assets.stages.leases import leased
 
 _TRIES = 5
@@ -154,8 +161,9 @@ class _Publication:
         return replace(
             report,
             created=self._created,
-            commit=_commit_report(plan, committed, time.monotonic() - started),
+            commit=_commit_report(state, plan, committed, time.monotonic() - started),
             metadata_location=committed.loaded.metadata_location,
+            snapshot_id=committed.snapshot_id,
             snapshots=len(committed.loaded.snapshots),
             restored=plan.lineage is Lineage.FOREIGN,
             problems=plan.left,
@@ -345,7 +353,9 @@ def _known(state: IcebergState, committed: Committed, plan: IcebergPlan) -> Know
     )
 
 
-def _commit_report(plan: IcebergPlan, committed: Committed, seconds: float) -> IcebergCommitReport | None:
+def _commit_report(
+    state: IcebergState, plan: IcebergPlan, committed: Committed, seconds: float
+) -> IcebergCommitReport | None:
     change = plan.change
     if change.changes_nothing:
         return None
@@ -360,4 +370,22 @@ def _commit_report(plan: IcebergPlan, committed: Committed, seconds: float) -> I
         expired=len(change.expired),
         seconds=seconds,
         settled=committed.settled,
+        by_day=tuple(
+            IcebergDayReport(
+                date=day.date,
+                files_in=len(day.added),
+                files_out=len(day.removed),
+                rows_in=day.rows_in,
+                rows_out=day.rows_out,
+            )
+            for day in change.changed_days
+        ),
+        seconds_behind=None if plan.is_full else _seconds_behind(plan, state.time + timedelta(seconds=seconds)),
     )
+
+
+def _seconds_behind(plan: IcebergPlan, committed: datetime) -> float | None:
+    uploaded = [
+        file.upload_start_time for day in plan.change.days for file in day.added if isinstance(file, SmallObject)
+    ]
+    return max(0.0, (committed - min(uploaded)).total_seconds()) if uploaded else None
