@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Connection, event
 
 from prism_assets.domain.accepted import DateRange
-from prism_assets.metadata import delayed, merge_queue, partitions, small_objects
+from prism_assets.metadata import delayed, iceberg_figures, iceberg_tables, merge_queue, partitions, small_objects
 from prism_assets.metadata.database import Database
 from prism_assets_tests.postgres import PostgresServer
 
@@ -18,8 +18,8 @@ TABLES = list(range(1, 21))
 NOW = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
 
 # 20 tables of 300 days with 10 small objects each. The last day of each is open, the 10 before are closed and not
-# merged; all others are switched and at rest, but for the 100th, for which something came late. One object in fifty
-# was x
+# merged; all others are switched and at rest, but for the 100th, for which something came late. Iceberg lists
+# all of it but the last object of each open day.
 STATE = """
 SET LOCAL session_replication_role = replica;
 CREATE TEMPORARY TABLE days ON COMMIT DROP AS SELECT t, d, (t - 1) * 300 + d AS p FROM generate_series(1, 20) t,
@@ -32,6 +32,8 @@ INSERT INTO prism_partitions (prism_partition_id, prism_table_id, partition_date
 INSERT INTO prism_publications (prism_partition_id, publisher, version, published_object_id, revision, dirty)
     SELECT p, 'glue', CASE WHEN d < 290 THEN p * 10 - (d = 100)::int ELSE 0 END,
     CASE WHEN d < 300 THEN p * 10 - (d = 100)::int ELSE 0 END, 0, d = 100 FROM days;
+INSERT INTO prism_publications (prism_partition_id, publisher, version, published_object_id, revision, dirty)
+    SELECT p, 'iceberg', CASE WHEN d < 290 THEN p * 10 ELSE 0 END, p * 10 - (d = 300)::int, 0, d = 300 FROM days;
 INSERT INTO prism_small_objects (prism_small_object_id, prism_staging_object_id, prism_partition_id, delayed,
     content_length, upload_start_time, row_count, min_time, max_time, fingerprint) OVERRIDING SYSTEM VALUE
     SELECT p * 10 - n, p * 10 - n, p, n = 0 AND d %% 5 = 0, 20000, now(), 200, now(), now(), 1
@@ -90,6 +92,14 @@ QUESTIONS: dict[str, tuple[Callable[[Connection], object], list[str]]] = {
     "unmerged days": (
         lambda connection: small_objects.unmerged(connection, TABLES, date(2027, 1, 1)),
         ["prism_partitions_unmerged", "prism_small_objects_partition"],
+    ),
+    "Iceberg tables to commit to": (
+        lambda connection: iceberg_tables.count_dirty_days(connection, TABLES),
+        ["prism_publications_dirty", "prism_partitions_pkey"],
+    ),
+    "Iceberg rows that wait": (
+        lambda connection: iceberg_figures.waiting_rows(connection, TABLES),
+        ["prism_publications_dirty", "prism_partitions_pkey", "prism_small_objects_partition"],
     ),
     "partitions to merge": (
         lambda connection: partitions.ids_unmerged(connection, TABLES),

@@ -155,6 +155,18 @@ class LoadedTable:
                 found.setdefault(day, []).append(manifest)
         return {day: tuple(manifests) for day, manifests in found.items()}
 
+    @property
+    def row_count(self) -> int:
+        """Rows of the head, by its summary; by its manifests if somebody made a snapshot that does not say it."""
+        head = self.table.metadata.current_snapshot()
+        said = head.summary["total-records"] if head and head.summary else None
+        return int(said) if said is not None else sum(map(_rows_of, self.manifests))
+
+    @property
+    def rows_by_day(self) -> Mapping[date, int]:
+        """Rows by day, as the list of manifests counts them; those of manifests of several days are left out."""
+        return {day: sum(map(_rows_of, manifests)) for day, manifests in self.day_manifests.items()}
+
     @cached_property
     def other_manifests(self) -> tuple[ManifestFile, ...]:
         """Those of several days, or that delete rows: made by others."""
@@ -227,3 +239,7 @@ class LoadedTable:
                     if day is not None:
                         found.setdefault(day, []).append(entry)
         return found
+
+
+def _rows_of(manifest: ManifestFile) -> int:
+    return (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)

@@ -26,7 +26,18 @@ from prism_assets.metadata.quarantine import (
 from prism_assets.metadata.small_objects import Unmerged
 from prism_assets.metadata.unread_objects import UnreadObjects, load_unread
 from prism_assets.stages.catalog.differences import Comparison, compare_locations
+from prism_assets.stages.checks.iceberg import (
+    DAYS_LEFT_OUT,
+    FOREIGN_COMMITS,
+    SECONDS_BEHIND,
+    SNAPSHOT_ROWS,
+    check_days_left_out,
+    check_foreign_commits,
+    check_seconds_behind,
+    check_snapshot_rows,
+)
 from prism_assets.stages.checks.outcomes import SHOWN, CheckOutcome, Figures, failed, few, hours, mb, passed
+from prism_assets.stages.checks.request import CheckRequest
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.status import waits_in_life
 
@@ -37,32 +48,12 @@ OBJECT_SIZES = "object_sizes"
 UNMERGED_AGE = "unmerged_age"
 CLOSING_BLOCKED = "closing_blocked"
 CATALOG_AGREES = "catalog_agrees"
+ASK_A_CATALOG = (CATALOG_AGREES, SNAPSHOT_ROWS)
+"""Checks that cost a call a table; whoever publishes has just read back what they look at."""
 
 _DAY = timedelta(days=1)
 _RECENT = timedelta(days=14)
 _Fact = TypeVar("_Fact", RangeSizes, Unmerged, ParkedJob, Partition)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckRequest:
-    """Which tables to check, and by which limits (the defaults for a table without any).
-
-    `since` is from when on conversions are held against the ledger.
-    """
-
-    tables: Sequence[TableDefinition]
-    limits: Mapping[str, CheckLimits]
-    now: datetime
-    since: datetime
-
-    @property
-    def ids(self) -> list[int]:
-        """Ids of the tables."""
-        return [table.table_id for table in self.tables]
-
-    def limits_of(self, table: TableDefinition) -> CheckLimits:
-        """The limits of one table."""
-        return self.limits.get(str(table.name)) or CheckLimits()
 
 
 def run_checks(
@@ -399,4 +390,8 @@ _CHECKS: Mapping[str, Callable[[StageContext, CheckRequest], list[CheckOutcome]]
     UNMERGED_AGE: _unmerged_age,
     CLOSING_BLOCKED: _closing_blocked,
     CATALOG_AGREES: _catalog_agrees,
+    SNAPSHOT_ROWS: check_snapshot_rows,
+    FOREIGN_COMMITS: check_foreign_commits,
+    SECONDS_BEHIND: check_seconds_behind,
+    DAYS_LEFT_OUT: check_days_left_out,
 }

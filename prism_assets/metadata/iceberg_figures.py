@@ -1,0 +1,111 @@
+"""What is recorded of Iceberg tables, in figures for checks. Not for the hot path. Reads without locks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import date
+
+from sqlalchemy import Connection, text
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedRows:
+    """How many rows a day has, as far as the last commit listed it."""
+
+    table_id: int
+    date: date
+    rows: int
+
+
+def listed_rows(connection: Connection, table_ids: Collection[int]) -> list[ListedRows]:
+    """The rows of all days that tables list, as PostgreSQL has them: what came since is not among them.
+
+    Of a day that is merged it reads the ranges; small objects only where there are some above them.
+    """
+    rows = connection.execute(text(_LISTED), {"tables": list(table_ids)})
+    return [ListedRows(**row._mapping) for row in rows]
+
+
+# A range that was extended since then has a higher bound than the recorded one; its rows are those of its objects.
+_LISTED = """
+SELECT p.prism_table_id AS table_id, p.partition_date AS date, CAST(r.rows + s.rows AS bigint) AS rows
+FROM prism_publications q JOIN prism_partitions p USING (prism_partition_id)
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum(row_count), 0) AS rows, coalesce(max(upper_bound), 0) AS upper_bound FROM prism_merge_ranges
+    WHERE prism_partition_id = q.prism_partition_id AND lower_bound IS NOT NULL AND upper_bound <= q.version
+) r
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum(row_count), 0) AS rows FROM prism_small_objects
+    WHERE prism_partition_id = q.prism_partition_id AND prism_small_object_id > r.upper_bound
+        AND prism_small_object_id <= greatest(q.published_object_id, q.version)
+) s
+WHERE q.publisher = 'iceberg' AND q.version >= 0 AND p.prism_table_id = ANY(:tables)
+ORDER BY p.prism_table_id, p.partition_date
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitingRows:
+    """Days of a table with rows that it does not list yet, and for how many seconds the first of them have waited."""
+
+    table_id: int
+    days: int
+    seconds: float
+
+
+def waiting_rows(connection: Connection, table_ids: Collection[int]) -> dict[int, WaitingRows]:
+    """Tables with such days, by table id. A day whose rows were only merged is none: its readers miss nothing."""
+    rows = connection.execute(text(_WAITING), {"tables": list(table_ids)})
+    return {row.table_id: WaitingRows(**row._mapping) for row in rows}
+
+
+_WAITING = """
+SELECT p.prism_table_id AS table_id, count(*) AS days,
+    greatest(CAST(extract(epoch FROM clock_timestamp() - min(s.commit_time)) AS double precision), 0) AS seconds
+FROM prism_publications q JOIN prism_partitions p USING (prism_partition_id)
+CROSS JOIN LATERAL (
+    SELECT commit_time FROM prism_small_objects
+    WHERE prism_partition_id = q.prism_partition_id
+        AND prism_small_object_id > greatest(q.published_object_id, q.version)
+    ORDER BY prism_small_object_id LIMIT 1
+) s
+WHERE q.publisher = 'iceberg' AND q.dirty AND p.prism_table_id = ANY(:tables)
+GROUP BY p.prism_table_id
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnlistedDay:
+    """A day that the last commit left as it was; `old_objects` of it have timestamps in milliseconds."""
+
+    table_id: int
+    date: date
+    old_objects: int
+
+
+def unlisted_days(connection: Connection, table_ids: Collection[int]) -> list[UnlistedDay]:
+    """Days that were looked at, and are recorded otherwise than `wanted_snapshot` says, by table and date."""
+    rows = connection.execute(text(_UNLISTED), {"tables": list(table_ids)})
+    return [UnlistedDay(**row._mapping) for row in rows]
+
+
+_UNLISTED = """
+SELECT p.prism_table_id AS table_id, p.partition_date AS date, s.old + r.old AS old_objects
+FROM prism_iceberg_tables t JOIN prism_partitions p USING (prism_table_id)
+LEFT JOIN prism_publications q ON q.prism_partition_id = p.prism_partition_id AND q.publisher = 'iceberg'
+CROSS JOIN LATERAL (
+    SELECT count(*) AS old FROM prism_small_objects
+    WHERE prism_partition_id = p.prism_partition_id AND prism_small_object_id > p.desired_manifest_version
+        AND file_format = 1
+) s
+CROSS JOIN LATERAL (
+    SELECT count(*) AS old FROM prism_merge_ranges
+    WHERE prism_partition_id = p.prism_partition_id AND lower_bound IS NOT NULL AND file_format = 1
+) r
+WHERE t.prism_table_id = ANY(:tables) AND t.table_uuid IS NOT NULL AND p.last_object_id > 0
+    AND q.dirty IS NOT TRUE
+    AND (coalesce(q.version, -1), coalesce(q.published_object_id, 0), coalesce(q.revision, 0)) IS DISTINCT FROM
+        (p.desired_manifest_version, greatest(p.last_object_id, p.desired_manifest_version), p.revision)
+ORDER BY p.prism_table_id, p.partition_date
+"""
