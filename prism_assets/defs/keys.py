@@ -21,11 +21,12 @@ PARTITION_TAG = "dagster/partition"
 
 
 class Stage(enum.Enum):
-    """A stage that has an asset per table. The value is what its keys end with."""
+    """A stage that has an asset per table, or per table that it is for. The value is what its keys end with."""
 
     LIVE = "live"
     MERGED = "merged"
     CATALOG = "catalog"
+    ICEBERG = "iceberg"
 
     @property
     def pool(self) -> str:
@@ -34,8 +35,8 @@ class Stage(enum.Enum):
 
     @property
     def priority(self) -> int:
-        """Which queued run goes first: fresh rows, then their publication, then merging."""
-        return {Stage.LIVE: 2, Stage.CATALOG: 1, Stage.MERGED: 0}[self]
+        """Which queued run goes first: fresh rows, then their publications, then merging."""
+        return {Stage.LIVE: 2, Stage.CATALOG: 1, Stage.ICEBERG: 1, Stage.MERGED: 0}[self]
 
 
 def asset_key(table: str, part: str) -> AssetKey:
@@ -50,7 +51,7 @@ def table_of(key: AssetKey) -> str:
 
 
 def part_of(key: AssetKey) -> str:
-    """`staging`, `live`, `merged` or `catalog` of a key that `asset_key` made."""
+    """`staging`, `live`, `merged`, `catalog` or `iceberg` of a key that `asset_key` made."""
     return key.path[-1].rpartition("_")[2]
 
 

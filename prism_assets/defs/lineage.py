@@ -22,7 +22,13 @@ from prism_assets.domain.tables import TableDefinition
 TABLE_TAG = "prism/table"
 _REFERENCES = "dagster/code_references"
 _PACKAGE = Path(__file__).resolve().parents[1]
-_MODULES = {"staging": "discover/listings", "live": "stream/run", "merged": "merge/run", "catalog": "catalog/run"}
+_MODULES = {
+    "staging": "discover/listings",
+    "live": "stream/run",
+    "merged": "merge/run",
+    "catalog": "catalog/run",
+    "iceberg": "iceberg/run",
+}
 
 
 def placed(spec: AssetSpec, table: TableDefinition, location: Location) -> AssetSpec:

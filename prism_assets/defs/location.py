@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dagster import get_dagster_logger
 
+from prism_assets.defs.keys import Stage
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.limits import CheckLimits
 from prism_assets.domain.tables import TableDefinition
@@ -33,14 +34,23 @@ class Location:
     source_url: str | None = None
     problems: tuple[str, ...] = ()
 
+    def tables_of(self, stage: Stage, zone: str | None = None) -> tuple[TableDefinition, ...]:
+        """The tables, or those of one zone, that have an asset of a stage: all, or those whose files name Iceberg."""
+        return tuple(
+            table
+            for table in self.tables
+            if zone in (None, table.timezone) and (stage is not Stage.ICEBERG or table.iceberg)
+        )
+
     def zones(self) -> dict[str, tuple[TableDefinition, ...]]:
         """The tables by time zone: those of one zone share their daily partitions."""
         names = sorted({table.timezone for table in self.tables})
         return {zone: tuple(table for table in self.tables if table.timezone == zone) for zone in names}
 
-    def names(self) -> tuple[str, ...]:
-        """`schema.table` of all tables, sorted."""
-        return tuple(sorted(str(table.name) for table in self.tables))
+    def names(self, stage: Stage | None = None) -> tuple[str, ...]:
+        """`schema.table` of all tables, or of those that have an asset of a stage, sorted."""
+        tables = self.tables_of(stage) if stage else self.tables
+        return tuple(sorted(str(table.name) for table in tables))
 
     def limits(self) -> dict[str, CheckLimits]:
         """The limits of checks, by table."""

@@ -11,12 +11,23 @@ from dagster import AssetSpec, FreshnessPolicy, TableColumn, TableColumnConstrai
 from prism_assets.defs.keys import STAGE_TAG, Stage, asset_key, daily
 from prism_assets.domain.tables import Column, TableDefinition
 
-_UPSTREAM = {Stage.LIVE: ("staging",), Stage.MERGED: ("live",), Stage.CATALOG: ("live", "merged")}
-_KINDS = {Stage.LIVE: {"spark", "parquet"}, Stage.MERGED: {"spark", "parquet"}, Stage.CATALOG: {"glue"}}
+_UPSTREAM = {
+    Stage.LIVE: ("staging",),
+    Stage.MERGED: ("live",),
+    Stage.CATALOG: ("live", "merged"),
+    Stage.ICEBERG: ("live", "merged"),
+}
+_KINDS = {
+    Stage.LIVE: {"spark", "parquet"},
+    Stage.MERGED: {"spark", "parquet"},
+    Stage.CATALOG: {"glue"},
+    Stage.ICEBERG: {"iceberg"},
+}
 _ABOUT = {
     Stage.LIVE: "small Parquet objects, one per staging object and day; readable as soon as they are written",
     Stage.MERGED: "big, even objects, sorted by time, made of the small ones",
     Stage.CATALOG: "what readers see: the live prefix while the day is open, then one manifest",
+    Stage.ICEBERG: "the same objects as an Iceberg table: a snapshot for each commit, of all days at once",
 }
 
 

@@ -15,14 +15,15 @@ from prism_assets.domain.accepted import DateRange
 class Position:
     """How far the assets of a partition have come. Each number only grows, and 0 is that of an asset without work.
 
-    `live` is its newest small object, `merged` the one up to which it is merged, and `catalog` the sum of what was
-    published: object, version of the manifest, and revision.
+    `live` is its newest small object, `merged` the one up to which it is merged, and `catalog` and `iceberg` the sums
+    of what was published there: object, version, and revision.
     """
 
     partition_id: int
     live: int = 0
     merged: int = 0
     catalog: int = 0
+    iceberg: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,18 +46,31 @@ def load_positions(
     return {(row.prism_table_id, row.partition_date): _position(row) for row in rows}
 
 
-_POSITIONS = """
-SELECT p.prism_table_id, p.partition_date, p.prism_partition_id,
+_REACHED = """p.prism_table_id, p.partition_date, p.prism_partition_id,
     p.last_object_id AS live, p.desired_manifest_version AS merged,
-    coalesce(q.published_object_id + q.version + 1 + q.revision, 0) AS catalog
+    coalesce(g.published_object_id + g.version + 1 + g.revision, 0) AS catalog,
+    coalesce(i.published_object_id + i.version + 1 + i.revision, 0) AS iceberg
+"""
+_PUBLISHED = """
+LEFT JOIN prism_publications g ON g.prism_partition_id = p.prism_partition_id AND g.publisher = 'glue'
+LEFT JOIN prism_publications i ON i.prism_partition_id = p.prism_partition_id AND i.publisher = 'iceberg'
+"""
+_POSITIONS = f"""
+SELECT {_REACHED}
 FROM unnest(CAST(:tables AS bigint[]), CAST(:dates AS date[])) AS w (table_id, day)
 JOIN prism_partitions p ON p.prism_table_id = w.table_id AND p.partition_date = w.day
-LEFT JOIN prism_publications q ON q.prism_partition_id = p.prism_partition_id AND q.publisher = 'glue'
+{_PUBLISHED}
 """
 
 
 def _position(row: Row[tuple[object, ...]]) -> Position:
-    return Position(partition_id=row.prism_partition_id, live=row.live, merged=row.merged, catalog=row.catalog)
+    return Position(
+        partition_id=row.prism_partition_id,
+        live=row.live,
+        merged=row.merged,
+        catalog=row.catalog,
+        iceberg=row.iceberg,
+    )
 
 
 def load_unreported(
@@ -67,7 +81,7 @@ def load_unreported(
     The youngest first that are older than partition `before`, then round again, so that all have their turn. It looks
     at every partition: 120,000 of them take a tenth of a second, which a tick has.
     """
-    wanted = {name: list(tables.get(name, ())) for name in ("live", "merged", "catalog")}
+    wanted = {name: list(tables.get(name, ())) for name in ("live", "merged", "catalog", "iceberg")}
     rows = connection.execute(
         text(_UNREPORTED), {**wanted, "first": days.first, "last": days.last, "before": before, "limit": limit}
     )
@@ -81,25 +95,25 @@ def load_unreported(
                 live=row.reported_live,
                 merged=row.reported_merged,
                 catalog=row.reported_catalog,
+                iceberg=row.reported_iceberg,
             ),
         )
         for row in rows
     ]
 
 
-_UNREPORTED = """
+_UNREPORTED = f"""
 SELECT * FROM (
-    SELECT p.prism_table_id, p.partition_date, p.prism_partition_id,
-        p.last_object_id AS live, p.desired_manifest_version AS merged,
-        coalesce(q.published_object_id + q.version + 1 + q.revision, 0) AS catalog,
+    SELECT {_REACHED},
         coalesce(m.live, 0) AS reported_live, coalesce(m.merged, 0) AS reported_merged,
-        coalesce(m.catalog, 0) AS reported_catalog
+        coalesce(m.catalog, 0) AS reported_catalog, coalesce(m.iceberg, 0) AS reported_iceberg
     FROM prism_partitions p LEFT JOIN prism_materializations m USING (prism_partition_id)
-    LEFT JOIN prism_publications q ON q.prism_partition_id = p.prism_partition_id AND q.publisher = 'glue'
+    {_PUBLISHED}
 ) s
 WHERE partition_date BETWEEN :first AND :last AND (live > reported_live AND prism_table_id = ANY(:live)
     OR merged > reported_merged AND prism_table_id = ANY(:merged)
-    OR catalog > reported_catalog AND prism_table_id = ANY(:catalog))
+    OR catalog > reported_catalog AND prism_table_id = ANY(:catalog)
+    OR iceberg > reported_iceberg AND prism_table_id = ANY(:iceberg))
 ORDER BY prism_partition_id >= CAST(:before AS bigint), prism_partition_id DESC
 LIMIT :limit
 """
@@ -121,15 +135,17 @@ def record_reported(connection: Connection, positions: Sequence[Position]) -> No
             "live": [position.live for position in ordered],
             "merged": [position.merged for position in ordered],
             "catalog": [position.catalog for position in ordered],
+            "iceberg": [position.iceberg for position in ordered],
         },
     )
 
 
 _RECORD = """
-INSERT INTO prism_materializations AS m (prism_partition_id, live, merged, catalog)
+INSERT INTO prism_materializations AS m (prism_partition_id, live, merged, catalog, iceberg)
 SELECT r.* FROM unnest(CAST(:ids AS bigint[]), CAST(:live AS bigint[]), CAST(:merged AS bigint[]),
-    CAST(:catalog AS bigint[])) AS r (id, live, merged, catalog)
+    CAST(:catalog AS bigint[]), CAST(:iceberg AS bigint[])) AS r (id, live, merged, catalog, iceberg)
 JOIN prism_partitions p ON p.prism_partition_id = r.id ORDER BY r.id
 ON CONFLICT (prism_partition_id) DO UPDATE SET live = greatest(m.live, excluded.live),
-    merged = greatest(m.merged, excluded.merged), catalog = greatest(m.catalog, excluded.catalog)
+    merged = greatest(m.merged, excluded.merged), catalog = greatest(m.catalog, excluded.catalog),
+    iceberg = greatest(m.iceberg, excluded.iceberg)
 """

@@ -56,6 +56,14 @@ def test_lineage_runs_from_staging_to_catalog(tmp_path: Path) -> None:
     assert upstream == {"staging": [], "live": ["staging"], "merged": ["live"], "catalog": ["live", "merged"]}
 
 
+def test_a_table_that_is_published_as_iceberg_is_one_asset_more(tmp_path: Path) -> None:
+    specs = specs_of(tmp_path, a_table(iceberg="true"), a_table("log.other"))
+    (iceberg,) = [spec for key, spec in specs.items() if key.endswith("_iceberg")]
+    assert iceberg.key == asset_key("log.events", "iceberg")
+    assert sorted(part_of(dep.asset_key) for dep in iceberg.deps) == ["live", "merged"]
+    assert len(specs) == 9
+
+
 def test_tables_of_one_zone_share_a_step_and_its_days_end_with_today(tmp_path: Path) -> None:
     location = a_location(tmp_path, a_table("a.one"), a_table("a.two"), a_table("a.tokyo", timezone="Asia/Tokyo"))
     steps = [step for step in build_assets(location) if not isinstance(step, AssetSpec)]
@@ -99,10 +107,22 @@ def test_definitions_load_without_any_setting_and_open_nothing(tmp_path: Path) -
     )
     done = load_in_a_process(tmp_path, code)
     sensors = [
-        "catalog_work", "dead_workers", "delayed_data", "merges_due", "new_objects", "run_failures",
+        "catalog_work", "dead_workers", "delayed_data", "iceberg_work", "merges_due", "new_objects", "run_failures",
         "runless_materializations", "table_checks",
     ]  # fmt: skip
     assert done.stdout == f"4 {sensors}\n", done.stderr
+
+
+def test_the_definitions_of_iceberg_tables_load_without_the_library_that_commits(tmp_path: Path) -> None:
+    a_folder(tmp_path, a_table(iceberg="true"))
+    code = (
+        "import sys\n"
+        "from prism_assets.definitions import defs\n"
+        "defs.get_repository_def().load_all_definitions()\n"
+        "print(len(list(defs.resolve_all_asset_keys())), 'pyiceberg' in sys.modules)"
+    )
+    done = load_in_a_process(tmp_path, code)
+    assert done.stdout == "5 False\n", done.stderr
 
 
 def test_the_definitions_touch_no_network_no_process_and_each_table_file_once(tmp_path: Path) -> None:

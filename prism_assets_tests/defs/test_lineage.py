@@ -19,7 +19,13 @@ from prism_assets_tests.builders import a_table
 from prism_assets_tests.defs.tables import a_location
 
 _PACKAGE = Path(str(prism_assets.__file__)).parent
-_STAGES = {"staging": "discover/listings", "live": "stream/run", "merged": "merge/run", "catalog": "catalog/run"}
+_STAGES = {
+    "staging": "discover/listings",
+    "live": "stream/run",
+    "merged": "merge/run",
+    "catalog": "catalog/run",
+    "iceberg": "iceberg/run",
+}
 
 
 def specs_of(location: Location) -> dict[str, AssetSpec]:
@@ -32,8 +38,10 @@ def references(spec: AssetSpec) -> list[Any]:
 
 
 def test_each_asset_leads_to_its_table_file_and_to_its_stage(tmp_path: Path) -> None:
-    location = a_location(tmp_path, a_table())
-    for part, spec in specs_of(location).items():
+    location = a_location(tmp_path, a_table(iceberg="true"))
+    specs = specs_of(location)
+    assert specs.keys() == _STAGES.keys()
+    for part, spec in specs.items():
         table, stage = references(spec)
         assert (table.file_path, table.line_number) == (str(tmp_path / "tables" / "000.yaml"), 1)
         assert (stage.file_path, stage.line_number) == (str(_PACKAGE / "stages" / f"{_STAGES[part]}.py"), 1)
@@ -60,7 +68,7 @@ def test_the_address_of_the_repository_is_a_setting(tmp_path: Path, monkeypatch:
 
 
 def test_one_tag_selects_the_row_of_a_table(tmp_path: Path) -> None:
-    location = a_location(tmp_path, a_table("a.one"), a_table("a.two"))
+    location = a_location(tmp_path, a_table("a.one", iceberg="true"), a_table("a.two", iceberg="true"))
     definitions = Definitions(assets=build_assets(location), resources=build_resources())
     tagged = {spec.key.to_user_string() for spec in definitions.resolve_all_asset_specs()
               if spec.tags["prism/table"] == "a.one"}  # fmt: skip

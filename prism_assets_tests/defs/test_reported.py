@@ -95,6 +95,12 @@ def test_a_cursor_of_another_form_is_as_good_as_none(cursor: str | None) -> None
     assert Reported.read(cursor) == Reported()
 
 
+def test_a_cursor_from_before_there_were_two_catalogs_keeps_what_was_told() -> None:
+    told = Reported().told(outcomes(TABLES[:3]), NOW, TABLES)
+    document = {**json.loads(told.write()), "after": "log.t001"}
+    assert Reported.read(json.dumps(document)) == told
+
+
 def test_turns_go_all_the_way_round() -> None:
     assert in_turn(CHECKS, "c") == ["c", "d", "e", "f", "a", "b"]
     assert in_turn(CHECKS, "gone") == CHECKS

@@ -20,6 +20,7 @@ from dagster import (
 from prism_assets.defs import failures
 from prism_assets.defs.assets import reported_positions
 from prism_assets.defs.assets.catalog import make_catalog
+from prism_assets.defs.assets.iceberg import make_iceberg
 from prism_assets.defs.assets.live import make_live
 from prism_assets.defs.assets.merged import make_merged
 from prism_assets.defs.assets.outcome import Outcome, Task, fail_for_problems, report
@@ -39,19 +40,29 @@ Make = Callable[[StageContext, Task], Outcome]
 
 _NOT_APPLIED = "the table is not there: its file is not applied, and the log of this run says why"
 
-_MAKERS: dict[Stage, Make] = {Stage.LIVE: make_live, Stage.MERGED: make_merged, Stage.CATALOG: make_catalog}
+_MAKERS: dict[Stage, Make] = {
+    Stage.LIVE: make_live,
+    Stage.MERGED: make_merged,
+    Stage.CATALOG: make_catalog,
+    Stage.ICEBERG: make_iceberg,
+}
 
 
 def build_assets(location: Location) -> list[AssetsDefinition | AssetSpec]:
-    """Four assets per table."""
+    """Four assets per table, and one more for those that are published as Iceberg."""
     staging = [placed(staging_spec(table), table, location) for table in location.tables]
-    steps = [_build_step(stage, zone, location) for zone in location.zones() for stage in Stage]
+    steps = [
+        _build_step(stage, zone, location)
+        for zone in location.zones()
+        for stage in Stage
+        if location.tables_of(stage, zone)
+    ]
     return [*staging, *steps]
 
 
 def _build_step(stage: Stage, zone: str, location: Location) -> AssetsDefinition:
     """One step: tables of one zone share its partitions, so a run covers one day and any number of them."""
-    tables = location.zones()[zone]
+    tables = location.tables_of(stage, zone)
     specs = [
         placed(spec, table, location)
         for spec, table in zip(stage_specs(stage, tables, location.first_day), tables, strict=True)

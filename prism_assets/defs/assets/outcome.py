@@ -44,13 +44,14 @@ class Outcome:
     """What became of it: facts by table and day touched, and what is wrong.
 
     `own_day` holds facts of the day asked for also where nothing changed in it; `positions` how far all of them have
-    come.
+    come. `warnings` are told and fail nothing.
     """
 
     touched: Mapping[tuple[str, date], Facts]
     own_day: Mapping[str, Facts]
     problems: tuple[Problem, ...] = ()
     positions: Positions = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     def with_problems(self, more: Iterable[Problem]) -> Outcome:
         """The same with further problems."""
@@ -93,6 +94,8 @@ def report(
 def fail_for_problems(context: AssetExecutionContext, task: Task, outcome: Outcome) -> None:
     """Fails the run for what is wrong with it, once all else is told; warns of what is wrong with other days."""
     mine = _problems_of(task, outcome)
+    for warning in outcome.warnings:
+        context.log.warning(warning)
     for problem in outcome.problems:
         if problem not in mine:
             context.log.warning(f"another day has a problem: {problem}")

@@ -14,7 +14,7 @@ from prism_assets.defs.keys import Stage, asset_key, table_of
 from prism_assets.domain.limits import CheckLimits
 from prism_assets.domain.problems import Problem
 from prism_assets.stages.checks.outcomes import CheckOutcome
-from prism_assets.stages.checks.run import CATALOG_AGREES, run_checks
+from prism_assets.stages.checks.run import ASK_A_CATALOG, run_checks
 from prism_assets.stages.context import StageContext
 
 
@@ -79,7 +79,7 @@ def evaluate_with(
     """
     if not task.by_sensor:
         return evaluate(context, selection, limits, task.started)
-    chosen = Selection.all_of(task.stage, task.tables, without={CATALOG_AGREES})
+    chosen = Selection.all_of(task.stage, task.tables, without=ASK_A_CATALOG)
     found = evaluate(context, chosen, limits, task.started, task.started)
     return tuple(item for item in found if not item.passed)
 

@@ -9,12 +9,13 @@ from dagster import AssetCheckSeverity, AssetCheckSpec
 
 from prism_assets.defs.keys import Stage, asset_key
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.stages.checks import iceberg
 from prism_assets.stages.checks import run as checks
 
 
 @dataclass(frozen=True)
 class CheckKind:
-    """One check that every table has. A failed blocking one keeps what follows in its run from going on."""
+    """One check that every table of a stage has. A failed blocking one keeps what follows in its run from going on."""
 
     name: str
     about: str
@@ -44,6 +45,21 @@ _KINDS: dict[Stage, tuple[CheckKind, ...]] = {
             "The catalog sends readers where PostgreSQL says that it does.",
             AssetCheckSeverity.ERROR,
         ),
+    ),
+    Stage.ICEBERG: (
+        CheckKind(
+            iceberg.SNAPSHOT_ROWS,
+            "The snapshot that readers get lists as many rows as PostgreSQL says that were committed to it.",
+            AssetCheckSeverity.ERROR,
+            blocking=True,
+        ),
+        CheckKind(
+            iceberg.FOREIGN_COMMITS,
+            "Nobody else has committed to the table, or has a table of its name.",
+            AssetCheckSeverity.ERROR,
+        ),
+        CheckKind(iceberg.SECONDS_BEHIND, "No row waits longer to be listed than two commits are apart."),
+        CheckKind(iceberg.DAYS_LEFT_OUT, "No day is left out because of its objects."),
     ),
 }
 

@@ -2,7 +2,6 @@
 
 # Dagster reads the annotations of steps and sensors, so they are not postponed here.
 from dagster import (
-    AssetKey,
     AssetSelection,
     DefaultSensorStatus,
     SensorDefinition,
@@ -17,6 +16,7 @@ from prism_assets.defs.resources import PlatformResource
 from prism_assets.defs.sensors.catalog_work import catalog_work
 from prism_assets.defs.sensors.dead_workers import dead_workers
 from prism_assets.defs.sensors.delayed_data import delayed_data
+from prism_assets.defs.sensors.iceberg_work import iceberg_work
 from prism_assets.defs.sensors.merges_due import merges_due
 from prism_assets.defs.sensors.new_objects import new_objects
 from prism_assets.defs.sensors.requests import Tick, run_tick
@@ -38,6 +38,7 @@ def build_sensors(location: Location) -> list[SensorDefinition]:
         _build("merges_due", merges_due, rarely, location, Stage.MERGED),
         _build("delayed_data", delayed_data, often, location, Stage.CATALOG),
         _build("catalog_work", catalog_work, often, location, Stage.CATALOG),
+        _build("iceberg_work", iceberg_work, often, location, Stage.ICEBERG),
         _build("dead_workers", dead_workers, often, location, None),
         _build("table_checks", table_checks, _CHECKS, location, None),
         _build("runless_materializations", runless_materializations, rarely, location, None),
@@ -46,10 +47,12 @@ def build_sensors(location: Location) -> list[SensorDefinition]:
 
 
 def _build(name: str, tick: Tick, seconds: int, location: Location, target: Stage | None) -> SensorDefinition:
+    keys = [] if target is None else [asset_key(table, target.value) for table in location.names(target)]
+
     @sensor(
         name=name,
         description=(tick.__doc__ or "").strip(),
-        asset_selection=None if target is None else AssetSelection.assets(*_keys(location, target)),
+        asset_selection=AssetSelection.assets(*keys) if keys else None,
         minimum_interval_seconds=seconds,
         default_status=DefaultSensorStatus.RUNNING,
     )
@@ -72,7 +75,3 @@ def _build_run_failures(seconds: int) -> SensorDefinition:
         return run_failures(context)
 
     return evaluate
-
-
-def _keys(location: Location, stage: Stage) -> list[AssetKey]:
-    return [asset_key(table, stage.value) for table in location.names()]

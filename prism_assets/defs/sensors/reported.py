@@ -23,12 +23,13 @@ _NEWLY_FAILING, _RECOVERED, _NEW, _STILL_FAILING = range(4)
 class Reported:
     """All checks that were ever reported, and those that were failing then, with when that was told last.
 
-    `after` is the table behind which the catalog is asked next; `first` is the check that the next tick begins with.
+    `after` has, by check, the table behind which its catalog is asked next; `first` is the check that the next tick
+    begins with.
     """
 
     known: frozenset[Name] = frozenset()
     failed: Mapping[Name, datetime] = field(default_factory=dict)
-    after: str = ""
+    after: Mapping[str, str] = field(default_factory=dict)
     first: str = ""
 
     @classmethod
@@ -43,7 +44,8 @@ class Reported:
             for check, tables in document["failing"].items()
             for table, seconds in tables.items()
         }
-        return cls(frozenset(known), failed, document["after"], document["first"])
+        after = document["after"] if isinstance(document["after"], dict) else {}
+        return cls(frozenset(known), failed, after, document["first"])
 
     def write(self) -> str:
         """As a cursor: tables with the same checks are listed together, which is nearly all of them."""
@@ -57,7 +59,7 @@ class Reported:
         for (table, check), time in sorted(self.failed.items()):
             failed[check][table] = int(time.timestamp())
         known = [{"checks": list(names), "tables": members} for names, members in tables.items()]
-        return json.dumps({"known": known, "failing": failed, "after": self.after, "first": self.first})
+        return json.dumps({"known": known, "failing": failed, "after": dict(self.after), "first": self.first})
 
     def due(self, outcomes: Collection[CheckOutcome], now: datetime) -> list[CheckOutcome]:
         """What is to be told, the most urgent first: newly failing, recovered, never reported, failing for a day."""

@@ -98,7 +98,7 @@ def answer(pending: PendingDays, location: Location, instance: DagsterInstance) 
     runs = find_in_flight(instance, pending.stage) if pending.days else InFlight()
     busy = runs.busy(pending.priority)
     resting = runs.resting - busy
-    known = set(location.names())
+    known = set(location.names(pending.stage))
     free = {table for table in pending.days if table in known - busy - resting}
     behind = free & _behind(runs.queued(pending.priority), location)
     requests = tuple(_requests(pending, free - behind, location))

@@ -73,7 +73,7 @@ def runless_materializations(
     told = _Told.read(context.cursor, stages.installation.installation_id)
     known = set(location.names())
     tables = {table.table_id: table for table in stages.choose_tables(None) if str(table.name) in known}
-    idle = _idle(tables.values(), context.instance)
+    idle = _idle(location, tables.values(), context.instance)
     with stages.database.begin() as connection:
         record_reported(connection, told.positions)
         found = load_unreported(connection, idle, _days(location, tables.values()), told.last, _PARTITIONS)
@@ -88,14 +88,17 @@ def runless_materializations(
     )
 
 
-def _idle(tables: Collection[TableDefinition], instance: DagsterInstance) -> dict[str, set[int]]:
-    """By part, the ids of tables whose asset no run makes now: such a run will tell what it does."""
+def _idle(location: Location, tables: Collection[TableDefinition], instance: DagsterInstance) -> dict[str, set[int]]:
+    """By part, the ids of tables that have the asset and no run makes it now: such a run will tell what it does."""
     records = instance.get_run_records(filters=RunsFilter(statuses=list(_RUNNING)), limit=_RUNS)
     runs = [record.dagster_run for record in records if works_for_tables(record.dagster_run)]
     busy = {key for run in runs for key in run.asset_selection or ()}
-    parts = [stage.value for stage in Stage]
+    ids = {str(table.name): table.table_id for table in tables}
     return {
-        part: {table.table_id for table in tables if asset_key(str(table.name), part) not in busy} for part in parts
+        stage.value: {
+            ids[name] for name in location.names(stage) if name in ids and asset_key(name, stage.value) not in busy
+        }
+        for stage in Stage
     }
 
 

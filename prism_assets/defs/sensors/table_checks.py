@@ -18,6 +18,7 @@ from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.reported import Reported, in_turn
 from prism_assets.domain.errors import TerminalError, TransientError
 from prism_assets.domain.limits import CheckLimits
+from prism_assets.stages.checks.iceberg import SNAPSHOT_ROWS
 from prism_assets.stages.checks.outcomes import CheckOutcome
 from prism_assets.stages.checks.run import CATALOG_AGREES
 from prism_assets.stages.context import StageContext
@@ -28,6 +29,7 @@ _CATALOG_GROUP = 5
 _REPORTS = 100
 _ENOUGH_SECONDS = 0.8
 """After these no further check is begun: in a big lake they take turns, as ticks of all sensors share a process."""
+_CATALOGS = {CATALOG_AGREES: "the catalog", SNAPSHOT_ROWS: "the Iceberg catalog"}
 _STAGES: Mapping[str, Stage] = {check: stage for stage in Stage for check in kinds_of(stage)}
 
 
@@ -37,17 +39,19 @@ def table_checks(
     """Runs the checks of all tables, and reports what fails, what passes again, and what nobody reported yet."""
     now = datetime.now(timezone.utc)
     reported = Reported.read(context.cursor)
-    names = sorted({str(table.name) for table in stages.choose_tables(None)} & set(location.names()))
-    look = _CheckRound(stages, location.limits(), now, deadline, after=reported.after)
-    look.run_all(names, in_turn(list(_STAGES), reported.first))
+    known = {str(table.name) for table in stages.choose_tables(None)}
+    names = {stage: sorted(known & set(location.names(stage))) for stage in Stage}
+    look = _CheckRound(stages, names, location.limits(), now, deadline, after=dict(reported.after))
+    look.run_all(in_turn([check for check, stage in _STAGES.items() if names[stage]], reported.first))
     for problem in look.problems:
         context.log.warning(problem)
     due = reported.due(look.outcomes, now)
     told = due[:_REPORTS]
-    position = replace(reported.told(told, now, names), after=look.after, first=look.first)
+    tables = {name for of_stage in names.values() for name in of_stage}
+    position = replace(reported.told(told, now, tables), after=look.after, first=look.first)
     return SensorResult(
         asset_events=[_evaluation(outcome) for outcome in told],
-        skip_reason=SkipReason(_sentence(look, len(names), len(told), len(due) - len(told))),
+        skip_reason=SkipReason(_sentence(look, len(tables), len(told), len(due) - len(told))),
         cursor=position.write(),
     )
 
@@ -56,19 +60,21 @@ def table_checks(
 class _CheckRound:
     """One look at the checks: what they say, and what kept some of them from being run.
 
-    `after` is the table that the catalog was asked for last; `first` is the check to begin with the next time.
+    `names` are the tables of each stage. `after` is, by check, the table that its catalog was asked for last; `first`
+    is the check to begin with the next time.
     """
 
     stages: StageContext
+    names: Mapping[Stage, Sequence[str]]
     limits: Mapping[str, CheckLimits]
     now: datetime
     deadline: Deadline
-    after: str
+    after: dict[str, str]
     first: str = ""
     outcomes: list[CheckOutcome] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
-    def run_all(self, names: Sequence[str], checks: Sequence[str]) -> None:
+    def run_all(self, checks: Sequence[str]) -> None:
         """Runs the checks one after the other until they have taken enough time.
 
         The next tick goes on behind them. One that is cut off comes first then, or last if it was the first and had all
@@ -79,11 +85,11 @@ class _CheckRound:
             if self.deadline.is_over or (enough.is_over and check != checks[0]):
                 self.first = self.first or check
                 return
-            if check == CATALOG_AGREES:
-                self._ask_catalog(names)
+            if check in _CATALOGS:
+                self._ask_catalog(check)
                 continue
             try:
-                self.outcomes += self._run(check, names)
+                self.outcomes += self._run(check, self.names[_STAGES[check]])
             except TransientError as error:
                 self.problems.append(f"{check} was not run: {error}")
                 self.first = self.first or (check if check != checks[0] else checks[1])
@@ -92,32 +98,32 @@ class _CheckRound:
         selection = Selection(_STAGES[check], frozenset((name, check) for name in names))
         return evaluate(self.stages, selection, self.limits, self.now)
 
-    def _ask_catalog(self, names: Sequence[str]) -> None:
-        """Asks the catalog for some tables: that is a call each, so they take turns.
+    def _ask_catalog(self, check: str) -> None:
+        """Asks the catalog of a check for some tables: that is a call each, so they take turns.
 
         The turn moves on whatever the catalog answers: a table that it refuses must not keep the others from theirs.
         """
-        for group in _groups(names, self.after):
+        for group in _groups(self.names[_STAGES[check]], self.after.get(check, "")):
             if self.deadline.is_over:
                 return
-            self.after = group[-1]
+            self.after[check] = group[-1]
             try:
-                found = self._agree(group)
+                found = self._agree(check, group)
             except TransientError as error:
-                self.problems.append(f"the catalog was not asked for all tables of this turn: {error}")
+                self.problems.append(f"{_CATALOGS[check]} was not asked for all tables of this turn: {error}")
                 return
             self.outcomes += found
             if not found:
                 return  # it refuses all of them, and most likely the others too
 
-    def _agree(self, group: Sequence[str]) -> list[CheckOutcome]:
+    def _agree(self, check: str, group: Sequence[str]) -> list[CheckOutcome]:
         """Some tables at once; one by one where the catalog refuses one of them."""
         try:
-            return list(self._run(CATALOG_AGREES, group))
+            return list(self._run(check, group))
         except TerminalError as error:
             if len(group) > 1:
-                return [item for name in group for item in self._agree([name])]
-            self.problems.append(f"the catalog was not asked for {group[0]}: {error}")
+                return [item for name in group for item in self._agree(check, [name])]
+            self.problems.append(f"{_CATALOGS[check]} was not asked for {group[0]}: {error}")
             return []
 
 

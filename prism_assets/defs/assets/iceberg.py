@@ -1,0 +1,128 @@
+"""iceberg: commits what is new to Iceberg tables. A commit lists all days of its table at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime, timezone
+
+from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
+from prism_assets.defs.assets.iceberg_snippets import snippets
+from prism_assets.defs.assets.outcome import Facts, Outcome, Task
+from prism_assets.defs.assets.reported_positions import read_positions
+from prism_assets.defs.keys import Stage
+from prism_assets.domain.problems import Problem
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.iceberg.report import IcebergReport, IcebergTableReport, problem_lines
+from prism_assets.stages.leases import takeover_seconds
+
+_DAYS_SHOWN = 5
+_NOT_IN_FORCE = "its file names Iceberg, and the definition in force does not: the log of this run says why"
+
+
+def make_iceberg(context: StageContext, task: Task) -> Outcome:
+    """By hand: commits at once. For a sensor: what may be committed to by now; the pace of each table is kept."""
+    # The library that commits takes as long to import as all else, and the definitions are loaded without it.
+    from prism_assets.stages.iceberg.run import run_iceberg
+
+    ids = table_ids(context, task.tables)
+    wait_seconds = 0.0 if task.by_sensor else takeover_seconds(context)
+    now = datetime.now(timezone.utc)
+    done = run_iceberg(context, now=now, names=task.tables, at_once=not task.by_sensor, wait_seconds=wait_seconds)
+    reports = {table.table_id: table for table in done.tables}
+    changed = {(table.table_id, day): facts for table in done.tables for day, facts in _days(table).items()}
+    days = with_own_day(ids, task.day, changed)
+    positions = read_positions(context, Stage.ICEBERG, ids, days)
+    figures = read_figures(context, ids, days)
+    shown = _places_of_snippets(ids, task, changed)
+    lines = {table_id: _snippets(context, reports.get(table_id)) for table_id, _ in shown}
+
+    def facts(table_id: int, day: date) -> Facts:
+        known = _of_table(reports[table_id]) if table_id in reports else {}
+        more = lines[table_id] if (table_id, day) in shown else {}
+        return {**figures[ids[table_id], day], **known, **changed.get((table_id, day), {}), **more}
+
+    return Outcome(
+        touched={(ids[table_id], day): facts(table_id, day) for table_id, day in changed},
+        own_day={name: facts(table_id, task.day) for table_id, name in ids.items()},
+        problems=tuple(_problems(done, task, ids)),
+        positions=positions,
+        warnings=tuple(_left_days(done, task)),
+    )
+
+
+def _days(table: IcebergTableReport) -> dict[date, Facts]:
+    """What the commit to a table changed about each day."""
+    commit = table.commit
+    if commit is None:
+        return {}
+    behind = {} if commit.seconds_behind is None else {"seconds behind": round(commit.seconds_behind, 2)}
+    days = _listed([day.date for day in commit.by_day])
+    return {
+        day.date: {
+            "operation": commit.operation,
+            "files in": day.files_in,
+            "files out": day.files_out,
+            "rows in": day.rows_in,
+            "rows out": day.rows_out,
+            "days of the commit": days,
+            "expired snapshots": commit.expired,
+            "seconds of the commit": round(commit.seconds, 2),
+            **behind,
+            **({"restored": True} if table.restored else {}),
+        }
+        for day in commit.by_day
+    }
+
+
+def _of_table(table: IcebergTableReport) -> Facts:
+    """What the table is now, if the catalog was asked. Ids of snapshots have more digits than browsers count."""
+    if table.metadata_location is None:
+        return {}
+    known: dict[str, object] = {
+        "iceberg table": table.identifier,
+        "metadata location": table.metadata_location,
+        "snapshots": table.snapshots,
+    }
+    return {**known, **({"snapshot id": str(table.snapshot_id)} if table.snapshot_id is not None else {})}
+
+
+def _listed(days: Sequence[date]) -> str:
+    more = f" and {len(days) - _DAYS_SHOWN} more" if len(days) > _DAYS_SHOWN else ""
+    return ", ".join(day.isoformat() for day in days[-_DAYS_SHOWN:]) + more
+
+
+def _places_of_snippets(
+    ids: Mapping[int, str], task: Task, changed: Mapping[tuple[int, date], Facts]
+) -> set[tuple[int, date]]:
+    """The newest day that changed, and by hand the one asked for: on all of them they would fill Dagster's database."""
+    newest: dict[int, date] = {}
+    for table_id, day in changed:
+        newest[table_id] = max(day, newest.get(table_id, day))
+    asked = set() if task.by_sensor else {(table_id, task.day) for table_id in ids}
+    return set(newest.items()) | asked
+
+
+def _snippets(context: StageContext, table: IcebergTableReport | None) -> Facts:
+    if table is None or table.metadata_location is None:
+        return {}
+    return {"how to read it": snippets(context.settings, table.identifier, table.metadata_location)}
+
+
+def _problems(done: IcebergReport, task: Task, ids: Mapping[int, str]) -> Iterator[Problem]:
+    """What went wrong, with the day asked for by hand, or with a table altogether."""
+    for table in done.tables:
+        yield from (problem for problem in table.problems if _fails(problem, task))
+        if table.skipped and not task.by_sensor:
+            yield Problem(table=table.table, reason=table.skip_reason, transient=True)
+    for name in set(ids.values()) - {table.table for table in done.tables}:
+        yield Problem(table=name, reason=_NOT_IN_FORCE)
+
+
+def _fails(problem: Problem, task: Task) -> bool:
+    """A day that is left as it is fails nobody but who asked for it: all others of its table are published."""
+    return problem.date is None or (problem.date == task.day and not task.by_sensor)
+
+
+def _left_days(done: IcebergReport, task: Task) -> Iterator[str]:
+    for table in done.tables:
+        yield from problem_lines(table.table, [problem for problem in table.problems if not _fails(problem, task)])

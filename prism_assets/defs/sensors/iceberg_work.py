@@ -1,0 +1,81 @@
+"""iceberg_work: requests iceberg where the next publication would do something about a table.
+
+A table whose file names Iceberg no longer has no asset that a run could be requested for: the tick takes it out of the
+catalog itself, which is two calls and no file.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from datetime import date, datetime, timezone
+
+from dagster import SensorEvaluationContext, SensorResult, SkipReason
+
+from prism_assets.defs.keys import Stage
+from prism_assets.defs.location import Location
+from prism_assets.defs.sensors.requests import PendingDays, answer
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.deadlines import Deadline
+from prism_assets.stages.iceberg.pending import (
+    BEGIN,
+    COLUMNS,
+    COMPARE,
+    DROP,
+    PUBLISH,
+    RESTORE,
+    IcebergWork,
+    find_iceberg_work,
+)
+
+_SAID = {
+    BEGIN: "to begin",
+    COLUMNS: "with other columns",
+    RESTORE: "to restore, as others committed to them",
+    COMPARE: "to compare with the catalog",
+}
+
+
+def iceberg_work(
+    stages: StageContext, context: SensorEvaluationContext, location: Location, deadline: Deadline
+) -> SensorResult:
+    """Requests iceberg for tables with days to list, other columns, commits of others, or a comparison due."""
+    stages.check_lake()
+    now = datetime.now(timezone.utc)
+    work = find_iceberg_work(stages, now=now)
+    dropped = _drop(stages, context, [item.table for item in work if DROP in item.reasons], now, deadline)
+    wanted = [item for item in work if DROP not in item.reasons]
+    days: dict[str, set[date]] = {item.table: {item.date} for item in wanted}
+    reply = answer(PendingDays(Stage.ICEBERG, days), location, context.instance)
+    reason = "; ".join(filter(None, [_sentence(wanted, len(location.names(Stage.ICEBERG))), dropped, reply.rest]))
+    return SensorResult(run_requests=list(reply.requests), skip_reason=None if reply.requests else SkipReason(reason))
+
+
+def _drop(
+    stages: StageContext, context: SensorEvaluationContext, names: Sequence[str], now: datetime, deadline: Deadline
+) -> str:
+    """Takes tables out of the catalog one after the other; what the time does not suffice for is the next tick's."""
+    if not names:
+        return ""
+    # The library that commits takes as long to import as all else, and ticks without such a table go without it.
+    from prism_assets.stages.iceberg.run import run_iceberg
+
+    done = 0
+    problems: list[str] = []
+    for name in names:
+        if deadline.is_over:
+            break
+        report = run_iceberg(stages, now=now, names=[name])
+        done += any(table.dropped for table in report.tables)
+        problems += report.errors
+    for problem in problems:
+        context.log.warning(problem)
+    first = f", {problems[0]}" if problems else ""
+    return f"{done} of {len(names)} tables taken out of the catalog, as their files name no Iceberg any more{first}"
+
+
+def _sentence(work: Collection[IcebergWork], tables: int) -> str:
+    counts = Counter(reason for item in work for reason in item.reasons)
+    days = sum(item.days for item in work)
+    parts = [f"{days} days of {counts[PUBLISH]} of {tables} tables to list"]
+    return "; ".join([*parts, *(f"{counts[reason]} tables {said}" for reason, said in _SAID.items() if counts[reason])])
