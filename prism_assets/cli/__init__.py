@@ -240,7 +240,7 @@ def run(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Runs discover, stream, merge and catalog in this order; says at the end what is left for a person."""
+    """Runs discover, stream, merge and catalog, and publishes Iceberg tables; says what is left for a person."""
     from prism_assets.stages import leftovers
     from prism_assets.stages.run import PATIENCE_SECONDS, lasting_errors, run_once, run_until_idle
 

@@ -62,7 +62,7 @@ def obstacle(lineage: Lineage, head: TableHead | None, table: str) -> str | None
     if lineage is Lineage.REPLACED:
         return (
             f"the catalog names another table as {head.identifier} than the one that was published: somebody dropped "
-            f"it and made one of that name; rename theirs, and `prism iceberg register {table}` names the published one"
+            f"it and made one of that name; rename theirs, or have `prism iceberg register {table}` take it out"
         )
     return (
         f"the catalog has a table {head.identifier} that this installation did not make: move it away, give this "

@@ -51,7 +51,7 @@ def _named(error: Exception, doing: str) -> PrismError:
     if isinstance(
         error, (ValidationError, ValueError, LookupError, TypeError, AttributeError, AssertionError, EOFError)
     ):
-        return InvariantBroken(f"{told}; its metadata cannot be read: see docs/operations.md#iceberg")
+        return InvariantBroken(f"{told}; its metadata cannot be read: see docs/iceberg.md#what-others-may-have-done")
     return CatalogUnavailable(told)
 
 
