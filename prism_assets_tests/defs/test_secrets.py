@@ -38,7 +38,7 @@ PLANTED = {
 @pytest.fixture
 def planted(settled: World, monkeypatch: pytest.MonkeyPatch) -> World:
     """A world with an object to convert, and a distinctive value for every secret that it does not use itself."""
-    folder = a_folder(settled.root, a_table())
+    folder = a_folder(settled.root, a_table(iceberg="true"))
     for name, value in {**PLANTED, "PRISM_TABLES_DIR": str(folder)}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(failures, "MAX_RETRIES", 0)  # what is to fail is not waited for
@@ -89,9 +89,12 @@ def statuses(dagster: StoredDagster) -> set[DagsterRunStatus]:
 
 def test_a_good_run_stores_no_secret(planted: World, dagster: StoredDagster, watch: Watch) -> None:
     dagster.tick()
+    dagster.forget_ticks()
+    dagster.tick()
     assert statuses(dagster) == {DagsterRunStatus.SUCCESS}
     stored = dagster.text()
     assert "rows added" in stored, "events are there"
+    assert "load_catalog(" in stored, "and what tells where the database is"
     assert watch.found_in(stored) == set()
     assert watch.found_in(watch.said()) == set()
 
