@@ -82,7 +82,7 @@ class Bench:
         self, table: TableDefinition, loaded: LoadedTable, now: datetime, *days: DayChange, expire: bool = False
     ) -> LoadedTable:
         """One commit of ours, with the snapshots that go by age."""
-        heads = loaded.tagged | ({loaded.snapshot_id} if loaded.snapshot_id else set())
+        heads = loaded.referenced | ({loaded.snapshot_id} if loaded.snapshot_id else set())
         expired = expired_snapshots(loaded.snapshots, heads, now, _KEEP) if expire else ()
         change = SnapshotChange(days=days, expired=expired)
         return self.publisher.commit(table, loaded, change, _MARK, now, lambda: None).loaded

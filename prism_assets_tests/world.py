@@ -122,7 +122,7 @@ class World:
 
     def iceberg(self, now: str, **options: Any) -> IcebergReport:
         """`prism iceberg publish`, whenever the last commit was; fails the test on any error."""
-        report = run_iceberg(self.context, now=utc(now), **{"at_once": True, **options})
+        report = run_iceberg(self.context, now=utc(now), **{"ignore_pace": True, **options})
         assert report.errors == ()
         return report
 

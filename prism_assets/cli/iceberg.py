@@ -41,10 +41,10 @@ def optimize(
     from prism_assets.stages.iceberg.plan import preview
 
     if dry_run:
-        found = preview(open_context(as_json), now=read_clock(now, force), names=table, upkeep=True)
+        found = preview(open_context(as_json), now=read_clock(now, force), names=table, optimize=True)
         console.show_lines(found, [line for item in found for line in item.lines], as_json=as_json)
         return
-    _publish(table, now, force, as_json, upkeep=True)
+    _publish(table, now, force, as_json, optimize=True)
 
 
 @iceberg_app.command("adopt")
@@ -72,7 +72,7 @@ def restore(table: Name, now: Now = None, force: Force = False, as_json: Json = 
 @iceberg_app.command("register")
 def register(table: Name, now: Now = None, force: Force = False, as_json: Json = False) -> None:
     """Has the catalog name the published table again, in place of one that somebody made under its name."""
-    _publish([table], now, force, as_json, reclaim=True)
+    _publish([table], now, force, as_json, register=True)
 
 
 @iceberg_app.command("status")
@@ -104,8 +104,8 @@ def _publish(
     as_json: bool,
     *,
     restore: bool = False,
-    upkeep: bool = False,
-    reclaim: bool = False,
+    optimize: bool = False,
+    register: bool = False,
 ) -> None:
     from prism_assets.stages.iceberg.run import run_iceberg
     from prism_assets.stages.leases import takeover_seconds
@@ -115,10 +115,10 @@ def _publish(
         context,
         now=read_clock(now, force),
         names=names,
-        at_once=True,
+        ignore_pace=True,
         restore=restore,
-        upkeep=upkeep,
-        reclaim=reclaim,
+        optimize=optimize,
+        register=register,
         wait_seconds=takeover_seconds(context),
     )
     console.show_iceberg(report, as_json=as_json)

@@ -2,8 +2,8 @@
 
 An object is garbage only if no run that is under way, and none that is still to come, can write, commit or name it, and
 no reader was sent to it since the reader lease began. Each rule, once it holds, holds for ever: so nothing that is
-deleted a moment later has become needed meanwhile, whoever works at the table. No rule rests on an object's age, which
-is asked for besides.
+deleted a moment later has become needed meanwhile, whoever works at the table. No rule but the last rests on an
+object's age, which is asked for besides.
 
 - A merged object with an upper bound behind the end of the chain may be what a merge commits next, also a merge that
   finds it there because an earlier try has put it. One up to the end that is no range of the chain is committed never:
@@ -16,7 +16,8 @@ is asked for besides.
   lease began. Merges read what is above the end of the chain, repairs and publications what is above a version shown
   later.
 - An upload of a start of a staging object that is over, and not committed, will never be.
-- A file of an Iceberg table is named long before it is as old as anything that is deleted, or never.
+- A file of an Iceberg table that no snapshot names is told from one of a commit under way by its age alone: a commit
+  names its files within minutes, or never, and no name is used again.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ _LARGE_METADATA = 2 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class IcebergFigures:
-    """What is measured of a table; bytes, seconds. Small objects are those of closed days."""
+    """What is measured of a table; bytes, seconds. Small objects are counted of closed days."""
 
-    small_bytes: int
+    closed_small_bytes: int
     all_bytes: int
     manifests: int
     days: int
@@ -27,7 +27,7 @@ class IcebergFigures:
     metadata_bytes: int
     seconds_behind: float
     commit_seconds: float
-    foreign_commits: int
+    foreign_snapshots: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ def health_of(figures: IcebergFigures) -> Health:
     measures = [
         Measure(
             name="bytes in small objects of closed days",
-            number=100 * figures.small_bytes / figures.all_bytes if figures.all_bytes else 0,
+            number=100 * figures.closed_small_bytes / figures.all_bytes if figures.all_bytes else 0,
             limit=25,
             unit="%",
             remedy="merges are behind or parked: see `prism status`",
@@ -107,9 +107,9 @@ def health_of(figures: IcebergFigures) -> Health:
             remedy="look at the last runs of `iceberg_work`, or run `prism iceberg publish`",
         ),
         Measure(
-            name="commits of others in 7 days",
-            number=figures.foreign_commits,
-            limit=0.99,
+            name="snapshots of others in 7 days",
+            number=figures.foreign_snapshots,
+            limit=0.5,
             unit="",
             remedy="see `prism iceberg history`; only the publisher's role may commit",
         ),

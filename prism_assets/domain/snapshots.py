@@ -165,14 +165,14 @@ def day_change(
 class SnapshotChange:
     """All that one commit does: days, in order, snapshots that go with it, and whether the columns are set anew.
 
-    With `drops_others`, manifests that are not of one day are left out: what they list is among the changes of the
-    days, or was deleted, or made, by strangers. `tags` are set at the head, `dropped_tags` go.
+    With `drops_mixed_manifests`, manifests that are not of one day are left out: what they list is among the changes of
+    the days, or was deleted, or made, by strangers. `tags` are set at the head, `dropped_tags` go.
     """
 
     days: tuple[DayChange, ...]
     expired: tuple[int, ...] = ()
     sets_schema: bool = False
-    drops_others: bool = False
+    drops_mixed_manifests: bool = False
     tags: tuple[str, ...] = ()
     dropped_tags: tuple[str, ...] = ()
 
@@ -184,7 +184,7 @@ class SnapshotChange:
     @property
     def makes_snapshot(self) -> bool:
         """Whether what readers see changes, and not only what is said of the table."""
-        return bool(self.changed_days) or self.drops_others
+        return bool(self.changed_days) or self.drops_mixed_manifests
 
     @property
     def changes_nothing(self) -> bool:
@@ -195,7 +195,7 @@ class SnapshotChange:
     def operation(self) -> Operation:
         """`append` where nothing goes, `replace` where the same rows come, as after a merge, else `overwrite`."""
         rows_in, rows_out = sum(day.rows_in for day in self.days), sum(day.rows_out for day in self.days)
-        if self.drops_others:
+        if self.drops_mixed_manifests:
             return Operation.OVERWRITE
         if any(day.removed for day in self.days):
             return Operation.REPLACE if rows_in == rows_out else Operation.OVERWRITE
@@ -247,7 +247,7 @@ def expired_snapshots(
     return tuple(snapshot_id for snapshot_id in before[:-1] if snapshot_id not in referenced)
 
 
-def expired_by_lengths(changes: Iterable[DayChange]) -> bool:
+def changes_a_length(changes: Iterable[DayChange]) -> bool:
     """Whether a file comes under the key of one that goes: older snapshots say its old length, and fail to read it."""
     for change in changes:
         going = Counter(file.url for file in change.removed)

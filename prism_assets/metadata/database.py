@@ -127,7 +127,7 @@ class Database:
             yield connection
 
     @contextmanager
-    def snapshot(self) -> Iterator[Connection]:
+    def repeatable_read(self) -> Iterator[Connection]:
         """One transaction that changes nothing and whose statements all see the same moment: REPEATABLE READ."""
         with _translated(self._url), self._engine.begin() as connection, inside_transaction():
             connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))

@@ -1,4 +1,4 @@
-"""What is recorded of Iceberg tables, in figures for checks. Not for the hot path. Reads without locks."""
+"""What is recorded of Iceberg tables, in figures for people and checks. Not for the hot path. Reads without locks."""
 
 from __future__ import annotations
 
@@ -108,4 +108,40 @@ WHERE t.prism_table_id = ANY(:tables) AND t.table_uuid IS NOT NULL AND p.last_ob
     AND (coalesce(q.version, -1), coalesce(q.published_object_id, 0), coalesce(q.revision, 0)) IS DISTINCT FROM
         (p.desired_manifest_version, greatest(p.last_object_id, p.desired_manifest_version), p.revision)
 ORDER BY p.prism_table_id, p.partition_date
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcebergBytes:
+    """The bytes of a table: of small objects of closed days, and of all objects that it should list.
+
+    `foreign_snapshots` are those of others that were taken back within seven days.
+    """
+
+    closed_small_bytes: int
+    all_bytes: int
+    foreign_snapshots: int
+
+
+def load_bytes(connection: Connection, table_id: int) -> IcebergBytes:
+    """Sums over all objects of a table."""
+    return IcebergBytes(**connection.execute(text(_BYTES), {"table": table_id}).one()._mapping)
+
+
+_BYTES = """
+WITH days AS MATERIALIZED (
+    SELECT prism_partition_id, last_live_object_id IS NOT NULL AS closed, desired_manifest_version
+    FROM prism_partitions WHERE prism_table_id = :table AND last_object_id > 0
+), small AS (
+    SELECT coalesce(sum(s.content_length) FILTER (WHERE d.closed), 0) AS closed,
+        coalesce(sum(s.content_length), 0) AS bytes
+    FROM days d JOIN prism_small_objects s ON s.prism_partition_id = d.prism_partition_id
+        AND s.prism_small_object_id > d.desired_manifest_version
+), ranges AS (
+    SELECT coalesce(sum(r.content_length), 0) AS bytes FROM days d JOIN prism_merge_ranges r USING (prism_partition_id)
+)
+SELECT CAST(small.closed AS bigint) AS closed_small_bytes, CAST(small.bytes + ranges.bytes AS bigint) AS all_bytes,
+    (SELECT CAST(coalesce(sum(foreign_snapshots), 0) AS bigint) FROM prism_iceberg_log
+        WHERE prism_table_id = :table AND commit_time > clock_timestamp() - interval '7 days') AS foreign_snapshots
+FROM small, ranges
 """

@@ -1,4 +1,4 @@
-"""Reads Iceberg tables as any client does: the catalog in PostgreSQL, or another, and files through PyArrow."""
+"""Reads Iceberg tables as any client does: their catalog says where the metadata is, and PyArrow reads the files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LocalFileIO(PyArrowFileIO):
 
 
 class IcebergReader:
-    """A client of the Iceberg catalog with rights to read. To be closed, or used in a `with` block."""
+    """A client of the Iceberg catalog. To be closed, or used in a `with` block."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -81,13 +81,26 @@ class IcebergReader:
 
 def catalog_properties(settings: Settings) -> dict[str, Any]:
     """What PyIceberg needs to find tables and their files."""
-    properties: dict[str, Any] = {
-        "type": "sql",
-        "uri": settings.database_url.get_secret_value(),
-        "init_catalog_tables": "false",
-    }
+    properties = _catalog(settings)
     if settings.local_root is not None:
         return {**properties, "py-io-impl": f"{__name__}.{LocalFileIO.__name__}", _ROOT: settings.local_root}
     if settings.s3_endpoint:
         properties["s3.endpoint"] = settings.s3_endpoint
     return {**properties, "s3.region": settings.region}
+
+
+def _catalog(settings: Settings) -> dict[str, Any]:
+    match settings.iceberg_catalog:
+        case "glue":
+            return {"type": "glue", "glue.endpoint": settings.glue_endpoint, "glue.region": settings.region}
+        case "rest":
+            secrets = {"credential": settings.iceberg_rest_credential, "token": settings.iceberg_rest_token}
+            return {
+                "type": "rest",
+                "uri": settings.iceberg_rest_uri,
+                **({"warehouse": settings.iceberg_rest_warehouse} if settings.iceberg_rest_warehouse else {}),
+                **{name: secret.get_secret_value() for name, secret in secrets.items() if secret},
+            }
+        case "sql":
+            url = settings.database_url.get_secret_value()
+            return {"type": "sql", "uri": url, "init_catalog_tables": "false"}

@@ -9,9 +9,9 @@ from datetime import date, datetime
 from sqlalchemy import Connection
 
 from prism_assets.domain.lifecycle import WaitForMerge, may_switch, next_steps
-from prism_assets.domain.snapshots import ACTIVE, FAILED
+from prism_assets.domain.snapshots import ACTIVE, waits_for_a_person
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import backlog, iceberg_tables, merge_jobs, partitions, publication_notes
+from prism_assets.metadata import backlog, iceberg_figures, iceberg_tables, merge_jobs, partitions, publication_notes
 from prism_assets.metadata.merge_jobs import JobStatus
 from prism_assets.metadata.unread_objects import Unread, UnreadObjects, load_unread
 from prism_assets.stages.catalog.facts import StoredFacts
@@ -162,9 +162,12 @@ def iceberg_left(
     for table_id, known in iceberg_tables.load_known_tables(connection, list(named)).items():
         table = named[table_id]
         if known.state != ACTIVE:
-            waits = known.state == FAILED or (table.iceberg is not None and table.iceberg.on_foreign == "stop")
+            waits = table.iceberg is not None and waits_for_a_person(known, table.iceberg.on_foreign)
             yield Leftover(sentence=f"{table.name}: {known.last_error}", for_a_person=waits)
-    for table_id, days in iceberg_tables.days_left_out(connection, list(named)).items():
+    left_out: dict[int, list[date]] = {}
+    for item in iceberg_figures.unlisted_days(connection, list(named)):
+        left_out.setdefault(item.table_id, []).append(item.date)
+    for table_id, days in left_out.items():
         sentence = (
             f"{named[table_id].name}: its Iceberg table does not show {len(days)} days as they are, {days[-1]} among "
             f"them; `prism iceberg plan --table {named[table_id].name}` says why"

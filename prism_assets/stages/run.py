@@ -78,7 +78,7 @@ def _run_iceberg(context: StageContext, now: datetime, names: Collection[str] | 
         return None
     from prism_assets.stages.iceberg.run import run_iceberg
 
-    return run_iceberg(context, now=now, names=names, at_once=True, wait_seconds=takeover_seconds(context))
+    return run_iceberg(context, now=now, names=names, ignore_pace=True, wait_seconds=takeover_seconds(context))
 
 
 def run_until_idle(

@@ -442,7 +442,7 @@ def _merge_all(context: StageContext, now: datetime) -> None:
 
 
 def _iceberg(context: StageContext, now: datetime) -> IcebergReport:
-    return run_iceberg(context, now=now, at_once=True, wait_seconds=takeover_seconds(context))
+    return run_iceberg(context, now=now, ignore_pace=True, wait_seconds=takeover_seconds(context))
 
 
 def _withdraw(context: StageContext, now: datetime) -> None:

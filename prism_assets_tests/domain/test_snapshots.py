@@ -17,8 +17,8 @@ from prism_assets.domain.snapshots import (
     RetainedSnapshot,
     SnapshotChange,
     SnapshotContent,
+    changes_a_length,
     day_change,
-    expired_by_lengths,
     expired_snapshots,
     wanted_snapshot,
 )
@@ -61,11 +61,11 @@ def test_a_file_that_is_listed_twice_goes_once() -> None:
 def test_a_file_of_another_length_goes_and_comes() -> None:
     change = a_change([a_file(1, 101)], [an_entry(1, 100)])
     assert (change.added, change.removed) == ((a_file(1, 101),), (an_entry(1, 100),))
-    assert expired_by_lengths([change])
+    assert changes_a_length([change])
 
 
 def test_a_file_that_takes_the_place_of_others_expires_nothing() -> None:
-    assert not expired_by_lengths([a_change([a_file(3)], [an_entry(1), an_entry(2)])])
+    assert not changes_a_length([a_change([a_file(3)], [an_entry(1), an_entry(2)])])
 
 
 FILES = st.builds(a_file, st.integers(1, 6), st.sampled_from([100, 101]), st.sampled_from([10, 11]))
@@ -96,22 +96,22 @@ def test_a_change_that_landed_leaves_nothing_to_do(wanted: list[DataFile], liste
 def test_lengths_are_told_where_a_key_goes_and_comes(wanted: list[DataFile], listed: list[ListedFile]) -> None:
     change = a_change(wanted, listed)
     both = {file.url for file in change.added} & {file.url for file in change.removed}
-    assert expired_by_lengths([change]) == bool(both)
+    assert changes_a_length([change]) == bool(both)
 
 
 @given(st.lists(st.tuples(WANTED, LISTED, st.booleans()), max_size=3), st.booleans())
 def test_the_operation_says_what_becomes_of_the_rows(
-    days: list[tuple[list[DataFile], list[ListedFile], bool]], drops_others: bool
+    days: list[tuple[list[DataFile], list[ListedFile], bool]], drops_mixed_manifests: bool
 ) -> None:
     changes = tuple(a_change(wanted, listed, rewrites=rewrites) for wanted, listed, rewrites in days)
-    change = SnapshotChange(days=changes, drops_others=drops_others)
+    change = SnapshotChange(days=changes, drops_mixed_manifests=drops_mixed_manifests)
     if change.operation is Operation.APPEND:
         assert change.files_out == 0
     if change.operation is Operation.REPLACE:
         assert change.rows_in == change.rows_out
     if change.files_out and change.rows_in != change.rows_out:
         assert change.operation is Operation.OVERWRITE
-    assert change.makes_snapshot == (drops_others or any(not day.changes_nothing for day in changes))
+    assert change.makes_snapshot == (drops_mixed_manifests or any(not day.changes_nothing for day in changes))
 
 
 def test_a_change_of_columns_alone_makes_no_snapshot() -> None:

@@ -173,7 +173,7 @@ class Play:
         self._publish_as_iceberg()
 
     def _publish_as_iceberg(self) -> None:
-        report = run_iceberg(self._context, now=self._now, names=NAMES, at_once=True)
+        report = run_iceberg(self._context, now=self._now, names=NAMES, ignore_pace=True)
         for table in report.tables:
             for line in table.lines:
                 self._out.print(f"  iceberg: {table.table} {line}")

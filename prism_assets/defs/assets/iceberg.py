@@ -27,7 +27,7 @@ def make_iceberg(context: StageContext, task: Task) -> Outcome:
     ids = table_ids(context, task.tables)
     wait_seconds = 0.0 if task.by_sensor else takeover_seconds(context)
     now = datetime.now(timezone.utc)
-    done = run_iceberg(context, now=now, names=task.tables, at_once=not task.by_sensor, wait_seconds=wait_seconds)
+    done = run_iceberg(context, now=now, names=task.tables, ignore_pace=not task.by_sensor, wait_seconds=wait_seconds)
     reports = {table.table_id: table for table in done.tables}
     changed = {(table.table_id, day): facts for table in done.tables for day, facts in _days(table).items()}
     days = with_own_day(ids, task.day, changed)

@@ -68,7 +68,7 @@ def _once_more(before: Suspicion | None, now: datetime) -> Suspicion:
 
 
 def _started(instance: DagsterInstance, now: datetime) -> Collection[DagsterRun]:
-    """Runs of ours that hold a lock and stand as started for some time; daily jobs hold none."""
+    """Runs of ours that hold a lock and stand as started for some time; those of daily jobs end by time."""
     filters = RunsFilter(statuses=[DagsterRunStatus.STARTED], updated_before=now - _YOUNG)
     runs = [record.dagster_run for record in instance.get_run_records(filters=filters)]
     return [run for run in runs if works_for_tables(run)]

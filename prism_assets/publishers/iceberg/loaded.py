@@ -25,14 +25,14 @@ from prism_assets.publishers.iceberg.schema import MARK, iceberg_schema
 
 @dataclass(frozen=True)
 class Listing:
-    """All files of a table by day. `scattered` are the days some of whose entries lie in manifests of several days.
+    """All files of a table by day. `mixed` are the days some of whose entries lie in manifests of several days.
 
-    `has_strangers` if there are files that are of no day, or files that delete rows: no commit of ours makes any.
+    `has_foreign_files` if there are files that are of no day, or files that delete rows: no commit of ours makes any.
     """
 
     files: Mapping[date, tuple[ListedFile, ...]]
-    scattered: frozenset[date]
-    has_strangers: bool
+    mixed: frozenset[date]
+    has_foreign_files: bool
 
 
 class LoadedTable:
@@ -102,7 +102,7 @@ class LoadedTable:
         return snapshot.summary is not None and snapshot.summary.additional_properties.get(MARK) == self._mark
 
     @property
-    def tagged(self) -> frozenset[int]:
+    def referenced(self) -> frozenset[int]:
         """The snapshots that tags name, and branches of others. The head may be among them."""
         return frozenset(ref.snapshot_id for name, ref in self.table.metadata.refs.items() if name != MAIN_BRANCH)
 
@@ -168,7 +168,7 @@ class LoadedTable:
         return {day: sum(map(_rows_of, manifests)) for day, manifests in self.day_manifests.items()}
 
     @cached_property
-    def other_manifests(self) -> tuple[ManifestFile, ...]:
+    def mixed_manifests(self) -> tuple[ManifestFile, ...]:
         """Those of several days, or that delete rows: made by others."""
         return tuple(manifest for manifest in self.manifests if day_of(manifest) is None)
 
@@ -196,19 +196,19 @@ class LoadedTable:
     def list_everything(self) -> Listing:
         """Reads all manifests, those of others, too."""
         files = {day: self._files_in(manifests) for day, manifests in self.day_manifests.items()}
-        scattered: set[date] = set()
-        has_strangers = False
-        for manifest in self.other_manifests:
+        mixed: set[date] = set()
+        has_foreign_files = False
+        for manifest in self.mixed_manifests:
             if manifest.content is not ManifestContent.DATA:
-                has_strangers = True
+                has_foreign_files = True
                 continue
             for day, entry in self._entries_of(manifest):
                 if day is None:
-                    has_strangers = True
+                    has_foreign_files = True
                 else:
-                    scattered.add(day)
+                    mixed.add(day)
                     files.setdefault(day, []).append(listed_file(entry))
-        return Listing({day: tuple(found) for day, found in files.items()}, frozenset(scattered), has_strangers)
+        return Listing({day: tuple(found) for day, found in files.items()}, frozenset(mixed), has_foreign_files)
 
     def needed_files(self, days: Collection[date]) -> set[str]:
         """The addresses that any retained snapshot needs: data files of some days, and all files of metadata.
@@ -230,10 +230,10 @@ class LoadedTable:
                 needed |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(self.table.io)}
         return needed
 
-    def scattered_entries(self) -> dict[date, list[ManifestEntry]]:
+    def mixed_entries(self) -> dict[date, list[ManifestEntry]]:
         """The entries of manifests of several days, by day."""
         found: dict[date, list[ManifestEntry]] = {}
-        for manifest in self.other_manifests:
+        for manifest in self.mixed_manifests:
             if manifest.content is ManifestContent.DATA:
                 for day, entry in self._entries_of(manifest):
                     if day is not None:

@@ -88,16 +88,16 @@ class ManifestProducer:
         self._snapshot_id = snapshot_id
 
     def manifests_of(
-        self, change: DayChange, present: Sequence[ManifestFile], scattered: Sequence[ManifestEntry]
+        self, change: DayChange, present: Sequence[ManifestFile], mixed: Sequence[ManifestEntry]
     ) -> list[ManifestFile]:
         """The manifests of a day after a change: those that stay, and one for what is new and what was in the others.
 
-        `present` are the day's own, `scattered` its entries in manifests that are not kept. Only manifests with files
+        `present` are the day's own, `mixed` its entries in manifests that are not kept. Only manifests with files
         that go are written anew, and where there are many the smallest: so an entry is written a few times in all.
         """
         added = [(ManifestEntryStatus.ADDED, self._entry(change.date, file)) for file in change.added]
         kept: list[ManifestFile] = list(present)
-        before: list[ManifestEntry] = list(scattered)
+        before: list[ManifestEntry] = list(mixed)
         if change.removed:
             removed = set(change.removed)
             for manifest in present:

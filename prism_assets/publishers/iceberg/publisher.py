@@ -245,17 +245,17 @@ class IcebergPublisher:
         folder = f"{self.location(table)}/metadata"
         producer = ManifestProducer(loaded.table.io, schema, folder, snapshot_id)
         changed = {day.date: day for day in change.changed_days}
-        scattered: dict[date, list[ManifestEntry]] = {}
+        mixed: dict[date, list[ManifestEntry]] = {}
         kept: list[ManifestFile] = []
-        if change.drops_others:
-            scattered = loaded.scattered_entries()
+        if change.drops_mixed_manifests:
+            mixed = loaded.mixed_entries()
         else:
-            kept += loaded.other_manifests
+            kept += loaded.mixed_manifests
         for day, manifests in loaded.day_manifests.items():
             if day not in changed:
                 kept += [item for item in manifests if item.has_added_files() or item.has_existing_files()]
         for day, of_day in changed.items():
-            kept += producer.manifests_of(of_day, loaded.day_manifests.get(day, ()), scattered.get(day, ()))
+            kept += producer.manifests_of(of_day, loaded.day_manifests.get(day, ()), mixed.get(day, ()))
         address = producer.write_list(kept, loaded.snapshot_id, sequence_number)
         return Snapshot(
             snapshot_id=snapshot_id,

@@ -56,7 +56,7 @@ class _Look:
 def _look(context: StageContext, tables: Sequence[TableDefinition]) -> dict[int, _Look]:
     ids = [table.table_id for table in tables if table.iceberg]
     rows: dict[int, dict[date, int]] = {}
-    with context.database.snapshot() as connection:
+    with context.database.repeatable_read() as connection:
         known = iceberg_tables.load_known_tables(connection, ids)
         for item in iceberg_figures.listed_rows(connection, ids):
             rows.setdefault(item.table_id, {})[item.date] = item.rows

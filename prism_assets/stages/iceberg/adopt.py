@@ -55,7 +55,7 @@ class AdoptReport:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Old:
+class _Rewrite:
     """A range to be rewritten."""
 
     partition: Partition
@@ -74,7 +74,7 @@ def run_adopt(context: StageContext, name: str, *, since: date | None, now: date
     if table.file_format != MICROSECONDS:
         raise WrongUse(f"{table.name} stores timestamps in milliseconds: say `iceberg: true` in its file first")
     old, unmerged = _find_old(context, table, since)
-    done: list[_Old] = []
+    done: list[_Rewrite] = []
     problems: list[Problem] = []
     for start in range(0, len(old), _AT_ONCE):
         part = {item.task.task_id: item for item in old[start : start + _AT_ONCE]}
@@ -103,9 +103,9 @@ def run_adopt(context: StageContext, name: str, *, since: date | None, now: date
     )
 
 
-def _find_old(context: StageContext, table: TableDefinition, since: date | None) -> tuple[list[_Old], list[date]]:
+def _find_old(context: StageContext, table: TableDefinition, since: date | None) -> tuple[list[_Rewrite], list[date]]:
     keys = context.lake.keys(table)
-    found: list[_Old] = []
+    found: list[_Rewrite] = []
     unmerged: list[date] = []
     with context.database.begin() as connection:
         for partition in partitions.load_table_partitions(connection, table.table_id):
@@ -113,7 +113,7 @@ def _find_old(context: StageContext, table: TableDefinition, since: date | None)
                 continue
             chain = merge_ranges.load_chain(connection, keys, partition.partition_id)
             found += [
-                _Old(partition=partition, before=item, task=_task(context, table, partition, item))
+                _Rewrite(partition=partition, before=item, task=_task(context, table, partition, item))
                 for item in chain
                 if item.file_format != MICROSECONDS
             ]
@@ -145,7 +145,7 @@ def _rewrite(context: StageContext, table: TableDefinition, tasks: Sequence[Merg
     return list(run_bisected(lambda part: context.engine.run(part, definitions), tasks, context.engine.probe))
 
 
-def _record(context: StageContext, item: _Old, written: MergedRange, now: datetime) -> bool:
+def _record(context: StageContext, item: _Rewrite, written: MergedRange, now: datetime) -> bool:
     """Records the new object, and has every catalog that names the old one published anew. One transaction."""
     failpoint("iceberg.before_adopt")
     partition_id = item.partition.partition_id

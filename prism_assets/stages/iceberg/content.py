@@ -17,7 +17,7 @@ def load_days(context: StageContext, keys: TableKeys, table_id: int, *, dirty_on
     In one REPEATABLE READ transaction: a range and the small objects that it replaces are never seen both, and what one
     commit of Stream wrote for several days is seen on all of them.
     """
-    with context.database.snapshot() as connection:
+    with context.database.repeatable_read() as connection:
         found = iceberg_tables.load_days(connection, table_id, dirty_only=dirty_only)
         contents = []
         for partition in found:

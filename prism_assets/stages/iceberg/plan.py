@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.domain.lineage import Lineage, TableHead, foreign_message, lineage_of, obstacle
+from prism_assets.domain.iceberg_head import HeadChange, TableHead, compare_head, foreign_message, obstacle
 from prism_assets.domain.partitions import Partition, Publication
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.snapshots import (
     DayChange,
     SnapshotChange,
     SnapshotContent,
+    changes_a_length,
     day_change,
     due_tags,
-    expired_by_lengths,
     expired_snapshots,
 )
 from prism_assets.domain.tables import TableDefinition
@@ -41,7 +41,7 @@ class IcebergPlan:
     commit. `days` are all that were looked at, `foreign_snapshots` those of others that it takes back.
     """
 
-    lineage: Lineage
+    head_change: HeadChange
     is_full: bool
     change: SnapshotChange
     days: tuple[SnapshotContent, ...]
@@ -67,7 +67,7 @@ def plan_commit(
     loaded: LoadedTable | None,
     now: datetime,
     *,
-    upkeep: bool = False,
+    optimize: bool = False,
     every_day: bool = False,
 ) -> IcebergPlan:
     """Compares; changes nothing. A table that is not there yet lists nothing.
@@ -75,36 +75,36 @@ def plan_commit(
     Where the head is the recorded one, dirty days are looked at. Those that only grew are compared by what was recorded
     of them, and manifests are read only of days with new ranges, or with objects of another length. Otherwise every day
     is compared with all manifests. With `every_day` the days that were left out before are looked at again; with
-    `upkeep` manifests of closed days are joined and tags set in the same commit.
+    `optimize` manifests of closed days are joined and tags set in the same commit.
     """
     table = state.definition
     if table.iceberg is None:
         raise InvariantBroken(f"{table.name} is not published as Iceberg")
     head = None if loaded is None else head_of(state, loaded)
-    lineage = lineage_of(state.known, head)
-    is_full = lineage is not Lineage.SAME
+    head_change = compare_head(state.known, head)
+    is_full = head_change is not HeadChange.SAME
     days = load_days(context, context.lake.keys(table), table.table_id, dirty_only=not (is_full or every_day))
     left = _left_out(context, table, days)
     shown = [content for content in days if content.partition not in left]
     if loaded is None:
-        changes, others = [_all_added(content) for content in shown], False
+        changes, drops = [_all_added(content) for content in shown], False
     elif is_full:
-        changes, others = _full_changes(loaded, shown, frozenset(item.partition.date for item in days))
+        changes, drops = _full_changes(loaded, shown, frozenset(item.partition.date for item in days))
     else:
-        changes, others = _recorded_changes(loaded, shown), bool(loaded.other_manifests)
+        changes, drops = _recorded_changes(loaded, shown), False
     change = SnapshotChange(
         days=tuple(changes),
         sets_schema=loaded is not None and not loaded.has_schema(table),
-        drops_others=others and is_full,
+        drops_mixed_manifests=drops,
     )
-    if upkeep and loaded is not None and not is_full:
-        change = _with_upkeep(context, table, loaded, change)
+    if optimize and loaded is not None and not is_full:
+        change = _with_optimizing(context, table, loaded, change)
     if loaded is not None:
         repaired = any(_is_repaired(content.partition, is_full=is_full) for content in shown)
         keep = timedelta(hours=table.iceberg.keep_hours)
         change = replace(change, expired=_expired(loaded, change, now, keep, repaired=repaired))
     return IcebergPlan(
-        lineage=lineage,
+        head_change=head_change,
         is_full=is_full,
         change=change,
         days=tuple(days),
@@ -115,7 +115,7 @@ def plan_commit(
     )
 
 
-def _with_upkeep(
+def _with_optimizing(
     context: StageContext, table: TableDefinition, loaded: LoadedTable, change: SnapshotChange
 ) -> SnapshotChange:
     """Also joins the manifests of closed days, and keeps a tag for each of the newest days that are switched."""
@@ -146,7 +146,7 @@ def _all_added(content: SnapshotContent) -> DayChange:
 
 def _recorded_changes(loaded: LoadedTable, days: Sequence[SnapshotContent]) -> list[DayChange]:
     """What days list is known up to the last commit: only what replaces something needs their manifests."""
-    grown = {content.partition.date: _grown(content) for content in days}
+    grown = {content.partition.date: _appended(content) for content in days}
     listed = loaded.listed([day for day, change in grown.items() if change is None])
     return [
         grown[day] or day_change(day, content.publication, content.files, listed[day], rewrites=False)
@@ -155,7 +155,7 @@ def _recorded_changes(loaded: LoadedTable, days: Sequence[SnapshotContent]) -> l
     ]
 
 
-def _grown(content: SnapshotContent) -> DayChange | None:
+def _appended(content: SnapshotContent) -> DayChange | None:
     """The change of a day to which only small objects were added; None if its manifests must be read."""
     partition = content.partition
     version = max(partition.current_version, 0)
@@ -179,7 +179,7 @@ def _full_changes(
             content.publication,
             content.files,
             listing.files.get(content.partition.date, ()),
-            rewrites=content.partition.date in listing.scattered,
+            rewrites=content.partition.date in listing.mixed,
         )
         for content in days
     ]
@@ -187,9 +187,9 @@ def _full_changes(
     for day in sorted(listing.files.keys() - planned):
         if day not in known:
             changes.append(day_change(day, Publication(-1, 0), (), listing.files[day], rewrites=False))
-        elif day in listing.scattered:
+        elif day in listing.mixed:
             changes.append(DayChange(date=day, publication=Publication(-1, 0), rewrites=True))
-    return changes, listing.has_strangers or bool(listing.scattered)
+    return changes, listing.has_foreign_files or bool(listing.mixed)
 
 
 def _is_repaired(partition: Partition, *, is_full: bool) -> bool:
@@ -202,10 +202,10 @@ def _expired(
 ) -> tuple[int, ...]:
     """By age; and all but tagged ones where objects got another length, which older snapshots say wrong."""
     heads = frozenset() if loaded.snapshot_id is None else frozenset([loaded.snapshot_id])
-    if repaired or expired_by_lengths(change.days):
-        kept = loaded.tagged if change.makes_snapshot else loaded.tagged | heads
+    if repaired or changes_a_length(change.days):
+        kept = loaded.referenced if change.makes_snapshot else loaded.referenced | heads
         return tuple(item.snapshot_id for item in loaded.snapshots if item.snapshot_id not in kept)
-    return expired_snapshots(loaded.snapshots, loaded.tagged | heads, now, keep)
+    return expired_snapshots(loaded.snapshots, loaded.referenced | heads, now, keep)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,9 +221,9 @@ class IcebergPreview:
         """For people, a line for each day, and for what else the commit brings."""
         change = self.plan.change
         lines = [f"{self.table}: {self.obstacle}"] if self.obstacle else []
-        if self.plan.lineage is Lineage.NEW:
+        if self.plan.head_change is HeadChange.NEW:
             lines.append(f"{self.table}: create the table")
-        if self.plan.lineage is Lineage.LOST:
+        if self.plan.head_change is HeadChange.LOST:
             lines.append(f"{self.table}: register the table again, which the catalog has lost")
         lines += [f"{self.table} {_day_line(day)}" for day in change.changed_days]
         if change.sets_schema:
@@ -245,7 +245,7 @@ def _day_line(day: DayChange) -> str:
 
 
 def preview(
-    context: StageContext, *, now: datetime, names: Collection[str] | None = None, upkeep: bool = False
+    context: StageContext, *, now: datetime, names: Collection[str] | None = None, optimize: bool = False
 ) -> list[IcebergPreview]:
     """What the next publication of each table would do; changes nothing."""
     mark = context.installation.installation_id
@@ -256,10 +256,10 @@ def preview(
         with context.database.begin() as connection:
             state = iceberg_tables.load_iceberg_state(connection, table.table_id)
         loaded = context.iceberg.load(table, mark)
-        plan = plan_commit(context, state, loaded, now, upkeep=upkeep, every_day=True)
+        plan = plan_commit(context, state, loaded, now, optimize=optimize, every_day=True)
         head = None if loaded is None else head_of(state, loaded)
-        held = obstacle(plan.lineage, head, str(table.name))
-        if held is None and head is not None and plan.lineage is Lineage.FOREIGN:
+        held = obstacle(plan.head_change, head, str(table.name))
+        if held is None and head is not None and plan.head_change is HeadChange.FOREIGN:
             held = foreign_message(head)
         found.append(IcebergPreview(table=str(table.name), plan=plan, obstacle=held))
     return found

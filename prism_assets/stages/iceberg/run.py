@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.files import SmallObject
-from prism_assets.domain.lineage import Lineage, foreign_message, obstacle
+from prism_assets.domain.iceberg_head import HeadChange, foreign_message, obstacle
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.snapshots import ACTIVE, FAILED, FOREIGN, KnownTable, seconds_to_wait, wanted_snapshot
 from prism_assets.domain.tables import TableDefinition
@@ -47,12 +47,12 @@ _PAUSE_SECONDS = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
-class _How:
+class _Options:
     now: datetime
-    at_once: bool
+    ignore_pace: bool
     restore: bool
-    upkeep: bool
-    reclaim: bool
+    optimize: bool
+    register: bool
 
 
 def run_iceberg(
@@ -60,17 +60,17 @@ def run_iceberg(
     *,
     now: datetime,
     names: Collection[str] | None = None,
-    at_once: bool = False,
+    ignore_pace: bool = False,
     restore: bool = False,
-    upkeep: bool = False,
-    reclaim: bool = False,
+    optimize: bool = False,
+    register: bool = False,
     wait_seconds: float = 0.0,
 ) -> IcebergReport:
     """Publishes all tables whose files say `iceberg:`. One that fails does not stop the others.
 
-    A table is committed to at most once in its `commit_seconds`, unless `at_once`. With `restore`, what others have
-    committed is taken back also where the table file says `on_foreign: stop`; with `upkeep` manifests of closed days
-    are joined and tags kept, too. With `reclaim` the catalog forgets a table that somebody made under the name.
+    A table is committed to at most once in its `commit_seconds`, unless `ignore_pace`. With `restore`, what others have
+    committed is taken back also where the table file says `on_foreign: stop`; with `optimize` manifests of closed days
+    are joined and tags kept, too. With `register` the catalog forgets a table that somebody made under the name.
     """
     started = time.monotonic()
     context.check_lake()
@@ -78,17 +78,17 @@ def run_iceberg(
     with context.database.begin() as connection:
         begun = iceberg_tables.load_known_tables(connection, [table.table_id for table in tables])
     chosen = [table for table in tables if table.iceberg or table.table_id in begun]
-    how = _How(now=now, at_once=at_once, restore=restore, upkeep=upkeep, reclaim=reclaim)
+    how = _Options(now=now, ignore_pace=ignore_pace, restore=restore, optimize=optimize, register=register)
     reports = [_report_on(context, table, how, wait_seconds) for table in chosen]
     return IcebergReport(tables=tuple(reports), seconds=time.monotonic() - started)
 
 
-def _report_on(context: StageContext, table: TableDefinition, how: _How, wait_seconds: float) -> IcebergTableReport:
+def _report_on(context: StageContext, table: TableDefinition, how: _Options, wait_seconds: float) -> IcebergTableReport:
     name, table_id = str(table.name), table.table_id
     try:
         with leased(context, LeaseKind.ICEBERG, [table_id], wait_seconds) as held:
             if held:
-                report = _Publication(context, held[table_id], how).run()
+                report = _TableRun(context, held[table_id], how).run()
                 if report.changed:
                     context.progress(f"iceberg: {name} changed")
                 return report
@@ -99,10 +99,10 @@ def _report_on(context: StageContext, table: TableDefinition, how: _How, wait_se
         return IcebergTableReport(table=name, table_id=table_id, problems=(Problem.of(error, name),))
 
 
-class _Publication:
+class _TableRun:
     """One table, by the holder of its lease."""
 
-    def __init__(self, context: StageContext, lease: Lease, how: _How) -> None:
+    def __init__(self, context: StageContext, lease: Lease, how: _Options) -> None:
         self._context = context
         self._lease = lease
         self._how = how
@@ -147,8 +147,8 @@ class _Publication:
             state = self._state()
         loaded = self._load(state)
         failpoint("iceberg.after_load")
-        plan = plan_commit(self._context, state, loaded, self._now, upkeep=self._how.upkeep)
-        if plan.lineage is Lineage.REPLACED and self._how.reclaim:
+        plan = plan_commit(self._context, state, loaded, self._now, optimize=self._how.optimize)
+        if plan.head_change is HeadChange.REPLACED and self._how.register:
             self._publisher.unregister(table)
             loaded = None
         if reason := self._held_back(state, plan, loaded):
@@ -165,14 +165,14 @@ class _Publication:
             metadata_location=committed.loaded.metadata_location,
             snapshot_id=committed.snapshot_id,
             snapshots=len(committed.loaded.snapshots),
-            restored=plan.lineage is Lineage.FOREIGN,
+            restored=plan.head_change is HeadChange.FOREIGN,
             problems=plan.left,
         )
 
     def _pause(self, state: IcebergState) -> float:
         """How many seconds are left until the next commit may come."""
         known, options = state.known, state.definition.iceberg
-        if self._how.at_once or known is None or options is None:
+        if self._how.ignore_pace or known is None or options is None:
             return 0
         return seconds_to_wait(known, options.commit_seconds, state.time)
 
@@ -200,11 +200,11 @@ class _Publication:
         """Why the table is left as it is: its name is another's, or a stranger was at it and nobody was told yet."""
         table, known = state.definition, state.known
         head = None if loaded is None else head_of(state, loaded)
-        reason = obstacle(plan.lineage, head, str(table.name))
+        reason = obstacle(plan.head_change, head, str(table.name))
         if reason:
             self._note_state(table, FAILED, reason)
             return reason
-        if plan.lineage is not Lineage.FOREIGN or head is None or self._how.restore:
+        if plan.head_change is not HeadChange.FOREIGN or head is None or self._how.restore:
             return None
         reason = foreign_message(head)
         assert table.iceberg is not None

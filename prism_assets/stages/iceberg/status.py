@@ -8,11 +8,10 @@ from datetime import date
 
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.iceberg_health import Health, IcebergFigures, health_of
-from prism_assets.domain.snapshots import KnownTable
+from prism_assets.domain.snapshots import KnownTable, commit_seconds
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import iceberg_tables
-from prism_assets.metadata.iceberg_tables import IcebergCommit, IcebergTotals
-from prism_assets.publishers.iceberg.loaded import LoadedTable
+from prism_assets.metadata import iceberg_figures, iceberg_tables
+from prism_assets.metadata.iceberg_tables import IcebergCommit
 from prism_assets.stages.context import StageContext
 
 
@@ -27,7 +26,6 @@ class IcebergStatus:
     table: str
     identifier: str
     known: KnownTable | None
-    dirty_days: int
     left_out: tuple[date, ...]
     seconds_behind: float
     health: Health | None = None
@@ -46,42 +44,45 @@ def read_iceberg_status(context: StageContext, names: Collection[str] | None = N
 
 def _status(context: StageContext, table: TableDefinition) -> IcebergStatus:
     with context.database.begin() as connection:
-        state = iceberg_tables.load_iceberg_state(connection, table.table_id)
-        totals = iceberg_tables.load_totals(connection, table.table_id)
+        known = iceberg_tables.load_iceberg_state(connection, table.table_id).known
+        waiting = iceberg_figures.waiting_rows(connection, [table.table_id]).get(table.table_id)
+        left_out = iceberg_figures.unlisted_days(connection, [table.table_id])
+    behind = waiting.seconds if waiting else 0.0
     health, error = None, None
     try:
-        loaded = context.iceberg.load(table, context.installation.installation_id)
-        if loaded is not None:
-            health = health_of(figures_of(context, table, loaded, totals))
+        health = _health(context, table, known, behind)
     except PrismError as failed:
         error = str(failed)
     return IcebergStatus(
         table=str(table.name),
         identifier=".".join(context.iceberg.identifier(table)),
-        known=state.known,
-        dirty_days=totals.dirty_days,
-        left_out=totals.left_out,
-        seconds_behind=totals.seconds_behind,
+        known=known,
+        left_out=tuple(item.date for item in left_out),
+        seconds_behind=behind,
         health=health,
         error=error,
     )
 
 
-def figures_of(
-    context: StageContext, table: TableDefinition, loaded: LoadedTable, totals: IcebergTotals
-) -> IcebergFigures:
-    """What the health of a table is judged by."""
-    assert table.iceberg is not None
-    return IcebergFigures(
-        small_bytes=totals.small_bytes,
-        all_bytes=totals.all_bytes,
-        manifests=len(loaded.manifests),
-        days=max(1, len(loaded.day_manifests)),
-        snapshots=len(loaded.snapshots),
-        metadata_bytes=context.iceberg.metadata_bytes(loaded),
-        seconds_behind=totals.seconds_behind,
-        commit_seconds=table.iceberg.commit_seconds,
-        foreign_commits=totals.foreign_commits,
+def _health(context: StageContext, table: TableDefinition, known: KnownTable | None, behind: float) -> Health | None:
+    """Asks the catalog; None if it has no such table yet."""
+    loaded = context.iceberg.load(table, context.installation.installation_id)
+    if loaded is None or known is None or table.iceberg is None:
+        return None
+    with context.database.begin() as connection:
+        total = iceberg_figures.load_bytes(connection, table.table_id)
+    return health_of(
+        IcebergFigures(
+            closed_small_bytes=total.closed_small_bytes,
+            all_bytes=total.all_bytes,
+            manifests=len(loaded.manifests),
+            days=max(1, len(loaded.day_manifests)),
+            snapshots=len(loaded.snapshots),
+            metadata_bytes=context.iceberg.metadata_bytes(loaded),
+            seconds_behind=behind,
+            commit_seconds=commit_seconds(known, table.iceberg.commit_seconds),
+            foreign_snapshots=total.foreign_snapshots,
+        )
     )
 
 

@@ -244,7 +244,7 @@ class AnyOrder:
         self.judge()
 
     def attempt(self) -> IcebergTableReport:
-        (report,) = run_iceberg(self.world.context, now=self.now, at_once=True).tables
+        (report,) = run_iceberg(self.world.context, now=self.now, ignore_pace=True).tables
         return report
 
     def fail(self) -> None:
@@ -377,7 +377,7 @@ class AnyOrder:
         for snapshot in loaded.snapshots:
             files = self._listed(loaded, snapshot.snapshot_id)
             assert not snapshot.is_ours or max(Counter(url for url, _ in files.elements()).values()) == 1, self.trace
-            if snapshot.snapshot_id not in loaded.tagged and snapshot.is_ours:
+            if snapshot.snapshot_id not in loaded.referenced and snapshot.is_ours:
                 wrong = [(url, length) for url, length in files if self.lengths[url] != length]
                 assert not wrong, (snapshot.snapshot_id, wrong, self.trace)
         self._judge_records(loaded)

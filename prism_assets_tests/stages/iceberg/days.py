@@ -42,7 +42,7 @@ def published(world: World, objects: int = 2) -> list[int]:
 
 def attempt(world: World, now: str = NOON, **options: Any) -> IcebergTableReport:
     """`prism iceberg publish`, whatever comes of it."""
-    (report,) = run_iceberg(world.context, now=utc(now), **{"at_once": True, **options}).tables
+    (report,) = run_iceberg(world.context, now=utc(now), **{"ignore_pace": True, **options}).tables
     return report
 
 

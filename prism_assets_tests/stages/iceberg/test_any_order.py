@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from prism_assets.domain.files import DataFile
-from prism_assets.domain.lineage import Lineage, TableHead
+from prism_assets.domain.iceberg_head import HeadChange, TableHead
 from prism_assets.domain.partitions import Publication
 from prism_assets.domain.snapshots import DayChange, KnownTable, ListedFile
 from prism_assets.stages.iceberg import plan
@@ -54,12 +54,12 @@ def repeated(
     return DayChange(date=day, publication=publication, added=tuple(wanted), rewrites=rewrites)
 
 
-def trusting(known: KnownTable | None, head: TableHead | None) -> Lineage:
+def trusting(known: KnownTable | None, head: TableHead | None) -> HeadChange:
     """The naive way: what is recorded is what is listed."""
-    return Lineage.NEW if head is None else Lineage.SAME
+    return HeadChange.NEW if head is None else HeadChange.SAME
 
 
-@pytest.mark.parametrize("naive", [("day_change", repeated), ("lineage_of", trusting)], ids=lambda pair: pair[0])
+@pytest.mark.parametrize("naive", [("day_change", repeated), ("compare_head", trusting)], ids=lambda pair: pair[0])
 def test_naive_ways_are_found(
     lake: World, monkeypatch: pytest.MonkeyPatch, naive: tuple[str, Callable[..., object]], figures: Figures
 ) -> None:

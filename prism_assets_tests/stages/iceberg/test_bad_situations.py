@@ -167,7 +167,7 @@ def test_a_head_that_cannot_be_read_is_told_and_keeps_no_other_table_waiting(wor
     for path in metadata_files(world):
         if path.match(gone):
             path.unlink() if how == "missing" else path.write_bytes(b"Obj\x01 damaged")
-    events, views = run_iceberg(world.context, now=utc(AFTER), at_once=True).tables
+    events, views = run_iceberg(world.context, now=utc(AFTER), ignore_pace=True).tables
     (told,) = reasons(events)
     assert (
         f"the manifests of the Iceberg table {recorded(world).identifier}: " in told

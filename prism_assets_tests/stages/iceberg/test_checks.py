@@ -199,7 +199,7 @@ def test_a_range_that_is_not_certified_is_told(world: World) -> None:
     world.catalog(AFTER)
     world.merge(AFTER, everything=True)
     change(world, "UPDATE prism_merge_ranges SET fingerprint = fingerprint + 1 WHERE lower_bound IS NOT NULL")
-    assert run_iceberg(world.context, now=utc(NOON), at_once=True).errors
+    assert run_iceberg(world.context, now=utc(NOON), ignore_pace=True).errors
     outcome = check(world, DAYS_LEFT_OUT)
     assert outcome.figures == {"days in milliseconds": 0, "other days": 1}
     assert "`prism doctor --table log.events`" in outcome.sentence

@@ -90,5 +90,5 @@ def play(world: World, now: datetime, number: int) -> list[int]:
         run_merge(world.context, now=now, ignore_schedule=True)
     if number % 3 == 0:
         run_catalog(world.context, now=now)
-    assert run_iceberg(world.context, now=now, at_once=True).errors == ()
+    assert run_iceberg(world.context, now=now, ignore_pace=True).errors == ()
     return [row["id"] for row in rows]

@@ -87,6 +87,6 @@ def test_a_day_in_milliseconds_keeps_no_other_day_and_no_other_table_waiting(wor
     clicks = some_rows(2, utc(NOON))
     world.drop(clicks, stream="clicks")
     world.stream(NOON)
-    clicks_report, events_report = run_iceberg(world.context, now=utc(NOON), at_once=True).tables
+    clicks_report, events_report = run_iceberg(world.context, now=utc(NOON), ignore_pace=True).tables
     assert [len(reasons(clicks_report)), len(reasons(events_report))] == [0, 1]
     assert world.iceberg_table("log.clicks").scan().to_arrow().num_rows == len(clicks)

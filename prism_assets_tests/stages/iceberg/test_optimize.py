@@ -51,19 +51,19 @@ def test_optimize_leaves_a_closed_day_with_one_manifest(world: World) -> None:
     for hour in (1, 2, 3):
         arrive(world, 1, f"2026-03-01T{hour:02}:00")
         world.iceberg(f"2026-03-01T{hour:02}:30")
-    world.iceberg("2026-03-01T03:40", upkeep=True)
+    world.iceberg("2026-03-01T03:40", optimize=True)
     assert manifests(world) == 3, "the day is open"
     world.catalog("2026-03-02T00:10")
-    plan = preview(world.context, now=utc("2026-03-02T00:20"), upkeep=True)
+    plan = preview(world.context, now=utc("2026-03-02T00:20"), optimize=True)
 
-    report = world.iceberg("2026-03-02T00:20", upkeep=True)
+    report = world.iceberg("2026-03-02T00:20", optimize=True)
 
     assert "log.events 2026-03-01: join its manifests" in plan[0].lines
     assert manifests(world) == 1
     assert report.tables[0].commit is not None
     assert report.tables[0].commit.operation == "replace"
     assert len(world.iceberg_ids()) == 3
-    assert not world.iceberg("2026-03-02T00:21", upkeep=True).changed
+    assert not world.iceberg("2026-03-02T00:21", optimize=True).changed
 
 
 def test_snapshots_go_by_age_and_the_one_of_the_beginning_of_that_time_stays(world: World) -> None:
@@ -88,8 +88,8 @@ def test_a_day_that_was_switched_has_a_tag_until_a_newer_one_has(world: World) -
         world.catalog(f"{after}T00:10")
         world.merge(f"{after}T00:20", everything=True)
         world.catalog(f"{after}T00:30")
-        world.iceberg(f"{after}T00:40", upkeep=True)
-        world.iceberg(f"{after}T09:40", upkeep=True)
+        world.iceberg(f"{after}T00:40", optimize=True)
+        world.iceberg(f"{after}T09:40", optimize=True)
         assert {f"day-{day}", "main"} == set(world.iceberg_table().metadata.refs)
     tagged = world.iceberg_table().scan(snapshot_id=world.iceberg_table().metadata.refs["day-2026-03-02"].snapshot_id)
     assert tagged.to_arrow().num_rows == 4
@@ -104,10 +104,10 @@ def test_days_of_the_old_format_are_left_out_told_and_adopted(world: World) -> N
     with pytest.raises(WrongUse, match="iceberg: true"):
         run_adopt(world.context, "log.events", since=None, now=utc("2026-03-02T00:31"))
     world.apply(TABLE)
-    report = run_iceberg(world.context, now=utc("2026-03-02T00:40"), at_once=True)
+    report = run_iceberg(world.context, now=utc("2026-03-02T00:40"), ignore_pace=True)
     assert "milliseconds" in report.errors[0]
     assert read_iceberg_status(world.context)[0].left_out == (date(2026, 3, 1),)
-    assert run_iceberg(world.context, now=utc("2026-03-02T00:41"), at_once=True).errors == (), (
+    assert run_iceberg(world.context, now=utc("2026-03-02T00:41"), ignore_pace=True).errors == (), (
         "told once, then by status"
     )
 
@@ -125,8 +125,8 @@ def test_days_of_the_old_format_are_left_out_told_and_adopted(world: World) -> N
 
 def test_health_is_the_worst_of_what_is_measured_and_says_what_helps() -> None:
     well = IcebergFigures(
-        small_bytes=0, all_bytes=100, manifests=10, days=10, snapshots=10, metadata_bytes=1000, seconds_behind=5,
-        commit_seconds=60, foreign_commits=0,
+        closed_small_bytes=0, all_bytes=100, manifests=10, days=10, snapshots=10, metadata_bytes=1000, seconds_behind=5,
+        commit_seconds=60, foreign_snapshots=0,
     )  # fmt: skip
     assert (health_of(well).score, health_of(well).complaints) == (100, ())
     many = health_of(IcebergFigures(**{**vars(well), "snapshots": 600}))
@@ -134,4 +134,4 @@ def test_health_is_the_worst_of_what_is_measured_and_says_what_helps() -> None:
     assert many.complaints == (
         "snapshots 600 (at most 300): raise `commit_seconds` or lower `keep_hours` in the table file",
     )
-    assert health_of(IcebergFigures(**{**vars(well), "foreign_commits": 1})).score < 70
+    assert health_of(IcebergFigures(**{**vars(well), "foreign_snapshots": 1})).score < 70

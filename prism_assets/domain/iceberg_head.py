@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from prism_assets.domain.snapshots import KnownTable, RetainedSnapshot
 
 
-class Lineage(enum.Enum):
+class HeadChange(enum.Enum):
     """How a table in the catalog belongs to what is recorded of it."""
 
     SAME = "same"
@@ -39,27 +39,27 @@ class TableHead:
     others: Sequence[RetainedSnapshot] = ()
 
 
-def lineage_of(known: KnownTable | None, head: TableHead | None) -> Lineage:
+def compare_head(known: KnownTable | None, head: TableHead | None) -> HeadChange:
     """Compares the recorded head with the one that was loaded."""
     recorded = known is not None and known.table_uuid is not None
     if head is None:
-        return Lineage.LOST if recorded else Lineage.NEW
+        return HeadChange.LOST if recorded else HeadChange.NEW
     if known is None or known.table_uuid is None:
         if not head.is_ours:
-            return Lineage.TAKEN
-        return Lineage.FOREIGN if head.others else Lineage.OURS
+            return HeadChange.TAKEN
+        return HeadChange.FOREIGN if head.others else HeadChange.OURS
     if head.table_uuid != known.table_uuid:
-        return Lineage.REPLACED
+        return HeadChange.REPLACED
     if head.snapshot_id == known.snapshot_id:
-        return Lineage.SAME
-    return Lineage.FOREIGN if head.others else Lineage.OURS
+        return HeadChange.SAME
+    return HeadChange.FOREIGN if head.others else HeadChange.OURS
 
 
-def obstacle(lineage: Lineage, head: TableHead | None, table: str) -> str | None:
+def obstacle(head_change: HeadChange, head: TableHead | None, table: str) -> str | None:
     """Why nothing is changed about a table before a person has decided; None if it may be published."""
-    if head is None or lineage not in (Lineage.REPLACED, Lineage.TAKEN):
+    if head is None or head_change not in (HeadChange.REPLACED, HeadChange.TAKEN):
         return None
-    if lineage is Lineage.REPLACED:
+    if head_change is HeadChange.REPLACED:
         return (
             f"the catalog names another table as {head.identifier} than the one that was published: somebody dropped "
             f"it and made one of that name; rename theirs, or have `prism iceberg register {table}` take it out"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prism_assets.domain.lineage import Lineage, TableHead, foreign_message, lineage_of, obstacle
+from prism_assets.domain.iceberg_head import HeadChange, TableHead, compare_head, foreign_message, obstacle
 from prism_assets.domain.snapshots import KnownTable, RetainedSnapshot
 from prism_assets_tests.builders import utc
 
@@ -28,33 +28,33 @@ class Case(NamedTuple):
     name: str
     known: KnownTable | None
     head: TableHead | None
-    lineage: Lineage
+    head_change: HeadChange
 
 
 BEGUN = known(table_uuid=None, snapshot_id=None)
 CASES = [
-    Case("the recorded head is the head", known(), a_head(), Lineage.SAME),
-    Case("a table without a snapshot is as it was", known(snapshot_id=None), a_head(None), Lineage.SAME),
-    Case("nothing is recorded and nothing is there", None, None, Lineage.NEW),
-    Case("a table that was begun is not there yet", BEGUN, None, Lineage.NEW),
-    Case("a table that was made and not recorded is ours", BEGUN, a_head(None), Lineage.OURS),
-    Case("a commit of ours was not recorded", known(), a_head(2), Lineage.OURS),
-    Case("a record went back", known(snapshot_id=7), a_head(8), Lineage.OURS),
-    Case("somebody put the table back to a snapshot of ours", known(snapshot_id=7), a_head(3), Lineage.OURS),
-    Case("somebody took the head away", known(), a_head(None), Lineage.OURS),
-    Case("somebody committed", known(), a_head(9, others=(THEIRS,)), Lineage.FOREIGN),
-    Case("somebody committed before the first record", BEGUN, a_head(9, others=(THEIRS,)), Lineage.FOREIGN),
-    Case("the catalog lost the table", known(), None, Lineage.LOST),
-    Case("another table has the name", known(), a_head(table_uuid="theirs", is_ours=False), Lineage.REPLACED),
-    Case("another table of ours has the name", known(), a_head(table_uuid="older"), Lineage.REPLACED),
-    Case("the name was taken before we came", BEGUN, a_head(is_ours=False), Lineage.TAKEN),
-    Case("the name was taken and nothing is recorded", None, a_head(is_ours=False), Lineage.TAKEN),
+    Case("the recorded head is the head", known(), a_head(), HeadChange.SAME),
+    Case("a table without a snapshot is as it was", known(snapshot_id=None), a_head(None), HeadChange.SAME),
+    Case("nothing is recorded and nothing is there", None, None, HeadChange.NEW),
+    Case("a table that was begun is not there yet", BEGUN, None, HeadChange.NEW),
+    Case("a table that was made and not recorded is ours", BEGUN, a_head(None), HeadChange.OURS),
+    Case("a commit of ours was not recorded", known(), a_head(2), HeadChange.OURS),
+    Case("a record went back", known(snapshot_id=7), a_head(8), HeadChange.OURS),
+    Case("somebody put the table back to a snapshot of ours", known(snapshot_id=7), a_head(3), HeadChange.OURS),
+    Case("somebody took the head away", known(), a_head(None), HeadChange.OURS),
+    Case("somebody committed", known(), a_head(9, others=(THEIRS,)), HeadChange.FOREIGN),
+    Case("somebody committed before the first record", BEGUN, a_head(9, others=(THEIRS,)), HeadChange.FOREIGN),
+    Case("the catalog lost the table", known(), None, HeadChange.LOST),
+    Case("another table has the name", known(), a_head(table_uuid="theirs", is_ours=False), HeadChange.REPLACED),
+    Case("another table of ours has the name", known(), a_head(table_uuid="older"), HeadChange.REPLACED),
+    Case("the name was taken before we came", BEGUN, a_head(is_ours=False), HeadChange.TAKEN),
+    Case("the name was taken and nothing is recorded", None, a_head(is_ours=False), HeadChange.TAKEN),
 ]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_lineage_where(case: Case) -> None:
-    assert lineage_of(case.known, case.head) is case.lineage
+def test_the_head_is_compared_with_the_record(case: Case) -> None:
+    assert compare_head(case.known, case.head) is case.head_change
 
 
 TABLES = st.none() | st.builds(known, st.sampled_from([None, "ours", "theirs"]), st.none() | st.integers(1, 3))
@@ -71,7 +71,7 @@ HEADS = st.none() | st.builds(
 def test_recorded_contents_are_taken_for_listed_only_where_head_and_table_are_the_recorded_ones(
     table: KnownTable | None, head: TableHead | None
 ) -> None:
-    same = lineage_of(table, head) is Lineage.SAME
+    same = compare_head(table, head) is HeadChange.SAME
     assert same == (
         table is not None
         and head is not None
@@ -81,17 +81,17 @@ def test_recorded_contents_are_taken_for_listed_only_where_head_and_table_are_th
 
 @given(TABLES, HEADS)
 def test_a_table_of_others_is_never_changed(table: KnownTable | None, head: TableHead | None) -> None:
-    lineage = lineage_of(table, head)
+    head_change = compare_head(table, head)
     recorded = table.table_uuid if table else None
     if head is not None and (recorded != head.table_uuid if recorded else not head.is_ours):
-        assert obstacle(lineage, head, "log.events") is not None
+        assert obstacle(head_change, head, "log.events") is not None
     else:
-        assert obstacle(lineage, head, "log.events") is None
+        assert obstacle(head_change, head, "log.events") is None
 
 
 def test_people_are_told_who_has_the_name_and_what_to_do() -> None:
-    replaced = obstacle(Lineage.REPLACED, a_head(), "log.events")
-    taken = obstacle(Lineage.TAKEN, a_head(), "log.events")
+    replaced = obstacle(HeadChange.REPLACED, a_head(), "log.events")
+    taken = obstacle(HeadChange.TAKEN, a_head(), "log.events")
     assert "`prism iceberg register log.events`" in str(replaced)
     assert "log_iceberg.events" in str(taken)
     assert "PRISM_ICEBERG_DATABASE_SUFFIX" in str(taken)
