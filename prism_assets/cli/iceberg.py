@@ -70,9 +70,17 @@ def restore(table: Name, now: Now = None, force: Force = False, as_json: Json = 
 
 
 @iceberg_app.command("register")
-def register(table: Name, now: Now = None, force: Force = False, as_json: Json = False) -> None:
+def register(
+    table: Name,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Make ours anew over the same objects; its snapshots are lost.")
+    ] = False,
+    now: Now = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
     """Has the catalog name the published table again, in place of one that somebody made under its name."""
-    _publish([table], now, force, as_json, register=True)
+    _publish([table], now, force, as_json, register=True, anew=anew)
 
 
 @iceberg_app.command("status")
@@ -106,6 +114,7 @@ def _publish(
     restore: bool = False,
     optimize: bool = False,
     register: bool = False,
+    anew: bool = False,
 ) -> None:
     from prism_assets.stages.iceberg.run import run_iceberg
     from prism_assets.stages.leases import takeover_seconds
@@ -119,6 +128,7 @@ def _publish(
         restore=restore,
         optimize=optimize,
         register=register,
+        anew=anew,
         wait_seconds=takeover_seconds(context),
     )
     console.show_iceberg(report, as_json=as_json)

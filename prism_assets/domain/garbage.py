@@ -10,7 +10,8 @@ object's age, which is asked for besides.
   ranges only grow, and the commit of a merge that was planned before fails. If another range ends where it does, it
   never was a range. Otherwise it may have been one, the last one up to its upper bound: publications of that version
   name it, and all that are made later are of a greater one. Before the switch none names any.
-- An object that was rewritten under another key is named by publications of earlier revisions alone.
+- An object that was rewritten under another key is named by publications of earlier revisions alone. It stays for the
+  reader lease, as one does whose range was extended: PostgreSQL may be restored to before that.
 - A manifest from before what was shown when the reader lease began is never shown again: publications go upwards only.
 - A small object is in merged objects, for every reader, when its id is not above the version shown when the reader
   lease began. Merges read what is above the end of the chain, repairs and publications what is above a version shown
@@ -56,13 +57,15 @@ class Reason(enum.Enum):
 class DayRecords:
     """What is recorded of a day: its partition, and the bounds of its ranges in order.
 
-    `rewrites` says how often the object of a range was rewritten, by its bounds. `shown` is what readers were sent to
-    when the reader lease began; None if that is not known, or was nothing.
+    `revisions` says how often the object of a range was rewritten, by its bounds; `fresh` are those that were made,
+    extended or rewritten since the reader lease began. `shown` is what readers were sent to when it began; None if that
+    is not known, or was nothing.
     """
 
     partition: Partition
     bounds: tuple[tuple[int, int], ...] = ()
-    rewrites: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    revisions: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    fresh: frozenset[tuple[int, int]] = frozenset()
     shown: Publication | None = None
 
 
@@ -162,10 +165,12 @@ def _of_small_object(named: SmallObjectKey, records: Records) -> Reason | None:
 def _of_merged_object(named: MergedObjectKey, day: DayRecords) -> Reason | None:
     lowers, uppers = {lower for lower, _ in day.bounds}, {upper for _, upper in day.bounds}
     bounds = (named.lower_bound, named.upper_bound)
-    if bounds in day.bounds:
-        return _of_rewritten_object(day) if named.revision < day.rewrites.get(bounds, 0) else None
     if named.upper_bound > max(uppers, default=0):
         return None
+    if any(lower < named.upper_bound <= upper for lower, upper in day.fresh):
+        return None
+    if bounds in day.bounds:
+        return _of_rewritten_object(day) if named.revision < day.revisions.get(bounds, 0) else None
     if named.upper_bound in uppers:
         return Reason.ABANDONED
     if day.partition.switched and (day.shown is None or named.upper_bound >= day.shown.version):

@@ -30,13 +30,17 @@ class HeadChange(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class TableHead:
-    """What the catalog shows: `is_ours` if this installation made the table, `others` the snapshots it did not make."""
+    """What the catalog shows: `is_ours` if this installation made the table, `others` the snapshots it did not make.
+
+    `was_rolled_back` if the recorded snapshot is still there, and no longer leads to the head.
+    """
 
     identifier: str
     table_uuid: str
     snapshot_id: int | None
     is_ours: bool
     others: Sequence[RetainedSnapshot] = ()
+    was_rolled_back: bool = False
 
 
 def compare_head(known: KnownTable | None, head: TableHead | None) -> HeadChange:
@@ -50,9 +54,11 @@ def compare_head(known: KnownTable | None, head: TableHead | None) -> HeadChange
         return HeadChange.FOREIGN if head.others else HeadChange.OURS
     if head.table_uuid != known.table_uuid:
         return HeadChange.REPLACED
+    if not head.is_ours:
+        return HeadChange.TAKEN
     if head.snapshot_id == known.snapshot_id:
         return HeadChange.SAME
-    return HeadChange.FOREIGN if head.others else HeadChange.OURS
+    return HeadChange.FOREIGN if head.others or head.was_rolled_back else HeadChange.OURS
 
 
 def obstacle(head_change: HeadChange, head: TableHead | None, table: str) -> str | None:
@@ -72,6 +78,8 @@ def obstacle(head_change: HeadChange, head: TableHead | None, table: str) -> str
 
 def foreign_message(head: TableHead) -> str:
     """What somebody else did, for people."""
+    if not head.others:
+        return f"somebody else set {head.identifier} back to its snapshot {head.snapshot_id}; only the publisher may"
     last = head.others[0]
     return (
         f"somebody else committed to {head.identifier}: {len(head.others)} of its snapshots, the last one "

@@ -8,6 +8,7 @@ by the range that holds their rows.
 from __future__ import annotations
 
 import enum
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -256,13 +257,14 @@ def changes_a_length(changes: Iterable[DayChange]) -> bool:
     return False
 
 
-_TAG = "day-"
+_TAG = re.compile(r"day-\d{4}-\d{2}-\d{2}")
+"""Tags of ours; others may have theirs."""
 
 
 def due_tags(
     switched: Collection[date], present: Collection[str], keep_days: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The tags to be set, one for each of the newest days that are switched, and those of ours that are to go."""
-    wanted = {f"{_TAG}{day.isoformat()}" for day in sorted(switched)[-keep_days:]} if keep_days else set()
-    ours = {name for name in present if name.startswith(_TAG)}
+    wanted = {f"day-{day.isoformat()}" for day in sorted(switched)[-keep_days:]} if keep_days else set()
+    ours = {name for name in present if _TAG.fullmatch(name)}
     return tuple(sorted(wanted - ours)), tuple(sorted(ours - wanted))

@@ -48,19 +48,27 @@ ORDER BY r.prism_partition_id, r.upper_bound
 """
 
 
-def load_bounds(connection: Connection, partition_ids: Collection[int]) -> dict[int, dict[tuple[int, int], int]]:
-    """The ranges of partitions, by partition id: how often each was rewritten, by its bounds, in their order.
+@dataclass(frozen=True, kw_only=True)
+class RangeChange:
+    """When a range was made, extended or rewritten last, and how often it was rewritten."""
 
-    Without sentinels. Reads without locks.
-    """
-    found: dict[int, dict[tuple[int, int], int]] = {}
+    revision: int
+    update_time: datetime
+
+
+def load_bounds(
+    connection: Connection, partition_ids: Collection[int]
+) -> dict[int, dict[tuple[int, int], RangeChange]]:
+    """The ranges of partitions, by partition id and by their bounds, in order. Without sentinels, and without locks."""
+    found: dict[int, dict[tuple[int, int], RangeChange]] = {}
     for row in connection.execute(text(_BOUNDS), {"ids": list(partition_ids)}):
-        found.setdefault(row.prism_partition_id, {})[row.lower_bound, row.upper_bound] = row.revision
+        change = RangeChange(revision=row.revision, update_time=row.update_time)
+        found.setdefault(row.prism_partition_id, {})[row.lower_bound, row.upper_bound] = change
     return found
 
 
 _BOUNDS = """
-SELECT prism_partition_id, lower_bound, upper_bound, revision FROM prism_merge_ranges
+SELECT prism_partition_id, lower_bound, upper_bound, revision, update_time FROM prism_merge_ranges
 WHERE prism_partition_id = ANY(:ids) AND lower_bound IS NOT NULL
 ORDER BY prism_partition_id, upper_bound
 """

@@ -30,6 +30,9 @@ class Leftover:
     stuck: bool = False
 
 
+_LONG_BEHIND = 1_800
+"""Seconds that no row should wait for its Iceberg table, unless its commits are very seldom."""
+
 FindLeftovers = Callable[[StageContext, Connection, Sequence[TableDefinition], datetime], Iterator[Leftover]]
 """Finds the leftovers of one kind; the functions below."""
 
@@ -164,6 +167,14 @@ def iceberg_left(
         if known.state != ACTIVE:
             waits = table.iceberg is not None and waits_for_a_person(known, table.iceberg.on_foreign)
             yield Leftover(sentence=f"{table.name}: {known.last_error}", for_a_person=waits)
+    for table_id, waiting in iceberg_figures.waiting_rows(connection, list(named)).items():
+        if waiting.seconds > _LONG_BEHIND:
+            table = named[table_id]
+            sentence = (
+                f"{table.name}: rows of {waiting.days} days wait to be shown by its Iceberg table, the first for "
+                f"{waiting.seconds / 60:.0f} minutes; `prism iceberg publish --table {table.name}` says why"
+            )
+            yield Leftover(sentence=sentence, for_a_person=True)
     left_out: dict[int, list[date]] = {}
     for item in iceberg_figures.unlisted_days(connection, list(named)):
         left_out.setdefault(item.table_id, []).append(item.date)

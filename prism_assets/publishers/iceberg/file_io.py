@@ -43,7 +43,7 @@ class _StoredFile(InputFile):
     def __init__(self, stores: Stores, location: str) -> None:
         super().__init__(location)
         self._stores = stores
-        self._bucket, self._key = _place(location)
+        self._bucket, self._key = place_of(location)
 
     def __len__(self) -> int:
         return self._stores.length(self._bucket, self._key)
@@ -94,7 +94,7 @@ class _Upload(io.BytesIO):
         if not self.closed:
             body = self.getvalue()
             super().close()
-            bucket, key = _place(self._location)
+            bucket, key = place_of(self._location)
             if not self._stores.put_new(bucket, key, body):
                 raise FileExistsError(f"{self._location} exists")
             self.content_length = len(body)
@@ -108,7 +108,7 @@ class _Upload(io.BytesIO):
         self.close()
 
 
-def _place(location: str) -> tuple[str, str]:
+def place_of(location: str) -> tuple[str, str]:
     """Bucket and key of an address; those of strangers may be written with `s3a` or `s3n`."""
     parts = urlsplit(location)
     if parts.scheme not in ("s3", "s3a", "s3n"):

@@ -131,6 +131,11 @@ class LoadedTable:
         newest = itertools.takewhile(lambda item: not item.is_ours and item.snapshot_id != snapshot_id, self.ancestry)
         return tuple(newest)
 
+    def was_rolled_back(self, snapshot_id: int | None) -> bool:
+        """Whether a snapshot is retained that does not lead to the head."""
+        retained = any(item.snapshot_id == snapshot_id for item in self.snapshots)
+        return retained and all(item.snapshot_id != snapshot_id for item in self.ancestry)
+
     def has_schema(self, table: TableDefinition) -> bool:
         """Whether the table has the columns of a definition, by id, name, type, order and description."""
         current = self.table.metadata.schema()

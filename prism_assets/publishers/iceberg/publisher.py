@@ -33,14 +33,14 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from prism_assets.domain.errors import CatalogUnavailable, ObjectMissing
+from prism_assets.domain.errors import CatalogUnavailable, InvariantBroken, ObjectMissing
 from prism_assets.domain.snapshots import SnapshotChange
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 from prism_assets.publishers.iceberg.errors import translated
-from prism_assets.publishers.iceberg.file_io import STORES, StoresFileIO
+from prism_assets.publishers.iceberg.file_io import STORES, StoresFileIO, place_of
 from prism_assets.publishers.iceberg.loaded import LoadedTable
 from prism_assets.publishers.iceberg.manifests import ManifestProducer
 from prism_assets.publishers.iceberg.schema import MARK, first_metadata, iceberg_schema, milliseconds
@@ -146,10 +146,14 @@ class IcebergPublisher:
             for item in self._stores.list(keys.bucket, f"{keys.iceberg_prefix}metadata/")
             if item.key.endswith(".metadata.json")
         ]
-        for item in sorted(found, key=lambda item: item.last_modified, reverse=True)[:_LOOKS]:
-            address = self._lake.url(item.key)
-            with translated(f"read {address}"):
-                metadata = FromInputFile.table_metadata(self._files.new_input(address))
+        newest = sorted(found, key=lambda item: item.last_modified, reverse=True)
+        addresses = [self._lake.url(item.key) for item in newest]
+        for address in [*addresses[:_LOOKS], *(item for item in addresses[_LOOKS:] if item == known_location)]:
+            try:
+                with translated(f"read {address}"):
+                    metadata = FromInputFile.table_metadata(self._files.new_input(address))
+            except InvariantBroken:  # what somebody else left there
+                continue
             if address == known_location or any(known.snapshot_id == snapshot_id for known in metadata.snapshots):
                 return address
         return None
@@ -158,8 +162,8 @@ class IcebergPublisher:
         """The keys that retained snapshots need: data files of the given days, and all of the table's own files."""
         with translated(f"read the snapshots of {loaded.identifier}"):
             addresses = loaded.needed_files(days)
-        start = self._lake.url("")
-        return frozenset(address.removeprefix(start) for address in addresses if address.startswith(start))
+        places = map(place_of, addresses)
+        return frozenset(key for bucket, key in places if bucket == self._lake.bucket)
 
     def metadata_bytes(self, loaded: LoadedTable) -> int:
         """The length of the metadata file, which every reader fetches first."""

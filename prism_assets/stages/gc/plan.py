@@ -201,7 +201,10 @@ def load_records(
             item.date: DayRecords(
                 partition=item,
                 bounds=tuple(bounds.get(number, ())),
-                rewrites=bounds.get(number, {}),
+                revisions={name: change.revision for name, change in bounds.get(number, {}).items()},
+                fresh=frozenset(
+                    name for name, change in bounds.get(number, {}).items() if change.update_time > horizon.lease_began
+                ),
                 shown=shown.get(number),
             )
             for number, item in found.items()

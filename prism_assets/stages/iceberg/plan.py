@@ -38,13 +38,15 @@ class IcebergPlan:
     """What the next commit to a table changes, and the days that are left as they are, with the reason of each.
 
     `is_full` if every day was compared with what its manifests list, and not only those that changed since the last
-    commit. `days` are all that were looked at, `foreign_snapshots` those of others that it takes back.
+    commit. `days` are all that were looked at, `foreign_snapshots` those of others that it takes back. `time` is that
+    of the run, or of the database if that is earlier.
     """
 
     head_change: HeadChange
     is_full: bool
     change: SnapshotChange
     days: tuple[SnapshotContent, ...]
+    time: datetime
     left: tuple[Problem, ...] = ()
     foreign_snapshots: int = 0
 
@@ -58,6 +60,7 @@ def head_of(state: IcebergState, loaded: LoadedTable) -> TableHead:
         snapshot_id=loaded.snapshot_id,
         is_ours=loaded.is_ours,
         others=loaded.foreign_since(recorded),
+        was_rolled_back=loaded.was_rolled_back(recorded),
     )
 
 
@@ -78,6 +81,7 @@ def plan_commit(
     `optimize` manifests of closed days are joined and tags set in the same commit.
     """
     table = state.definition
+    now = min(now, state.time)  # the clock of a machine that is ahead would take snapshots from their readers
     if table.iceberg is None:
         raise InvariantBroken(f"{table.name} is not published as Iceberg")
     head = None if loaded is None else head_of(state, loaded)
@@ -101,13 +105,14 @@ def plan_commit(
         change = _with_optimizing(context, table, loaded, change)
     if loaded is not None:
         repaired = any(_is_repaired(content.partition, is_full=is_full) for content in shown)
-        keep = timedelta(hours=table.iceberg.keep_hours)
+        keep = timedelta(hours=max(table.iceberg.keep_hours, context.settings.gc_reader_lease_hours))
         change = replace(change, expired=_expired(loaded, change, now, keep, repaired=repaired))
     return IcebergPlan(
         head_change=head_change,
         is_full=is_full,
         change=change,
         days=tuple(days),
+        time=now,
         foreign_snapshots=len(head.others) if head else 0,
         left=tuple(
             Problem(table=str(table.name), reason=reason, date=partition.date) for partition, reason in left.items()

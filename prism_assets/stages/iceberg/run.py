@@ -14,9 +14,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from prism_assets.domain.errors import PrismError
+from prism_assets.domain.errors import InvariantBroken, ObjectMissing, PrismError, WrongUse
 from prism_assets.domain.files import SmallObject
-from prism_assets.domain.iceberg_head import HeadChange, foreign_message, obstacle
+from prism_assets.domain.iceberg_head import HeadChange, compare_head, foreign_message, obstacle
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.snapshots import ACTIVE, FAILED, FOREIGN, KnownTable, seconds_to_wait, wanted_snapshot
 from prism_assets.domain.tables import TableDefinition
@@ -53,6 +53,7 @@ class _Options:
     restore: bool
     optimize: bool
     register: bool
+    anew: bool
 
 
 def run_iceberg(
@@ -64,13 +65,15 @@ def run_iceberg(
     restore: bool = False,
     optimize: bool = False,
     register: bool = False,
+    anew: bool = False,
     wait_seconds: float = 0.0,
 ) -> IcebergReport:
     """Publishes all tables whose files say `iceberg:`. One that fails does not stop the others.
 
     A table is committed to at most once in its `commit_seconds`, unless `ignore_pace`. With `restore`, what others have
     committed is taken back also where the table file says `on_foreign: stop`; with `optimize` manifests of closed days
-    are joined and tags kept, too. With `register` the catalog forgets a table that somebody made under the name.
+    are joined and tags kept, too. With `register` the catalog forgets a table that somebody made under the name, with
+    `anew` also ours, which is made anew over the same objects.
     """
     started = time.monotonic()
     context.check_lake()
@@ -78,7 +81,7 @@ def run_iceberg(
     with context.database.begin() as connection:
         begun = iceberg_tables.load_known_tables(connection, [table.table_id for table in tables])
     chosen = [table for table in tables if table.iceberg or table.table_id in begun]
-    how = _Options(now=now, ignore_pace=ignore_pace, restore=restore, optimize=optimize, register=register)
+    how = _Options(now=now, ignore_pace=ignore_pace, restore=restore, optimize=optimize, register=register, anew=anew)
     reports = [_report_on(context, table, how, wait_seconds) for table in chosen]
     return IcebergReport(tables=tuple(reports), seconds=time.monotonic() - started)
 
@@ -142,20 +145,17 @@ class _TableRun:
         )
         if (pause := self._pause(state)) > 0:
             return replace(report, waiting=f"it was committed to less than {pause:.0f} s ago")
-        if state.known is None or state.known.table_uuid is None:
-            self._begin(table, report.identifier)
-            state = self._state()
+        state = self._begun(state, report.identifier)
         loaded = self._load(state)
         failpoint("iceberg.after_load")
-        plan = plan_commit(self._context, state, loaded, self._now, optimize=self._how.optimize)
-        if plan.head_change is HeadChange.REPLACED and self._how.register:
-            self._publisher.unregister(table)
-            loaded = None
-        if reason := self._held_back(state, plan, loaded):
-            return replace(report, problems=(Problem(table=report.table, reason=reason),))
         if loaded is None:
             loaded = self._make(state)
-            plan = plan_commit(self._context, self._state(), loaded, self._now)
+            state = self._state()
+        if reason := self._reason_to_wait(state, loaded):
+            return replace(report, problems=(Problem(table=report.table, reason=reason),))
+        if state.known is None or state.known.table_uuid is None:
+            self._wait_for_writers()
+        plan = self._plan(state, loaded)
         committed = self._commit(table, loaded, plan)
         self._record(state, plan, committed, time.monotonic() - started)
         return replace(
@@ -176,35 +176,68 @@ class _TableRun:
             return 0
         return seconds_to_wait(known, options.commit_seconds, state.time)
 
-    def _begin(self, table: TableDefinition, identifier: str) -> None:
-        """From now on changes of its days are marked; what came before is seen. Done again until the first record."""
+    def _begun(self, state: IcebergState, identifier: str) -> IcebergState:
+        """From now on changes of its days are marked, by every transaction that begins behind this one."""
+        if state.known is not None:
+            if state.known.identifier != identifier:
+                raise WrongUse(
+                    f"it is published as {state.known.identifier}, and would be {identifier} now: set "
+                    "PRISM_ICEBERG_DATABASE_SUFFIX and PRISM_GLUE_DATABASE_PREFIX back, or take `iceberg:` out of its "
+                    "file, publish, and put it in again"
+                )
+            return state
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
-            iceberg_tables.begin(connection, table.table_id, identifier)
+            iceberg_tables.begin(connection, self._lease.subject_id, identifier)
         failpoint("iceberg.after_begin")
+        return self._state()
+
+    def _wait_for_writers(self) -> None:
+        """Before days are read for the first time: what came before they were marked is seen. Till the first record."""
         with self._context.database.begin() as connection:
             iceberg_tables.wait_for_writers(connection)
 
     def _load(self, state: IcebergState) -> LoadedTable | None:
-        """A table of ours whose metadata file is gone is none: the catalog forgets it, and it is made again."""
+        """What the catalog has; a table that is to be made anew, or whose metadata file is gone, it forgets before."""
+        table, known = state.definition, state.known
         try:
-            return self._publisher.load(state.definition, self._mark)
+            loaded = self._publisher.load(table, self._mark)
         except MetadataMissing:
-            if state.known is None or state.known.table_uuid is None:
+            if known is None or known.table_uuid is None:
                 raise
-        self._hold()
-        self._publisher.unregister(state.definition)
-        return None
+            self._forget_name(table)
+            return None
+        if loaded is None or known is None:
+            return loaded
+        replaced = known.table_uuid not in (None, loaded.table_uuid)
+        if (self._how.register and replaced) or (self._how.anew and loaded.is_ours):
+            self._forget_name(table)
+            return None
+        return loaded
 
-    def _held_back(self, state: IcebergState, plan: IcebergPlan, loaded: LoadedTable | None) -> str | None:
+    def _forget_name(self, table: TableDefinition) -> None:
+        self._hold()
+        self._publisher.unregister(table)
+
+    def _plan(self, state: IcebergState, loaded: LoadedTable) -> IcebergPlan:
+        """What the catalog shows but cannot be read is noted: nobody but a person can put that right."""
+        try:
+            return plan_commit(self._context, state, loaded, self._now, optimize=self._how.optimize)
+        except (ObjectMissing, InvariantBroken) as error:
+            reason = f"{error}; `prism iceberg register --anew {state.definition.name}` makes the table anew"
+            self._note_state(state.definition, FAILED, reason)
+            raise InvariantBroken(reason) from error
+
+    def _reason_to_wait(self, state: IcebergState, loaded: LoadedTable) -> str | None:
         """Why the table is left as it is: its name is another's, or a stranger was at it and nobody was told yet."""
         table, known = state.definition, state.known
-        head = None if loaded is None else head_of(state, loaded)
-        reason = obstacle(plan.head_change, head, str(table.name))
+        head = head_of(state, loaded)
+        change = compare_head(known, head)
+        reason = obstacle(change, head, str(table.name))
         if reason:
             self._note_state(table, FAILED, reason)
             return reason
-        if plan.head_change is not HeadChange.FOREIGN or head is None or self._how.restore:
+        if change is not HeadChange.FOREIGN or self._how.restore:
             return None
         reason = foreign_message(head)
         assert table.iceberg is not None
@@ -225,15 +258,20 @@ class _TableRun:
     def _make(self, state: IcebergState) -> LoadedTable:
         """Makes the table, or has the catalog name it again where it lost it.
 
-        What of its metadata is still there is registered; otherwise the table is made anew, over the same objects.
+        What of its metadata is still there is registered; otherwise the table is made anew, over the same objects. What
+        comes back may be the table of somebody who was first.
         """
         table, known = state.definition, state.known
         self._created = True
         if known is not None and known.metadata_location:
-            found = self._publisher.newest_metadata(table, known.metadata_location, known.snapshot_id)
+            found = None
+            if not self._how.anew:
+                found = self._publisher.newest_metadata(table, known.metadata_location, known.snapshot_id)
             if found is not None:
+                self._hold()
                 return self._publisher.register(table, found, self._mark)
             self._start_over(table, known)
+        self._hold()
         return self._publisher.create(table, self._mark, self._now)
 
     def _start_over(self, table: TableDefinition, known: KnownTable) -> None:
@@ -247,7 +285,7 @@ class _TableRun:
     def _commit(self, table: TableDefinition, loaded: LoadedTable, plan: IcebergPlan) -> Committed:
         if plan.change.changes_nothing:
             return Committed(loaded, loaded.snapshot_id, loaded.sequence_number, settled=False)
-        return self._publisher.commit(table, loaded, plan.change, self._mark, self._now, self._hold)
+        return self._publisher.commit(table, loaded, plan.change, self._mark, plan.time, self._hold)
 
     def _hold(self) -> None:
         with self._context.database.begin() as connection:
@@ -324,10 +362,14 @@ class _TableRun:
 
         Only if it is ours. A death in between has the next run find that the catalog has none.
         """
-        loaded = self._publisher.load(table, self._mark)
-        if loaded is not None and loaded.is_ours:
-            self._hold()
-            self._publisher.unregister(table)
+        state = self._state()
+        try:
+            loaded = self._publisher.load(table, self._mark)
+            is_ours = loaded is not None and loaded.is_ours
+        except MetadataMissing:
+            is_ours = state.known is not None and state.known.table_uuid is not None
+        if is_ours:
+            self._forget_name(table)
         failpoint("iceberg.after_unregister")
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)

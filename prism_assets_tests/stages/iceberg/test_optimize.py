@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date, timedelta
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,16 @@ from prism_assets.stages.iceberg.plan import preview
 from prism_assets.stages.iceberg.run import run_iceberg
 from prism_assets.stages.iceberg.status import read_iceberg_status
 from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.world import World
+
+
+@pytest.fixture
+def world(services: Any, database_url: str, tmp_path: Any) -> Iterator[World]:
+    """Snapshots go after an hour, as no reader may use them for longer."""
+    with a_world(services, database_url, tmp_path, gc_reader_lease_hours=1) as made:
+        yield made
+
 
 TABLE = a_table(iceberg="{keep_hours: 1, daily_tags: 1}")
 OLD = a_table() + "timestamps: milliseconds\n"
