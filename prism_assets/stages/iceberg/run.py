@@ -155,8 +155,7 @@ class _TableRun:
             return replace(report, problems=(Problem(table=report.table, reason=reason),))
         if state.known is None or state.known.table_uuid is None:
             self._wait_for_writers()
-        plan = self._plan(state, loaded)
-        committed = self._commit(table, loaded, plan)
+        plan, committed = self._planned_and_committed(state, loaded)
         self._record(state, plan, committed, time.monotonic() - started)
         return replace(
             report,
@@ -219,10 +218,13 @@ class _TableRun:
         self._hold()
         self._publisher.unregister(table)
 
-    def _plan(self, state: IcebergState, loaded: LoadedTable) -> IcebergPlan:
-        """What the catalog shows but cannot be read is noted: nobody but a person can put that right."""
+    def _planned_and_committed(self, state: IcebergState, loaded: LoadedTable) -> tuple[IcebergPlan, Committed]:
+        """What the catalog shows and nobody can read is noted: only a person can put that right."""
         try:
-            return plan_commit(self._context, state, loaded, self._now, optimize=self._how.optimize)
+            plan = plan_commit(self._context, state, loaded, self._now, optimize=self._how.optimize)
+            return plan, self._commit(state.definition, loaded, plan)
+        except MetadataMissing:  # the next run makes the table again
+            raise
         except (ObjectMissing, InvariantBroken) as error:
             reason = f"{error}; `prism iceberg register --anew {state.definition.name}` makes the table anew"
             self._note_state(state.definition, FAILED, reason)
