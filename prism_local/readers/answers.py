@@ -1,0 +1,126 @@
+"""What readers answered, and whether it is right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from enum import Enum
+
+from prism_local.readers.questions import Question
+
+Rows = tuple[tuple[str | None, ...], ...]
+"""The rows of an answer in a fixed order, each value as text."""
+Asked = tuple[str, Question]
+"""A table and a question about it."""
+
+
+def rows_of(rows: Iterable[Sequence[object]]) -> Rows:
+    """Rows of any engine in the form in which they are compared."""
+    texts = [tuple(_text(value) for value in row) for row in rows]
+    return tuple(sorted(texts, key=lambda row: [(value is not None, value or "") for value in row]))
+
+
+def _text(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return value.isoformat() if isinstance(value, date) else str(value)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One answer: the rows, or why there are none. `remark` tells of another way to ask that gives a wrong answer."""
+
+    rows: Rows | None = None
+    error: str = ""
+    is_skipped: bool = False
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Replies:
+    """All that the program of a reader said. `failure` is why it ended early, or never began."""
+
+    version: str = ""
+    replies: Mapping[Asked, Reply] = field(default_factory=dict)
+    failure: str = ""
+
+
+class Outcome(Enum):
+    """Of one question to one reader; the value is what the table shows.
+
+    A trap is right in the way in which it was asked, and wrong in another one that users may well take.
+    """
+
+    RIGHT = "right"
+    TRAP = "trap"
+    WRONG = "wrong"
+    FAILED = "failed"
+    NOT_RUN = "not run"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a question, and unless it is right, why."""
+
+    outcome: Outcome
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A reader with the verdict on each question."""
+
+    name: str
+    version: str
+    verdicts: Mapping[Question, Verdict]
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing was wrong and nothing failed; what was not run counts neither way."""
+        return not any(verdict.outcome in (Outcome.WRONG, Outcome.FAILED) for verdict in self.verdicts.values())
+
+
+def not_run(name: str, reason: str) -> Judged:
+    """A reader that was not asked at all."""
+    return Judged(name, "", {question: Verdict(Outcome.NOT_RUN, reason) for question in Question})
+
+
+def judged(
+    name: str, right: Mapping[Asked, Rows], replies: Replies, questions: Iterable[Question] = Question
+) -> Judged:
+    """Compares what a reader said with the right answers. A question is right if it is so of every table."""
+    verdicts = {question: _verdict(question, right, replies) for question in questions}
+    return Judged(name, replies.version, verdicts)
+
+
+def _verdict(question: Question, right: Mapping[Asked, Rows], replies: Replies) -> Verdict:
+    """The worst of all tables, with its reasons."""
+    nothing = Reply(error=replies.failure or "it says nothing")
+    found = [
+        _compared(asked[0], rows, replies.replies.get(asked, nothing))
+        for asked, rows in right.items()
+        if asked[1] is question
+    ]
+    if not found:
+        return Verdict(Outcome.NOT_RUN, "no table can be asked this now")
+    for outcome in (Outcome.WRONG, Outcome.FAILED, Outcome.NOT_RUN, Outcome.TRAP):
+        if reasons := [item.reason for item in found if item.outcome is outcome]:
+            return Verdict(outcome, "; ".join(dict.fromkeys(reasons)))
+    return Verdict(Outcome.RIGHT)
+
+
+def _compared(table: str, right: Rows, reply: Reply) -> Verdict:
+    if reply.rows is None:
+        return Verdict(Outcome.NOT_RUN if reply.is_skipped else Outcome.FAILED, reply.error)
+    if reply.rows != right:
+        return Verdict(Outcome.WRONG, f"log.{table}: {_shown(reply.rows, right)} and not {_shown(right, reply.rows)}")
+    return Verdict(Outcome.TRAP, f"log.{table}: {reply.remark}") if reply.remark else Verdict(Outcome.RIGHT)
+
+
+def _shown(rows: Rows, other: Rows) -> str:
+    """Those of the rows that the other side does not have, three at most."""
+    own = [row for row in rows if row not in other]
+    texts = [", ".join("null" if value is None else value for value in row) for row in own[:3]]
+    more = f" and {len(own) - 3} more rows" if len(own) > 3 else ""
+    return f"[{' | '.join(texts)}]{more}"

@@ -1,0 +1,61 @@
+"""polars, which asks PyIceberg for the table and reads its files by itself."""
+
+# lines
+import os
+
+import polars as pl
+from pyiceberg.catalog import load_catalog
+
+files = {"s3.endpoint": os.environ["PRISM_S3_ENDPOINT"], "s3.region": os.environ["AWS_REGION"]}
+catalog = load_catalog(
+    "prism",
+    **{"type": "sql", "uri": os.environ["PRISM_DATABASE_URL"], "init_catalog_tables": "false", **files},
+)
+pv_log = pl.scan_iceberg(catalog.load_table("log_iceberg.pv_log"), storage_options=files)
+print(pv_log.filter(pl.col("status") == 404).group_by("dt").len().collect())
+# end
+
+from datetime import date, datetime, timezone
+from importlib.metadata import version as version_of
+from typing import Any
+
+
+def version() -> str:
+    return f"{pl.__version__} (PyIceberg {version_of('pyiceberg')})"
+
+
+def _scan(asked: dict[str, Any]) -> pl.LazyFrame:
+    table = catalog.load_table(asked["identifier"])
+    rows = pl.scan_iceberg(table, snapshot_id=asked["snapshot_id"], storage_options=files)
+    return rows.with_columns(number=pl.col(asked["key"]).str.head(12).cast(pl.Int64))
+
+
+def _totals(rows: pl.LazyFrame, key: str) -> list[tuple[Any, ...]]:
+    number = pl.col("number")
+    found = rows.select(
+        rows=pl.len(), different=pl.col(key).n_unique(), total=number.sum(), squares=(number * number).sum()
+    )
+    return found.collect().rows()
+
+
+def _grouped(rows: pl.LazyFrame, column: str) -> list[tuple[Any, ...]]:
+    return rows.group_by(column).agg(pl.len().alias("rows"), pl.col("number").sum()).collect().rows()
+
+
+def answer(asked: dict[str, Any]) -> list[tuple[Any, ...]]:
+    rows, key, time = _scan(asked), asked["key"], pl.col("time")
+    start, end, early = (
+        datetime.fromisoformat(asked[name]).replace(tzinfo=timezone.utc) for name in ("start", "end", "early")
+    )
+    match asked["question"]:
+        case "BY_DAY":
+            return _grouped(rows, "dt")
+        case "ADDED_COLUMN":
+            return _grouped(rows, asked["column"])
+        case "ONE_DAY":
+            return _totals(rows.filter(pl.col("dt") == date.fromisoformat(asked["day"])), key)
+        case "TIME_RANGE":
+            return _totals(rows.filter(time >= start, time < end), key)
+        case "SINCE_1990":
+            return _totals(rows.filter(time > early), key)
+    return _totals(rows, key)

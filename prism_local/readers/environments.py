@@ -1,0 +1,56 @@
+"""Environments of readers, below the folder of the local stack: each has the packages of one reader alone."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+from prism_assets.domain.errors import WrongUse
+from prism_local.readers.known import Reader
+
+_STAMP = ".packages"
+_INSTALL_SECONDS = 1_800
+
+
+def find_python(reader: Reader, home: Path) -> Path | None:
+    """The Python that runs a reader; None if its environment was not made, or with other packages."""
+    if not reader.packages:
+        return Path(sys.executable)
+    folder = _folder(reader, home)
+    stamp = folder / _STAMP
+    is_made = stamp.exists() and stamp.read_text(encoding="utf-8") == _wanted(reader)
+    return folder / "bin" / "python" if is_made else None
+
+
+def install(reader: Reader, home: Path) -> None:
+    """Makes the environment of a reader anew. WrongUse with what pip says if it cannot."""
+    folder = _folder(reader, home)
+    shutil.rmtree(folder, ignore_errors=True)
+    venv.create(folder, with_pip=True, symlinks=True)
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    try:
+        done = subprocess.run(
+            [*pip, *reader.packages],
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            timeout=_INSTALL_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        raise WrongUse(f"pip did not install {reader.name} within {_INSTALL_SECONDS} s") from None
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise WrongUse(f"pip could not install {reader.name}: {said[-1] if said else 'it says nothing'}")
+    (folder / _STAMP).write_text(_wanted(reader), encoding="utf-8")
+
+
+def _folder(reader: Reader, home: Path) -> Path:
+    return home.absolute() / "readers" / reader.program.removeprefix("with_")
+
+
+def _wanted(reader: Reader) -> str:
+    return "\n".join([sys.version.split()[0], *reader.packages])

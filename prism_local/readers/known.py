@@ -1,0 +1,50 @@
+"""The readers that are asked, what each needs, and those that cannot be asked here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+CLIENTS = Path(__file__).parent / "clients"
+HARNESS = CLIENTS / "harness.py"
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader, its program, and the packages of its environment; without packages it runs in the project's own."""
+
+    name: str
+    program: str
+    packages: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> Path:
+        """The file with the lines to paste, and the answers to the questions below them."""
+        return CLIENTS / f"{self.program}.py"
+
+
+_PYICEBERG = ("pyiceberg[pyarrow,sql-postgres]==0.12.0", "psycopg[binary]>=3.2")
+
+PRISM = Reader("prism query --iceberg", "with_prism")
+PYICEBERG = Reader("PyIceberg", "with_pyiceberg")
+SPARK = Reader("Spark", "with_spark")
+_EXTENSIONS = ("avro", "httpfs", "iceberg")
+
+READERS = (
+    PRISM,
+    PYICEBERG,
+    SPARK,
+    Reader("DuckDB", "with_duckdb", ("duckdb==1.5.5", *(f"duckdb-extension-{name}==1.5.5" for name in _EXTENSIONS))),
+    Reader("polars", "with_polars", ("polars==2.1.0", *_PYICEBERG)),
+    Reader("ClickHouse", "with_clickhouse", ("chdb==4.4.0",)),
+    Reader("daft", "with_daft", ("daft==0.7.26", *_PYICEBERG)),
+)
+
+ABSENT: Mapping[str, str] = {
+    "Trino": "needs a server of its own, which is no part of the local stack",
+    "Athena": "a service of AWS",
+    "Redshift Spectrum": "a service of AWS",
+    "Snowflake": "a service of its own",
+}
+"""Readers that no command here can ask, and why."""

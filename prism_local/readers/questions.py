@@ -1,0 +1,115 @@
+"""What every reader is asked about a table, in SQL that all engines understand, and as fields for those without SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone
+from enum import Enum
+
+_HOUR, _HOURS = 8, 2
+_EARLY = datetime(1990, 1, 1)
+
+
+class Question(Enum):
+    """The questions in the order of the columns that show the answers; the value is the heading."""
+
+    ALL_ROWS = "all rows"
+    BY_DAY = "by dt"
+    ONE_DAY = "one dt"
+    TIME_RANGE = "hours of a day"
+    SINCE_1990 = "time > 1990"
+    ADDED_COLUMN = "added column"
+    SNAPSHOT = "older snapshot"
+
+
+EXPLAINED = {
+    Question.ALL_ROWS: "how many there are, how many different ids, and two sums over the numbers in the ids",
+    Question.BY_DAY: "rows and the sum of their numbers for each `dt`, which is in no file",
+    Question.ONE_DAY: "the same where `dt` is one day",
+    Question.TIME_RANGE: f"the same where `time` lies in {_HOURS} hours of that day",
+    Question.SINCE_1990: "the same where `time` is after 1990, which is every row",
+    Question.ADDED_COLUMN: "rows and sums for each value of `region` in log.api_log, null in objects from before it",
+    Question.SNAPSHOT: "the oldest snapshot that is retained, by its id, against the files that it lists",
+}
+
+_NUMBER = "CAST(left({key}, 12) AS BIGINT)"
+_TOTALS = f"count(*), count(DISTINCT {{key}}), sum({_NUMBER}), sum({_NUMBER} * {_NUMBER})"
+_GROUPED = f"SELECT {{column}}, count(*), sum({_NUMBER}) FROM {{table}} GROUP BY {{column}}"
+
+
+@dataclass(frozen=True)
+class AskedTable:
+    """A table of the demo and what is asked about it. Its ids begin with a number of twelve digits.
+
+    `snapshot_id` is that of a snapshot before the head, and None if there is none; `added_column` is None in a table
+    whose columns never changed.
+    """
+
+    name: str
+    key: str
+    identifier: str
+    metadata_location: str
+    day: date
+    added_column: str | None = None
+    snapshot_id: int | None = None
+
+    @property
+    def start(self) -> datetime:
+        """The beginning of some hours that lie in one day of UTC and of Tokyo, too."""
+        return datetime(self.day.year, self.day.month, self.day.day, _HOUR, tzinfo=timezone.utc)
+
+    @property
+    def end(self) -> datetime:
+        """The end of these hours, exclusive."""
+        return self.start + timedelta(hours=_HOURS)
+
+    @property
+    def questions(self) -> Iterator[Question]:
+        """Those that this table can be asked."""
+        for question in Question:
+            lacks_column = question is Question.ADDED_COLUMN and self.added_column is None
+            lacks_snapshot = question is Question.SNAPSHOT and self.snapshot_id is None
+            if not (lacks_column or lacks_snapshot):
+                yield question
+
+    def sql(self, question: Question) -> str:
+        """The question as SQL; `{table}`, `{start}`, `{end}` and `{early}` are left for the words of an engine."""
+        totals = f"SELECT {_TOTALS.format(key=self.key)} FROM {{table}}"
+        match question:
+            case Question.ALL_ROWS | Question.SNAPSHOT:
+                return totals
+            case Question.BY_DAY:
+                return _GROUPED.format(column="dt", key=self.key, table="{table}")
+            case Question.ONE_DAY:
+                return f"{totals} WHERE dt = DATE '{self.day}'"
+            case Question.TIME_RANGE:
+                return f"{totals} WHERE time >= {{start}} AND time < {{end}}"
+            case Question.SINCE_1990:
+                return f"{totals} WHERE time > {{early}}"
+            case Question.ADDED_COLUMN:
+                return _GROUPED.format(column=self.added_column, key=self.key, table="{table}")
+
+    def as_json(self, question: Question) -> dict[str, object]:
+        """The question as the programs of `clients` get it; times are in UTC and do not say so."""
+        return {
+            "table": self.name,
+            "key": self.key,
+            "identifier": self.identifier,
+            "metadata_location": self.metadata_location,
+            "question": question.name,
+            "sql": self.sql(question),
+            "day": self.day.isoformat(),
+            "start": f"{self.start:%Y-%m-%d %H:%M:%S}",
+            "end": f"{self.end:%Y-%m-%d %H:%M:%S}",
+            "early": f"{_EARLY:%Y-%m-%d %H:%M:%S}",
+            "column": self.added_column,
+            "snapshot_id": self.snapshot_id if question is Question.SNAPSHOT else None,
+        }
+
+
+def sql_of_duckdb(table: AskedTable, question: Question, source: str) -> str:
+    """The question for DuckDB, of which prism's own readers are made."""
+    asked = table.as_json(question)
+    times = {name: f"TIMESTAMPTZ '{asked[name]}+00:00'" for name in ("start", "end", "early")}
+    return table.sql(question).format(table=source, **times)
