@@ -25,7 +25,7 @@ from prism_assets.platform import build_context
 from prism_assets.reading.iceberg_reader import IcebergReader
 from prism_assets.reading.lake_reader import LakeReader, ReadTable
 from prism_assets.reading.query import run_query
-from prism_assets.settings import Settings, load_settings
+from prism_assets.settings import Settings, load_settings, secret_values
 from prism_assets.stages.apply import run_apply
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.context import StageContext
@@ -35,12 +35,20 @@ from prism_assets.stages.merge.run import run_merge
 from prism_assets.stages.status import read_status
 from prism_assets.stages.stream.run import run_stream
 from prism_local.demo.logs import LogWriter
+from prism_local.readers.answers import Judged, judged
+from prism_local.readers.asking import ask
+from prism_local.readers.known import PYICEBERG, SPARK, Reader
+from prism_local.readers.questions import Question
+from prism_local.readers.sheet import reasons
+from prism_local.readers.truth import Truth, read_truth
 
 TABLES = {"pv_log": "request_id", "api_log": "call_id"}
 NAMES = [f"log.{table}" for table in TABLES]
 ROWS = {"pv_log": 200_000, "api_log": 110_000}
 _STAGING = "prism-staging"
 _PER_OBJECT = 4_000
+_CLIENT_QUESTIONS = (Question.ALL_ROWS, Question.BY_DAY)
+_CLIENT_SECONDS = 180
 _CHECKSUM = "SELECT count(*), count(DISTINCT {key}), sum(hash({key})), sum(hash({key}, dt)) FROM {table}"
 """Equal where the same ids are on the same days, each as often."""
 
@@ -72,7 +80,7 @@ class Play:
         self._before = {table: self._seen(table) for table in TABLES}
         self._play_first_day()
         self._play_second_day()
-        return self._verdict(before)
+        return self._verdict(before) and self._is_seen_by_clients()
 
     def _play_first_day(self) -> None:
         day, evening = self.first_day, self.first_day + timedelta(hours=23, minutes=59)
@@ -247,6 +255,33 @@ class Play:
         verdict = "[green]every row is there exactly once" if fine else "[red]the counts do not agree"
         self._out.print(f"  {verdict}[/]")
         return fine
+
+    def _is_seen_by_clients(self) -> bool:
+        """Whether Spark and PyIceberg, as their users start them, see in Iceberg what prism's own reader sees in Glue.
+
+        That is the numbers of rows and of ids, and sums over the numbers in the ids, of all rows and of each day.
+        """
+        truth = read_truth(self._settings, TABLES, _CLIENT_QUESTIONS)
+        is_connect = self._settings.spark_remote.startswith("sc://")
+        found = [_asked(client, truth) for client in (SPARK, PYICEBERG) if is_connect or client is not SPARK]
+        for client in found:
+            if client.is_sound:
+                self._out.print(f"  [green]{client.name} {client.version} reads the same rows from Iceberg[/]")
+        for line in reasons(found):
+            self._out.print(f"  {line}", style="red", markup=False, soft_wrap=True)
+        return all(client.is_sound for client in found)
+
+
+def _asked(client: Reader, truth: Truth) -> Judged:
+    replies = ask(
+        client,
+        Path(sys.executable),
+        truth.tables,
+        seconds=_CLIENT_SECONDS,
+        secrets=secret_values(),
+        questions=_CLIENT_QUESTIONS,
+    )
+    return judged(client.name, truth.right, replies, _CLIENT_QUESTIONS)
 
 
 def _partition_cells(
