@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.command.prism import Prism
@@ -88,8 +90,10 @@ def test_days_of_the_old_format_are_told_and_leave_status_1(prism: Prism) -> Non
 
 def test_a_table_of_another_name_in_the_catalog_is_replaced_by_register_alone(day: Prism) -> None:
     day.ok("iceberg", "publish", "--now", NOON)
-    with day.world.context.database.begin() as connection:
-        connection.exec_driver_sql("UPDATE prism_iceberg_tables SET table_uuid = gen_random_uuid()")
+    publisher, table = day.world.context.iceberg, day.world.context.choose_tables(["log.events"])[0]
+    publisher.unregister(table)
+    theirs = Schema(NestedField(1, "x", LongType(), required=False))
+    publisher.catalog.create_table(publisher.identifier(table), theirs, location="s3://lake/theirs")
     done = day("iceberg", "publish", "--now", NOON)
     assert done.status == 1
     assert "rename theirs, or have `prism iceberg register log.events` take it out" in done.err

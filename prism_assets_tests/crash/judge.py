@@ -22,7 +22,7 @@ from prism_assets_tests.crash.reader import IdReader
 from prism_assets_tests.world import World
 
 _KEYS = re.compile(
-    r"(?:[0-9a-f]{4}\.[^/]+/(?:(?:live|delayed|merged)/dt=\d{4}-\d\d-\d\d/(?:prism-\d{19}(?:-g\d+)?|part-\d{19}-\d{19})\.parquet"
+    r"(?:[0-9a-f]{4}\.[^/]+/(?:(?:live|delayed|merged)/dt=\d{4}-\d\d-\d\d/(?:prism-\d{19}(?:-g\d+)?|part-\d{19}-\d{19}(?:-r\d+)?)\.parquet"
     r"|iceberg/metadata/(?:\d{5}-[-0-9a-f]{36}\.metadata\.json|(?:snap-\d+-0-)?[-0-9a-f]{36}(?:-m0)?\.avro)"
     r"|merged/dt=\d{4}-\d\d-\d\d/manifest-[-r\d]+\.json|quarantine/dt=\d{4}-\d\d-\d\d/prism-\d{19}(?:-g\d+)?\.jsonl\.gz))"
 )
@@ -79,7 +79,8 @@ def _snapshots(world: World, life: Life, name: str) -> Iterator[str]:
         if days := connection.exec_driver_sql(statement).scalar_one():
             yield f"I10 {days} days wait for a commit to Iceberg tables"
         for row in connection.exec_driver_sql("SELECT * FROM prism_iceberg_tables"):
-            if (row.state, row.snapshot_id) != ("active", table.metadata.current_snapshot_id):
+            at_rest = (row.state, row.snapshot_id) == ("active", table.metadata.current_snapshot_id)
+            if row.identifier == ".".join(table.name()) and not at_rest:
                 yield f"I10 {row.identifier} is {row.state} at {row.snapshot_id}: {row.last_error}"
 
 
@@ -193,7 +194,8 @@ def _objects(world: World) -> Iterator[str]:
             )
         )
     for row in rows:
-        end = f"merged/dt={row.day}/part-{row.lower_bound:019d}-{row.upper_bound:019d}.parquet"
+        again = f"-r{row.revision}" if row.revision else ""
+        end = f"merged/dt={row.day}/part-{row.lower_bound:019d}-{row.upper_bound:019d}{again}.parquet"
         if row.content_length not in [length for key, length in lengths.items() if key.endswith(end)]:
             yield f"I6 {end} is missing, or not as long as {row.content_length} bytes"
     yield from (

@@ -33,6 +33,7 @@ from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.gc.run import run_gc
+from prism_assets.stages.iceberg.adopt import run_adopt
 from prism_assets.stages.iceberg.report import IcebergReport
 from prism_assets.stages.iceberg.run import run_iceberg
 from prism_assets.stages.leases import takeover_seconds
@@ -46,6 +47,7 @@ from prism_assets_tests.notifications import a_body, a_record
 
 BROKEN = b"broken\n"
 VANISHING = "-vanishes.gz"
+_OLD_FORMAT = "timestamps: milliseconds\n"
 HIDDEN_SECONDS = 1
 """How long a message that was received stays hidden from others."""
 
@@ -322,32 +324,40 @@ def garbage(seed: int) -> Life:
 
 
 def shown(seed: int) -> Life:
-    """Two days of two tables that are published as Iceberg at every step; one of them no longer after a while."""
+    """Two days of tables that are published as Iceberg at every step; one till the second day, and one from then on."""
     author = Author(seed)
     drop = author.drop
-    events, clicks = "log.events", "log.clicks"
+    events, clicks, visits = "log.events", "log.clicks", "log.visits"
     merge = "{interval: 0, target_bytes: 3000, max_objects: 4}"
     return Life(
-        tables={events: "UTC", clicks: "UTC"},
-        files=(a_table(events, merge=merge, iceberg="true"), a_table(clicks, merge="{interval: 0}", iceberg="true")),
+        tables={events: "UTC", clicks: "UTC", visits: "UTC"},
+        files=(
+            a_table(events, merge=merge, iceberg="true"),
+            a_table(clicks, merge="{interval: 0}", iceberg="true"),
+            a_table(visits, merge="{interval: 0}") + _OLD_FORMAT,
+        ),
         phases=(
             Phase(utc("2026-03-01T00:00"), ("apply",)),
             Phase(
                 utc("2026-03-01T12:00"),
                 ("run", "iceberg"),
-                (drop(events, "2026-03-01T11:00", broken=1), drop(clicks, "2026-03-01T11:00")),
+                (
+                    drop(events, "2026-03-01T11:00", broken=1),
+                    drop(clicks, "2026-03-01T11:00"),
+                    drop(visits, "2026-03-01T11:00"),
+                ),
             ),
             Phase(utc("2026-03-01T18:00"), ("discover", "stream", "iceberg"), (drop(events, "2026-03-01T17:00"),)),
             Phase(
                 utc("2026-03-02T00:20"),
-                ("run", "merge --all", "iceberg", "withdraw", "iceberg"),
+                ("run", "merge --all", "iceberg", "withdraw", "adopt", "iceberg"),
                 (drop(events, "2026-03-01T23:00", "2026-03-02T00:05"),),
             ),
             Phase(utc("2026-03-03T01:00"), ("run", "iceberg"), (drop(events, "2026-03-01T22:00"),)),
         ),
-        watched=(events, clicks),
+        watched=(events, clicks, visits),
         rest=("run", "iceberg"),
-        shown=(events,),
+        shown=(events, visits),
     )
 
 
@@ -453,6 +463,17 @@ def _withdraw(context: StageContext, now: datetime) -> None:
     _apply(context, now)
 
 
+def _adopt(context: StageContext, now: datetime) -> None:
+    """The table file of log.visits says Iceberg, and the objects of before are rewritten."""
+    for path in context.settings.tables_dir.glob("*.yaml"):
+        if "table: visits" in (text := path.read_text()):
+            path.write_text(text.replace(_OLD_FORMAT, "iceberg: true\n"))
+    _apply(context, now)
+    report = run_adopt(context, "log.visits", since=None, now=now)
+    if report.errors:
+        raise TerminalError("; ".join(report.errors))
+
+
 def _repair(context: StageContext, _now: datetime) -> None:
     run_repair(context)
 
@@ -543,6 +564,7 @@ _STEPS: Mapping[str, _Step] = {
     "catalog": _only(run_catalog),
     "iceberg": _only(_iceberg),
     "withdraw": _withdraw,
+    "adopt": _adopt,
     "repair": _repair,
     "gc": _gc,
     "wait": _wait,

@@ -40,7 +40,14 @@ CASES = [
     Case("a table that was made and not recorded is ours", BEGUN, a_head(None), HeadChange.OURS),
     Case("a commit of ours was not recorded", known(), a_head(2), HeadChange.OURS),
     Case("a record went back", known(snapshot_id=7), a_head(8), HeadChange.OURS),
-    Case("somebody put the table back to a snapshot of ours", known(snapshot_id=7), a_head(3), HeadChange.OURS),
+    Case("the catalog was restored to a snapshot of ours", known(snapshot_id=7), a_head(3), HeadChange.OURS),
+    Case(
+        "somebody put the table back to a snapshot of ours",
+        known(snapshot_id=7),
+        a_head(3, was_rolled_back=True),
+        HeadChange.FOREIGN,
+    ),
+    Case("another installation has recorded our table", known(), a_head(is_ours=False), HeadChange.TAKEN),
     Case("somebody took the head away", known(), a_head(None), HeadChange.OURS),
     Case("somebody committed", known(), a_head(9, others=(THEIRS,)), HeadChange.FOREIGN),
     Case("somebody committed before the first record", BEGUN, a_head(9, others=(THEIRS,)), HeadChange.FOREIGN),
@@ -75,6 +82,7 @@ def test_recorded_contents_are_taken_for_listed_only_where_head_and_table_are_th
     assert same == (
         table is not None
         and head is not None
+        and head.is_ours
         and (head.table_uuid, head.snapshot_id) == (table.table_uuid, table.snapshot_id)
     )
 
@@ -83,7 +91,7 @@ def test_recorded_contents_are_taken_for_listed_only_where_head_and_table_are_th
 def test_a_table_of_others_is_never_changed(table: KnownTable | None, head: TableHead | None) -> None:
     head_change = compare_head(table, head)
     recorded = table.table_uuid if table else None
-    if head is not None and (recorded != head.table_uuid if recorded else not head.is_ours):
+    if head is not None and (recorded not in (None, head.table_uuid) or not head.is_ours):
         assert obstacle(head_change, head, "log.events") is not None
     else:
         assert obstacle(head_change, head, "log.events") is None

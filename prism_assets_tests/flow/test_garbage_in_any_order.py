@@ -30,7 +30,7 @@ from prism_assets_tests.stages.engines import PausingEngine, another_worker
 from prism_assets_tests.world import World
 
 LEASE = 4.0
-NIGHT = 30.0
+NIGHT = 80.0
 
 
 @dataclass(frozen=True)

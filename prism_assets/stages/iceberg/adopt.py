@@ -147,7 +147,7 @@ def _rewrite(context: StageContext, table: TableDefinition, tasks: Sequence[Merg
 
 def _record(context: StageContext, item: _Rewrite, written: MergedRange, now: datetime) -> bool:
     """Records the new object, and has every catalog that names the old one published anew. One transaction."""
-    failpoint("iceberg.before_adopt")
+    failpoint("adopt.before_record")
     partition_id = item.partition.partition_id
     after = replace(written, revision=item.before.revision + 1)
     with context.database.begin() as connection:
@@ -155,5 +155,5 @@ def _record(context: StageContext, item: _Rewrite, written: MergedRange, now: da
         if not merge_ranges.replace_range(connection, partition_id, item.before, after, now):
             return False
         partitions.raise_revision(connection, partition_id)
-    failpoint("iceberg.after_adopt")
+    failpoint("adopt.after_record")
     return True
