@@ -35,11 +35,12 @@ def _totals(rows: pl.LazyFrame, key: str) -> list[tuple[Any, ...]]:
     found = rows.select(
         rows=pl.len(), different=pl.col(key).n_unique(), total=number.sum(), squares=(number * number).sum()
     )
-    return found.collect().rows()
+    return list(found.collect().rows())
 
 
 def _grouped(rows: pl.LazyFrame, column: str) -> list[tuple[Any, ...]]:
-    return rows.group_by(column).agg(pl.len().alias("rows"), pl.col("number").sum()).collect().rows()
+    found = rows.group_by(column).agg(pl.len().alias("rows"), pl.col("number").sum())
+    return list(found.collect().rows())
 
 
 def answer(asked: dict[str, Any]) -> list[tuple[Any, ...]]:
