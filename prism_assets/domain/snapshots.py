@@ -195,11 +195,10 @@ class SnapshotChange:
     @property
     def operation(self) -> Operation:
         """`append` where nothing goes, `replace` where the same rows come, as after a merge, else `overwrite`."""
-        rows_in, rows_out = sum(day.rows_in for day in self.days), sum(day.rows_out for day in self.days)
         if self.drops_mixed_manifests:
             return Operation.OVERWRITE
         if any(day.removed for day in self.days):
-            return Operation.REPLACE if rows_in == rows_out else Operation.OVERWRITE
+            return Operation.REPLACE if self.rows_in == self.rows_out else Operation.OVERWRITE
         return Operation.APPEND if any(day.added for day in self.days) else Operation.REPLACE
 
     @property

@@ -191,16 +191,16 @@ class IcebergCommit:
     """
 
     table_id: int
-    snapshot_id: int | None
-    operation: str | None
-    files_in: int
-    files_out: int
-    rows_in: int
-    rows_out: int
     seconds: float
     outcome: str
     worker: str
     commit_time: datetime
+    snapshot_id: int | None = None
+    operation: str | None = None
+    files_in: int = 0
+    files_out: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
     message: str | None = None
     foreign_snapshots: int = 0
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from prism_assets.domain.problems import Problem
-from prism_assets.metadata import iceberg_tables, merge_jobs, partitions
+from prism_assets.metadata import merge_jobs, partitions
 from prism_assets.stages.catalog.run import CatalogReport, run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import DiscoverReport, run_discover
+from prism_assets.stages.iceberg.pending import published_tables
 from prism_assets.stages.iceberg.report import IcebergReport
 from prism_assets.stages.leases import takeover_seconds
 from prism_assets.stages.leftovers import merges_left, objects_left, publications_left, read_leftovers
@@ -71,10 +72,7 @@ def run_once(context: StageContext, *, now: datetime, names: Collection[str] | N
 
 def _run_iceberg(context: StageContext, now: datetime, names: Collection[str] | None) -> IcebergReport | None:
     """Its library is imported where a table is published so, or was."""
-    tables = context.choose_tables(names)
-    with context.database.begin() as connection:
-        begun = iceberg_tables.load_known_tables(connection, [table.table_id for table in tables])
-    if not begun and not any(table.iceberg for table in tables):
+    if not published_tables(context, names):
         return None
     from prism_assets.stages.iceberg.run import run_iceberg
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import date
 
 from prism_assets.domain.errors import InvariantBroken
@@ -12,16 +11,10 @@ from prism_assets.metadata import iceberg_tables
 from prism_assets.stages.context import StageContext
 
 
-@dataclass(frozen=True)
-class IcebergNeeds:
-    """Keys that retained snapshots need, and folders, ending with `/`, of days that the next commit may list."""
-
-    keys: frozenset[str]
-
-
-def load_iceberg_needs(context: StageContext, table: TableDefinition, days: Collection[date]) -> IcebergNeeds | None:
+def load_iceberg_needs(context: StageContext, table: TableDefinition, days: Collection[date]) -> frozenset[str] | None:
     """What is needed of the given days, and all of the table's own files; None if it is not published as Iceberg.
 
+    Keys, and folders of days, ending with `/`, as `Publisher.needed_keys` says them.
     Every object in a retained snapshot, branch or tag, whoever made it; and all of days that are dirty: a commit that
     was planned before an object became garbage may still list it, and leaves its day dirty until a later one does not.
     These days are read before the snapshots are, so that a commit in between is among the snapshots. InvariantBroken,
@@ -45,4 +38,4 @@ def load_iceberg_needs(context: StageContext, table: TableDefinition, days: Coll
             f"the catalog does not show the Iceberg table {known.identifier} that was published, so nobody can say "
             "what its snapshots need: `prism iceberg publish` puts it right, or says what is wrong"
         )
-    return IcebergNeeds(context.iceberg.needed_keys(loaded, days) | folders)
+    return context.iceberg.needed_keys(loaded, days) | folders

@@ -28,7 +28,7 @@ from prism_assets.metadata import merge_ranges, partitions, publication_history,
 from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.settings import GcSettings
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.gc.iceberg import IcebergNeeds, load_iceberg_needs
+from prism_assets.stages.gc.iceberg import load_iceberg_needs
 from prism_assets.stages.gc.report import ObjectSum
 
 _AT_ONCE = 1_000
@@ -94,7 +94,7 @@ def plan_gc(
     needed = _needed(context, table, found.garbage)
     iceberg = load_iceberg_needs(context, table, {item.date for item in found.garbage})
     if iceberg is not None:
-        needed = _Needed(needed.keys | iceberg.keys)
+        needed = _Needed(needed.keys | iceberg)
     _judge_iceberg(found, iceberg, horizon)
     chosen, held_back = within_fraction(
         (item for item in found.garbage if not needed.holds(item)),
@@ -151,14 +151,14 @@ def _judge(
             )
 
 
-def _judge_iceberg(found: _Found, needs: IcebergNeeds | None, horizon: Horizon) -> None:
+def _judge_iceberg(found: _Found, needs: frozenset[str] | None, horizon: Horizon) -> None:
     """Of a table that is not published as Iceberg its files are nobody's here, and stay."""
     for item in found.unjudged:
         one = ObjectSum(objects=1, content_length=item.content_length)
         if needs is None:
             found.foreign += one
             found.foreign_keys += [item.key] if len(found.foreign_keys) < _EXAMPLES else []
-        elif item.key in needs.keys:
+        elif item.key in needs:
             continue
         elif item.last_modified > horizon.floor:
             found.young += one

@@ -5,7 +5,7 @@ Imports nothing of the library that commits: who only asks need not load it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
 
@@ -36,6 +36,14 @@ class IcebergWork:
     date: date
     reasons: tuple[str, ...]
     days: int = 0
+
+
+def published_tables(context: StageContext, names: Collection[str] | None) -> list[TableDefinition]:
+    """The tables named, or all, whose files say `iceberg:`, or said so when they were published last."""
+    tables = context.choose_tables(names)
+    with context.database.begin() as connection:
+        begun = iceberg_tables.load_known_tables(connection, [table.table_id for table in tables])
+    return [table for table in tables if table.iceberg or table.table_id in begun]
 
 
 def find_iceberg_work(context: StageContext, *, now: datetime) -> list[IcebergWork]:

@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta
 
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.iceberg_head import HeadChange, TableHead, compare_head, foreign_message, obstacle
-from prism_assets.domain.partitions import Partition, Publication
+from prism_assets.domain.partitions import NEW_VERSION, Partition, Publication, current_publication
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.snapshots import (
     DayChange,
@@ -132,7 +132,7 @@ def _with_optimizing(
         partition = found.get(day)
         if partition is None or partition.is_open:
             continue
-        shown = Publication(partition.current_version, partition.published_object_id or 0, partition.published_revision)
+        shown = current_publication(partition) or Publication(NEW_VERSION, 0)
         changes[day] = replace(changes.get(day) or DayChange(date=day, publication=shown), rewrites=True)
     switched = [item.date for item in found.values() if item.switched and item.is_published]
     tags, dropped = due_tags(switched, loaded.tags, table.iceberg.daily_tags)

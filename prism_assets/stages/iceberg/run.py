@@ -32,6 +32,7 @@ from prism_assets.publishers.iceberg.publisher import (
     MetadataMissing,
 )
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.iceberg.pending import published_tables
 from prism_assets.stages.iceberg.plan import IcebergPlan, head_of, plan_commit
 from prism_assets.stages.iceberg.report import (
     METADATA,
@@ -77,12 +78,8 @@ def run_iceberg(
     """
     started = time.monotonic()
     context.check_lake()
-    tables = context.choose_tables(names)
-    with context.database.begin() as connection:
-        begun = iceberg_tables.load_known_tables(connection, [table.table_id for table in tables])
-    chosen = [table for table in tables if table.iceberg or table.table_id in begun]
     how = _Options(now=now, ignore_pace=ignore_pace, restore=restore, optimize=optimize, register=register, anew=anew)
-    reports = [_report_on(context, table, how, wait_seconds) for table in chosen]
+    reports = [_report_on(context, table, how, wait_seconds) for table in published_tables(context, names)]
     return IcebergReport(tables=tuple(reports), seconds=time.monotonic() - started)
 
 
@@ -345,12 +342,6 @@ class _TableRun:
                 connection,
                 IcebergCommit(
                     table_id=self._lease.subject_id,
-                    snapshot_id=None,
-                    operation=None,
-                    files_in=0,
-                    files_out=0,
-                    rows_in=0,
-                    rows_out=0,
                     seconds=seconds,
                     outcome="refused",
                     message=str(error),
