@@ -97,12 +97,14 @@ class Poller(threading.Thread):
     """Looks at tables again and again, and keeps what no reader may ever see.
 
     I2: no id twice. I3: a partition never shows less than before. I4: no object that is missing or has another length.
+    It looks `at_least` so often, however busy the machine is; the last looks may be at what is there in the end.
     """
 
     settings: Settings
     tables: Iterable[str]
     every: float = EVERY
     may_fail: bool = False
+    at_least: int = 3
     looks: int = 0
     violations: list[str] = field(default_factory=list)
     seen: dict[tuple[str, date], set[int]] = field(default_factory=dict)
@@ -118,7 +120,7 @@ class Poller(threading.Thread):
     def run(self) -> None:
         """Looks at one table after the other; on a busy machine less often, to leave most of it to the writers."""
         reader, tables = IdReader(self.settings), itertools.cycle(self.tables)
-        while not self._end.is_set():
+        while not self._end.is_set() or self.looks < self.at_least:
             started = time.monotonic()
             with self._looking:
                 self.look(reader, next(tables))
