@@ -16,6 +16,7 @@ SENSORS = (
     "delayed_data",
     "merges_due",
     "dead_workers",
+    "iceberg_work",
     "table_checks",
     "runless_materializations",
     "run_failures",

@@ -47,7 +47,7 @@ WHERE t.prism_table_id = :table
 """
 _KNOWN = """
 SELECT prism_table_id AS table_id, identifier, CAST(table_uuid AS text) AS table_uuid, metadata_location, snapshot_id,
-    sequence_number, oldest_sequence_number, snapshots, definition_version, state, last_error, commit_time, look_time
+    sequence_number, oldest_sequence_number, snapshots, definition_version, state, last_error, beat_time, look_time
 FROM prism_iceberg_tables WHERE prism_table_id = ANY(:tables)
 """
 
@@ -167,7 +167,7 @@ UPDATE prism_iceberg_tables SET identifier = :identifier, table_uuid = CAST(:tab
     metadata_location = :metadata_location, snapshot_id = :snapshot_id, sequence_number = :sequence_number,
     oldest_sequence_number = :oldest_sequence_number, snapshots = :snapshots,
     definition_version = greatest(definition_version, :definition_version),
-    state = :state, last_error = :last_error, commit_time = :commit_time, look_time = clock_timestamp()
+    state = :state, last_error = :last_error, beat_time = :beat_time, look_time = clock_timestamp()
 WHERE prism_table_id = :table_id
 """
 

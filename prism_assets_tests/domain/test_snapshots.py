@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 
 from hypothesis import assume, given
@@ -12,6 +13,7 @@ from prism_assets.domain.files import DataFile
 from prism_assets.domain.partitions import Publication
 from prism_assets.domain.snapshots import (
     DayChange,
+    KnownTable,
     ListedFile,
     Operation,
     RetainedSnapshot,
@@ -20,6 +22,8 @@ from prism_assets.domain.snapshots import (
     changes_a_length,
     day_change,
     expired_snapshots,
+    next_beat,
+    seconds_to_wait,
     wanted_snapshot,
 )
 from prism_assets_tests.builders import a_range, a_small_object, utc
@@ -178,3 +182,21 @@ def test_at_most_one_snapshot_is_older_than_what_is_kept(
     gone = set(expired_snapshots(snapshots, (), now, keep))
     assert sum(item.time <= now - keep for item in snapshots if item.snapshot_id not in gone) <= 1
     assert gone == set(expired_snapshots(snapshots[::-1], (), now, keep)), "in whatever order they are given"
+
+
+@given(st.lists(st.floats(0, 59), min_size=2, max_size=30))
+def test_commits_of_a_table_that_changes_all_the_time_keep_to_a_beat_however_late_each_comes(late: list[float]) -> None:
+    known, time = KnownTable(table_id=1, identifier="log_iceberg.events"), NOON
+    for seconds in late:
+        time += timedelta(seconds=max(0.0, seconds_to_wait(known, 60, time)) + seconds)
+        known = replace(known, beat_time=next_beat(known, 60, time))
+    assert time - NOON < timedelta(seconds=60 * len(late) + max(late))
+    assert seconds_to_wait(known, 60, time) > 0
+
+
+def test_a_table_that_rested_or_was_not_waited_for_begins_a_new_beat() -> None:
+    known = KnownTable(table_id=1, identifier="log_iceberg.events", beat_time=NOON)
+    for seconds in (10, 120, 3_600):
+        assert next_beat(known, 60, time := NOON + timedelta(seconds=seconds)) == time
+    assert next_beat(known, 60, NOON + timedelta(seconds=119)) == NOON + timedelta(seconds=60)
+    assert next_beat(None, 60, NOON) == NOON

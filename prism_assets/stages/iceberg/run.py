@@ -18,7 +18,15 @@ from prism_assets.domain.errors import InvariantBroken, ObjectMissing, PrismErro
 from prism_assets.domain.files import SmallObject
 from prism_assets.domain.iceberg_head import HeadChange, compare_head, foreign_message, obstacle
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.snapshots import ACTIVE, FAILED, FOREIGN, KnownTable, seconds_to_wait, wanted_snapshot
+from prism_assets.domain.snapshots import (
+    ACTIVE,
+    FAILED,
+    FOREIGN,
+    KnownTable,
+    next_beat,
+    seconds_to_wait,
+    wanted_snapshot,
+)
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import iceberg_tables, leases, partitions, publications
@@ -371,8 +379,12 @@ class _TableRun:
 
 
 def _known(state: IcebergState, committed: Committed, plan: IcebergPlan) -> KnownTable:
-    loaded = committed.loaded
-    before = state.known
+    loaded, before, options = committed.loaded, state.known, state.definition.iceberg
+    assert options is not None
+    if plan.change.changes_nothing:
+        beat_time = before.beat_time if before else None
+    else:
+        beat_time = next_beat(before, options.commit_seconds, state.time)
     return KnownTable(
         table_id=state.definition.table_id,
         identifier=loaded.identifier,
@@ -384,7 +396,7 @@ def _known(state: IcebergState, committed: Committed, plan: IcebergPlan) -> Know
         snapshots=len(loaded.snapshots),
         definition_version=state.definition.version,
         state=ACTIVE,
-        commit_time=state.time if not plan.change.changes_nothing else (before.commit_time if before else None),
+        beat_time=beat_time,
     )
 
 
