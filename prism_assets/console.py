@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from prism_assets.metadata.quarantine import QuarantineRow
     from prism_assets.reading.lake_reader import ReadTable
     from prism_assets.reading.query import QueryResult
+    from prism_assets.samples.init import Draft
     from prism_assets.stages.apply import ApplyPlan
     from prism_assets.stages.catalog.run import CatalogReport
     from prism_assets.stages.doctor.findings import DoctorReport
@@ -104,6 +105,20 @@ def show_lines(items: Sequence[Any], lines: Sequence[str], *, as_json: bool) -> 
     else:
         for line in lines or ["nothing to do"]:
             out.print(escape(line))
+
+
+def show_draft(draft: Draft, *, as_json: bool) -> None:
+    """Prints a drafted table file, or where it was written and what comes next."""
+    if as_json:
+        print_json(draft)
+    elif draft.path is None:
+        sys.stdout.write(draft.text)
+    else:
+        refused = f", {draft.refused:,} lines are no JSON objects" if draft.refused else ""
+        out.print(
+            escape(f"{draft.path}: {draft.table}, from {draft.lines:,} lines of {draft.objects} objects{refused}")
+        )
+        out.print(f"look at it, then run: prism table apply {escape(str(draft.path.parent.parent))} --dry-run")
 
 
 def show_apply(plan: ApplyPlan, *, dry_run: bool, as_json: bool) -> None:

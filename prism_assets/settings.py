@@ -70,6 +70,11 @@ class ReaderSettings(PrismSettings):
         """The AWS region, from the environment as every AWS tool reads it."""
         return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
 
+    @property
+    def store(self) -> StoreConfig:
+        """How to reach the object store, without credentials, to read from it."""
+        return StoreConfig(endpoint=self.s3_endpoint, region=self.region, local_root=self.local_root)
+
 
 class DiscoverSettings(PrismSettings):
     """How objects are found: by notifications where there are queues, and by listings in any case."""

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,6 +25,7 @@ from prism_assets.cli.options import (
     read_day,
     running_clock,
 )
+from prism_assets.cli.tables import table_app
 from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
 from prism_assets.settings import load_reader_settings, load_settings
 from prism_assets.stages.context import StageContext
@@ -40,7 +40,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-table_app = typer.Typer(help="Table definitions.", no_args_is_help=True)
 quarantine_app = typer.Typer(help="Lines that were set aside.", no_args_is_help=True)
 app.add_typer(table_app, name="table")
 app.add_typer(quarantine_app, name="quarantine")
@@ -48,43 +47,6 @@ app.add_typer(iceberg_app, name="iceberg")
 
 _COMMANDS = "prism_assets.commands"
 _NO_LOCAL = "`prism local` is not installed: run pip install 'prism-assets[local]', or scripts/bootstrap in a clone"
-
-
-@table_app.command("apply")
-def table_apply(
-    folder: Annotated[Path | None, typer.Argument(help="Folder of table files (default: PRISM_TABLES_DIR).")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
-    restore_marker: Annotated[
-        bool, typer.Option("--restore-marker", help="Also put back the lake's marker, if it was deleted.")
-    ] = False,
-    now: Now = None,
-    force: Force = False,
-    as_json: Json = False,
-) -> None:
-    """Creates and extends tables and streams as the table files say; the first time, also takes the lake."""
-    from prism_assets.stages.apply import run_apply
-
-    context = open_context(as_json)
-    plan = run_apply(
-        context,
-        folder or context.settings.tables_dir,
-        read_clock(now, force),
-        dry_run=dry_run,
-        restore_marker=restore_marker,
-    )
-    console.show_apply(plan, dry_run=dry_run, as_json=as_json)
-
-
-@table_app.command("list")
-def table_list(as_json: Json = False) -> None:
-    """Lists the tables in force."""
-    console.show_tables(open_context(as_json).choose_tables(None), as_json=as_json)
-
-
-@table_app.command("show")
-def table_show(name: Annotated[str, typer.Argument(help="schema.table")], as_json: Json = False) -> None:
-    """Shows the columns and streams of one table."""
-    console.show_table(open_context(as_json).choose_tables([name])[0], as_json=as_json)
 
 
 @app.command()

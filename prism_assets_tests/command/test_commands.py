@@ -51,9 +51,20 @@ def test_every_command_explains_itself(prism: Prism) -> None:
 def test_the_names_of_all_commands_are_known() -> None:
     """A new command shows here, so that it gets its tests."""
     assert {" ".join(words) for words in every_command(typer.main.get_command(app)) if words} >= {
-        "table", "table apply", "table list", "table show", "discover", "stream", "merge", "catalog", "run", "status",
-        "doctor", "repair", "files", "query", "quarantine", "quarantine list", "quarantine show",
+        "table", "table apply", "table list", "table show", "table init", "discover", "stream", "merge", "catalog",
+        "run", "status", "doctor", "repair", "files", "query", "quarantine", "quarantine list", "quarantine show",
     }  # fmt: skip
+
+
+def test_a_table_file_is_drafted_from_logs_that_are_there(prism: Prism) -> None:
+    prism.world.drop([], body=b'{"time": "2026-03-01T11:00:00Z", "user": 7}\n')
+    draft = ("table", "init", "log.drafted", "--sample", "s3://staging/events/")
+    text = prism.ok(*draft, "--print").out
+    assert "name: user, type: bigint" in text
+    assert prism.ok(*draft, "--json").json["text"] == text
+    assert (prism.world.settings.tables_dir / "log" / "drafted.yaml").read_text() == text
+    again = prism(*draft)
+    assert (again.status, "exists already" in again.err) == (2, True)
 
 
 def test_what_apply_would_do_is_a_document_of_changes(prism: Prism) -> None:

@@ -1,0 +1,56 @@
+"""What the lines of a sample say about their keys: counted by a look at the logs, read by whoever drafts a table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class ValueKind(Enum):
+    """What a value is, in the words of the comments of a drafted table file."""
+
+    WHOLE = "whole numbers"
+    HUGE = "whole numbers beyond 64 bits"
+    FRACTION = "numbers with a fraction"
+    BOOLEAN = "true or false"
+    INSTANT = "times"
+    DAY = "dates"
+    TEXT = "text"
+    NESTED = "nested"
+
+
+@dataclass(kw_only=True)
+class KeyEvidence:
+    """What one key holds: how many values of each kind, null not counted, and the bytes of the longest as text.
+
+    `numeric` are the texts that are numbers. `unix` are the numbers, in quotes or not, that are likely unix times, by
+    their unit. `earliest` is the least instant of all that may be a time, in milliseconds of unix time, and `latest`
+    the greatest.
+    """
+
+    key: str
+    kinds: Counter[ValueKind] = field(default_factory=Counter)
+    numeric: int = 0
+    unix: Counter[str] = field(default_factory=Counter)
+    longest: int = 0
+    earliest: int | None = None
+    latest: int | None = None
+
+    @property
+    def values(self) -> int:
+        """How many lines have a value."""
+        return self.kinds.total()
+
+
+@dataclass(kw_only=True)
+class Sample:
+    """Lines that were looked at: those that are JSON objects, and of the others how many for each reason.
+
+    `has_more_keys` if these are only the first that came.
+    """
+
+    keys: dict[str, KeyEvidence] = field(default_factory=dict)
+    has_more_keys: bool = False
+    lines: int = 0
+    refused: Counter[str] = field(default_factory=Counter)

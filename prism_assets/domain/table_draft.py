@@ -1,0 +1,253 @@
+"""Drafts a table file from a sample of logs: types that lose nothing, and beside each column what it was told by.
+
+Types are never narrow: a sample tells what is there and not what may come. A key whose values are of one kind but for
+one in a hundred gets the type of that kind; anything else is text, which takes every value.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+
+import yaml
+
+from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.names import TableName
+from prism_assets.domain.samples import KeyEvidence, Sample, ValueKind
+
+PAST_DAYS, FUTURE_DAYS = 21, 3
+"""What a table accepts where its file says nothing."""
+_ALMOST_ALL = 0.99
+_SHORTEST, _LONGEST = 16, 65_535
+_FARTHEST_PAST = 3_650
+_TIME_NAMES = ("time", "timestamp", "event_time", "ts", "datetime", "created_at", "date")
+_LIKE_A_TIME = re.compile(r"(^|_)(time|timestamp|ts|at|date|datetime|msec|epoch|when)($|_)")
+_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NEW_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_NO_WORD = re.compile(r"[^a-z0-9]+")
+_LONGEST_NAME = 50  # of 64, as words are parted and numbers added
+_RESERVED = "dt"  # the partition
+_NUMBERS = {ValueKind.WHOLE, ValueKind.FRACTION}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Column:
+    """A column of the draft. `time_unit` for unix times; `comment` is its evidence."""
+
+    name: str
+    key: str
+    type: str
+    comment: str
+    length: int | None = None
+    time_unit: str | None = None
+    required: bool = False
+
+    def __str__(self) -> str:
+        parts = [f"name: {_quoted(self.name)}", f"type: {self.type}"]
+        if self.key != self.name:
+            parts.append(f"source: {_quoted(self.key)}")
+        if self.length:
+            parts.append(f"length: {self.length}")
+        if self.time_unit and self.time_unit != "seconds":
+            parts.append(f"time_unit: {self.time_unit}")
+        if self.required:
+            parts.append("required: true")
+        return f"  - {{{', '.join(parts)}}}  # {self.comment}"
+
+
+def draft_table(name: TableName, sample: Sample, url: str, origin: str, now: datetime) -> str:
+    """The table file for logs like the sample, which arrive below `url`. WrongUse where no table can be made of it.
+
+    `origin` says where the sample is from. Rows as old as the oldest of the sample are accepted, so that the sample
+    itself can be loaded.
+    """
+    _check(sample, origin)
+    names = _column_names(sample.keys)
+    time = _time_key(sample, names, now)
+    columns = [
+        _column(evidence, names[key], sample.lines, is_time=key == time) for key, evidence in sample.keys.items()
+    ]
+    columns.sort(key=lambda column: not column.required)
+    refused = "".join(f"; {count:,} more lines are none: {reason}" for reason, count in sample.refused.items())
+    lines = [
+        f"# Drafted from {sample.lines:,} JSON objects, one a line, of {_one_line(origin)}{refused}.",
+        "# The comment of a column is what they say of it.",
+        *(["# Only the keys that came first have a column: there are more."] * sample.has_more_keys),
+        f"schema: {_quoted(name.schema)}",
+        f"table: {_quoted(name.table)}",
+        "streams:",
+        f"  - {{name: {_quoted(name.table)}, url: {_quoted(url)}}}",
+        f"partition: {{column: {_quoted(names[time])}}}",
+        "columns:",
+        *map(str, columns),
+        *_accept(sample.keys[time], now),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _check(sample: Sample, origin: str) -> None:
+    if sample.lines:
+        if sample.keys:
+            return
+        raise WrongUse(f"{origin}: its {sample.lines:,} lines are empty objects; a table needs a key with a time")
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in sample.refused.items())
+    if not reasons:
+        raise WrongUse(f"{origin} holds no line; take a sample of JSON objects, one a line, plain or in gzip or zstd")
+    advice = "one JSON object a line is wanted"
+    if sample.refused.get("not_object"):
+        advice += "; `jq -c '.[]'` makes lines of an array"
+    raise WrongUse(f"{origin}: none of its lines is a JSON object ({reasons}): {advice}")
+
+
+def _column_names(keys: Collection[str]) -> dict[str, str]:
+    """A name for each key, in snake case; one that is taken already gets a number."""
+    names: dict[str, str] = {}
+    taken = {_RESERVED}
+    for key in keys:
+        words = _NO_WORD.sub("_", _NEW_WORD.sub("_", key[:_LONGEST_NAME]).lower()).strip("_")
+        wanted = words if words[:1].isalpha() else f"c_{words}".rstrip("_")
+        chosen, number = wanted, 2
+        while chosen in taken:
+            chosen, number = f"{wanted}_{number}", number + 1
+        names[key] = chosen
+        taken.add(chosen)
+    return names
+
+
+def _time_key(sample: Sample, names: dict[str, str], now: datetime) -> str:
+    """The key that tells when a line happened: on most lines a time that is accepted, then a time by its name."""
+
+    def rank(evidence: KeyEvidence) -> tuple[bool, int, int]:
+        known = _TIME_NAMES.index(names[evidence.key]) if names[evidence.key] in _TIME_NAMES else len(_TIME_NAMES)
+        return _is_accepted(evidence, now), _times(evidence), -known
+
+    candidates = [item for item in sample.keys.values() if _is_time(item, names[item.key])]
+    best = max(candidates, key=rank, default=None)
+    if best is None:
+        raise WrongUse(
+            f"no key of the sample holds times: a table needs one to know on which day a row falls; there are "
+            f"{', '.join(sample.keys)}. Times are ISO 8601, or seconds, milliseconds or microseconds since 1970"
+        )
+    return best.key
+
+
+def _times(evidence: KeyEvidence) -> int:
+    return evidence.kinds[ValueKind.INSTANT] + evidence.kinds[ValueKind.DAY] + evidence.unix.total()
+
+
+def _is_time(evidence: KeyEvidence, name: str) -> bool:
+    """Whether almost all values are times; numbers only where the name says so, as ids look like them."""
+    written = evidence.kinds[ValueKind.INSTANT] + evidence.kinds[ValueKind.DAY]
+    return 0 < written >= _ALMOST_ALL * evidence.values or _is_unix_time(evidence, name)
+
+
+def _is_unix_time(evidence: KeyEvidence, name: str) -> bool:
+    likely = max(evidence.unix.values(), default=0)
+    return bool(likely and _LIKE_A_TIME.search(name)) and likely >= _ALMOST_ALL * evidence.values
+
+
+def _is_accepted(evidence: KeyEvidence, now: datetime) -> bool:
+    if evidence.earliest is None or evidence.latest is None:
+        return False
+    low, high = now - timedelta(days=PAST_DAYS), now + timedelta(days=FUTURE_DAYS)
+    return low <= _instant(evidence.earliest) and _instant(evidence.latest) <= high
+
+
+def _instant(milliseconds: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=milliseconds)
+
+
+def _column(evidence: KeyEvidence, name: str, lines: int, *, is_time: bool) -> _Column:
+    kind, unit = _type(evidence, name)
+    return _Column(
+        name=name,
+        key=evidence.key,
+        type=kind,
+        length=_length(evidence.longest) if evidence.values and kind in ("string", "json") else None,
+        time_unit=unit,
+        required=is_time,
+        comment=_comment(evidence, kind, lines),
+    )
+
+
+def _type(evidence: KeyEvidence, name: str) -> tuple[str, str | None]:
+    """The type, and the unit of unix times."""
+    kinds = evidence.kinds
+
+    def almost_all(*wanted: ValueKind) -> bool:
+        return sum(kinds[kind] for kind in wanted) >= _ALMOST_ALL * evidence.values
+
+    if kinds[ValueKind.NESTED] or not evidence.values:
+        return "json", None
+    if _is_unix_time(evidence, name):
+        return "timestamp", max(evidence.unix, key=lambda unit: evidence.unix[unit])
+    if almost_all(ValueKind.DAY):
+        return "date", None
+    if almost_all(ValueKind.INSTANT, ValueKind.DAY):
+        return "timestamp", None
+    if almost_all(ValueKind.BOOLEAN):
+        return "boolean", None
+    if almost_all(ValueKind.WHOLE):
+        return "bigint", None
+    if almost_all(*_NUMBERS) and not kinds[ValueKind.HUGE]:
+        return "double", None
+    return "string", None
+
+
+def _length(longest: int) -> int:
+    """Twice the longest, up to the next power of two."""
+    return min(max(1 << math.ceil(math.log2(max(2 * longest, 1))), _SHORTEST), _LONGEST)
+
+
+_OF_TYPE: dict[str, Collection[ValueKind]] = {
+    "json": tuple(ValueKind),
+    "bigint": (ValueKind.WHOLE,),
+    "double": (ValueKind.WHOLE, ValueKind.FRACTION),
+    "boolean": (ValueKind.BOOLEAN,),
+    "date": (ValueKind.DAY,),
+    "timestamp": (ValueKind.INSTANT, ValueKind.DAY),
+    "string": (ValueKind.TEXT,),
+}
+
+
+def _comment(evidence: KeyEvidence, kind: str, lines: int) -> str:
+    """On how many lines the key has a value, and what else than its type says some of them are."""
+    told = f"{evidence.values:,} of {lines:,} lines"
+    if kind in ("string", "json") and evidence.values:
+        told += f", at most {evidence.longest:,} bytes"
+    if kind == "string" and evidence.numeric == evidence.values:
+        return f"{told}; all are numbers in quotes, which bigint and double take, too"
+    expected = set(_OF_TYPE[kind])
+    if kind == "timestamp" and evidence.unix:
+        expected |= {ValueKind.WHOLE, ValueKind.FRACTION, ValueKind.TEXT}
+    others = [f"{count:,} are {item.value}" for item, count in evidence.kinds.items() if count and item not in expected]
+    return "; ".join([told, *others])
+
+
+def _accept(time: KeyEvidence, now: datetime) -> Sequence[str]:
+    """Nothing where the sample is accepted as it is."""
+    past = future = 0
+    if time.earliest is not None and time.latest is not None:
+        past = math.ceil((now - _instant(time.earliest)) / timedelta(days=1))
+        future = math.ceil((_instant(time.latest) - now) / timedelta(days=1))
+    if past <= PAST_DAYS and future <= FUTURE_DAYS:
+        return ()
+    days = min(max(past + PAST_DAYS, PAST_DAYS), _FARTHEST_PAST)
+    oldest = f"{_instant(time.earliest or 0):%Y-%m-%d}"
+    ahead = f", future_days: {min(future + FUTURE_DAYS, 365)}" if future > FUTURE_DAYS else ""
+    return [f"accept: {{past_days: {days}{ahead}}}  # the sample begins on {oldest}; without it {PAST_DAYS} days"]
+
+
+def _quoted(text: str) -> str:
+    """As a YAML file has it: bare where that means the same text, else in quotes, with escapes where it must."""
+    if _BARE.fullmatch(text) and yaml.safe_load(text) == text:
+        return text
+    written: str = yaml.safe_dump(text, default_style='"', width=10_000_000, allow_unicode=text.isprintable())
+    return written.strip()
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

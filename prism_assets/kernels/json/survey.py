@@ -1,0 +1,96 @@
+"""Looks at the lines of a sample and counts what each key holds. Lines are judged as conversion judges them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from prism_assets.domain.samples import KeyEvidence, Sample, ValueKind
+from prism_assets.kernels import times
+from prism_assets.kernels.json.rows import RejectedError, read_line
+from prism_assets.kernels.numbers import scaled
+from prism_assets.kernels.values import Constant, Number, compact
+
+MOST_KEYS = 500
+_INT64 = 1 << 63
+# From 2000 to 2100, in milliseconds: what is likely a time, and not a number that could be one.
+_LIKELY = (946_684_800_000, 4_102_444_800_000)
+_NUMBER = re.compile(r"-?\d{1,32}(\.\d{1,32})?", re.ASCII)
+_UNITS = {"seconds": 1_000, "milliseconds": 1, "microseconds": 0.001}
+
+
+class _AnyKey(dict[str, str]):
+    """Wants every key."""
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+    def __missing__(self, key: str) -> str:
+        return key
+
+
+def survey(lines: Iterable[bytes]) -> Sample:
+    """What the lines say of their keys, in the order in which these come first; those beyond 500 are left out."""
+    sample, wanted = Sample(), _AnyKey()
+    for line in lines:
+        if not line.strip():
+            continue
+        try:
+            fields = read_line(line, wanted)
+        except RejectedError as rejected:
+            sample.refused[rejected.reason] += 1
+            continue
+        sample.lines += 1
+        for key, (value, raw) in fields.items():
+            if key not in sample.keys and len(sample.keys) >= MOST_KEYS:
+                sample.has_more_keys = True
+                continue
+            _look_at(sample.keys.setdefault(key, KeyEvidence(key=key)), value, raw)
+    return sample
+
+
+def _look_at(evidence: KeyEvidence, value: Any, raw: str) -> None:
+    if value is None or type(value) is Constant:
+        return
+    text = value if isinstance(value, str) else compact(raw)
+    evidence.longest = max(evidence.longest, len(text.encode(errors="ignore")))
+    kind, instant = _kind(value)
+    evidence.kinds[kind] += 1
+    is_number = kind in (ValueKind.WHOLE, ValueKind.FRACTION)
+    if kind is ValueKind.TEXT and _NUMBER.fullmatch(text):
+        evidence.numeric += 1
+        is_number = True
+    if is_number:
+        unit, instant = _unix(float(text))
+        if unit:
+            evidence.unix[unit] += 1
+    if instant is not None:
+        evidence.earliest = instant if evidence.earliest is None else min(evidence.earliest, instant)
+        evidence.latest = instant if evidence.latest is None else max(evidence.latest, instant)
+
+
+def _kind(value: Any) -> tuple[ValueKind, int | None]:
+    """What a value is, and when, if it is a time that is written out."""
+    if type(value) is Number:
+        whole, exact = scaled(value)
+        if not (exact and value.lstrip("-").isdigit()):
+            return ValueKind.FRACTION, None
+        fits = whole is not None and -_INT64 <= whole < _INT64
+        return (ValueKind.WHOLE if fits else ValueKind.HUGE), None
+    if isinstance(value, bool):
+        return ValueKind.BOOLEAN, None
+    if type(value) is not str:
+        return ValueKind.NESTED, None
+    if times.parse_date(value) is not None:
+        return ValueKind.DAY, times.parse_timestamp(value, 0)
+    instant = times.parse_timestamp(value, 0)
+    return (ValueKind.TEXT if instant is None else ValueKind.INSTANT), instant
+
+
+def _unix(number: float) -> tuple[str | None, int | None]:
+    """The unit in which a number is likely a unix time, and the instant in milliseconds."""
+    for unit, factor in _UNITS.items():
+        if _LIKELY[0] <= number * factor <= _LIKELY[1]:
+            return unit, int(number * factor)
+    return None, None

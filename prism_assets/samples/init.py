@@ -1,0 +1,68 @@
+"""Drafts the file of a table from a sample of the logs that it is to hold, and writes it where apply finds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.names import NAME_RULE, TableName, is_name
+from prism_assets.domain.samples import Sample
+from prism_assets.domain.table_draft import draft_table
+from prism_assets.domain.table_file import parse_table_file
+from prism_assets.kernels.json.survey import survey
+from prism_assets.objectstore.config import StoreConfig
+from prism_assets.samples.lines import read_sample
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """A table file that `prism table apply` takes, and where it was written, if it was."""
+
+    table: str
+    text: str
+    lines: int
+    objects: int
+    refused: int
+    path: Path | None
+
+
+def run_init(
+    config: StoreConfig, name: str, place: str, *, url: str | None, folder: Path | None, now: datetime
+) -> Draft:
+    """Looks at the sample and writes `<folder>/<schema>/<table>.yaml`; with no folder it writes nothing.
+
+    Objects are to arrive below `url`; without, below the folder in which the sample lies, if that is in S3. WrongUse if
+    the sample is none, or if there is such a file already.
+    """
+    table = _name(name)
+    path = None if folder is None else folder / table.schema / f"{table.table}.yaml"
+    if path is not None and path.exists():
+        raise WrongUse(f"{path} exists already; move it away, or write to another folder with --tables")
+    sample, objects, prefix = _look(place, config)
+    arrives = url or prefix or f"s3://staging/{table.table}/"
+    text = draft_table(table, sample, arrives, f"{objects:,} objects of {place}" if objects > 1 else place, now)
+    parse_table_file(text, str(path or f"{table}.yaml"))
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    return Draft(
+        table=str(table), text=text, lines=sample.lines, objects=objects, refused=sample.refused.total(), path=path
+    )
+
+
+def _name(text: str) -> TableName:
+    schema, dot, table = text.partition(".")
+    if not dot or not is_name(schema) or not is_name(table):
+        raise WrongUse(f"{text} is no table name: write schema.table; each part {NAME_RULE}")
+    return TableName(schema, table)
+
+
+def _look(place: str, config: StoreConfig) -> tuple[Sample, int, str | None]:
+    found = read_sample(place, config)
+    sample = survey(found.lines)
+    if found.too_long:
+        sample.refused["line_too_long"] = found.too_long
+    return sample, found.objects, found.prefix

@@ -1,0 +1,179 @@
+"""Table files drafted from what a sample says: the types that are chosen, and what is said beside them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.names import TableName
+from prism_assets.domain.samples import KeyEvidence, Sample, ValueKind
+from prism_assets.domain.table_draft import draft_table
+from prism_assets.domain.table_file import parse_table_file
+from prism_assets.domain.tables import Column, TableDefinition
+from prism_assets_tests.builders import utc
+
+NOW = utc("2026-03-01T12:00")
+NAME = TableName("log", "events")
+MILLISECOND = timedelta(milliseconds=1)
+
+
+def instant(time: str) -> int:
+    return (utc(time) - utc("1970-01-01T00:00")) // MILLISECOND
+
+
+def evidence(key: str, longest: int = 8, unix: str = "", **kinds: int) -> KeyEvidence:
+    """A key with so many values of each kind, named as the members of ValueKind in lower case."""
+    counts = Counter({ValueKind[name.upper()]: count for name, count in kinds.items()})
+    return KeyEvidence(key=key, kinds=counts, longest=longest, unix=Counter({unix: counts.total()} if unix else {}))
+
+
+def times(key: str = "time", first: str = "2026-03-01T10:00", last: str = "2026-03-01T11:00") -> KeyEvidence:
+    return KeyEvidence(
+        key=key, kinds=Counter({ValueKind.INSTANT: 100}), longest=20, earliest=instant(first), latest=instant(last)
+    )
+
+
+def drafted(*found: KeyEvidence, refused: dict[str, int] | None = None) -> str:
+    sample = Sample(keys={item.key: item for item in found}, lines=100, refused=Counter(refused or {}))
+    return draft_table(NAME, sample, "s3://staging/events/", "events.jsonl", NOW)
+
+
+def table(*found: KeyEvidence) -> TableDefinition:
+    return parse_table_file(drafted(*found), "events.yaml")
+
+
+def column(found: KeyEvidence) -> Column:
+    """The column of a key beside one with times."""
+    columns = table(times("the_time"), found).columns
+    assert len(columns) == 2
+    return columns[1]
+
+
+def comment(found: KeyEvidence) -> str:
+    """What is said beside the column of a key."""
+    return drafted(times("the_time"), found).splitlines()[-1].partition("  # ")[2]
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (evidence("n", whole=100), "bigint"),
+        (evidence("n", whole=99, text=1), "bigint"),
+        (evidence("n", whole=98, text=2), "string"),
+        (evidence("n", whole=60, fraction=40), "double"),
+        (evidence("n", whole=99, huge=1), "bigint"),
+        (evidence("n", whole=50, huge=50), "string"),
+        (evidence("n", boolean=100), "boolean"),
+        (evidence("n", boolean=50, text=50), "string"),
+        (evidence("n", instant=100), "timestamp"),
+        (evidence("n", day=100), "date"),
+        (evidence("n", instant=50, day=50), "timestamp"),
+        (evidence("n", instant=50, text=50), "string"),
+        (evidence("n", nested=1, text=99), "json"),
+        (evidence("sent_at", unix="milliseconds", whole=100), "timestamp"),
+        (evidence("user_id", unix="seconds", whole=100), "bigint"),
+        (evidence("n"), "json"),
+    ],
+)
+def test_a_type_loses_nothing_of_almost_all_values(found: KeyEvidence, expected: str) -> None:
+    assert column(found).type.keyword == expected
+
+
+def test_a_text_has_room_for_twice_the_longest() -> None:
+    assert [column(evidence("t", longest=longest, text=100)).length for longest in (0, 8, 9, 100, 40_000)] == [
+        16, 16, 32, 256, 65_535,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("userId", "user_id"),
+        ("sourceIPAddress", "source_ip_address"),
+        ("time_iso8601", "time_iso8601"),
+        ("@timestamp", "timestamp"),
+        ("2xx", "c_2xx"),
+        ("名前", "c"),
+        ("dt", "dt_2"),
+        ("a" * 90, "a" * 50),
+    ],
+)
+def test_a_column_is_named_in_snake_case_and_reads_its_key(key: str, name: str) -> None:
+    found = column(evidence(key, text=100))
+    assert (found.name, found.source) == (name, key)
+
+
+def test_keys_that_would_have_one_name_get_numbers() -> None:
+    columns = table(
+        times(), evidence("user_id", text=1), evidence("userId", text=1), evidence("USER ID", text=1)
+    ).columns
+    assert [item.name for item in columns[1:]] == ["user_id", "user_id_2", "user_id_3"]
+
+
+def test_what_does_not_fit_the_type_is_said_beside_it() -> None:
+    assert comment(evidence("n", whole=9_812, text=3)) == "9,815 of 100 lines; 3 are text"
+    in_quotes = evidence("n", text=100)
+    in_quotes.numeric = 100
+    assert comment(in_quotes).endswith("all are numbers in quotes, which bigint and double take, too")
+
+
+def test_rows_fall_on_days_by_times_that_are_accepted_then_by_the_most_then_by_the_name() -> None:
+    long_ago = times("time", "2019-01-01T00:00", "2019-01-02T00:00")
+    assert table(long_ago, times("seen")).partition_column == "seen"
+    assert table(times("seen"), times("time")).partition_column == "time"
+    rare = times("time")
+    rare.kinds[ValueKind.INSTANT] = 10
+    assert table(rare, times("seen")).partition_column == "seen"
+
+
+def test_the_partition_column_is_required_and_comes_first() -> None:
+    found = table(evidence("a", text=1), times("seen"))
+    assert [(item.name, item.required) for item in found.columns] == [("seen", True), ("a", False)]
+
+
+def test_rows_as_old_as_the_sample_are_accepted() -> None:
+    assert table(times()).past_days == 21
+    old = table(times(first="2025-03-01T00:00", last="2025-03-02T00:00"))
+    assert NOW - timedelta(days=old.past_days) < utc("2025-03-01T00:00") - timedelta(days=20)
+    assert table(times(last="2026-04-01T00:00")).future_days >= 31
+
+
+def test_what_was_refused_of_the_sample_is_said_on_top() -> None:
+    text = drafted(times(), refused={"bad_json": 1_200})
+    assert text.startswith(
+        "# Drafted from 100 JSON objects, one a line, of events.jsonl; 1,200 more lines are none: bad_json."
+    )
+
+
+@pytest.mark.parametrize(
+    ("sample", "said"),
+    [
+        (Sample(), "events.jsonl holds no line; take a sample of JSON objects, one a line, plain or in gzip or zstd"),
+        (Sample(refused=Counter(bad_utf8=7)), "none of its lines is a JSON object (7 bad_utf8)"),
+        (Sample(refused=Counter(not_object=1)), "`jq -c '.[]'` makes lines of an array"),
+        (Sample(lines=3), "its 3 lines are empty objects"),
+        (Sample(lines=3, keys={"user": evidence("user", text=3)}), "no key of the sample holds times"),
+    ],
+)
+def test_a_sample_of_which_no_table_can_be_made_is_refused_with_the_reason(sample: Sample, said: str) -> None:
+    with pytest.raises(WrongUse) as error:
+        draft_table(NAME, sample, "s3://staging/events/", "events.jsonl", NOW)
+    assert said in str(error.value)
+
+
+kinds = st.dictionaries(st.sampled_from(ValueKind), st.integers(1, 1_000)).map(Counter)
+keys = st.text(st.characters(codec="utf-8"), max_size=80)
+
+
+@given(st.dictionaries(keys, st.tuples(kinds, st.integers(0, 1 << 24)), max_size=20))
+def test_whatever_the_keys_are_called_and_hold_the_draft_is_a_table_file(
+    found: dict[str, tuple[Counter[ValueKind], int]],
+) -> None:
+    evidences = [KeyEvidence(key=key, kinds=counts, longest=longest) for key, (counts, longest) in found.items()]
+    columns = table(*evidences, times("the time")).columns
+    assert {item.source for item in columns} == {*found, "the time"}

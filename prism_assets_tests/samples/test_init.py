@@ -1,0 +1,190 @@
+"""From a sample of a stranger's logs to rows that can be read, with no hand on the file between."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from prism_assets.domain.errors import WrongUse
+from prism_assets.objectstore.config import StoreConfig
+from prism_assets.samples.init import Draft, run_init
+from prism_assets.samples.lines import read_sample
+from prism_assets_tests.builders import utc
+from prism_assets_tests.world import World
+
+NOW = utc("2026-03-01T12:00")
+NOWHERE = StoreConfig(local_root="/nowhere")
+
+
+def nginx(number: int, time: datetime, some: random.Random) -> dict[str, Any]:
+    """A line of NGINX's access log with `escape=json`, in which every value is in quotes."""
+    return {
+        "time_iso8601": time.isoformat(),
+        "msec": f"{time.timestamp():.3f}",
+        "remote_addr": f"203.0.113.{some.randrange(255)}",
+        "request_id": f"{number:032x}",
+        "request": f"GET /things/{number} HTTP/1.1",
+        "status": some.choice(["200", "304", "404"]),
+        "body_bytes_sent": str(some.randrange(100_000)),
+        "request_time": f"0.{some.randrange(1_000):03d}",
+        "http_user_agent": "Mozilla/5.0 (X11; Linux x86_64)",
+        "upstream_response_time": "-" if some.random() < 0.1 else "0.004",
+    }
+
+
+def trail(number: int, time: datetime, some: random.Random) -> dict[str, Any]:
+    """An event of the kind that CloudTrail records, nested, with keys that most events lack."""
+    event: dict[str, Any] = {
+        "eventVersion": "1.09",
+        "userIdentity": {"type": "AssumedRole", "sessionContext": {"attributes": {"mfaAuthenticated": "false"}}},
+        "eventTime": time.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "eventName": some.choice(["GetObject", "PutObject", "AssumeRole"]),
+        "sourceIPAddress": "198.51.100.7",
+        "requestParameters": None if number % 3 else {"bucketName": "b", "key": f"k/{number}"},
+        "responseElements": None,
+        "eventID": f"{number:08d}",
+        "readOnly": number % 2 == 0,
+        "resources": [{"ARN": "arn:aws:s3:::b"}],
+        "recipientAccountId": "111122223333",
+    }
+    return event | ({"errorCode": "AccessDenied"} if number % 50 == 0 else {})
+
+
+def application(number: int, time: datetime, some: random.Random) -> dict[str, Any]:
+    """A log whose fields come and change: a number that is a text on one line in 200, a key that later lines have."""
+    line: dict[str, Any] = {
+        "ts": int(time.timestamp() * 1_000),
+        "level": some.choice(["INFO", "WARN"]),
+        "userId": "anonymous" if number % 200 == 199 else number,
+        "latency": number / 7 if number % 2 else number,
+        "context": {"attempt": number} if number % 5 else "none",
+    }
+    return line | ({"traceId": f"{number:016x}"} if number > 300 else {})
+
+
+FORMS: dict[str, Callable[[int, datetime, random.Random], dict[str, Any]]] = {
+    "nginx": nginx, "trail": trail, "application": application,
+}  # fmt: skip
+
+
+def lines_of(form: str, count: int = 600) -> bytes:
+    """Lines of an hour of the morning."""
+    some = random.Random(form)
+    made = (FORMS[form](number, NOW - timedelta(seconds=3_600 - number), some) for number in range(count))
+    return b"".join(json.dumps(line).encode() + b"\n" for line in made)
+
+
+def drafted(root: Path, content: bytes, **options: Any) -> Draft:
+    sample = root / "sample"
+    sample.write_bytes(content)
+    given = {"url": None, "folder": root / "tables", "now": NOW, **options}
+    return run_init(NOWHERE, "log.events", str(sample), **given)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_logs_of_a_stranger_can_be_read_with_no_hand_on_the_draft(world: World, tmp_path: Path, form: str) -> None:
+    body = lines_of(form)
+    arrives = datetime.now(timezone.utc)  # its object is as old as its file
+    draft = drafted(tmp_path, body, url="s3://staging/events/", folder=None, now=arrives)
+    world.apply(draft.text)
+    world.drop([], body=body)
+    world.stream("2026-03-01T12:00")
+    world.catalog("2026-03-01T12:00")
+    assert world.query("SELECT count(*) FROM log.events") == [(600,)]
+
+
+def test_the_file_is_written_where_apply_finds_it_and_none_is_written_over(tmp_path: Path) -> None:
+    draft = drafted(tmp_path, lines_of("nginx", 10))
+    assert draft.path == tmp_path / "tables" / "log" / "events.yaml"
+    assert draft.path.read_text() == draft.text
+    with pytest.raises(WrongUse, match="exists already"):
+        drafted(tmp_path, lines_of("trail", 10))
+    assert draft.path.read_text() == draft.text
+
+
+def test_without_a_folder_nothing_is_written(tmp_path: Path) -> None:
+    draft = drafted(tmp_path, lines_of("nginx", 10), folder=None)
+    assert draft.path is None
+    assert [path.name for path in tmp_path.iterdir()] == ["sample"]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+def test_a_sample_may_be_compressed(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    body = lines_of("nginx", 50)
+    assert drafted(tmp_path, pack(body), folder=None).text == drafted(tmp_path, body, folder=None).text
+
+
+def test_a_sample_that_ends_in_the_middle_says_what_its_whole_lines_say(tmp_path: Path) -> None:
+    assert drafted(tmp_path, gzip.compress(lines_of("nginx", 500))[:-40]).lines > 0
+
+
+def test_all_files_of_a_folder_are_one_sample(tmp_path: Path) -> None:
+    for number, form in enumerate(["nginx", "trail"]):
+        (tmp_path / f"{number}.jsonl").write_bytes(lines_of(form, 10))
+    assert run_init(NOWHERE, "log.events", str(tmp_path), url=None, folder=None, now=NOW).objects == 2
+
+
+def test_objects_below_a_prefix_are_a_sample_and_more_like_them_are_expected_there(world: World) -> None:
+    world.apply(drafted(world.root, lines_of("nginx", 10), url="s3://staging/events/", folder=None).text)
+    world.drop([], body=lines_of("nginx", 20))
+    config = world.context.stores.config
+    found = run_init(config, "log.more", "s3://staging/events/2026/", url=None, folder=None, now=NOW)
+    assert (found.lines, found.objects) == (20, 1)
+    assert 'url: "s3://staging/events/2026/"' in found.text
+    with pytest.raises(WrongUse, match="there is no object, and none below it"):
+        run_init(config, "log.more", "s3://staging/nothing/", url=None, folder=None, now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "holds no line"),
+        (b"\n \n", "holds no line"),
+        (bytes(range(256)) * 100, "none of its lines is a JSON object"),
+        (b'[\n{"time": "2026-03-01"},\n{"time": "2026-03-01"},\n]\n', "none of its lines is a JSON object"),
+        (b'[{"time": "2026-03-01T00:00Z"}]\n', "makes lines of an array"),
+        (b'{"a": 1}\n', "no key of the sample holds times"),
+    ],
+)
+def test_what_is_no_sample_is_refused_with_what_to_do(tmp_path: Path, content: bytes, said: str) -> None:
+    with pytest.raises(WrongUse) as error:
+        drafted(tmp_path, content)
+    assert said in str(error.value)
+
+
+def test_a_name_that_is_none_and_a_file_that_is_not_there_are_said(tmp_path: Path) -> None:
+    with pytest.raises(WrongUse, match="is no table name"):
+        run_init(NOWHERE, "Events", str(tmp_path), url=None, folder=None, now=NOW)
+    with pytest.raises(WrongUse, match="there is no such file"):
+        run_init(NOWHERE, "log.events", str(tmp_path / "nothing"), url=None, folder=None, now=NOW)
+
+
+@pytest.fixture
+def sparse(tmp_path: Path) -> Iterator[Path]:
+    """One line of 2 GB, which takes no room on the disk."""
+    path = tmp_path / "line"
+    with path.open("wb") as file:
+        file.truncate(2 << 30)
+    yield path
+    path.unlink()
+
+
+def test_of_a_line_without_an_end_only_so_much_is_read(sparse: Path) -> None:
+    with pytest.raises(WrongUse, match="holds no line"):
+        run_init(NOWHERE, "log.events", str(sparse), url=None, folder=None, now=NOW)
+
+
+def test_lines_of_a_large_sample_are_chosen_evenly(tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    path.write_bytes(b"".join(b'{"n": %d}\n' % number for number in range(100_000)))
+    lines = read_sample(str(path), NOWHERE).lines
+    assert len(lines) == 20_000
+    assert (lines[0], lines[-1]) == (b'{"n": 0}', b'{"n": 99999}')
