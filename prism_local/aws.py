@@ -1,4 +1,4 @@
-"""Glue and SQS in memory: the moto server. What it holds is gone when it stops."""
+"""Glue and SQS in memory: the moto server, as `moto_server.py` has it. What it holds is gone when it stops."""
 
 import sys
 import urllib.request
@@ -16,7 +16,7 @@ class Aws(Service):
 
     def launch(self, port: int) -> Launch:
         """Returns how the server is started; `-X` carries the marker: unknown ones are ignored."""
-        command = [sys.executable, "-X", f"stack={self.marker}", "-m", "moto.server"]
+        command = [sys.executable, "-X", f"stack={self.marker}", "-m", "prism_local.moto_server"]
         return Launch([*command, "-H", LOOPBACK, "-p", str(port)], self.environment({}), self.folder)
 
     def is_ready(self, port: int) -> bool:

@@ -21,6 +21,7 @@ from moto.glue.responses import GlueResponse
 from werkzeug.exceptions import HTTPException
 
 from prism_assets_tests.faults.http import QuietServer
+from prism_local.moto_server import VersionedGlue
 
 _ACCOUNT, _REGION = "123456789012", "us-east-1"
 
@@ -48,7 +49,8 @@ class GlueFault:
 class GlueServer:
     """One catalog in memory on a port of loopback. `faults` may be changed at any time."""
 
-    def __init__(self) -> None:
+    def __init__(self, glue: type[GlueResponse] = VersionedGlue) -> None:
+        self._glue = glue
         self.faults: list[GlueFault] = []
         self.calls: list[str] = []
         self._lock = threading.Lock()
@@ -78,7 +80,7 @@ class GlueServer:
     def apply(self, operation: str, body: bytes) -> tuple[int, bytes]:
         """Does one call and returns status and answer, as moto gives them."""
         with self._lock:
-            response = GlueResponse()
+            response = self._glue()
             response.body, response.region, response.current_account = body, _REGION, _ACCOUNT
             response.querystring = {}
             try:
