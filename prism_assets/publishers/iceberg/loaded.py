@@ -18,8 +18,9 @@ from pyiceberg.table.snapshots import Snapshot
 
 from prism_assets.domain.snapshots import ListedFile, RetainedSnapshot
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.publishers.iceberg.avro import read_entries, read_manifests
 from prism_assets.publishers.iceberg.errors import translated
-from prism_assets.publishers.iceberg.manifests import LARGEST_MANIFEST, day_of, entries_of, listed_file, read_manifests
+from prism_assets.publishers.iceberg.manifests import LARGEST_MANIFEST, day_of, entries_of, listed_file
 from prism_assets.publishers.iceberg.schema import MARK, iceberg_schema
 
 
@@ -215,8 +216,8 @@ class LoadedTable:
                     files.setdefault(day, []).append(listed_file(entry))
         return Listing({day: tuple(found) for day, found in files.items()}, frozenset(mixed), has_foreign_files)
 
-    def needed_files(self, days: Collection[date]) -> set[str]:
-        """The addresses that any retained snapshot needs: data files of some days, and all files of metadata.
+    def needed_files(self, days: Collection[date] | None) -> set[str]:
+        """The addresses that any retained snapshot needs: data files of some days, or of all, and those of metadata.
 
         Manifests that many snapshots share are read once.
         """
@@ -231,8 +232,8 @@ class LoadedTable:
         for path, manifest in manifests.items():
             needed.add(path)
             day = day_of(manifest)
-            if day is None or day in days:
-                needed |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(self.table.io)}
+            if days is None or day is None or day in days:
+                needed |= {entry.data_file.file_path for entry in read_entries(self.table.io, manifest)}
         return needed
 
     def mixed_entries(self) -> dict[date, list[ManifestEntry]]:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
+from functools import cache
 from typing import Any, Literal
 
 from pyiceberg.avro.file import AvroOutputFile
@@ -26,9 +27,9 @@ from pyiceberg.manifest import (
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
+    ManifestListWriter,
+    ManifestListWriterV2,
     ManifestWriterV2,
-    read_manifest_list,
-    write_manifest_list,
 )
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
@@ -36,20 +37,15 @@ from pyiceberg.types import DecimalType, PrimitiveType, TimestamptzType
 
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.snapshots import DayChange, ListedFile
-from prism_assets.publishers.iceberg.schema import SPEC
+from prism_assets.publishers.iceberg.avro import Layout, Output, list_layout, manifest_layout, read_entries
+from prism_assets.publishers.iceberg.schema import DAY_FIELD, SPEC
 
 JOINED_AT = 8
 """Of so many manifests of one day the smaller ones become one."""
 LARGEST_MANIFEST = 8 << 20
-_ENTRIES_OF_A_BLOCK = 1_000
 _CODEC: Literal["deflate"] = "deflate"
 _EPOCH = date(1970, 1, 1)
 _Change = tuple[ManifestEntryStatus, ManifestEntry]
-
-
-def read_manifests(files: FileIO, manifest_list: str) -> list[ManifestFile]:
-    """The manifests that a snapshot names. Not from the library's cache, which grows with every table of a process."""
-    return list(read_manifest_list(files.new_input(manifest_list)))
 
 
 def day_of(manifest: ManifestFile) -> date | None:
@@ -66,7 +62,7 @@ def day_of(manifest: ManifestFile) -> date | None:
 
 def entries_of(files: FileIO, manifest: ManifestFile) -> Iterator[tuple[date | None, ManifestEntry]]:
     """The files that a manifest of data lists, each with its day; None for a file of another rule than ours."""
-    for entry in manifest.fetch_manifest_entry(files):
+    for entry in read_entries(files, manifest):
         ours = manifest.partition_spec_id == SPEC.spec_id and entry.data_file.partition[0] is not None
         yield (_EPOCH + timedelta(days=entry.data_file.partition[0]) if ours else None), entry
 
@@ -101,7 +97,7 @@ class ManifestProducer:
         if change.removed:
             removed = set(change.removed)
             for manifest in present:
-                entries = manifest.fetch_manifest_entry(self._files)
+                entries = read_entries(self._files, manifest)
                 if any(listed_file(entry) in removed for entry in entries):
                     kept.remove(manifest)
                     before += entries
@@ -109,21 +105,14 @@ class ManifestProducer:
             joined = kept
         else:
             joined = _smallest(kept, len(before) + len(added)) if len(kept) + 1 >= JOINED_AT else []
-        before += [entry for manifest in joined for entry in manifest.fetch_manifest_entry(self._files)]
+        before += [entry for manifest in joined for entry in read_entries(self._files, manifest)]
         kept = [manifest for manifest in kept if manifest not in joined]
         return [*kept, *self._write([*_kept_and_removed(before, change.removed), *added])]
 
     def write_list(self, manifests: Sequence[ManifestFile], parent_id: int | None, sequence_number: int) -> str:
         """Writes the list of all manifests; returns its address."""
         output = self._files.new_output(f"{self._folder}/snap-{self._snapshot_id}-0-{uuid.uuid4()}.avro")
-        with write_manifest_list(
-            format_version=2,
-            output_file=output,
-            snapshot_id=self._snapshot_id,
-            parent_snapshot_id=parent_id,
-            sequence_number=sequence_number,
-            avro_compression=_CODEC,
-        ) as writer:
+        with _ListWriter(output, self._snapshot_id, parent_id, sequence_number, _CODEC) as writer:
             writer.add_manifests(list(manifests))
         return output.location
 
@@ -215,44 +204,26 @@ def _put(writer: ManifestWriterV2, change: _Change) -> None:
 
 
 class _ManifestWriter(ManifestWriterV2):
-    """Writes many entries to a block: the library's writes one, which takes twice the time and space."""
+    """Writes by a layout that is made once, and many entries to a block."""
 
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
-        plain = super().new_writer()
-        return _Blocks(
-            output_file=plain.output_file,
-            file_schema=plain.file_schema,
-            record_schema=self._with_partition(2),
-            schema_name=plain.schema_name,
-            metadata=plain.metadata,
-        )
+        return Output(self._output_file, _layout(), self._meta)
 
     def tell(self) -> int:
-        assert isinstance(self._writer, _Blocks)
+        assert isinstance(self._writer, Output)
         return self._writer.bytes_so_far
 
 
-class _Blocks(AvroOutputFile[ManifestEntry]):
-    _waiting: list[ManifestEntry]
+@cache
+def _layout() -> Layout:
+    """The same for all tables: of the columns it depends on the day alone."""
+    return manifest_layout(SPEC.partition_type(Schema(DAY_FIELD)))
 
-    def __enter__(self) -> AvroOutputFile[ManifestEntry]:
-        self._waiting = []
-        return super().__enter__()
 
-    def write_block(self, objects: list[ManifestEntry]) -> None:
-        self._waiting += objects
-        if len(self._waiting) >= _ENTRIES_OF_A_BLOCK:
-            self._flush()
+class _ListWriter(ManifestListWriterV2):
+    """Writes by a layout that is made once."""
 
-    def __exit__(self, *error: Any) -> None:
-        self._flush()
-        super().__exit__(*error)
-
-    def _flush(self) -> None:
-        if self._waiting:
-            super().write_block(self._waiting)
-            self._waiting = []
-
-    @property
-    def bytes_so_far(self) -> int:
-        return self.output_stream.tell()
+    def __enter__(self) -> ManifestListWriter:
+        self._writer = Output(self._output_file, list_layout(), self._meta)
+        self._writer.__enter__()
+        return self

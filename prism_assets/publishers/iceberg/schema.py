@@ -24,6 +24,7 @@ from prism_assets.domain.tables import TableDefinition
 DAY = "dt"
 DAY_ID = 1_000_000
 """Above every column id, and below those that Iceberg keeps for itself."""
+DAY_FIELD = NestedField(field_id=DAY_ID, name=DAY, field_type=DateType(), required=False)
 _FIELD_ID = 1_000
 
 SPEC = PartitionSpec(
@@ -57,8 +58,7 @@ def iceberg_schema(table: TableDefinition, schema_id: int = 0) -> Schema:
         ],
     }
     known = Schema.model_validate(document)
-    day = NestedField(field_id=DAY_ID, name=DAY, field_type=DateType(), required=False)
-    return Schema(*known.fields, day, schema_id=schema_id)
+    return Schema(*known.fields, DAY_FIELD, schema_id=schema_id)
 
 
 def first_metadata(table: TableDefinition, location: str, mark: str, now: datetime) -> TableMetadataV2:

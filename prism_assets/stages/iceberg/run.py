@@ -52,7 +52,7 @@ from prism_assets.stages.iceberg.report import (
 from prism_assets.stages.leases import leased
 
 _TRIES = 5
-_PAUSE_SECONDS = 0.3
+_FIRST_PAUSE_SECONDS = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,16 +124,16 @@ class _TableRun:
 
     def run(self) -> IcebergTableReport:
         """Tries again at once where somebody else was first, a few times; what is to be done is planned anew."""
-        for left in reversed(range(_TRIES)):
+        for number in range(_TRIES):
             started = time.monotonic()
             state = self._state()
             try:
                 return self._publish(state, started)
             except CommitRefused as error:
                 self._log_refused(error, time.monotonic() - started)
-                if not left:
+                if number == _TRIES - 1:
                     raise
-                time.sleep(_PAUSE_SECONDS * random.uniform(0.5, 1.5))
+                time.sleep(_FIRST_PAUSE_SECONDS * 2**number * random.uniform(0.5, 1.5))
         raise AssertionError
 
     def _state(self) -> IcebergState:
