@@ -158,8 +158,8 @@ class IcebergPublisher:
                 return address
         return None
 
-    def needed_keys(self, loaded: LoadedTable, days: Collection[date]) -> frozenset[str]:
-        """The keys that retained snapshots need: data files of the given days, and all of the table's own files."""
+    def needed_keys(self, loaded: LoadedTable, days: Collection[date] | None) -> frozenset[str]:
+        """The keys that retained snapshots need: data files of the given days, or of all, and the table's own files."""
         with translated(f"read the snapshots of {loaded.identifier}"):
             addresses = loaded.needed_files(days)
         places = map(place_of, addresses)

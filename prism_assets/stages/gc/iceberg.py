@@ -11,8 +11,10 @@ from prism_assets.metadata import iceberg_tables
 from prism_assets.stages.context import StageContext
 
 
-def load_iceberg_needs(context: StageContext, table: TableDefinition, days: Collection[date]) -> frozenset[str] | None:
-    """What is needed of the given days, and all of the table's own files; None if it is not published as Iceberg.
+def load_iceberg_needs(
+    context: StageContext, table: TableDefinition, days: Collection[date] | None
+) -> frozenset[str] | None:
+    """What is needed of the given days, or of all, and the table's own files; None if it is not published as Iceberg.
 
     Keys, and folders of days, ending with `/`, as `Publisher.needed_keys` says them.
     Every object in a retained snapshot, branch or tag, whoever made it; and all of days that are dirty: a commit that
@@ -29,7 +31,7 @@ def load_iceberg_needs(context: StageContext, table: TableDefinition, days: Coll
     folders = {
         folder
         for item in dirty
-        if item.date in days
+        if days is None or item.date in days
         for folder in (keys.live_prefix(item.date), keys.delayed_prefix(item.date), keys.merged_prefix(item.date))
     }
     loaded = context.iceberg.load(table, context.installation.installation_id)

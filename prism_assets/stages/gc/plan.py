@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from itertools import islice
 
 from sqlalchemy import Connection
@@ -92,7 +92,7 @@ def plan_gc(
         found.keys_marked.update(item.key for item in part if item.key in marked)
         _judge(context, table, horizon, part, found)
     needed = _needed(context, table, found.garbage)
-    iceberg = load_iceberg_needs(context, table, {item.date for item in found.garbage})
+    iceberg = load_iceberg_needs(context, table, _days_to_ask_for(context, table, found))
     if iceberg is not None:
         needed = _Needed(needed.keys | iceberg)
     _judge_iceberg(found, iceberg, horizon)
@@ -113,6 +113,14 @@ def plan_gc(
         foreign_keys=tuple(found.foreign_keys),
         marked=frozenset(found.keys_marked),
     )
+
+
+def _days_to_ask_for(context: StageContext, table: TableDefinition, found: _Found) -> Collection[date] | None:
+    """Those with garbage; all, where somebody else has written data into the folder of the Iceberg table."""
+    own = f"{context.lake.keys(table).iceberg_prefix}metadata/"
+    if any(not item.key.startswith(own) for item in found.unjudged):
+        return None
+    return {item.date for item in found.garbage}
 
 
 def _parts(listed: Iterator[ObjectInfo]) -> Iterator[Sequence[ObjectInfo]]:

@@ -10,9 +10,11 @@ import pytest
 from prism_assets.stages.gc import plan as gc_plan
 from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.iceberg.adopt import run_adopt
+from prism_assets.stages.iceberg.run import run_iceberg
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.stages.aging import deleted, hours_pass, keys
+from prism_assets_tests.stages.iceberg.clients import a_stranger
 from prism_assets_tests.world import World
 
 TABLE = a_table(merge="{interval: 0, target_bytes: 100000}", iceberg="{keep_hours: 4}")
@@ -80,6 +82,22 @@ def test_files_of_metadata_that_nothing_names_go(world: World) -> None:
     assert keys(world, "/iceberg/") == [key for key in before if key != lost]
     assert rows_of_snapshots(world) == [12, 12]
     assert deleted(world) == {}
+
+
+def test_data_of_others_stays_as_long_as_their_snapshot_also_where_its_day_has_no_other_garbage(world: World) -> None:
+    world.apply(TABLE)
+    arrive(world)
+    world.iceberg("2026-03-01T12:10")
+    a_stranger(world, "rewrite")
+    theirs = keys(world, "/iceberg/data/")
+    assert run_iceberg(world.context, now=utc("2026-03-01T12:20"), ignore_pace=True).errors
+    world.iceberg("2026-03-01T12:21")
+    hours_pass(world, A_LONG_TIME)
+
+    assert deleted(world) == {}
+    assert len(theirs) > 0
+    assert keys(world, "/iceberg/data/") == theirs
+    assert set(rows_of_snapshots(world)) == {0, 4}, "others delete all rows before they add them"
 
 
 def test_young_files_of_metadata_stay(world: World) -> None:
