@@ -1,22 +1,27 @@
-"""A lake without Parquet: PostgreSQL, the catalog and the metadata are real, of data objects there are lengths alone.
+"""A lake without Parquet: PostgreSQL, the catalog and the metadata are real, and data objects are empty files.
 
 So a thousand commits take a minute. What is dropped, merged and repaired is noted here as it is done, and after each
-publication the Iceberg table is compared with that, not with what the platform says of itself.
+publication the Iceberg table is compared with that, not with what the platform says of itself. Time is that of the
+steps: every file is older than the floor of garbage collection, which so spares nothing that it may not delete.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import shutil
+import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
+from pathlib import Path
 from typing import Any
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestFile
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.typedef import Record
 from sqlalchemy import Connection, NullPool, QueuePool, create_engine
@@ -24,10 +29,12 @@ from sqlalchemy import Connection, NullPool, QueuePool, create_engine
 from prism_assets import failpoints
 from prism_assets.domain.files import ColumnMetrics, MergedRange, SmallObject
 from prism_assets.domain.merge_plan import PlannedRange
+from prism_assets.domain.partitions import Publication
 from prism_assets.domain.snapshots import ACTIVE
 from prism_assets.domain.types import MICROSECONDS
-from prism_assets.metadata import iceberg_tables, merge_ranges, partitions, small_objects
+from prism_assets.metadata import iceberg_tables, merge_ranges, partitions, publications, small_objects
 from prism_assets.publishers.iceberg.loaded import LoadedTable
+from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.iceberg.report import IcebergTableReport
 from prism_assets.stages.iceberg.run import run_iceberg
 from prism_assets_tests.builders import utc
@@ -47,7 +54,12 @@ WAYS: Mapping[str, Callable[[Catalog], Any]] = {
     "resent": lambda inner: LosingCatalog(inner, resent=True),
     "untrue": lambda inner: ForgetfulCatalog(inner),
 }
-_RECORDS = ("prism_iceberg_tables", "prism_publications")
+_RECORDS = (
+    "prism_small_objects", "prism_staging_objects", "prism_merge_ranges", "prism_publications",
+    "prism_publication_history", "prism_partitions", "prism_iceberg_tables",
+)  # fmt: skip
+_OF_CATALOG = ("iceberg_tables",)
+_LOGS = ("prism_iceberg_log", "prism_gc_log", "iceberg_namespace_properties")
 
 
 class WilfulCatalog:
@@ -86,6 +98,28 @@ class Day:
         return [item for item in self.small if item.object_id > last]
 
 
+@dataclass(frozen=True)
+class Listed:
+    """What a snapshot lists, as often as it does, and the files that it is made of, which never change."""
+
+    files: Counter[tuple[str, int]]
+    own: frozenset[str]
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """All that must be there so that it can be read."""
+        return self.own.union(url for url, _ in self.files)
+
+
+@dataclass(frozen=True)
+class Backup:
+    """PostgreSQL as it was once: its rows are kept beside the others, this is what was noted of them here."""
+
+    days: Mapping[date, Day]
+    table_uuid: str | None
+    is_strange: bool
+
+
 class AnyOrder:
     """One sequence of steps. `trace` is what was done; it is told with whatever is found wrong."""
 
@@ -100,29 +134,27 @@ class AnyOrder:
         self.lengths: dict[str, int] = {}
         self.rows: dict[str, frozenset[int]] = {}
         self._numbers = itertools.count(1)
-        self._read: dict[str, Counter[tuple[str, int]]] = {}
+        self._manifests: dict[str, Counter[tuple[str, int]]] = {}
+        self._lists: dict[str, Listed] = {}
+        self.backup: Backup | None = None
+        self.folder = world.root / "buckets" / "lake" / self.keys.root
         self.is_strange = False
         self.publications = 0
+        self.garbage: Counter[str] = Counter()
         self.empty()
 
     def empty(self) -> None:
         """As after the first apply."""
+        emptied = "; ".join(f"DELETE FROM {name}" for name in (*_RECORDS, *_OF_CATALOG, *_LOGS))
         with self.world.context.database.begin() as connection:
-            connection.exec_driver_sql("SET LOCAL session_replication_role = replica")
-            for name in (
-                "prism_small_objects", "prism_merge_ranges", "prism_publications", "prism_partitions",
-                "prism_iceberg_tables", "prism_iceberg_log", "iceberg_tables", "iceberg_namespace_properties",
-            ):  # fmt: skip
-                connection.exec_driver_sql(f"DELETE FROM {name}")
-            for name in _RECORDS:
-                connection.exec_driver_sql(f"DROP TABLE IF EXISTS kept_{name}")
-        shutil.rmtree(self.world.root / "buckets" / "lake" / self.keys.iceberg_prefix, ignore_errors=True)
+            connection.exec_driver_sql(f"SET LOCAL session_replication_role = replica; {emptied}")
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def play(self, steps: int) -> None:
         """Takes so many steps, and publishes in the end."""
         choices = (
             (self.stream, 12), (self.merge, 6), (self.repair, 2), (self.close, 1), (self.wait, 2), (self.publish, 4),
-            (self.fail, 2), (self.meanwhile, 2), (self.strike, 1), (self.keep_records, 1), (self.lose_records, 1),
+            (self.fail, 2), (self.meanwhile, 2), (self.strike, 1), (self.gc, 1), (self.back_up, 1), (self.restore, 1),
         )  # fmt: skip
         for step in self.random.choices([step for step, _ in choices], [weight for _, weight in choices], k=steps):
             self.trace.append(step.__name__)
@@ -141,11 +173,18 @@ class AnyOrder:
 
     def _commit_object(self, connection: Connection, day: date, rows: frozenset[int]) -> None:
         number = next(self._numbers)
+        connection.exec_driver_sql(
+            "INSERT INTO prism_staging_objects (prism_staging_object_id, prism_stream_id, prism_table_id, bucket_name, "
+            "object_key, content_length, first_receive_time, state) OVERRIDING SYSTEM VALUE "
+            f"SELECT {number}, prism_stream_id, prism_table_id, 'staging', '{number}', 1, now(), 'done' "
+            f"FROM prism_streams WHERE prism_table_id = {self.table.table_id}"
+        )
         ids = partitions.ensure_and_lock(connection, [(self.table.table_id, day)])
         (partition_id,) = ids.values()
+        key = self.keys.small_object(day, number, delayed=False)
         made = SmallObject(
             bucket=self.keys.bucket,
-            key=self.keys.small_object(day, number, delayed=False),
+            key=key,
             date=day,
             staging_object_id=number,
             generation=0,
@@ -153,7 +192,7 @@ class AnyOrder:
             upload_start_time=self.now,
             min_time=self.now,
             max_time=self.now,
-            **self._facts(rows),
+            **self._facts(key, rows),
         )
         highest = small_objects.insert_small_objects(connection, [(partition_id, made)])
         partitions.raise_last_object(connection, highest)
@@ -161,10 +200,10 @@ class AnyOrder:
         known.small.append(SmallObject(**{**vars(made), "object_id": highest[partition_id]}))
         self._note(made.url, made.content_length, rows)
 
-    def _facts(self, rows: frozenset[int]) -> dict[str, Any]:
-        """Sums as fingerprints have them."""
+    def _facts(self, key: str, rows: frozenset[int]) -> dict[str, Any]:
+        """Sums as fingerprints have them; what is written again under a key has the length of before."""
         return {
-            "content_length": self.random.randrange(100, 200),
+            "content_length": 100 + zlib.crc32(key.encode()) % 100,
             "row_count": len(rows),
             "fingerprint": sum(rows),
             "file_format": MICROSECONDS,
@@ -172,7 +211,14 @@ class AnyOrder:
         }
 
     def _note(self, url: str, length: int, rows: frozenset[int]) -> None:
+        """An object is there before anything names it."""
         self.lengths[url], self.rows[url] = length, rows
+        path = self._path(url)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+    def _path(self, url: str) -> Path:
+        return self.world.root / "buckets" / url.removeprefix("s3://")
 
     def merge(self) -> None:
         """Some or all unmerged objects of a day, behind the last range or as its extension."""
@@ -190,7 +236,7 @@ class AnyOrder:
         rows = frozenset[int]().union(*(self.rows[item.url] for item in planned.inputs))
         key = self.keys.merged_object(day, lower, upper)
         written = MergedRange(
-            bucket=self.keys.bucket, key=key, lower_bound=lower, upper_bound=upper, **self._facts(rows)
+            bucket=self.keys.bucket, key=key, lower_bound=lower, upper_bound=upper, **self._facts(key, rows)
         )
         with self.world.context.database.begin() as connection:
             partitions.lock_partition(connection, known.partition_id)
@@ -205,8 +251,11 @@ class AnyOrder:
             return
         known = self.days[self.random.choice(sorted(self.days))]
         number = self.random.randrange(len(known.small))
+        self._repair(known, number, known.small[number].content_length + 1)
+
+    def _repair(self, known: Day, number: int, length: int) -> None:
         before = known.small[number]
-        after = SmallObject(**{**vars(before), "content_length": before.content_length + 1})
+        after = replace(before, content_length=length)
         with self.world.context.database.begin() as connection:
             partitions.lock_partition(connection, known.partition_id)
             assert small_objects.set_length(connection, before.object_id, before.content_length, after.content_length)
@@ -225,6 +274,8 @@ class AnyOrder:
             partitions.close(connection, known.partition_id)
             if known.ranges:
                 connection.exec_driver_sql(f"UPDATE prism_partitions SET switched = true {chosen}")
+                shown = Publication(known.ranges[-1].upper_bound, known.small[-1].object_id, 0)
+                publications.advance(connection, known.partition_id, "glue", shown, self.now, dirty=False)
 
     def wait(self) -> None:
         """Time goes by, in which snapshots grow old."""
@@ -270,33 +321,55 @@ class AnyOrder:
         self.catalog.before = lambda: None
         self.publish()
 
-    def keep_records(self) -> None:
-        """Notes what is recorded, to be put back later."""
+    def gc(self) -> None:
+        """What nobody needs any more goes, and with it what a backup of before would need."""
+        (report,) = run_gc(self.world.context, now=self.now).tables
+        self.backup = None
+        if report.problems:
+            said = " ".join(map(str, report.problems))
+            assert self.is_strange, (said, self.trace)
+            assert "does not show the Iceberg table" in said, (said, self.trace)
+            assert not report.deleted, self.trace
+        self.garbage.update({reason: item.objects for reason, item in report.deleted.items()})
+        if (loaded := self.loaded()) is not None:
+            self._judge_files(loaded)
+
+    def back_up(self) -> None:
+        """Keeps PostgreSQL as it is."""
         with self.world.context.database.begin() as connection:
-            for name in _RECORDS:
-                connection.exec_driver_sql(f"DROP TABLE IF EXISTS kept_{name}")
-                connection.exec_driver_sql(f"CREATE TABLE kept_{name} AS SELECT * FROM {name}")
-        self.kept_head = self.head_id()
+            for name in (*_RECORDS, *_OF_CATALOG):
+                connection.exec_driver_sql(f"DELETE FROM kept_{name}; INSERT INTO kept_{name} SELECT * FROM {name}")
+        days = {day: replace(known, small=list(known.small)) for day, known in self.days.items()}
+        loaded = self.loaded()
+        self.backup = Backup(days, loaded.table_uuid if loaded else None, self.is_strange)
 
-    kept_head: int | None = None
+    def restore(self) -> None:
+        """PostgreSQL goes back to the backup, its catalog with it or, like one that is elsewhere, not.
 
-    def lose_records(self) -> None:
-        """PostgreSQL goes back to older records of what is shown, if there was a commit since."""
-        if self.kept_head is None or self.kept_head == self.head_id() or self.is_strange:
+        Sequences stay, as who restores is told to set them; lengths that were repaired since are repaired again.
+        """
+        backup, self.backup = self.backup, None
+        if backup is None:
             return
+        loaded = self.loaded()
+        is_another = (loaded.table_uuid if loaded else None) != backup.table_uuid
+        both = is_another or self.random.random() < 0.5
+        names = (*_RECORDS, *_OF_CATALOG) if both else _RECORDS
         with self.world.context.database.begin() as connection:
             connection.exec_driver_sql("SET LOCAL session_replication_role = replica")
-            for name in _RECORDS:
-                connection.exec_driver_sql(f"DELETE FROM {name}")
-                connection.exec_driver_sql(f"INSERT INTO {name} SELECT * FROM kept_{name}")
-        self.kept_head = None
+            for name in names:
+                kept = f"INSERT INTO {name} OVERRIDING SYSTEM VALUE SELECT * FROM kept_{name}"
+                connection.exec_driver_sql(f"DELETE FROM {name}; {kept}")
+        self.trace.append("both" if both else "without the catalog")
+        self.days = dict(backup.days)
+        self.is_strange = backup.is_strange or (self.is_strange and not both)
+        for known in self.days.values():
+            for number, item in enumerate(known.small):
+                if item.content_length != self.lengths[item.url]:
+                    self._repair(known, number, self.lengths[item.url])
 
     def loaded(self) -> LoadedTable | None:
         return self.world.context.iceberg.load(self.table, self.world.context.installation.installation_id)
-
-    def head_id(self) -> int | None:
-        loaded = self.loaded()
-        return loaded.snapshot_id if loaded else None
 
     # What others do.
 
@@ -364,7 +437,7 @@ class AnyOrder:
         """The head has every row once, in the objects that it should; each retained snapshot of ours can be read."""
         loaded = self.loaded()
         assert loaded is not None, self.trace
-        head = self._listed(loaded, loaded.snapshot_id)
+        head = self._listed(loaded, loaded.snapshot_id).files
         wanted = Counter(
             (item.url, self.lengths[item.url])
             for known in self.days.values()
@@ -374,27 +447,50 @@ class AnyOrder:
         rows = Counter(number for url, _ in head.elements() for number in self.rows[url])
         streamed = {number for known in self.days.values() for item in known.small for number in self.rows[item.url]}
         assert rows == Counter(streamed), self.trace
-        for snapshot in loaded.snapshots:
-            files = self._listed(loaded, snapshot.snapshot_id)
-            assert not snapshot.is_ours or max(Counter(url for url, _ in files.elements()).values()) == 1, self.trace
-            if snapshot.snapshot_id not in loaded.referenced and snapshot.is_ours:
-                wrong = [(url, length) for url, length in files if self.lengths[url] != length]
-                assert not wrong, (snapshot.snapshot_id, wrong, self.trace)
+        self._judge_files(loaded)
         self._judge_records(loaded)
+        for snapshot in loaded.snapshots:
+            if not snapshot.is_ours:
+                continue
+            listed = self._listed(loaded, snapshot.snapshot_id)
+            assert max(Counter(url for url, _ in listed.files.elements()).values()) == 1, self.trace
+            if snapshot.snapshot_id not in loaded.referenced:
+                wrong = [(url, length) for url, length in listed.files if self.lengths[url] != length]
+                assert not wrong, (snapshot.snapshot_id, wrong, self.trace)
 
-    def _listed(self, loaded: LoadedTable, snapshot_id: int | None) -> Counter[tuple[str, int]]:
-        """The files of a snapshot; manifests never change, so each is read once."""
+    def _judge_files(self, loaded: LoadedTable) -> None:
+        """Each retained snapshot has all its files, whoever made it."""
+        there = self._present()
+        for snapshot in loaded.snapshots:
+            listed = self._listed(loaded, snapshot.snapshot_id)
+            assert listed.paths <= there, (snapshot.snapshot_id, listed.paths - there, self.trace)
+
+    def _present(self) -> Collection[str]:
+        """The addresses of all files of the table that are there."""
+        root = f"s3://lake/{self.keys.root}"
+        start = len(str(self.folder)) + 1
+        return {root + f"{folder}/{name}"[start:] for folder, _, names in os.walk(self.folder) for name in names}
+
+    def _listed(self, loaded: LoadedTable, snapshot_id: int | None) -> Listed:
+        """What a snapshot lists. Lists and manifests never change, so each is read once."""
         snapshot = loaded.table.metadata.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
-        found: Counter[tuple[str, int]] = Counter()
-        for manifest in snapshot.manifests(loaded.table.io) if snapshot else ():
-            if manifest.manifest_path not in self._read:
-                entries = manifest.fetch_manifest_entry(loaded.table.io)
-                files = [entry.data_file for entry in entries]
-                self._read[manifest.manifest_path] = Counter(
-                    (file.file_path, file.file_size_in_bytes) for file in files
-                )
-            found += self._read[manifest.manifest_path]
-        return found
+        if snapshot is None:
+            return Listed(Counter(), frozenset())
+        if snapshot.manifest_list not in self._lists:
+            manifests = snapshot.manifests(loaded.table.io)
+            files: Counter[tuple[str, int]] = Counter()
+            for manifest in manifests:
+                files += self._files_of(manifest, loaded.table.io)
+            own = frozenset([snapshot.manifest_list, *(item.manifest_path for item in manifests)])
+            self._lists[snapshot.manifest_list] = Listed(files, own)
+        return self._lists[snapshot.manifest_list]
+
+    def _files_of(self, manifest: ManifestFile, io: FileIO) -> Counter[tuple[str, int]]:
+        if manifest.manifest_path not in self._manifests:
+            files = [entry.data_file for entry in manifest.fetch_manifest_entry(io)]
+            found = Counter((item.file_path, item.file_size_in_bytes) for item in files)
+            self._manifests[manifest.manifest_path] = found
+        return self._manifests[manifest.manifest_path]
 
     def _judge_records(self, loaded: LoadedTable) -> None:
         with self.world.context.database.begin() as connection:
@@ -403,8 +499,16 @@ class AnyOrder:
         assert (known.snapshot_id, known.state, dirty) == (loaded.snapshot_id, ACTIVE, {}), self.trace
 
 
-def played(world: World, seeds: Sequence[int], steps: int) -> int:
-    """Plays a sequence for each seed, all on one database; returns how many publications were judged."""
+@dataclass(frozen=True)
+class Played:
+    """How many publications were judged, and what garbage collections deleted, by reason."""
+
+    publications: int
+    garbage: Counter[str]
+
+
+def played(world: World, seeds: Iterable[int], steps: int) -> Played:
+    """Plays a sequence for each seed, all on one database."""
     made: list[WilfulCatalog] = []
     url = world.settings.database_url.get_secret_value()
 
@@ -414,12 +518,16 @@ def played(world: World, seeds: Sequence[int], steps: int) -> int:
 
     ours = with_iceberg(world, wilful)
     assert ours.context.iceberg.catalog is not None
-    publications = 0
+    with world.context.database.begin() as connection:
+        for name in (*_RECORDS, *_OF_CATALOG):
+            connection.exec_driver_sql(f"CREATE UNLOGGED TABLE IF NOT EXISTS kept_{name} (LIKE {name})")
+    publications, garbage = 0, Counter[str]()
     try:
         for seed in seeds:
             sequence = AnyOrder(ours, made[0], seed)
             sequence.play(steps)
             publications += sequence.publications
+            garbage += sequence.garbage
     finally:
         made[0].inner.engine.dispose()
-    return publications
+    return Played(publications, garbage)
