@@ -17,7 +17,7 @@ _LARGE_METADATA = 2 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class IcebergFigures:
-    """What is measured of a table; bytes, seconds. Small objects are counted of closed days."""
+    """What is measured of a table; bytes, seconds. Small objects are counted of closed days, if their merge is late."""
 
     closed_small_bytes: int
     all_bytes: int
@@ -72,7 +72,7 @@ def health_of(figures: IcebergFigures) -> Health:
     """Judges the figures of a table."""
     measures = [
         Measure(
-            name="bytes in small objects of closed days",
+            name="bytes of closed days in small objects",
             number=100 * figures.closed_small_bytes / figures.all_bytes if figures.all_bytes else 0,
             limit=25,
             unit="%",

@@ -113,7 +113,7 @@ ORDER BY p.prism_table_id, p.partition_date
 
 @dataclass(frozen=True, kw_only=True)
 class IcebergBytes:
-    """The bytes of a table: of small objects of closed days, and of all objects that it should list.
+    """The bytes of a table: of small objects of closed days that should be merged by now, and of all that it lists.
 
     `foreign_snapshots` are those of others that were taken back within seven days.
     """
@@ -124,16 +124,18 @@ class IcebergBytes:
 
 
 def load_bytes(connection: Connection, table_id: int) -> IcebergBytes:
-    """Sums over all objects of a table."""
+    """Sums over all objects of a table. A merge is late an hour after it was due."""
     return IcebergBytes(**connection.execute(text(_BYTES), {"table": table_id}).one()._mapping)
 
 
 _BYTES = """
 WITH days AS MATERIALIZED (
-    SELECT prism_partition_id, last_live_object_id IS NOT NULL AS closed, desired_manifest_version
-    FROM prism_partitions WHERE prism_table_id = :table AND last_object_id > 0
+    SELECT prism_partition_id, last_live_object_id IS NOT NULL AS closed, desired_manifest_version,
+        clock_timestamp() - make_interval(secs => t.merge_interval) - interval '1 hour' AS late_before
+    FROM prism_partitions JOIN prism_tables t USING (prism_table_id)
+    WHERE prism_table_id = :table AND last_object_id > 0
 ), small AS (
-    SELECT coalesce(sum(s.content_length) FILTER (WHERE d.closed), 0) AS closed,
+    SELECT coalesce(sum(s.content_length) FILTER (WHERE d.closed AND s.commit_time < d.late_before), 0) AS closed,
         coalesce(sum(s.content_length), 0) AS bytes
     FROM days d JOIN prism_small_objects s ON s.prism_partition_id = d.prism_partition_id
         AND s.prism_small_object_id > d.desired_manifest_version

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run 
 
 ICEBERG = a_table(iceberg="{commit_seconds: 1}")
 SENSOR = "iceberg_work"
-CHECKS = {"snapshot_rows", "foreign_commits", "seconds_behind", "days_left_out"}
+CHECKS = {"snapshot_rows", "foreign_commits", "seconds_behind", "days_left_out", "health"}
 
 
 def now() -> str:

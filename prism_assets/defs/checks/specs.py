@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dagster import AssetCheckSeverity, AssetCheckSpec
 
 from prism_assets.defs.keys import Stage, asset_key
+from prism_assets.domain.iceberg_health import HEALTHY
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.stages.checks import iceberg
 from prism_assets.stages.checks import run as checks
@@ -60,6 +61,7 @@ _KINDS: dict[Stage, tuple[CheckKind, ...]] = {
         ),
         CheckKind(iceberg.SECONDS_BEHIND, "No row waits longer to be listed than two commits are apart."),
         CheckKind(iceberg.DAYS_LEFT_OUT, "No day is left out because of its objects."),
+        CheckKind(iceberg.HEALTH, f"The table can be planned quickly: its health is at least {HEALTHY} of 100."),
     ),
 }
 

@@ -18,7 +18,7 @@ from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.reported import Reported, in_turn
 from prism_assets.domain.errors import TerminalError, TransientError
 from prism_assets.domain.limits import CheckLimits
-from prism_assets.stages.checks.iceberg import SNAPSHOT_ROWS
+from prism_assets.stages.checks.iceberg import HEALTH, SNAPSHOT_ROWS
 from prism_assets.stages.checks.outcomes import CheckOutcome
 from prism_assets.stages.checks.run import CATALOG_AGREES
 from prism_assets.stages.context import StageContext
@@ -29,7 +29,7 @@ _CATALOG_GROUP = 5
 _REPORTS = 100
 _ENOUGH_SECONDS = 0.8
 """After these no further check is begun: in a big lake they take turns, as ticks of all sensors share a process."""
-_CATALOGS = {CATALOG_AGREES: "the catalog", SNAPSHOT_ROWS: "the Iceberg catalog"}
+_CATALOGS = {CATALOG_AGREES: "the catalog", SNAPSHOT_ROWS: "the Iceberg catalog", HEALTH: "the Iceberg catalog"}
 _STAGES: Mapping[str, Stage] = {check: stage for stage in Stage for check in kinds_of(stage)}
 
 

@@ -1,4 +1,4 @@
-"""Checks of Iceberg tables: what is recorded of them, and one of what their catalog shows.
+"""Checks of Iceberg tables: what is recorded of them, and what their catalog shows.
 
 A table that its file no longer names as Iceberg, or that no publication has begun yet, passes all of them.
 """
@@ -11,6 +11,7 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from prism_assets.domain.errors import ObjectMissing
+from prism_assets.domain.iceberg_health import HEALTHY
 from prism_assets.domain.snapshots import ACTIVE, KnownTable, commit_seconds
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import iceberg_figures, iceberg_tables
@@ -18,6 +19,7 @@ from prism_assets.metadata.iceberg_figures import UnlistedDay, WaitingRows
 from prism_assets.stages.checks.outcomes import SHOWN, CheckOutcome, Figures, failed, few, passed
 from prism_assets.stages.checks.request import CheckRequest
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.iceberg.status import read_health
 
 if TYPE_CHECKING:
     from prism_assets.publishers.iceberg.loaded import LoadedTable
@@ -26,6 +28,7 @@ SNAPSHOT_ROWS = "snapshot_rows"
 FOREIGN_COMMITS = "foreign_commits"
 SECONDS_BEHIND = "seconds_behind"
 DAYS_LEFT_OUT = "days_left_out"
+HEALTH = "health"
 
 _PACES = 2
 _NOT_BEGUN = "no publication has begun yet"
@@ -193,3 +196,34 @@ def _judge_left_out(table: TableDefinition, days: Sequence[UnlistedDay]) -> Chec
 def _listed(days: Sequence[UnlistedDay]) -> str:
     more = f" and {len(days) - SHOWN} more" if len(days) > SHOWN else ""
     return f"{', '.join(item.date.isoformat() for item in days[:SHOWN])}{more}"
+
+
+def check_health(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
+    """Asks the catalog once a table, and reads the list of manifests of its head."""
+    with context.database.begin() as connection:
+        known = iceberg_tables.load_known_tables(connection, request.ids)
+        waiting = iceberg_figures.waiting_rows(connection, list(known))
+    return [
+        _judge_health(context, table, known.get(table.table_id), waiting.get(table.table_id))
+        for table in request.tables
+    ]
+
+
+def _judge_health(
+    context: StageContext, table: TableDefinition, known: KnownTable | None, waiting: WaitingRows | None
+) -> CheckOutcome:
+    if known is None or known.table_uuid is None or table.iceberg is None:
+        return passed(table, HEALTH, _NOT_BEGUN)
+    try:
+        health = read_health(context, table, known, waiting.seconds if waiting else 0.0)
+    except ObjectMissing as error:
+        return failed(table, HEALTH, f"nothing can be measured: {error}; see {SNAPSHOT_ROWS}", {})
+    if health is None:
+        return failed(table, HEALTH, f"the catalog does not show the table: see {SNAPSHOT_ROWS}", {})
+    figures: Figures = {
+        "health": health.score,
+        **{item.name: round(item.number, 2) for item in sorted(health.measures, key=lambda item: item.name)},
+    }
+    if health.score >= HEALTHY:
+        return passed(table, HEALTH, f"{health.score} of 100; the worst is: {health.measures[0]}", figures)
+    return failed(table, HEALTH, f"{health.score} of 100: {few(health.complaints)}", figures)

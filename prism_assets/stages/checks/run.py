@@ -29,10 +29,12 @@ from prism_assets.stages.catalog.differences import Comparison, compare_location
 from prism_assets.stages.checks.iceberg import (
     DAYS_LEFT_OUT,
     FOREIGN_COMMITS,
+    HEALTH,
     SECONDS_BEHIND,
     SNAPSHOT_ROWS,
     check_days_left_out,
     check_foreign_commits,
+    check_health,
     check_seconds_behind,
     check_snapshot_rows,
 )
@@ -48,7 +50,7 @@ OBJECT_SIZES = "object_sizes"
 UNMERGED_AGE = "unmerged_age"
 CLOSING_BLOCKED = "closing_blocked"
 CATALOG_AGREES = "catalog_agrees"
-ASK_A_CATALOG = (CATALOG_AGREES, SNAPSHOT_ROWS)
+ASK_A_CATALOG = (CATALOG_AGREES, SNAPSHOT_ROWS, HEALTH)
 """Checks that cost a call a table; whoever publishes has just read back what they look at."""
 
 _DAY = timedelta(days=1)
@@ -394,4 +396,5 @@ _CHECKS: Mapping[str, Callable[[StageContext, CheckRequest], list[CheckOutcome]]
     FOREIGN_COMMITS: check_foreign_commits,
     SECONDS_BEHIND: check_seconds_behind,
     DAYS_LEFT_OUT: check_days_left_out,
+    HEALTH: check_health,
 }

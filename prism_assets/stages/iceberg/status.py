@@ -50,7 +50,7 @@ def _status(context: StageContext, table: TableDefinition) -> IcebergStatus:
     behind = waiting.seconds if waiting else 0.0
     health, error = None, None
     try:
-        health = _health(context, table, known, behind)
+        health = read_health(context, table, known, behind)
     except PrismError as failed:
         error = str(failed)
     return IcebergStatus(
@@ -64,8 +64,10 @@ def _status(context: StageContext, table: TableDefinition) -> IcebergStatus:
     )
 
 
-def _health(context: StageContext, table: TableDefinition, known: KnownTable | None, behind: float) -> Health | None:
-    """Asks the catalog; None if it has no such table yet."""
+def read_health(
+    context: StageContext, table: TableDefinition, known: KnownTable | None, behind: float
+) -> Health | None:
+    """Measures a table whose rows wait for so many seconds. Asks the catalog; None if it has no such table yet."""
     loaded = context.iceberg.load(table, context.installation.installation_id)
     if loaded is None or known is None or table.iceberg is None:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from prism_assets.stages.checks.iceberg import DAYS_LEFT_OUT, FOREIGN_COMMITS, SECONDS_BEHIND, SNAPSHOT_ROWS
+from prism_assets.stages.checks.iceberg import DAYS_LEFT_OUT, FOREIGN_COMMITS, HEALTH, SECONDS_BEHIND, SNAPSHOT_ROWS
 from prism_assets.stages.checks.outcomes import CheckOutcome
 from prism_assets.stages.checks.run import run_checks
 from prism_assets.stages.iceberg.run import run_iceberg
@@ -19,7 +19,7 @@ from prism_assets_tests.stages.iceberg.test_pending import (
 from prism_assets_tests.world import World
 
 AFTER = "2026-03-02T00:10"
-ALL = {SNAPSHOT_ROWS, FOREIGN_COMMITS, SECONDS_BEHIND, DAYS_LEFT_OUT}
+ALL = {SNAPSHOT_ROWS, FOREIGN_COMMITS, SECONDS_BEHIND, DAYS_LEFT_OUT, HEALTH}
 
 
 def check(world: World, name: str) -> CheckOutcome:
@@ -204,3 +204,38 @@ def test_a_range_that_is_not_certified_is_told(world: World) -> None:
     assert outcome.figures == {"days in milliseconds": 0, "other days": 1}
     assert "`prism doctor --table log.events`" in outcome.sentence
     assert check(world, SNAPSHOT_ROWS).passed
+
+
+def test_a_table_that_is_not_well_is_told_with_each_number_and_what_helps(world: World) -> None:
+    a_published_table(world)
+    assert check(world, HEALTH).figures["health"] == 100
+    change(world, "UPDATE prism_iceberg_log SET foreign_snapshots = 1, commit_time = now()")
+    outcome = check(world, HEALTH)
+    assert not outcome.passed
+    assert outcome.sentence == (
+        "0 of 100: snapshots of others in 7 days 1 (at most 0.5): see `prism iceberg history`; "
+        "only the publisher's role may commit"
+    )
+    assert outcome.figures["snapshots of others in 7 days"] == 1
+    assert outcome.figures["snapshots"] == 1
+
+
+def test_small_objects_of_a_closed_day_count_when_their_merge_is_late(world: World) -> None:
+    a_published_table(world)
+    world.catalog(AFTER)
+    assert check(world, HEALTH).passed
+    change(world, "UPDATE prism_small_objects SET commit_time = commit_time - interval '1 day'")
+    assert (
+        "bytes of closed days in small objects 100 % (at most 25): merges are behind" in check(world, HEALTH).sentence
+    )
+    world.merge(AFTER, everything=True)
+    assert check(world, HEALTH).passed
+
+
+def test_the_health_of_a_table_whose_metadata_is_gone_cannot_be_told(world: World) -> None:
+    a_published_table(world)
+    for path in (world.root / "buckets" / "lake").rglob("*.metadata.json"):
+        path.unlink()
+    outcome = check(world, HEALTH)
+    assert not outcome.passed
+    assert outcome.sentence.endswith("see snapshot_rows")
