@@ -66,7 +66,7 @@ class Bench:
     def __init__(self, settings: Settings) -> None:
         self.stores = Stores(StoreConfig(local_root=settings.local_root))
         self.lake = Lake("lake", "", self.stores.config)
-        self.publisher = IcebergPublisher(iceberg_catalog(settings, self.stores), self.lake, self.stores)
+        self.publisher = IcebergPublisher(iceberg_catalog(settings, self.stores), self.lake, self.stores, _MARK)
         self._numbers = random.Random(1)
         self._tables = 0
 
@@ -76,7 +76,7 @@ class Bench:
         parsed = parse_table_file(TABLE.format(table=f"t{self._tables}") + "iceberg: true\n", "t.yaml")
         columns = tuple(replace(column, column_id=number) for number, column in enumerate(parsed.columns, 1))
         table = replace(parsed, columns=columns, table_id=self._tables, version=1)
-        return table, self.publisher.create(table, _MARK, instant(_FIRST, 0))
+        return table, self.publisher.create(table, instant(_FIRST, 0))
 
     def commit(
         self, table: TableDefinition, loaded: LoadedTable, now: datetime, *days: DayChange, expire: bool = False
@@ -85,7 +85,7 @@ class Bench:
         heads = loaded.referenced | ({loaded.snapshot_id} if loaded.snapshot_id else set())
         expired = expired_snapshots(loaded.snapshots, heads, now, _KEEP) if expire else ()
         change = SnapshotChange(days=days, expired=expired)
-        return self.publisher.commit(table, loaded, change, _MARK, now, lambda: None).loaded
+        return self.publisher.commit(table, loaded, change, now, lambda: None).loaded
 
     def files(self, day: date, minute: int, count: int, *, minutes: int = 1) -> tuple[SmallObject, ...]:
         """Objects with the rows of some minutes of a day, each with bounds of four columns."""

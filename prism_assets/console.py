@@ -16,8 +16,8 @@ from rich.table import Table
 from prism_assets.domain.tables import Column
 
 if TYPE_CHECKING:
+    from prism_assets.domain.iceberg_commit import IcebergCommit
     from prism_assets.domain.tables import TableDefinition
-    from prism_assets.metadata.iceberg_tables import IcebergCommit
     from prism_assets.metadata.leases import Holder
     from prism_assets.metadata.quarantine import QuarantineRow
     from prism_assets.reading.lake_reader import ReadTable

@@ -68,7 +68,7 @@ def _glue(settings: Settings, *, fail_fast: bool) -> GlueCatalog:
     )
 
 
-def _iceberg(settings: Settings, lake: Lake, stores: Stores) -> IcebergPublisher:
+def _iceberg(settings: Settings, lake: Lake, stores: Stores, installation_id: str) -> IcebergPublisher:
     from prism_assets.publishers.iceberg.catalogs import iceberg_catalog
     from prism_assets.publishers.iceberg.publisher import IcebergPublisher
 
@@ -76,6 +76,7 @@ def _iceberg(settings: Settings, lake: Lake, stores: Stores) -> IcebergPublisher
         iceberg_catalog(settings, stores),
         lake,
         stores,
+        installation_id,
         prefix=settings.glue_database_prefix,
         suffix=settings.iceberg_database_suffix,
     )

@@ -15,7 +15,7 @@ from moto.server import main
 _ONE_UPDATE = threading.Lock()
 
 
-class VersionedGlue(GlueResponse):  # type: ignore[misc]  # moto has no types
+class VersionedGlue(GlueResponse):
     """Moto's Glue, but for updates of tables that were made from a version that is no longer the present one."""
 
     def update_table(self) -> Any:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
+from heapq import nsmallest
 
 from prism_assets.domain.partitions import Publication
 from prism_assets.domain.types import MILLISECONDS
 
+_EXAMPLES = 5
 MetricValue = bool | int | float | str
 """A bound as JSON has it: days since 1970 of dates, milliseconds of timestamps, the text of decimals."""
 
@@ -101,6 +103,11 @@ class PartitionContent:
     def content_length(self) -> int:
         """Bytes of all objects."""
         return sum(file.content_length for file in self.files)
+
+
+def smallest_urls(files: Iterable[DataFile]) -> tuple[str, ...]:
+    """Addresses of the smallest of some objects, as examples that are read quickly."""
+    return tuple(file.url for file in nsmallest(_EXAMPLES, files, key=lambda file: file.content_length))
 
 
 def time_bounds(files: Iterable[DataFile]) -> tuple[datetime | None, datetime | None]:

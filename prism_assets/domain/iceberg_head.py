@@ -6,7 +6,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from prism_assets.domain.snapshots import KnownTable, RetainedSnapshot
+from prism_assets.domain.snapshots import FAILED, FOREIGN, KnownTable, RetainedSnapshot
 
 
 class HeadChange(enum.Enum):
@@ -61,10 +61,35 @@ def compare_head(known: KnownTable | None, head: TableHead | None) -> HeadChange
     return HeadChange.FOREIGN if head.others or head.was_rolled_back else HeadChange.OURS
 
 
-def obstacle(head_change: HeadChange, head: TableHead | None, table: str) -> str | None:
-    """Why nothing is changed about a table before a person has decided; None if it may be published."""
-    if head is None or head_change not in (HeadChange.REPLACED, HeadChange.TAKEN):
+@dataclass(frozen=True)
+class Hold:
+    """Why the next publication leaves a table as it is, and the state that is noted with it."""
+
+    state: str
+    reason: str
+
+
+def hold_of(known: KnownTable | None, head: TableHead, table: str, on_foreign: str) -> Hold | None:
+    """Why a table is left as it is; None if it may be published.
+
+    Its name is another's, which a person has to decide about; or somebody else was at it, which is told once before it
+    is taken back, or waits for a person, as `on_foreign` says.
+    """
+    change = compare_head(known, head)
+    if change in (HeadChange.REPLACED, HeadChange.TAKEN):
+        return Hold(FAILED, _whose_name(change, head, table))
+    if change is not HeadChange.FOREIGN:
         return None
+    if on_foreign == "stop":
+        rest = f"as `on_foreign: stop` says, nothing is taken back before `prism iceberg restore {table}`"
+    elif known is not None and known.state == FOREIGN:
+        return None
+    else:
+        rest = "the next run puts back what was published"
+    return Hold(FOREIGN, f"{_who_committed(head)}; {rest}")
+
+
+def _whose_name(head_change: HeadChange, head: TableHead, table: str) -> str:
     if head_change is HeadChange.REPLACED:
         return (
             f"the catalog names another table as {head.identifier} than the one that was published: somebody dropped "
@@ -76,8 +101,7 @@ def obstacle(head_change: HeadChange, head: TableHead | None, table: str) -> str
     )
 
 
-def foreign_message(head: TableHead) -> str:
-    """What somebody else did, for people."""
+def _who_committed(head: TableHead) -> str:
     if not head.others:
         return f"somebody else set {head.identifier} back to its snapshot {head.snapshot_id}; only the publisher may"
     last = head.others[0]

@@ -46,8 +46,6 @@ class KnownTable:
     table_uuid: str | None = None
     metadata_location: str | None = None
     snapshot_id: int | None = None
-    sequence_number: int = 0
-    oldest_sequence_number: int = 0
     snapshots: int = 0
     definition_version: int = 0
     state: str = ACTIVE

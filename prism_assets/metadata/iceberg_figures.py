@@ -8,6 +8,10 @@ from datetime import date
 
 from sqlalchemy import Connection, text
 
+from prism_assets.domain.partitions import Partition, current_publication
+from prism_assets.domain.snapshots import wanted_snapshot
+from prism_assets.metadata.iceberg_tables import ICEBERG_PARTITION
+
 
 @dataclass(frozen=True, kw_only=True)
 class ListedRows:
@@ -86,12 +90,17 @@ class UnlistedDay:
 
 def unlisted_days(connection: Connection, table_ids: Collection[int]) -> list[UnlistedDay]:
     """Days that were looked at, and are recorded otherwise than `wanted_snapshot` says, by table and date."""
-    rows = connection.execute(text(_UNLISTED), {"tables": list(table_ids)})
-    return [UnlistedDay(**row._mapping) for row in rows]
+    found = []
+    for row in connection.execute(text(_BEHIND), {"tables": list(table_ids)}):
+        values = dict(row._mapping)
+        old_objects = values.pop("old_objects")
+        partition = Partition(**values)
+        if current_publication(partition) != wanted_snapshot(partition):
+            found.append(UnlistedDay(table_id=partition.table_id, date=partition.date, old_objects=old_objects))
+    return found
 
 
-_UNLISTED = """
-SELECT p.prism_table_id AS table_id, p.partition_date AS date, s.old + r.old AS old_objects
+_BEHIND = f"""{ICEBERG_PARTITION}, s.old + r.old AS old_objects
 FROM prism_iceberg_tables t JOIN prism_partitions p USING (prism_table_id)
 LEFT JOIN prism_publications q ON q.prism_partition_id = p.prism_partition_id AND q.publisher = 'iceberg'
 CROSS JOIN LATERAL (
@@ -105,8 +114,8 @@ CROSS JOIN LATERAL (
 ) r
 WHERE t.prism_table_id = ANY(:tables) AND t.table_uuid IS NOT NULL AND p.last_object_id > 0
     AND q.dirty IS NOT TRUE
-    AND (coalesce(q.version, -1), coalesce(q.published_object_id, 0), coalesce(q.revision, 0)) IS DISTINCT FROM
-        (p.desired_manifest_version, greatest(p.last_object_id, p.desired_manifest_version), p.revision)
+    AND (q.version IS NULL OR q.version < p.desired_manifest_version OR q.published_object_id < p.last_object_id
+        OR q.revision < p.revision)
 ORDER BY p.prism_table_id, p.partition_date
 """
 

@@ -12,6 +12,7 @@ from datetime import date, datetime
 
 from sqlalchemy import Connection, text
 
+from prism_assets.domain.iceberg_commit import IcebergCommit
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.snapshots import KnownTable
 from prism_assets.domain.tables import TableDefinition
@@ -47,7 +48,7 @@ WHERE t.prism_table_id = :table
 """
 _KNOWN = """
 SELECT prism_table_id AS table_id, identifier, CAST(table_uuid AS text) AS table_uuid, metadata_location, snapshot_id,
-    sequence_number, oldest_sequence_number, snapshots, definition_version, state, last_error, beat_time, look_time
+    snapshots, definition_version, state, last_error, beat_time, look_time
 FROM prism_iceberg_tables WHERE prism_table_id = ANY(:tables)
 """
 
@@ -104,18 +105,18 @@ def load_days(connection: Connection, table_id: int, *, dirty_only: bool) -> lis
     return [partition_of(row) for row in rows]
 
 
-_FIELDS = """
+ICEBERG_PARTITION = """
 SELECT p.prism_partition_id AS partition_id, p.prism_table_id AS table_id, p.partition_date AS date,
     coalesce(q.version, -1) AS current_version, p.desired_manifest_version AS desired_version, p.last_live_object_id,
     p.switched, p.closing_batch_id, q.published_object_id, p.last_object_id, p.revision,
-    coalesce(q.revision, 0) AS published_revision
-"""
-_DIRTY = f"""{_FIELDS}
+    coalesce(q.revision, 0) AS published_revision"""
+"""The fields of a Partition `p` with what its Iceberg table lists, by its row `q` of prism_publications."""
+_DIRTY = f"""{ICEBERG_PARTITION}
 FROM prism_publications q JOIN prism_partitions p USING (prism_partition_id)
 WHERE q.publisher = 'iceberg' AND q.dirty AND p.prism_table_id = :table AND p.last_object_id > 0
 ORDER BY p.partition_date
 """
-_ALL = f"""{_FIELDS}
+_ALL = f"""{ICEBERG_PARTITION}
 FROM prism_partitions p
 LEFT JOIN prism_publications q ON q.prism_partition_id = p.prism_partition_id AND q.publisher = 'iceberg'
 WHERE p.prism_table_id = :table AND p.last_object_id > 0
@@ -164,8 +165,7 @@ def record_commit(connection: Connection, known: KnownTable) -> None:
 
 _RECORD = """
 UPDATE prism_iceberg_tables SET identifier = :identifier, table_uuid = CAST(:table_uuid AS uuid),
-    metadata_location = :metadata_location, snapshot_id = :snapshot_id, sequence_number = :sequence_number,
-    oldest_sequence_number = :oldest_sequence_number, snapshots = :snapshots,
+    metadata_location = :metadata_location, snapshot_id = :snapshot_id, snapshots = :snapshots,
     definition_version = greatest(definition_version, :definition_version),
     state = :state, last_error = :last_error, beat_time = :beat_time, look_time = clock_timestamp()
 WHERE prism_table_id = :table_id
@@ -183,30 +183,8 @@ WHERE prism_table_id = :table
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class IcebergCommit:
-    """A commit as it is logged. `outcome` is committed, settled (its answer was lost) or refused.
-
-    `foreign_snapshots` are those of others that it took back.
-    """
-
-    table_id: int
-    seconds: float
-    outcome: str
-    worker: str
-    commit_time: datetime
-    snapshot_id: int | None = None
-    operation: str | None = None
-    files_in: int = 0
-    files_out: int = 0
-    rows_in: int = 0
-    rows_out: int = 0
-    message: str | None = None
-    foreign_snapshots: int = 0
-
-
 def log_commit(connection: Connection, commit: IcebergCommit) -> None:
-    """Adds a commit to the log. Locks no row of others."""
+    """Adds a commit to the log, but for what only who made it knows. Locks no row of others."""
     connection.execute(text(_LOG), vars(commit))
 
 

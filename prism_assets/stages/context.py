@@ -38,15 +38,15 @@ class StageContext:
     stores: Stores
     engine: Engine
     publisher: Publisher
-    make_iceberg: Callable[[], IcebergPublisher]
+    make_iceberg: Callable[[str], IcebergPublisher]
     queues: tuple[SqsQueue, ...] = ()
     progress: Callable[[str], None] = _silent
     worker: str = field(default_factory=worker_name)
 
     @cached_property
     def iceberg(self) -> IcebergPublisher:
-        """Made at its first use, as its library takes as long to import as everything else."""
-        return self.make_iceberg()
+        """That of the installation. Made at its first use, as its library takes as long to import as all else."""
+        return self.make_iceberg(self.installation.installation_id)
 
     @cached_property
     def installation(self) -> Installation:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prism_assets.domain.iceberg_head import HeadChange, TableHead, compare_head, foreign_message, obstacle
-from prism_assets.domain.snapshots import KnownTable, RetainedSnapshot
+from prism_assets.domain.iceberg_head import HeadChange, Hold, TableHead, compare_head, hold_of
+from prism_assets.domain.snapshots import FAILED, FOREIGN, KnownTable, RetainedSnapshot
 from prism_assets_tests.builders import utc
 
 THEIRS = RetainedSnapshot(snapshot_id=9, parent_id=1, sequence_number=9, time=utc("2026-03-01T12:00"), is_ours=False)
@@ -22,6 +23,9 @@ def known(table_uuid: str | None = "ours", snapshot_id: int | None = 1) -> Known
 def a_head(snapshot_id: int | None = 1, **more: Any) -> TableHead:
     fields = {"identifier": "log_iceberg.events", "table_uuid": "ours", "is_ours": True, **more}
     return TableHead(snapshot_id=snapshot_id, **fields)
+
+
+STRUCK = a_head(9, others=(THEIRS,))
 
 
 class Case(NamedTuple):
@@ -89,22 +93,36 @@ def test_recorded_contents_are_taken_for_listed_only_where_head_and_table_are_th
 
 @given(TABLES, HEADS)
 def test_a_table_of_others_is_never_changed(table: KnownTable | None, head: TableHead | None) -> None:
-    head_change = compare_head(table, head)
     recorded = table.table_uuid if table else None
-    if head is not None and (recorded not in (None, head.table_uuid) or not head.is_ours):
-        assert obstacle(head_change, head, "log.events") is not None
-    else:
-        assert obstacle(head_change, head, "log.events") is None
+    if head is not None:
+        held = hold_of(table, head, "log.events", "restore")
+        is_theirs = recorded not in (None, head.table_uuid) or not head.is_ours
+        assert (held is not None and held.state == FAILED) == is_theirs
 
 
 def test_people_are_told_who_has_the_name_and_what_to_do() -> None:
-    replaced = obstacle(HeadChange.REPLACED, a_head(), "log.events")
-    taken = obstacle(HeadChange.TAKEN, a_head(), "log.events")
+    replaced = hold_of(known(table_uuid="older"), a_head(), "log.events", "restore")
+    taken = hold_of(known(), a_head(is_ours=False), "log.events", "restore")
     assert "`prism iceberg register log.events`" in str(replaced)
     assert "log_iceberg.events" in str(taken)
     assert "PRISM_ICEBERG_DATABASE_SUFFIX" in str(taken)
 
 
 def test_people_are_told_which_commit_of_others_was_the_last() -> None:
-    message = foreign_message(a_head(9, others=(THEIRS,)))
-    assert "1 of its snapshots, the last one 9 of 2026-03-01 12:00:00Z" in message
+    held = hold_of(known(), STRUCK, "log.events", "restore")
+    assert "1 of its snapshots, the last one 9 of 2026-03-01 12:00:00Z" in str(held)
+
+
+def test_commits_of_others_are_told_once_and_then_taken_back_or_wait_for_a_person() -> None:
+    told = replace(known(), state=FOREIGN)
+    assert held_by(known(), "restore").reason.endswith("; the next run puts back what was published")
+    assert hold_of(told, STRUCK, "log.events", "restore") is None
+    for table in (known(), told):
+        assert "before `prism iceberg restore log.events`" in held_by(table, "stop").reason
+
+
+def held_by(table: KnownTable, on_foreign: str) -> Hold:
+    held = hold_of(table, STRUCK, "log.events", on_foreign)
+    assert held is not None
+    assert held.state == FOREIGN
+    return held

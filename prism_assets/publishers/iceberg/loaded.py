@@ -64,21 +64,10 @@ class LoadedTable:
         return self.table.metadata.current_snapshot_id
 
     @property
-    def sequence_number(self) -> int:
-        """That of the head; 0 before the first commit."""
-        head = self.table.metadata.current_snapshot()
-        return (head.sequence_number or 0) if head else 0
-
-    @property
     def last_sequence_number(self) -> int:
         """The highest one that any snapshot ever had."""
         metadata = self.table.metadata
         return 0 if isinstance(metadata, TableMetadataV1) else metadata.last_sequence_number
-
-    @property
-    def oldest_sequence_number(self) -> int:
-        """That of the oldest snapshot that is retained: what was taken out up to it, nobody reads any more."""
-        return min((item.sequence_number for item in self.snapshots), default=self.sequence_number)
 
     @property
     def is_ours(self) -> bool:
@@ -235,6 +224,30 @@ class LoadedTable:
             if days is None or day is None or day in days:
                 needed |= {entry.data_file.file_path for entry in read_entries(self.table.io, manifest)}
         return needed
+
+    def bytes_of_tags(self) -> int | None:
+        """Bytes of the data files that only tagged snapshots list; None if there is no tag.
+
+        Of the days of manifests that others do not share, all manifests are read.
+        """
+        if not self.tags:
+            return None
+        refs = self.table.metadata.refs
+        tagged = {refs[name].snapshot_id for name in self.tags} - {self.snapshot_id}
+        by_snapshot: dict[bool, dict[str, ManifestFile]] = {True: {}, False: {}}
+        with self._reading():
+            for snapshot in self.table.metadata.snapshots:
+                for item in read_manifests(self.table.io, snapshot.manifest_list):
+                    by_snapshot[snapshot.snapshot_id in tagged][item.manifest_path] = item
+            others = by_snapshot[False]
+            held = [item for path, item in by_snapshot[True].items() if path not in others]
+            days = {day_of(item) for item in held}
+            shared = [item for item in others.values() if day_of(item) in days or day_of(item) is None]
+            lengths = self._lengths_in(held)
+            return sum(lengths[url] for url in lengths.keys() - self._lengths_in(shared).keys())
+
+    def _lengths_in(self, manifests: Collection[ManifestFile]) -> dict[str, int]:
+        return {file.url: file.content_length for file in self._files_in(manifests)}
 
     def mixed_entries(self) -> dict[date, list[ManifestEntry]]:
         """The entries of manifests of several days, by day."""

@@ -64,19 +64,29 @@ class Committed:
 
     loaded: LoadedTable
     snapshot_id: int | None
-    sequence_number: int
     settled: bool
 
 
 class IcebergPublisher:
-    """The tables of one catalog. Opens nothing before it is used; never looks into the metadata of the platform."""
+    """The tables of one catalog. Opens nothing before it is used; never looks into the metadata of the platform.
+
+    `mark` is the id of the installation: it is left on tables and snapshots, and tells its own from those of others.
+    """
 
     name = NAME
 
     def __init__(
-        self, connect: Callable[[], Catalog], lake: Lake, stores: Stores, *, prefix: str = "", suffix: str = "_iceberg"
+        self,
+        connect: Callable[[], Catalog],
+        lake: Lake,
+        stores: Stores,
+        mark: str,
+        *,
+        prefix: str = "",
+        suffix: str = "_iceberg",
     ) -> None:
         self._connect = connect
+        self._mark = mark
         self._lake = lake
         self._files = StoresFileIO({STORES: stores})
         self._stores = stores
@@ -97,20 +107,20 @@ class IcebergPublisher:
         """The folder of the table's own files, in which strangers write theirs, too."""
         return self._lake.url(self._lake.keys(table).iceberg_prefix.rstrip("/"))
 
-    def load(self, table: TableDefinition, mark: str) -> LoadedTable | None:
-        """What the catalog says now; None if it has no such table. `mark` tells the installation's own from others.
+    def load(self, table: TableDefinition) -> LoadedTable | None:
+        """What the catalog says now; None if it has no such table.
 
         MetadataMissing if the catalog names a file that is not there.
         """
         try:
             with translated(f"load the Iceberg table of {table.name}"):
-                return LoadedTable(self.catalog.load_table(self.identifier(table)), mark)
+                return LoadedTable(self.catalog.load_table(self.identifier(table)), self._mark)
         except NoSuchTableError:
             return None
         except ObjectMissing as error:
             raise MetadataMissing(str(error)) from error
 
-    def create(self, table: TableDefinition, mark: str, now: datetime) -> LoadedTable:
+    def create(self, table: TableDefinition, now: datetime) -> LoadedTable:
         """Makes a table without a snapshot: its first metadata file, which is then registered.
 
         A death between the two leaves a file that nobody names. One that another worker made meanwhile is returned.
@@ -118,11 +128,12 @@ class IcebergPublisher:
         location = self.location(table)
         address = f"{location}/metadata/00000-{uuid.uuid4()}.metadata.json"
         with translated(f"create the Iceberg table of {table.name}"):
-            ToOutputFile.table_metadata(first_metadata(table, location, mark, now), self._files.new_output(address))
+            metadata = first_metadata(table, location, self._mark, now)
+            ToOutputFile.table_metadata(metadata, self._files.new_output(address))
         failpoint("iceberg.after_first_metadata")
-        return self.register(table, address, mark)
+        return self.register(table, address)
 
-    def register(self, table: TableDefinition, metadata_location: str, mark: str) -> LoadedTable:
+    def register(self, table: TableDefinition, metadata_location: str) -> LoadedTable:
         """Has the catalog name a metadata file under the table's name, unless it has one: then that is returned."""
         database, _ = self.identifier(table)
         with translated(f"register the Iceberg table of {table.name}"):
@@ -130,7 +141,7 @@ class IcebergPublisher:
                 self.catalog.create_namespace(database)
             with suppress(AlreadyExists):
                 self.catalog.register_table(self.identifier(table), metadata_location)
-        loaded = self.load(table, mark)
+        loaded = self.load(table)
         if loaded is None:
             raise CatalogUnavailable(f"the catalog does not show {database}.{table.name.table}, which was registered")
         return loaded
@@ -180,7 +191,6 @@ class IcebergPublisher:
         table: TableDefinition,
         loaded: LoadedTable,
         change: SnapshotChange,
-        mark: str,
         now: datetime,
         before_call: Callable[[], None],
     ) -> Committed:
@@ -192,7 +202,7 @@ class IcebergPublisher:
         by its difference.
         """
         with translated(f"write the manifests of {table.name}"):
-            snapshot = self._snapshot(table, loaded, change, mark, now) if change.makes_snapshot else None
+            snapshot = self._snapshot(table, loaded, change, now) if change.makes_snapshot else None
         failpoint("iceberg.after_manifests")
         head_id = snapshot.snapshot_id if snapshot else loaded.snapshot_id
         updates = [
@@ -216,31 +226,29 @@ class IcebergPublisher:
                 except (CommitFailedException, NoSuchTableError) as error:
                     raise CommitRefused(f"{loaded.identifier}: {error}") from error
         except Exception as error:
-            after = self.load(table, mark)
+            after = self.load(table)
             if snapshot is None or after is None or not _is_in(after, snapshot.snapshot_id):
                 if after is None or after.metadata_location != loaded.metadata_location:
                     raise CommitRefused(f"{loaded.identifier} was changed meanwhile: {error}") from error
                 raise
             settled = True
         failpoint("iceberg.after_commit")
-        return self._read_back(table, loaded, snapshot, mark, settled=settled)
+        return self._read_back(table, loaded, snapshot, settled=settled)
 
     def _read_back(
-        self, table: TableDefinition, before: LoadedTable, snapshot: Snapshot | None, mark: str, *, settled: bool
+        self, table: TableDefinition, before: LoadedTable, snapshot: Snapshot | None, *, settled: bool
     ) -> Committed:
         """Loads the table once more: a catalog that overlooks a change in between says yes to two commits."""
-        after = self.load(table, mark)
+        after = self.load(table)
         if after is None or after.table_uuid != before.table_uuid:
             raise CommitRefused(f"{before.identifier} was dropped or replaced while it was committed to")
         if snapshot is None:
-            return Committed(after, before.snapshot_id, before.sequence_number, settled)
+            return Committed(after, before.snapshot_id, settled)
         if not _is_in(after, snapshot.snapshot_id):
             raise CommitRefused(f"{before.identifier}: the catalog took the commit and does not show it")
-        return Committed(after, snapshot.snapshot_id, snapshot.sequence_number or 0, settled)
+        return Committed(after, snapshot.snapshot_id, settled)
 
-    def _snapshot(
-        self, table: TableDefinition, loaded: LoadedTable, change: SnapshotChange, mark: str, now: datetime
-    ) -> Snapshot:
+    def _snapshot(self, table: TableDefinition, loaded: LoadedTable, change: SnapshotChange, now: datetime) -> Snapshot:
         """Writes manifests and their list; nobody reads them before they are committed."""
         metadata = loaded.table.metadata
         snapshot_id = metadata.new_snapshot_id()
@@ -267,7 +275,7 @@ class IcebergPublisher:
             sequence_number=sequence_number,
             timestamp_ms=max(milliseconds(now), metadata.last_updated_ms + 1),  # else the library takes the present
             manifest_list=address,
-            summary=_summary(loaded, change, mark, kept),
+            summary=_summary(change, self._mark, kept),
             schema_id=_target_schema_id(table, loaded) if change.sets_schema else metadata.current_schema_id,
         )
 
@@ -311,7 +319,7 @@ def _tag_updates(change: SnapshotChange, head_id: int | None) -> list[TableUpdat
     return [*setting, *(RemoveSnapshotRefUpdate(ref_name=name) for name in change.dropped_tags)]
 
 
-def _summary(loaded: LoadedTable, change: SnapshotChange, mark: str, manifests: list[ManifestFile]) -> Summary:
+def _summary(change: SnapshotChange, mark: str, manifests: list[ManifestFile]) -> Summary:
     """What changed and what there is, in the words that readers know; totals are counted, not carried on."""
     days = change.changed_days
     counts = {

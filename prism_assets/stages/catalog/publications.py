@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from heapq import nsmallest
 
 from prism_assets.domain.errors import LeaseLost
-from prism_assets.domain.files import PartitionContent
+from prism_assets.domain.files import PartitionContent, smallest_urls
 from prism_assets.domain.lifecycle import Publish, publication_due
 from prism_assets.domain.partitions import Partition, Publication, current_publication, wanted_publication
 from prism_assets.domain.problems import Problem
@@ -21,7 +20,6 @@ from prism_assets.stages.catalog.content import load_content
 from prism_assets.stages.context import StageContext
 
 _AT_ONCE = 100
-_EXAMPLES = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,5 +129,5 @@ def _published(
         objects=len(content.files),
         rows=content.row_count,
         bytes=content.content_length,
-        examples=tuple(file.url for file in nsmallest(_EXAMPLES, content.files, key=lambda file: file.content_length)),
+        examples=smallest_urls(content.files),
     )

@@ -75,7 +75,7 @@ def _with_head(context: StageContext, table: TableDefinition, look: _Look) -> _L
     if look.known is None or look.known.table_uuid is None:
         return look
     try:
-        return replace(look, loaded=context.iceberg.load(table, context.installation.installation_id))
+        return replace(look, loaded=context.iceberg.load(table))
     except ObjectMissing as error:
         return replace(look, missing=str(error))
 

@@ -34,7 +34,7 @@ def load_iceberg_needs(
         if days is None or item.date in days
         for folder in (keys.live_prefix(item.date), keys.delayed_prefix(item.date), keys.merged_prefix(item.date))
     }
-    loaded = context.iceberg.load(table, context.installation.installation_id)
+    loaded = context.iceberg.load(table)
     if loaded is None or (known.table_uuid is not None and loaded.table_uuid != known.table_uuid):
         raise InvariantBroken(
             f"the catalog does not show the Iceberg table {known.identifier} that was published, so nobody can say "

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.domain.iceberg_head import HeadChange, TableHead, compare_head, foreign_message, obstacle
+from prism_assets.domain.iceberg_head import HeadChange, Hold, TableHead, compare_head, hold_of
 from prism_assets.domain.partitions import NEW_VERSION, Partition, Publication, current_publication
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.snapshots import (
@@ -26,6 +26,7 @@ from prism_assets.metadata.iceberg_tables import IcebergState
 from prism_assets.publishers.iceberg.loaded import LoadedTable
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.iceberg.content import load_days, uncertified
+from prism_assets.stages.iceberg.report import tags_sentence
 
 _OLD_FORMAT = (
     "holds objects whose timestamps are in milliseconds, in which readers of Iceberg find wrong rows: it is shown when "
@@ -219,13 +220,14 @@ class IcebergPreview:
 
     table: str
     plan: IcebergPlan
-    obstacle: str | None = None
+    hold: Hold | None = None
+    tag_bytes: int | None = None
 
     @property
     def lines(self) -> tuple[str, ...]:
         """For people, a line for each day, and for what else the commit brings."""
         change = self.plan.change
-        lines = [f"{self.table}: {self.obstacle}"] if self.obstacle else []
+        lines = [f"{self.table}: {self.hold.reason}"] if self.hold else []
         if self.plan.head_change is HeadChange.NEW:
             lines.append(f"{self.table}: create the table")
         if self.plan.head_change is HeadChange.LOST:
@@ -237,6 +239,8 @@ class IcebergPreview:
             lines.append(f"{self.table}: expire {len(change.expired)} snapshots")
         lines += [f"{self.table}: set tag {tag}" for tag in change.tags]
         lines += [f"{self.table}: drop tag {tag}" for tag in change.dropped_tags]
+        if self.tag_bytes is not None:
+            lines.append(f"{self.table}: {tags_sentence(self.tag_bytes)}")
         return (*lines, *(f"{problem}" for problem in self.plan.left))
 
 
@@ -253,18 +257,16 @@ def preview(
     context: StageContext, *, now: datetime, names: Collection[str] | None = None, optimize: bool = False
 ) -> list[IcebergPreview]:
     """What the next publication of each table would do; changes nothing."""
-    mark = context.installation.installation_id
     found = []
     for table in context.choose_tables(names):
         if table.iceberg is None:
             continue
         with context.database.begin() as connection:
             state = iceberg_tables.load_iceberg_state(connection, table.table_id)
-        loaded = context.iceberg.load(table, mark)
+        loaded = context.iceberg.load(table)
         plan = plan_commit(context, state, loaded, now, optimize=optimize, every_day=True)
-        head = None if loaded is None else head_of(state, loaded)
-        held = obstacle(plan.head_change, head, str(table.name))
-        if held is None and head is not None and plan.head_change is HeadChange.FOREIGN:
-            held = foreign_message(head)
-        found.append(IcebergPreview(table=str(table.name), plan=plan, obstacle=held))
+        name = str(table.name)
+        hold = hold_of(state.known, head_of(state, loaded), name, table.iceberg.on_foreign) if loaded else None
+        tag_bytes = loaded.bytes_of_tags() if loaded and optimize else None
+        found.append(IcebergPreview(table=name, plan=plan, hold=hold, tag_bytes=tag_bytes))
     return found

@@ -4,54 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import date
 
+from prism_assets.domain.iceberg_commit import IcebergCommit
 from prism_assets.domain.problems import Problem
 from prism_assets.metadata.leases import Holder
-
-METADATA = "metadata"
-"""The operation of a commit that makes no snapshot: columns, tags, snapshots that go."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class IcebergDayReport:
-    """What a commit changed about one day."""
-
-    date: date
-    files_in: int
-    files_out: int
-    rows_in: int
-    rows_out: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class IcebergCommitReport:
-    """One commit that readers see: what it was, what came and what went, and how long the whole of it took.
-
-    `seconds_behind` is how long the first of the small objects that it added had waited to be listed; None if it added
-    none, or compared every day, old ones too.
-    """
-
-    snapshot_id: int | None
-    operation: str
-    files_in: int
-    files_out: int
-    rows_in: int
-    rows_out: int
-    days: tuple[date, ...]
-    expired: int
-    seconds: float
-    settled: bool = False
-    by_day: tuple[IcebergDayReport, ...] = ()
-    seconds_behind: float | None = None
-
-    def __str__(self) -> str:
-        if self.operation == METADATA:
-            return f"the table's metadata was changed in {self.seconds:.1f} s"
-        return (
-            f"snapshot {self.snapshot_id} ({self.operation}): {self.files_in} files of {self.rows_in:,} rows in, "
-            f"{self.files_out} of {self.rows_out:,} out, {len(self.days)} days, {self.seconds:.1f} s"
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +15,7 @@ class IcebergTableReport:
     """What was done about one table.
 
     `created` if the table was made or registered; `waiting` is why nothing was done though something may be due;
+    `tag_bytes` are those of data files that only tagged snapshots list, told where it was optimized and has tags;
     `dropped` if it was taken out of the catalog, as its table file names no Iceberg any more.
     """
 
@@ -67,10 +24,11 @@ class IcebergTableReport:
     identifier: str = ""
     created: bool = False
     dropped: bool = False
-    commit: IcebergCommitReport | None = None
+    commit: IcebergCommit | None = None
     metadata_location: str | None = None
     snapshot_id: int | None = None
     snapshots: int = 0
+    tag_bytes: int | None = None
     restored: bool = False
     waiting: str | None = None
     skipped: bool = False
@@ -95,6 +53,8 @@ class IcebergTableReport:
             said.append("what others had committed was taken back")
         if self.commit:
             said.append(str(self.commit))
+        if self.tag_bytes is not None:
+            said.append(tags_sentence(self.tag_bytes))
         if self.waiting:
             said.append(self.waiting)
         if self.skipped:
@@ -129,6 +89,11 @@ class IcebergReport:
     def skipped(self) -> tuple[str, ...]:
         """The tables that another worker was at, one sentence each."""
         return tuple(f"{table.table}: {table.skip_reason}; repeat" for table in self.tables if table.skipped)
+
+
+def tags_sentence(tag_bytes: int) -> str:
+    """What tags cost."""
+    return f"tags hold {tag_bytes / 1e6:,.1f} MB of data files that no other snapshot lists"
 
 
 def problem_lines(table: str, found: Iterable[Problem]) -> list[str]:

@@ -16,7 +16,8 @@ from datetime import datetime, timedelta
 
 from prism_assets.domain.errors import InvariantBroken, ObjectMissing, PrismError, WrongUse
 from prism_assets.domain.files import SmallObject
-from prism_assets.domain.iceberg_head import HeadChange, compare_head, foreign_message, obstacle
+from prism_assets.domain.iceberg_commit import COMMITTED, REFUSED, SETTLED, IcebergCommit, IcebergDay
+from prism_assets.domain.iceberg_head import HeadChange, hold_of
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.snapshots import (
     ACTIVE,
@@ -30,7 +31,7 @@ from prism_assets.domain.snapshots import (
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import iceberg_tables, leases, partitions, publications
-from prism_assets.metadata.iceberg_tables import IcebergCommit, IcebergState
+from prism_assets.metadata.iceberg_tables import IcebergState
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.publishers.iceberg.loaded import LoadedTable
 from prism_assets.publishers.iceberg.publisher import (
@@ -42,13 +43,7 @@ from prism_assets.publishers.iceberg.publisher import (
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.iceberg.pending import published_tables
 from prism_assets.stages.iceberg.plan import IcebergPlan, head_of, plan_commit
-from prism_assets.stages.iceberg.report import (
-    METADATA,
-    IcebergCommitReport,
-    IcebergDayReport,
-    IcebergReport,
-    IcebergTableReport,
-)
+from prism_assets.stages.iceberg.report import IcebergReport, IcebergTableReport
 from prism_assets.stages.leases import leased
 
 _TRIES = 5
@@ -115,7 +110,6 @@ class _TableRun:
         self._lease = lease
         self._how = how
         self._now = how.now
-        self._mark = context.installation.installation_id
         self._created = False
 
     @property
@@ -161,14 +155,16 @@ class _TableRun:
         if state.known is None or state.known.table_uuid is None:
             self._wait_for_writers()
         plan, committed = self._planned_and_committed(state, loaded)
-        self._record(state, plan, committed, time.monotonic() - started)
+        commit = self._commit_of(state, plan, committed, time.monotonic() - started)
+        self._record(state, plan, committed, commit)
         return replace(
             report,
             created=self._created,
-            commit=_commit_report(state, plan, committed, time.monotonic() - started),
+            commit=commit,
             metadata_location=committed.loaded.metadata_location,
             snapshot_id=committed.snapshot_id,
             snapshots=len(committed.loaded.snapshots),
+            tag_bytes=committed.loaded.bytes_of_tags() if self._how.optimize else None,
             restored=plan.head_change is HeadChange.FOREIGN,
             problems=plan.left,
         )
@@ -205,7 +201,7 @@ class _TableRun:
         """What the catalog has; a table that is to be made anew, or whose metadata file is gone, it forgets before."""
         table, known = state.definition, state.known
         try:
-            loaded = self._publisher.load(table, self._mark)
+            loaded = self._publisher.load(table)
         except MetadataMissing:
             if known is None or known.table_uuid is None:
                 raise
@@ -237,25 +233,13 @@ class _TableRun:
 
     def _reason_to_wait(self, state: IcebergState, loaded: LoadedTable) -> str | None:
         """Why the table is left as it is: its name is another's, or a stranger was at it and nobody was told yet."""
-        table, known = state.definition, state.known
-        head = head_of(state, loaded)
-        change = compare_head(known, head)
-        reason = obstacle(change, head, str(table.name))
-        if reason:
-            self._note_state(table, FAILED, reason)
-            return reason
-        if change is not HeadChange.FOREIGN or self._how.restore:
-            return None
-        reason = foreign_message(head)
+        table = state.definition
         assert table.iceberg is not None
-        if table.iceberg.on_foreign == "stop":
-            reason += f"; as `on_foreign: stop` says, nothing is taken back before `prism iceberg restore {table.name}`"
-        elif known is not None and known.state == FOREIGN:
+        hold = hold_of(state.known, head_of(state, loaded), str(table.name), table.iceberg.on_foreign)
+        if hold is None or (hold.state == FOREIGN and self._how.restore):
             return None
-        else:
-            reason += "; the next run puts back what was published"
-        self._note_state(table, FOREIGN, reason)
-        return reason
+        self._note_state(table, hold.state, hold.reason)
+        return hold.reason
 
     def _note_state(self, table: TableDefinition, state: str, reason: str | None) -> None:
         with self._context.database.begin() as connection:
@@ -276,10 +260,10 @@ class _TableRun:
                 found = self._publisher.newest_metadata(table, known.metadata_location, known.snapshot_id)
             if found is not None:
                 self._hold()
-                return self._publisher.register(table, found, self._mark)
+                return self._publisher.register(table, found)
             self._start_over(table, known)
         self._hold()
-        return self._publisher.create(table, self._mark, self._now)
+        return self._publisher.create(table, self._now)
 
     def _start_over(self, table: TableDefinition, known: KnownTable) -> None:
         """Forgets a table whose metadata is gone; its next commit lists every object again."""
@@ -291,14 +275,16 @@ class _TableRun:
 
     def _commit(self, table: TableDefinition, loaded: LoadedTable, plan: IcebergPlan) -> Committed:
         if plan.change.changes_nothing:
-            return Committed(loaded, loaded.snapshot_id, loaded.sequence_number, settled=False)
-        return self._publisher.commit(table, loaded, plan.change, self._mark, plan.time, self._hold)
+            return Committed(loaded, loaded.snapshot_id, settled=False)
+        return self._publisher.commit(table, loaded, plan.change, plan.time, self._hold)
 
     def _hold(self) -> None:
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
 
-    def _record(self, state: IcebergState, plan: IcebergPlan, committed: Committed, seconds: float) -> None:
+    def _record(
+        self, state: IcebergState, plan: IcebergPlan, committed: Committed, commit: IcebergCommit | None
+    ) -> None:
         """Records the head that was read back, and which days it lists, in one transaction.
 
         A death before it leaves a head of ours that is not recorded. `dirty` stays where more came meanwhile.
@@ -322,15 +308,19 @@ class _TableRun:
                         connection, partition_id, self._publisher.name, shown, self._now, dirty=wanted != shown
                     )
             iceberg_tables.record_commit(connection, _known(state, committed, plan))
-            if not plan.change.changes_nothing:
-                iceberg_tables.log_commit(connection, self._logged(state.definition, plan, committed, seconds))
+            if commit:
+                iceberg_tables.log_commit(connection, commit)
             failpoint("iceberg.in_record")
         failpoint("iceberg.after_record")
 
-    def _logged(self, table: TableDefinition, plan: IcebergPlan, committed: Committed, seconds: float) -> IcebergCommit:
+    def _commit_of(
+        self, state: IcebergState, plan: IcebergPlan, committed: Committed, seconds: float
+    ) -> IcebergCommit | None:
         change = plan.change
+        if change.changes_nothing:
+            return None
         return IcebergCommit(
-            table_id=table.table_id,
+            table_id=state.definition.table_id,
             snapshot_id=committed.snapshot_id,
             operation=change.operation.value if change.makes_snapshot else None,
             files_in=change.files_in,
@@ -338,10 +328,13 @@ class _TableRun:
             rows_in=change.rows_in,
             rows_out=change.rows_out,
             seconds=seconds,
-            outcome="settled" if committed.settled else "committed",
+            outcome=SETTLED if committed.settled else COMMITTED,
             foreign_snapshots=plan.foreign_snapshots,
             worker=self._context.worker,
             commit_time=self._now,
+            by_day=tuple(map(IcebergDay.of, change.changed_days)),
+            expired=len(change.expired),
+            seconds_behind=None if plan.is_full else _seconds_behind(plan, state.time + timedelta(seconds=seconds)),
         )
 
     def _log_refused(self, error: CommitRefused, seconds: float) -> None:
@@ -351,7 +344,7 @@ class _TableRun:
                 IcebergCommit(
                     table_id=self._lease.subject_id,
                     seconds=seconds,
-                    outcome="refused",
+                    outcome=REFUSED,
                     message=str(error),
                     worker=self._context.worker,
                     commit_time=self._now,
@@ -365,7 +358,7 @@ class _TableRun:
         """
         state = self._state()
         try:
-            loaded = self._publisher.load(table, self._mark)
+            loaded = self._publisher.load(table)
             is_ours = loaded is not None and loaded.is_ours
         except MetadataMissing:
             is_ours = state.known is not None and state.known.table_uuid is not None
@@ -391,43 +384,10 @@ def _known(state: IcebergState, committed: Committed, plan: IcebergPlan) -> Know
         table_uuid=loaded.table_uuid,
         metadata_location=loaded.metadata_location,
         snapshot_id=committed.snapshot_id,  # and not the head, which a stranger may have moved on by now
-        sequence_number=committed.sequence_number,
-        oldest_sequence_number=loaded.oldest_sequence_number,
         snapshots=len(loaded.snapshots),
         definition_version=state.definition.version,
         state=ACTIVE,
         beat_time=beat_time,
-    )
-
-
-def _commit_report(
-    state: IcebergState, plan: IcebergPlan, committed: Committed, seconds: float
-) -> IcebergCommitReport | None:
-    change = plan.change
-    if change.changes_nothing:
-        return None
-    return IcebergCommitReport(
-        snapshot_id=committed.snapshot_id,
-        operation=change.operation.value if change.makes_snapshot else METADATA,
-        files_in=change.files_in,
-        files_out=change.files_out,
-        rows_in=change.rows_in,
-        rows_out=change.rows_out,
-        days=tuple(day.date for day in change.changed_days),
-        expired=len(change.expired),
-        seconds=seconds,
-        settled=committed.settled,
-        by_day=tuple(
-            IcebergDayReport(
-                date=day.date,
-                files_in=len(day.added),
-                files_out=len(day.removed),
-                rows_in=day.rows_in,
-                rows_out=day.rows_out,
-            )
-            for day in change.changed_days
-        ),
-        seconds_behind=None if plan.is_full else _seconds_behind(plan, state.time + timedelta(seconds=seconds)),
     )
 
 

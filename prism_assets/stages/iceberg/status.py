@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import date
 
 from prism_assets.domain.errors import PrismError
+from prism_assets.domain.iceberg_commit import IcebergCommit
 from prism_assets.domain.iceberg_health import Health, IcebergFigures, health_of
 from prism_assets.domain.snapshots import KnownTable, commit_seconds
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import iceberg_figures, iceberg_tables
-from prism_assets.metadata.iceberg_tables import IcebergCommit
 from prism_assets.stages.context import StageContext
 
 
@@ -68,7 +68,7 @@ def read_health(
     context: StageContext, table: TableDefinition, known: KnownTable | None, behind: float
 ) -> Health | None:
     """Measures a table whose rows wait for so many seconds. Asks the catalog; None if it has no such table yet."""
-    loaded = context.iceberg.load(table, context.installation.installation_id)
+    loaded = context.iceberg.load(table)
     if loaded is None or known is None or table.iceberg is None:
         return None
     with context.database.begin() as connection:

@@ -13,7 +13,7 @@ import random
 import shutil
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -369,7 +369,7 @@ class AnyOrder:
                     self._repair(known, number, self.lengths[item.url])
 
     def loaded(self) -> LoadedTable | None:
-        return self.world.context.iceberg.load(self.table, self.world.context.installation.installation_id)
+        return self.world.context.iceberg.load(self.table)
 
     # What others do.
 
@@ -465,7 +465,7 @@ class AnyOrder:
             listed = self._listed(loaded, snapshot.snapshot_id)
             assert listed.paths <= there, (snapshot.snapshot_id, listed.paths - there, self.trace)
 
-    def _present(self) -> Collection[str]:
+    def _present(self) -> set[str]:
         """The addresses of all files of the table that are there."""
         root = f"s3://lake/{self.keys.root}"
         start = len(str(self.folder)) + 1

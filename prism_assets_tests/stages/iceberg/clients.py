@@ -89,16 +89,18 @@ def with_iceberg(
     context, settings = world.context, world.settings
     there = settings.model_copy(update={"database_url": SecretStr(url)}) if url else settings
     connect = iceberg_catalog(there, context.stores)
-    publisher = IcebergPublisher(
-        lambda: wrap(connect()),
-        context.lake,
-        context.stores,
-        prefix=settings.glue_database_prefix,
-        suffix=settings.iceberg_database_suffix,
-    )
-    return dataclasses.replace(
-        world, context=dataclasses.replace(context, make_iceberg=lambda: publisher, worker=worker)
-    )
+
+    def made(mark: str) -> IcebergPublisher:
+        return IcebergPublisher(
+            lambda: wrap(connect()),
+            context.lake,
+            context.stores,
+            mark,
+            prefix=settings.glue_database_prefix,
+            suffix=settings.iceberg_database_suffix,
+        )
+
+    return dataclasses.replace(world, context=dataclasses.replace(context, make_iceberg=made, worker=worker))
 
 
 @contextmanager

@@ -44,8 +44,11 @@ def with_publisher(world: World, connect: Callable[[], Catalog]) -> Any:
     """A context whose publisher connects so."""
     context = world.context
     prefix = world.settings.glue_database_prefix
-    publisher = IcebergPublisher(connect, context.lake, context.stores, prefix=prefix)
-    return replace(context, make_iceberg=lambda: publisher)
+
+    def made(mark: str) -> IcebergPublisher:
+        return IcebergPublisher(connect, context.lake, context.stores, mark, prefix=prefix)
+
+    return replace(context, make_iceberg=made)
 
 
 def ids_in_head(world: World) -> list[int]:
@@ -85,7 +88,7 @@ def test_a_column_is_added(platform: World) -> None:
     platform.iceberg("2026-03-01T10:07")
 
     table = platform.context.choose_tables(["log.events"])[0]
-    loaded = platform.context.iceberg.load(table, platform.context.installation.installation_id)
+    loaded = platform.context.iceberg.load(table)
     assert loaded is not None
     assert [field.name for field in loaded.table.schema().fields] == ["time", "id", "city", "dt"]
     assert loaded.table.scan().to_arrow().column("city").null_count == 3
@@ -159,7 +162,7 @@ def test_what_a_rest_server_refuses_is_told_by_type(world: World, status: int, e
     table = world.context.choose_tables(["log.events"])[0]
     with served(server) as address:
         platform = with_catalog(world, iceberg_catalog="rest", iceberg_rest_uri=address)
-        assert platform.context.iceberg.load(table, "mark") is None
+        assert platform.context.iceberg.load(table) is None
         server.refuses_with = status
         with pytest.raises(error):
-            platform.context.iceberg.load(table, "mark")
+            platform.context.iceberg.load(table)

@@ -155,7 +155,7 @@ def test_commits_of_others_are_told_until_they_are_taken_back(world: World) -> N
 def test_a_name_that_belongs_to_another_table_is_told(world: World) -> None:
     world.apply(a_table(iceberg="true"))
     (table,) = world.context.choose_tables(None)
-    world.context.iceberg.create(table, "another installation", utc(NOON))
+    world.context.make_iceberg("another installation").create(table, utc(NOON))
     assert run_iceberg(world.context, now=utc(NOON)).errors
     assert "that this installation did not make" in check(world, FOREIGN_COMMITS).sentence
 

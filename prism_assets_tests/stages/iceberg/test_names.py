@@ -126,7 +126,7 @@ def test_a_table_that_somebody_set_back_is_foreign(world: World, on_foreign: str
     streamed(world)
     world.iceberg(NOW)
     oldest = world.iceberg_table().metadata.snapshots[0].snapshot_id
-    loaded = world.context.iceberg.load(world.context.choose_tables(["log.events"])[0], "")
+    loaded = world.context.iceberg.load(world.context.choose_tables(["log.events"])[0])
     assert loaded is not None
     loaded.table.manage_snapshots().set_current_snapshot(oldest).commit()
 
@@ -142,7 +142,7 @@ def test_only_our_tags_are_dropped(world: World) -> None:
     published(world)
     head = world.iceberg_table().current_snapshot()
     assert head is not None
-    loaded = world.context.iceberg.load(world.context.choose_tables(["log.events"])[0], "")
+    loaded = world.context.iceberg.load(world.context.choose_tables(["log.events"])[0])
     assert loaded is not None
     with loaded.table.manage_snapshots() as manage:
         manage.create_tag(head.snapshot_id, "day-of-the-audit")

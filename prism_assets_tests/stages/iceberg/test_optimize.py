@@ -106,6 +106,29 @@ def test_a_day_that_was_switched_has_a_tag_until_a_newer_one_has(world: World) -
     assert tagged.to_arrow().num_rows == 4
 
 
+def test_what_tags_hold_is_told_as_far_as_no_other_snapshot_lists_it(world: World) -> None:
+    world.apply(TABLE)
+    arrive(world, 2, "2026-03-01T10:00")
+    world.catalog("2026-03-02T00:10")
+    world.merge("2026-03-02T00:20", everything=True)
+    world.catalog("2026-03-02T00:30")
+    assert world.iceberg("2026-03-02T00:40").tables[0].tag_bytes is None
+    (first,) = world.iceberg("2026-03-02T00:41", optimize=True).tables
+    (merged,) = (world.root / "buckets" / "lake").rglob("part-*.parquet")
+    assert first.tag_bytes == 0
+    arrive(world, 2, "2026-03-01T11:00")
+    world.merge("2026-03-02T01:00", everything=True)
+    world.iceberg("2026-03-02T01:10")
+
+    (report,) = world.iceberg("2026-03-02T12:00", optimize=True).tables
+
+    assert len(world.iceberg_table().metadata.snapshots) == 2
+    assert report.tag_bytes == merged.stat().st_size
+    assert any("tags hold 0.0 MB of data files" in line for line in report.lines)
+    (plan,) = preview(world.context, now=utc("2026-03-02T12:01"), optimize=True)
+    assert plan.tag_bytes == report.tag_bytes
+
+
 def test_days_of_the_old_format_are_left_out_told_and_adopted(world: World) -> None:
     world.apply(OLD)
     ids = arrive(world, 3, "2026-03-01T10:00")
