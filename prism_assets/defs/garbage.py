@@ -1,6 +1,12 @@
-"""prism_gc: a daily job that deletes what nobody needs any more below the prefixes of tables."""
+"""prism_gc: a daily job that deletes what nobody needs any more below the prefixes of tables, and what keeps it back.
+
+That are snapshots of Iceberg tables: publications let them go as they come, and where none comes this job does. It also
+joins manifests and keeps tags, which no publication does.
+"""
 
 # Dagster reads the annotations of ops, so they are not postponed here.
+from datetime import datetime, timezone
+
 from dagster import (
     DefaultScheduleStatus,
     JobDefinition,
@@ -19,8 +25,12 @@ from prism_assets.defs import failures
 from prism_assets.defs.keys import GARBAGE_COLLECTION
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import PlatformResource
+from prism_assets.stages.context import StageContext
 from prism_assets.stages.gc.report import GcReport, TableGcReport
 from prism_assets.stages.gc.run import run_gc
+from prism_assets.stages.iceberg.pending import published_tables
+from prism_assets.stages.iceberg.report import IcebergReport
+from prism_assets.stages.leases import takeover_seconds
 
 _EVERY_NIGHT = "47 3 * * *"
 _COLUMNS = TableSchema(
@@ -47,9 +57,20 @@ def build_garbage_collection(location: Location) -> tuple[JobDefinition, Schedul
             transient = all(problem.transient for problem in report.problems)
             failures.raise_for("\n".join(report.errors), transient=transient)
 
+    @op(description="Expires snapshots of Iceberg tables, joins manifests of closed days, and keeps tags.")
+    def optimize_iceberg(context: OpExecutionContext, platform: PlatformResource) -> None:
+        with failures.mapped(), platform.open(location, context.log.info, context.log.warning) as stages:
+            report = _optimized(stages)
+        context.add_output_metadata(_metadata_of_iceberg(report))
+        problems = [problem for table in report.tables for problem in table.problems if problem.date is None]
+        if problems:
+            transient = all(problem.transient for problem in problems)
+            failures.raise_for("\n".join(map(str, problems)), transient=transient)
+
     @job(name=GARBAGE_COLLECTION, description="Deletes what nobody needs any more below the prefixes of tables.")
     def garbage_collection() -> None:
-        collect_garbage()
+        optimize_iceberg()
+        collect_garbage()  # whatever became of the other
 
     schedule = ScheduleDefinition(
         name=f"{GARBAGE_COLLECTION}_daily",
@@ -59,6 +80,27 @@ def build_garbage_collection(location: Location) -> tuple[JobDefinition, Schedul
         default_status=DefaultScheduleStatus.RUNNING,
     )
     return garbage_collection, schedule
+
+
+def _optimized(stages: StageContext) -> IcebergReport:
+    """What a plan finds due is committed at once, and nothing where it finds nothing."""
+    if not published_tables(stages, None):
+        return IcebergReport(tables=(), seconds=0)
+    # The library that commits takes as long to import as all else, and the definitions are loaded without it.
+    from prism_assets.stages.iceberg.run import run_iceberg
+
+    now = datetime.now(timezone.utc)
+    return run_iceberg(stages, now=now, ignore_pace=True, optimize=True, wait_seconds=takeover_seconds(stages))
+
+
+def _metadata_of_iceberg(report: IcebergReport) -> dict[str, MetadataValue]:
+    commits = [table.commit for table in report.tables if table.commit]
+    return {
+        "tables": MetadataValue.int(len(report.tables)),
+        "commits": MetadataValue.int(len(commits)),
+        "expired snapshots": MetadataValue.int(sum(commit.expired for commit in commits)),
+        "bytes held by tags": MetadataValue.int(sum(table.tag_bytes or 0 for table in report.tables)),
+    }
 
 
 def _metadata(report: GcReport) -> dict[str, MetadataValue]:

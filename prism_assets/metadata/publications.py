@@ -63,12 +63,13 @@ ON CONFLICT (prism_partition_id, publisher) DO UPDATE SET dirty = excluded.dirty
 """
 
 
-def newest_published(connection: Connection, latest: Mapping[int, date]) -> dict[int, date]:
-    """The newest day of each table that readers of Glue see and that is not after a given one, by table id.
+def newest_published(connection: Connection, publisher: str, latest: Mapping[int, date]) -> dict[int, date]:
+    """The newest day of each table that its readers see and that is not after a given one, by table id.
 
     Reads without locks.
     """
-    rows = connection.execute(text(_NEWEST_PUBLISHED), {"tables": list(latest), "latest": list(latest.values())})
+    values = {"publisher": publisher, "tables": list(latest), "latest": list(latest.values())}
+    rows = connection.execute(text(_NEWEST_PUBLISHED), values)
     return {row.prism_table_id: row.date for row in rows}
 
 
@@ -77,6 +78,6 @@ SELECT p.prism_table_id, max(p.partition_date) AS date
 FROM unnest(CAST(:tables AS bigint[]), CAST(:latest AS date[])) AS t (id, latest)
 JOIN prism_partitions p ON p.prism_table_id = t.id AND p.partition_date <= t.latest
 JOIN prism_publications q USING (prism_partition_id)
-WHERE q.publisher = 'glue' AND q.version >= 0
+WHERE q.publisher = :publisher AND q.version >= 0
 GROUP BY p.prism_table_id
 """

@@ -39,19 +39,24 @@ def switched(settled: World, monkeypatch: pytest.MonkeyPatch) -> World:
     return settled
 
 
-def run(world: World, instance: DagsterInstance) -> ExecuteInProcessResult:
-    job, schedule = build_garbage_collection(a_location(world.root, TABLE))
+def run(world: World, instance: DagsterInstance, table: str = TABLE) -> ExecuteInProcessResult:
+    job, schedule = build_garbage_collection(a_location(world.root, table))
     assert schedule.default_status.value == "RUNNING"
     definitions = Definitions(jobs=[job], schedules=[schedule], resources=build_resources())
     return definitions.resolve_job_def(GARBAGE_COLLECTION).execute_in_process(instance=instance, raise_on_error=False)
+
+
+def metadata(result: ExecuteInProcessResult, op: str) -> Mapping[str, Any]:
+    """What one op of a run told."""
+    (output,) = [event.step_output_data for event in result.events_for_node(op) if event.is_successful_output]
+    return output.metadata
 
 
 def test_a_run_tells_what_it_deleted(switched: World, instance: DagsterInstance) -> None:
     rows = switched.ids()
     result = run(switched, instance)
     assert result.success
-    (output,) = [event.step_output_data for event in result.all_events if event.is_successful_output]
-    told: Mapping[str, Any] = output.metadata
+    told = metadata(result, "collect_garbage")
     assert told["objects"].value == 4
     assert [record.data["reasons"] for record in told["tables"].records] == ["3 merged, 1 replaced"]
     assert len(keys(switched)) == 2
@@ -72,3 +77,39 @@ def test_a_run_fails_for_a_table_whose_garbage_cannot_be_told(
     said = failure and failure.user_failure_data and failure.user_failure_data.description
     assert "log.events: this is not a manifest" in str(said)
     assert len(keys(switched)) == 6
+
+
+def test_a_run_does_what_is_due_about_iceberg_tables_and_nothing_where_nothing_is(
+    settled: World, instance: DagsterInstance
+) -> None:
+    iced = a_table(merge="{interval: 0}", iceberg="{commit_seconds: 86400}")
+    run_apply(settled.context, a_folder(settled.root, iced), utc(NOON))
+    for _ in range(2):
+        settled.drop(some_rows(2, utc(NOON)))
+        settled.stream(NOON)
+        settled.iceberg(NOON)
+    assert metadata(run(settled, instance, iced), "optimize_iceberg")["commits"].value == 1, "snapshots of long ago go"
+    assert len(settled.iceberg_table().metadata.snapshots) == 1
+    assert metadata(run(settled, instance, iced), "optimize_iceberg")["commits"].value == 0, "the day is open"
+    settled.catalog(AFTER)
+
+    told = metadata(run(settled, instance, iced), "optimize_iceberg")
+
+    assert (told["tables"].value, told["commits"].value) == (1, 1)
+    table = settled.iceberg_table()
+    head = table.current_snapshot()
+    assert head is not None
+    assert len(head.manifests(table.io)) == 1
+    assert metadata(run(settled, instance, iced), "optimize_iceberg")["commits"].value == 0
+
+
+def test_garbage_is_collected_where_an_iceberg_catalog_is_away(
+    switched: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    iced = a_table(merge="{interval: 0}", iceberg="true")
+    run_apply(switched.context, a_folder(switched.root, iced), utc(NOON))
+    monkeypatch.setenv("PRISM_ICEBERG_CATALOG", "rest")
+    monkeypatch.setenv("PRISM_ICEBERG_REST_URI", "http://127.0.0.1:1")
+    result = run(switched, instance, iced)
+    assert result.failure_data_for_node("optimize_iceberg") is not None
+    assert metadata(result, "collect_garbage") is not None

@@ -14,6 +14,7 @@ from dagster import (
     DagsterRunStatus,
     MarkdownMetadataValue,
     SensorResult,
+    TableMetadataValue,
 )
 
 from prism_assets.defs.keys import FAILED_TABLES_TAG, asset_key, table_of
@@ -73,6 +74,9 @@ def test_a_commit_marks_each_day_that_it_changed(settled: World, instance: Dagst
         assert (facts["operation"].value, facts["snapshots"].value) == ("append", 1)
     assert "how to read it" not in before
     assert isinstance(today["how to read it"], MarkdownMetadataValue)
+    assert "sample rows" not in before
+    assert isinstance(today["sample rows"], TableMetadataValue)
+    assert [record.data["id"] for record in today["sample rows"].records] == settled.iceberg_ids()[:3]
 
 
 def test_the_seconds_that_rows_waited_are_told_from_the_second_commit_on(
@@ -128,9 +132,9 @@ def test_a_sick_table_fails_the_run_and_the_others_are_done(settled: World, inst
     settled.drop(some_rows(3, NOW), stream="well")
     tables = ["log.events", "log.well"]
     run(instance, location, ["live"], tables=tables)
-    publisher = settled.context.iceberg
+    publisher = settled.context.make_iceberg("another installation")
     (events_table, _) = settled.context.choose_tables(tables)
-    foreign = publisher.create(events_table, "another installation", NOW)
+    foreign = publisher.create(events_table, NOW)
     result = run(instance, location, ["iceberg"], tables=tables, by_sensor=True)
     assert events(made(result)) == [("log/well_iceberg", TODAY)]
     failure = result.failure_data_for_node("iceberg_utc")
@@ -211,7 +215,7 @@ def test_a_table_that_waits_for_a_person_gets_no_runs_and_fails_its_check(
     location = a_location(settled.root, ICEBERG)
     tick(instance, location, SENSOR)
     (table,) = settled.context.choose_tables(None)
-    settled.context.iceberg.create(table, "another installation", NOW)
+    settled.context.make_iceberg("another installation").create(table, NOW)
     assert not run(instance, location, ["iceberg"], by_sensor=True).success
     for record in instance.get_run_records():  # the pause after a failure is another thing
         instance.delete_run(record.dagster_run.run_id)
@@ -234,7 +238,7 @@ def test_a_table_whose_file_names_iceberg_no_more_is_taken_out_of_the_catalog(
     location = a_location(settled.root, a_table())
     reason = said(tick(instance, location, SENSOR))
     assert reason.endswith("; 1 of 1 tables taken out of the catalog, as their files name no Iceberg any more")
-    publisher = settled.context.iceberg
+    publisher = settled.context.make_iceberg("another installation")
     assert not publisher.catalog.table_exists((f"{settled.settings.glue_database_prefix}log_iceberg", "events"))
     assert said(tick(instance, location, SENSOR)) == "0 days of 0 of 0 tables to list"
 
@@ -272,7 +276,7 @@ def test_the_checks_of_iceberg_are_run_for_such_tables_alone(
     monkeypatch.setattr("prism_assets.defs.sensors.table_checks._ENOUGH_SECONDS", 3_600.0)
     location = a_location(settled.root, ICEBERG, a_table("log.plain"))
     first = tick(instance, location, "table_checks")
-    assert len(told(first)) == 18
+    assert len(told(first)) == 19
     assert {item for item in told(first) if item[1] in CHECKS} == {("log.events", check) for check in CHECKS}
     assert told(tick(instance, location, "table_checks", first.cursor)) == set()
 

@@ -29,7 +29,8 @@ def make_catalog(context: StageContext, task: Task) -> Outcome:
     positions = read_positions(context, Stage.CATALOG, ids, days)
     figures = read_figures(context, ids, days)
     waits = {(table.table_id, wait.date): wait.reason for table in done.tables for wait in table.waiting}
-    samples = read_sample_rows(context, task.tables, now, done)
+    examples = {(table.table_id, item.date): item.examples for table in done.tables for item in table.published}
+    samples = read_sample_rows(context, context.publisher.name, task.tables, now, examples)
     return Outcome(
         touched={
             (ids[table], day): {

@@ -9,8 +9,10 @@ from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_d
 from prism_assets.defs.assets.iceberg_snippets import snippets
 from prism_assets.defs.assets.outcome import Facts, Outcome, Task
 from prism_assets.defs.assets.reported_positions import read_positions
+from prism_assets.defs.assets.sample import read_sample_rows
 from prism_assets.defs.keys import Stage
 from prism_assets.domain.problems import Problem
+from prism_assets.metadata.iceberg_tables import PUBLISHER
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.iceberg.report import IcebergReport, IcebergTableReport, problem_lines
 from prism_assets.stages.leases import takeover_seconds
@@ -34,12 +36,15 @@ def make_iceberg(context: StageContext, task: Task) -> Outcome:
     positions = read_positions(context, Stage.ICEBERG, ids, days)
     figures = read_figures(context, ids, days)
     shown = _places_of_snippets(ids, task, changed)
+    examples = {(table_id, day): found for table_id, day, found in _examples(done)}
+    samples = read_sample_rows(context, PUBLISHER, task.tables, now, examples)
     lines = {table_id: _snippets(context, reports.get(table_id)) for table_id, _ in shown}
 
     def facts(table_id: int, day: date) -> Facts:
         known = _of_table(reports[table_id]) if table_id in reports else {}
         more = lines[table_id] if (table_id, day) in shown else {}
-        return {**figures[ids[table_id], day], **known, **changed.get((table_id, day), {}), **more}
+        of_day = {**changed.get((table_id, day), {}), **samples.get((table_id, day), {})}
+        return {**figures[ids[table_id], day], **known, **of_day, **more}
 
     return Outcome(
         touched={(ids[table_id], day): facts(table_id, day) for table_id, day in changed},
@@ -72,6 +77,14 @@ def _days(table: IcebergTableReport) -> dict[date, Facts]:
         }
         for day in commit.by_day
     }
+
+
+def _examples(done: IcebergReport) -> Iterator[tuple[int, date, Sequence[str]]]:
+    """Objects of days that got any."""
+    for table in done.tables:
+        for day in table.commit.by_day if table.commit else ():
+            if day.examples:
+                yield table.table_id, day.date, day.examples
 
 
 def _of_table(table: IcebergTableReport) -> Facts:

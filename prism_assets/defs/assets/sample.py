@@ -11,7 +11,6 @@ from dagster import MetadataValue, TableColumn, TableRecord, TableSchema
 
 from prism_assets.defs.assets.outcome import Facts
 from prism_assets.metadata.publications import newest_published
-from prism_assets.stages.catalog.run import CatalogReport
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 
@@ -22,16 +21,19 @@ _LARGEST_EXACT = (1 << 53) - 1
 
 
 def read_sample_rows(
-    context: StageContext, names: Collection[str], now: datetime, done: CatalogReport
+    context: StageContext,
+    publisher: str,
+    names: Collection[str],
+    now: datetime,
+    examples: Mapping[tuple[int, date], Sequence[str]],
 ) -> Mapping[tuple[int, date], Facts]:
-    """Rows of each table whose newest day the run published, by table and that day.
+    """Rows of each table whose newest day the run published, by table and that day; `examples` are objects of the days.
 
     Older days get none, so that rows stay with few of them. Everything here is for people to look at: it takes little
     time, and what goes wrong is told in the log and harms nothing.
     """
     most, deadline = context.settings.sample_rows, Deadline.after(_SECONDS)
-    published = {(table.table_id, item.date): item for table in done.tables for item in table.published}
-    if not (most and published):
+    if not (most and examples):
         return {}
     # pyarrow takes time to import, and the definitions are loaded without it.
     from prism_assets.reading.sample import read_sample
@@ -40,15 +42,15 @@ def read_sample_rows(
     try:
         tables = context.choose_tables(names)
         with context.database.begin() as connection:
-            newest = newest_published(connection, {table.table_id: table.today(now) for table in tables})
+            newest = newest_published(connection, publisher, {table.table_id: table.today(now) for table in tables})
         for table in tables:
             of = (table.table_id, newest.get(table.table_id, date.min))
-            if of in published and not deadline.is_over:
+            if of in examples and not deadline.is_over:
                 columns = [column.name for column in table.columns]
-                rows = read_sample(context.settings, columns, published[of].examples, most).rows
+                rows = read_sample(context.settings, columns, examples[of], most).rows
                 found[of] = {"sample rows": _shown(columns, rows)}
     except Exception as error:  # The work is done and committed: nothing of this may fail its run.
-        context.progress(f"catalog: no more rows can be shown: {type(error).__name__}: {error}")
+        context.progress(f"{publisher}: no more rows can be shown: {type(error).__name__}: {error}")
     return found
 
 
