@@ -18,8 +18,8 @@ from prism_assets_tests.world import World
 from prism_local.stack import LocalStack
 
 # The same examples each time: what fails once must fail again. The long forms look further.
-settings.register_profile("same", derandomize=True)
-settings.register_profile("further", derandomize=False)
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.register_profile("further", derandomize=False, deadline=None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

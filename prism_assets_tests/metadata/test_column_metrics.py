@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
@@ -44,7 +44,6 @@ def a_bound(value: MetricValue) -> ColumnMetrics:
     return ColumnMetrics(1, 0, value, value)
 
 
-@settings(deadline=None)
 @given(st.lists(columns, max_size=4, unique_by=lambda column: column.column_id))
 @example([a_bound(1e300)])
 @example([a_bound(-1.7976931348623157e308)])
