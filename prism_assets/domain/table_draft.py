@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
@@ -17,13 +17,23 @@ import yaml
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import TableName
 from prism_assets.domain.samples import KeyEvidence, Sample, ValueKind
+from prism_assets.domain.types import (
+    BigIntType,
+    BooleanType,
+    ColumnType,
+    DateType,
+    DoubleType,
+    JsonType,
+    StringType,
+    TimestampType,
+)
 
 PAST_DAYS, FUTURE_DAYS = 21, 3
 """What a table accepts where its file says nothing."""
 _ALMOST_ALL = 0.99
 _SHORTEST, _LONGEST = 16, 65_535
 _FARTHEST_PAST = 3_650
-_TIME_NAMES = ("time", "timestamp", "event_time", "ts", "datetime", "created_at", "date")
+_TIME_NAMES = " time timestamp event_time ts datetime created_at date "  # of columns, likely ones first
 _LIKE_A_TIME = re.compile(r"(^|_)(time|timestamp|ts|at|date|datetime|msec|epoch|when)($|_)")
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NEW_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -39,14 +49,14 @@ class _Column:
 
     name: str
     key: str
-    type: str
+    type: ColumnType
     comment: str
     length: int | None = None
     time_unit: str | None = None
     required: bool = False
 
     def __str__(self) -> str:
-        parts = [f"name: {_quoted(self.name)}", f"type: {self.type}"]
+        parts = [f"name: {_quoted(self.name)}", f"type: {self.type.name}"]
         if self.key != self.name:
             parts.append(f"source: {_quoted(self.key)}")
         if self.length:
@@ -121,7 +131,8 @@ def _time_key(sample: Sample, names: dict[str, str], now: datetime) -> str:
     """The key that tells when a line happened: on most lines a time that is accepted, then a time by its name."""
 
     def rank(evidence: KeyEvidence) -> tuple[bool, int, int]:
-        known = _TIME_NAMES.index(names[evidence.key]) if names[evidence.key] in _TIME_NAMES else len(_TIME_NAMES)
+        place = _TIME_NAMES.find(f" {names[evidence.key]} ")
+        known = place if place >= 0 else len(_TIME_NAMES)
         return _is_accepted(evidence, now), _times(evidence), -known
 
     candidates = [item for item in sample.keys.values() if _is_time(item, names[item.key])]
@@ -166,14 +177,14 @@ def _column(evidence: KeyEvidence, name: str, lines: int, *, is_time: bool) -> _
         name=name,
         key=evidence.key,
         type=kind,
-        length=_length(evidence.longest) if evidence.values and kind in ("string", "json") else None,
+        length=_length(evidence.longest) if evidence.values and kind.takes_length else None,
         time_unit=unit,
         required=is_time,
         comment=_comment(evidence, kind, lines),
     )
 
 
-def _type(evidence: KeyEvidence, name: str) -> tuple[str, str | None]:
+def _type(evidence: KeyEvidence, name: str) -> tuple[ColumnType, str | None]:
     """The type, and the unit of unix times."""
     kinds = evidence.kinds
 
@@ -181,20 +192,20 @@ def _type(evidence: KeyEvidence, name: str) -> tuple[str, str | None]:
         return sum(kinds[kind] for kind in wanted) >= _ALMOST_ALL * evidence.values
 
     if kinds[ValueKind.NESTED] or not evidence.values:
-        return "json", None
+        return JsonType(), None
     if _is_unix_time(evidence, name):
-        return "timestamp", max(evidence.unix, key=lambda unit: evidence.unix[unit])
+        return TimestampType(), max(evidence.unix, key=lambda unit: evidence.unix[unit])
     if almost_all(ValueKind.DAY):
-        return "date", None
+        return DateType(), None
     if almost_all(ValueKind.INSTANT, ValueKind.DAY):
-        return "timestamp", None
+        return TimestampType(), None
     if almost_all(ValueKind.BOOLEAN):
-        return "boolean", None
+        return BooleanType(), None
     if almost_all(ValueKind.WHOLE):
-        return "bigint", None
+        return BigIntType(), None
     if almost_all(*_NUMBERS) and not kinds[ValueKind.HUGE]:
-        return "double", None
-    return "string", None
+        return DoubleType(), None
+    return StringType(), None
 
 
 def _length(longest: int) -> int:
@@ -202,26 +213,26 @@ def _length(longest: int) -> int:
     return min(max(1 << math.ceil(math.log2(max(2 * longest, 1))), _SHORTEST), _LONGEST)
 
 
-_OF_TYPE: dict[str, Collection[ValueKind]] = {
-    "json": tuple(ValueKind),
-    "bigint": (ValueKind.WHOLE,),
-    "double": (ValueKind.WHOLE, ValueKind.FRACTION),
-    "boolean": (ValueKind.BOOLEAN,),
-    "date": (ValueKind.DAY,),
-    "timestamp": (ValueKind.INSTANT, ValueKind.DAY),
-    "string": (ValueKind.TEXT,),
+_OF_TYPE: Mapping[type[ColumnType], Collection[ValueKind]] = {
+    JsonType: tuple(ValueKind),
+    BigIntType: (ValueKind.WHOLE,),
+    DoubleType: (ValueKind.WHOLE, ValueKind.FRACTION),
+    BooleanType: (ValueKind.BOOLEAN,),
+    DateType: (ValueKind.DAY,),
+    TimestampType: (ValueKind.INSTANT, ValueKind.DAY),
+    StringType: (ValueKind.TEXT,),
 }
 
 
-def _comment(evidence: KeyEvidence, kind: str, lines: int) -> str:
+def _comment(evidence: KeyEvidence, kind: ColumnType, lines: int) -> str:
     """On how many lines the key has a value, and what else than its type says some of them are."""
     told = f"{evidence.values:,} of {lines:,} lines"
-    if kind in ("string", "json") and evidence.values:
+    if kind.takes_length and evidence.values:
         told += f", at most {evidence.longest:,} bytes"
-    if kind == "string" and evidence.numeric == evidence.values:
+    if isinstance(kind, StringType) and evidence.numeric == evidence.values:
         return f"{told}; all are numbers in quotes, which bigint and double take, too"
-    expected = set(_OF_TYPE[kind])
-    if kind == "timestamp" and evidence.unix:
+    expected = set(_OF_TYPE[type(kind)])
+    if isinstance(kind, TimestampType) and evidence.unix:
         expected |= {ValueKind.WHOLE, ValueKind.FRACTION, ValueKind.TEXT}
     others = [f"{count:,} are {item.value}" for item, count in evidence.kinds.items() if count and item not in expected]
     return "; ".join([told, *others])
