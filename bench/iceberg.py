@@ -1,7 +1,8 @@
-"""Iceberg: what commits and plans cost in large tables, against clients that only append and tables without order.
+"""Iceberg: what merges, commits and plans cost, against Spark, clients that only append, and tables without order.
 
-`scripts/bench iceberg` makes tables of files that do not exist: neither a commit nor a plan reads them. Peers work with
-the same files in the same run, and each outcome is compared before a time is believed. `--scale 0.1` is a tenth of it.
+`scripts/bench iceberg` runs IP1 to IP5, `--only IP1` one of them. IP2 to IP4 make tables of files that do not exist:
+neither a commit nor a plan reads them; `--scale 0.1` is a tenth of them. Peers work with the same files in the same
+run, and each outcome is compared before a time is believed.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -25,7 +27,10 @@ from pyiceberg.typedef import Record
 from rich.console import Console
 
 from bench.harness import RESULTS, machine
-from bench.platform import TABLE, bench_stack
+from bench.iceberg_many import many_tables
+from bench.iceberg_merge import small_files_into_one
+from bench.iceberg_rows import Row
+from bench.platform import TABLE, bench_platform, bench_stack
 from prism_assets.domain.files import ColumnMetrics, SmallObject
 from prism_assets.domain.partitions import Publication
 from prism_assets.domain.snapshots import DayChange, ListedFile, SnapshotChange, expired_snapshots
@@ -36,6 +41,7 @@ from prism_assets.metadata.database import Database
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
+from prism_assets.platform import build_context
 from prism_assets.publishers.iceberg.catalogs import iceberg_catalog
 from prism_assets.publishers.iceberg.loaded import LoadedTable
 from prism_assets.publishers.iceberg.publisher import IcebergPublisher
@@ -46,18 +52,7 @@ _FIRST = date(2026, 3, 1)
 _MARK = "bench"
 _KEEP = timedelta(hours=4)
 _PER_MINUTE = 20
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the report: what was done, ours, the peer, their ratio, and what it should be."""
-
-    name: str
-    ours: str
-    peer: str
-    ratio: str
-    target: str
-    met: bool
+_PARTS = ("IP1", "IP2", "IP3", "IP4", "IP5")
 
 
 class Bench:
@@ -252,8 +247,8 @@ def replace_in(bench: Bench, files: int, console: Console) -> float:
     return statistics.median(seconds)
 
 
-def plan_an_hour(bench: Bench, files: int, folder: Path, console: Console) -> list[Row]:
-    """IP4: one hour of 30 days, against manifests over all days, and against listing the objects."""
+def plan_an_hour(bench: Bench, files: int, folder: Path, console: Console) -> tuple[list[Row], float]:
+    """IP4: one hour of 30 days, against manifests over all days, and against listing; also the seconds of a plan."""
     days = [_FIRST + timedelta(days=number) for number in range(30)]
     per_hour = max(1, files // (30 * 24))
     hours = {(day, hour): bench.files(day, hour * 60, per_hour, minutes=60) for day in days for hour in range(24)}
@@ -274,12 +269,13 @@ def plan_an_hour(bench: Bench, files: int, folder: Path, console: Console) -> li
         path.touch()
     listing = timed(lambda: sum(1 for _ in bench.stores.list("lake", "t/live/")))
     console.print(f"one hour of {len(mixed)} files: {count} planned")
-    return [
+    rows = [
         _faster("IP4 planning one hour, against mixed manifests", *plans, 10),
         _faster("IP4 planning one hour, against listing the objects (local disk)", plans[0], listing, 10),
         Row("IP4 files planned, for each that is needed", f"{count / per_hour:.2f}", "", "", "<= 1.2",
             count <= 1.2 * per_hour),
     ]  # fmt: skip
+    return rows, plans[0]
 
 
 def _plans(ours: Table, peer: Table, start: datetime, end: datetime, day: date) -> tuple[float, float]:
@@ -300,25 +296,75 @@ def _faster(name: str, ours: float, peer: float, target: float) -> Row:
     return Row(name, *told, f">= {target:g} x", ratio >= target)
 
 
-def main() -> int:
-    """Exit status 1 if a target is missed."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--scale", type=float, default=1.0, help="share of the files and commits")
-    scale = arguments.parse_args().scale
-    console = Console()
-    with bench_stack(("postgres",)), tempfile.TemporaryDirectory(prefix="prism-bench-") as name:
+def list_s3(settings: Settings, objects: int, seconds: float, console: Console) -> list[Row]:
+    """IP4: the same listing from the S3 server of the local stack, of a part of the objects: pages of 1,000."""
+    stores = Stores(settings.store)
+    days = [_FIRST + timedelta(days=number) for number in range(30)]
+    keys = [f"t/live/dt={days[number % 30]}/prism-{number:019d}.parquet" for number in range(objects)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda key: stores.put(settings.bucket, key, b""), keys))
+    listing = timed(lambda: sum(1 for _ in stores.list(settings.bucket, "t/live/")))
+    console.print(f"listing {objects} objects of the local S3 server: {listing:.2f} s")
+    name = f"IP4 planning one hour, against listing {objects:,} objects of the local S3 server (s3proxy)"
+    return [Row(name, f"{seconds * 1000:.0f} ms", f"{listing * 1000:.0f} ms", f"{listing / seconds:.1f} x", "", True)]
+
+
+def large_tables(parts: Collection[str], scale: float, console: Console) -> list[Row]:
+    """IP2 to IP4, in a store on the local disk."""
+    services = ("postgres", "s3") if "IP4" in parts else ("postgres",)
+    rows: list[Row] = []
+    with bench_stack(services), tempfile.TemporaryDirectory(prefix="prism-bench-") as name:
         folder = Path(name)
         (folder / "lake").mkdir()
         settings = load_settings(bucket="lake", local_root=str(folder), s3_endpoint=None)
         Database(settings.database_url.get_secret_value()).migrate()
         bench = Bench(settings)
-        rows = minute_commits(bench, max(60, round(1_440 * scale)), console)
-        small, large = (replace_in(bench, round(files * scale), console) for files in (10_000, 100_000))
-        ratio = large / small
-        told = (f"{large:.2f} s", f"{small:.2f} s", f"{ratio:.2f} x")
-        rows.append(Row("IP3 1,000 files into 2, among 100,000 against 10,000", *told, "<= 2 x", ratio <= 2))
-        rows += plan_an_hour(bench, round(100_000 * scale), folder, console)
-    _report(rows, scale, console)
+        if "IP2" in parts:
+            rows += minute_commits(bench, max(60, round(1_440 * scale)), console)
+        if "IP3" in parts:
+            small, large = (replace_in(bench, round(files * scale), console) for files in (10_000, 100_000))
+            ratio = large / small
+            told = (f"{large:.2f} s", f"{small:.2f} s", f"{ratio:.2f} x")
+            rows.append(Row("IP3 1,000 files into 2, among 100,000 against 10,000", *told, "<= 2 x", ratio <= 2))
+        if "IP4" in parts:
+            found, seconds = plan_an_hour(bench, round(100_000 * scale), folder, console)
+            rows += [*found, *list_s3(load_settings(), max(1_000, round(5_000 * scale)), seconds, console)]
+    return rows
+
+
+def at_once(arguments: argparse.Namespace, console: Console) -> list[Row]:
+    """IP5, in this process and on the local disk, with the platform's own PostgreSQL."""
+    with bench_stack(("postgres",)), tempfile.TemporaryDirectory(prefix="prism-bench-") as name:
+        folder = Path(name)
+        for bucket in ("lake", "prism-staging"):
+            (folder / bucket).mkdir()
+        settings = load_settings(bucket="lake", local_root=name, s3_endpoint=None, spark_remote="in-process")
+        context = build_context(settings)
+        context.database.migrate()
+        return many_tables(context, folder, arguments.tables, arguments.minutes, console)
+
+
+def main() -> int:
+    """Exit status 1 if a target is missed."""
+    parser = argparse.ArgumentParser(prog="scripts/bench iceberg", description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=_PARTS, default=_PARTS, help="some of them")
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the files and commits of IP2 to IP4")
+    parser.add_argument("--files", type=int, default=2_000, help="small files of IP1")
+    parser.add_argument("--rows", type=int, default=200, help="rows of each small file of IP1")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of IP1 that are counted")
+    parser.add_argument("--tables", type=int, default=100, help="tables of IP5")
+    parser.add_argument("--minutes", type=int, default=5, help="how long each table of IP5 gets objects")
+    arguments = parser.parse_args()
+    console = Console()
+    rows: list[Row] = []
+    if "IP1" in arguments.only:
+        with bench_platform() as (context, folder):
+            rows += small_files_into_one(context, folder, arguments.files, arguments.rows, arguments.rounds, console)
+    if {"IP2", "IP3", "IP4"} & set(arguments.only):
+        rows += large_tables(arguments.only, arguments.scale, console)
+    if "IP5" in arguments.only:
+        rows += at_once(arguments, console)
+    _report(rows, arguments.scale, console)
     return 0 if all(row.met for row in rows) else 1
 
 

@@ -1,0 +1,164 @@
+"""IP1: very many small files of a day into one, merge included, until readers of Iceberg see it, against Spark's own.
+
+Both begin with an Iceberg table that lists the same small objects in the same S3 server. Ours claims the merge in
+PostgreSQL, sorts by time, checks fingerprints, and commits; Spark's `rewrite_data_files` packs them without an order.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
+from rich.console import Console
+
+from bench.harness import System, race
+from bench.iceberg_rows import Row
+from bench.platform import NOW, TABLE, upload, write_objects
+from prism_assets.engine.sessions import connect
+from prism_assets.publishers.iceberg.schema import DAY, iceberg_schema
+from prism_assets.stages.apply import run_apply
+from prism_assets.stages.catalog.run import run_catalog
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.discover.listings import run_discover
+from prism_assets.stages.iceberg.run import run_iceberg
+from prism_assets.stages.merge.run import run_merge
+from prism_assets.stages.stream.run import run_stream
+
+_HOUR = 2
+_PEERS = "bench_peers"
+_SUMS = "SELECT count(*), count(DISTINCT request_id), sum(user_id), min(time), max(time) FROM prism.{}"
+
+
+class Prism:
+    """Each round merges and publishes a table of its own, whose day is closed."""
+
+    def __init__(self, context: StageContext, spark: Any, objects: Path, folder: Path, rounds: int) -> None:
+        self._context, self._spark, self._objects = context, spark, objects
+        tables = folder / "tables"
+        tables.mkdir()
+        for number in range(rounds + 1):
+            text = TABLE.format(table=f"round{number}").replace(
+                "merge: {interval: 0}", "merge: {interval: 0}\niceberg: true"
+            )
+            (tables / f"round{number}.yaml").write_text(text)
+        run_apply(context, tables, NOW)
+
+    def prepare(self, number: int) -> None:
+        names = [f"bench.round{number}"]
+        upload(self._context, self._objects, f"round{number}/")
+        run_discover(self._context, now=NOW, names=names)
+        run_stream(self._context, now=NOW, names=names)
+        run_catalog(self._context, now=NOW, names=names)
+        assert run_iceberg(self._context, now=NOW, names=names, ignore_pace=True).errors == ()
+
+    def work(self, number: int) -> None:
+        names = [f"bench.round{number}"]
+        merged = run_merge(self._context, now=NOW, names=names)
+        assert [len(entry.sizes) for entry in merged.merged] == [1]
+        (report,) = run_iceberg(self._context, now=NOW, names=names, ignore_pace=True).tables
+        assert report.commit is not None
+        assert (report.commit.operation, report.commit.files_in) == ("replace", 1)
+
+    def outcome(self, number: int) -> Mapping[str, object]:
+        return _outcome(self._spark, f"bench_iceberg.round{number}")
+
+
+class SparkRewrite:
+    """Rewrites a table of its own that lists the small objects of the same round, which ours had before its merge."""
+
+    def __init__(self, context: StageContext, spark: Any) -> None:
+        self._context, self._spark = context, spark
+
+    def prepare(self, number: int) -> None:
+        (ours,) = self._context.choose_tables([f"bench.round{number}"])
+        catalog = self._context.iceberg.catalog
+        catalog.create_namespace_if_not_exists(_PEERS)
+        columns = [field for field in iceberg_schema(ours).fields if field.name != DAY]
+        location = f"s3://{self._context.lake.bucket}/peers/round{number}"
+        table = catalog.create_table((_PEERS, f"round{number}"), Schema(*columns), location=location)
+        assert [field.field_id for field in table.schema().fields] == [field.field_id for field in columns]
+        loaded = self._context.iceberg.load(ours)
+        assert loaded is not None
+        first = min(loaded.table.metadata.snapshots, key=lambda item: item.timestamp_ms)  # that of before the merge
+        with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+            for task in loaded.table.scan(snapshot_id=first.snapshot_id).plan_files():
+                append.append_data_file(_listed(task.file))
+
+    def work(self, number: int) -> None:
+        options = "map('min-input-files', '2', 'target-file-size-bytes', '134217728')"
+        self._spark.sql(
+            f"CALL prism.system.rewrite_data_files(table => '{_PEERS}.round{number}', options => {options})"
+        ).collect()
+
+    def outcome(self, number: int) -> Mapping[str, object]:
+        return _outcome(self._spark, f"{_PEERS}.round{number}")
+
+
+def _listed(file: DataFile) -> DataFile:
+    """A small object of ours, as a table without days lists it."""
+    listed = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=file.file_path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=file.record_count,
+        file_size_in_bytes=file.file_size_in_bytes,
+    )
+    listed.spec_id = 0
+    return listed
+
+
+def _outcome(spark: Any, table: str) -> Mapping[str, object]:
+    (row,) = spark.sql(_SUMS.format(table)).collect()
+    (files,) = spark.sql(f"SELECT count(*) FROM prism.{table}.files").collect()
+    return {"rows": row[0], "requests": row[1], "users": row[2], "first": row[3], "last": row[4], "files": files[0]}
+
+
+def _catalog_of(context: StageContext) -> dict[str, str]:
+    """How Spark reaches the tables; no answer of the catalog is kept, as others commit to them."""
+    settings = context.settings
+    database = urlsplit(settings.database_url.get_secret_value())
+    return {
+        "": "org.apache.iceberg.spark.SparkCatalog",
+        ".catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
+        ".uri": f"jdbc:postgresql://{database.hostname}:{database.port}{database.path}",
+        ".jdbc.user": unquote(database.username or ""),
+        ".jdbc.password": unquote(database.password or ""),
+        ".jdbc.schema-version": "V1",
+        ".warehouse": f"s3://{settings.bucket}/",
+        ".io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        ".s3.endpoint": str(settings.s3_endpoint),
+        ".s3.path-style-access": "true",
+        ".client.region": settings.region,
+        ".cache-enabled": "false",
+    }
+
+
+def small_files_into_one(
+    context: StageContext, folder: Path, files: int, rows: int, rounds: int, console: Console
+) -> list[Row]:
+    """So many small files of so many rows each, in as many rounds and one that is not counted."""
+    objects = folder / "objects"
+    write_objects(objects, files, rows, hour=_HOUR)
+    spark: Any = connect(context.settings.spark_remote)
+    for name, value in _catalog_of(context).items():
+        spark.conf.set(f"spark.sql.catalog.prism{name}", value)
+    prism, peer = Prism(context, spark, objects, folder, 1 + rounds), SparkRewrite(context, spark)
+    ours, theirs = race(
+        [
+            System("prism", prism.prepare, prism.work, prism.outcome),
+            System("Spark rewrite_data_files", peer.prepare, peer.work, peer.outcome),
+        ],
+        rounds,
+        warmups=1,
+    )
+    ratio = statistics.median(other / own for own, other in zip(ours.seconds, theirs.seconds, strict=True))
+    console.print(f"IP1 {files} files of {rows} rows: {ours.seconds} s, Spark {theirs.seconds} s")
+    told = (f"{ours.median:.2f} s", f"{theirs.median:.2f} s", f"{ratio:.1f} x")
+    return [Row(f"IP1 {files:,} files of {rows} rows into 1, until readable", *told, ">= 3 x", ratio >= 3)]
