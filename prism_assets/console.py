@@ -160,8 +160,15 @@ def show_table(table: TableDefinition, *, as_json: bool) -> None:
     grid = Table("id", "column", "type", "from", "required", title=str(table.name))
     for column in table.columns:
         kind = column.glue_type
-        grid.add_row(str(column.column_id), column.name, kind, escape(column.source), "yes" if column.required else "")
+        origin = escape(column.source if column.value is None else column.value)
+        grid.add_row(str(column.column_id), column.name, kind, origin, "yes" if column.required else "")
     out.print(grid)
+    for column in table.unstored:
+        out.print(f"not stored: {column.name} from {escape(column.value or column.source)}")
+    if table.keep is not None:
+        out.print(f"rows are kept where {escape(table.keep)}")
+    for rejection in table.reject:
+        out.print(f"lines are set aside as {rejection.reason} where {escape(rejection.when)}")
     for stream in table.streams:
         out.print(escape(f"stream {stream.name}: {stream.url}{'' if stream.enabled else ' (disabled)'}"))
 
@@ -294,8 +301,10 @@ def show_turns(turns: Sequence[CycleReport], *, as_json: bool) -> None:
         return
     rows = sum(turn.stream.rows_out for turn in turns)
     quarantined = sum(turn.stream.quarantined for turn in turns)
+    filtered = sum(turn.stream.filtered for turn in turns)
+    lines = f"{quarantined} quarantined lines" + (f", {filtered} filtered ones" if filtered else "")
     out.print(
-        f"{sum(turn.discover.new for turn in turns)} new objects; {rows} rows and {quarantined} quarantined lines; "
+        f"{sum(turn.discover.new for turn in turns)} new objects; {rows} rows and {lines}; "
         f"{sum(len(turn.merge.merged) for turn in turns)} merges of {sum(turn.merge.rows for turn in turns)} rows; "
         f"{sum(len(t.published) for turn in turns for t in turn.catalog.tables)} publications"
     )

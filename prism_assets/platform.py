@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from prism_assets.domain.row_program import RowProgram
+from prism_assets.domain.tables import TableDefinition
 from prism_assets.engine.base import Engine
 from prism_assets.metadata.database import Database
 from prism_assets.objectstore.lake import Lake
@@ -50,6 +52,7 @@ def build_context(
         engine=_engine(settings, lake, session),
         publisher=GluePublisher(_glue(settings, fail_fast=deadline is not None), lake, stores),
         make_iceberg=partial(_iceberg, settings, lake, stores),
+        check_expressions=_check_expressions,
         queues=tuple(
             SqsQueue(url, settings.sqs_endpoint, settings.region, wait_seconds=settings.sqs_wait_seconds)
             for url in settings.sqs_queue_urls
@@ -66,6 +69,15 @@ def _glue(settings: Settings, *, fail_fast: bool) -> GlueCatalog:
         suffix=settings.glue_database_suffix,
         fail_fast=fail_fast,
     )
+
+
+def _check_expressions(table: TableDefinition) -> Sequence[str]:
+    """DuckDB and the kernels are imported for tables that have something to check."""
+    if not RowProgram.of(table).needs_checks:
+        return ()
+    from prism_assets.kernels.expressions.check import problems_of_table
+
+    return problems_of_table(table)
 
 
 def _iceberg(settings: Settings, lake: Lake, stores: Stores, installation_id: str) -> IcebergPublisher:

@@ -93,6 +93,7 @@ def stream(
     console.show_report(
         report,
         f"{report.objects} objects, {report.lines_in} lines: {report.rows_out} rows, {report.quarantined} quarantined"
+        + (f", {report.filtered} filtered" if report.filtered else "")
         + (f", {report.retried} to be tried again" if report.retried else ""),
         as_json=as_json,
     )

@@ -18,6 +18,8 @@ PrismError
     ├── MissingBucket
     ├── WrongLake             the database belongs to another lake, or the lake to another database
     ├── MissingQueue
+    ├── MissingSecret
+    ├── ExpressionsFailed     they take too long, or too much memory, over some lines
     ├── ObjectMissing
     ├── ObjectChanged
     ├── EngineFailed          the engine ran and a task died in it
@@ -99,6 +101,14 @@ class MissingQueue(TerminalError):
     """A message queue does not exist. Create it, or correct PRISM_SQS_QUEUE_URLS."""
 
 
+class MissingSecret(TerminalError):
+    """A worker has not been given a secret that a table's expressions need. Set the variable the message names."""
+
+
+class ExpressionsFailed(TerminalError):
+    """The expressions of a table failed as a whole over the lines of an object, and nothing of it was converted."""
+
+
 class ObjectMissing(TerminalError):
     """An object that is named does not exist."""
 
@@ -123,7 +133,7 @@ class KeyOccupied(InvariantBroken):
     """Other rows lie under a key than those to be written, as after a failover ids come again. They were left alone."""
 
 
-NOT_ITS_FAULT = (TransientError, AccessDenied, ObjectArchived, MissingBucket)
+NOT_ITS_FAULT = (TransientError, AccessDenied, ObjectArchived, MissingBucket, MissingSecret)
 """Errors that may pass without a change of the object: one that meets them is tried again, and for long."""
 
 WORTH_REPEATING = (TransientError, LeaseLost)

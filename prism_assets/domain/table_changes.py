@@ -130,6 +130,10 @@ def _line(name: str, change: Change) -> str | None:
             return f"publish {name} as an Iceberg table, too, with {_options(options)}"
         case ChangeSetting("iceberg", None):
             return f"publish {name} as an Iceberg table no longer"
+        case ChangeSetting("keep", str(condition)):
+            return f"keep rows of {name} only where {condition}"
+        case ChangeSetting("keep", None):
+            return f"keep all rows of {name}"
         case ChangeSetting():
             return None
 

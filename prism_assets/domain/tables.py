@@ -21,7 +21,10 @@ TIME_UNITS = {"seconds": 1_000, "milliseconds": 1, "microseconds": 0.001}
 DEFAULT_LENGTH = 65_535
 # The parameters that stored definitions name at every column, null where its type does not take them.
 _ALWAYS_STORED = ("precision", "scale")
-_OF_THE_FILE = ("path", "freshness", "limits", "says_format")
+# What stored definitions leave out where it says nothing, as versions that know none of it read those, too.
+_SILENT: Mapping[str, object] = {"description": None, "sources": (), "value": None, "sensitive": False}
+_SILENT_OF_TABLE: Mapping[str, object] = {"unstored": (), "computed": (), "keep": None, "reject": ()}
+_OF_THE_FILE = ("path", "freshness", "limits", "says_format", "places")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +32,8 @@ class Column:
     """One column. `column_id` is the Parquet and Iceberg field id, never reused; 0 until PostgreSQL gave one.
 
     Lengths are bytes of UTF-8. Offsets are `+HH:MM`. `zone_offset` stands in definitions of before and does nothing.
+    Values are those of the key `source`, or of the first of `sources` that is not null, which are written as in table
+    files (`domain/sources.py`), or are computed by the SQL expression `value`; `source` then says so to people.
     """
 
     name: str
@@ -41,6 +46,9 @@ class Column:
     required: bool = False
     column_id: int = 0
     description: str | None = None
+    sources: tuple[str, ...] = ()
+    value: str | None = None
+    sensitive: bool = False
 
     @property
     def precision(self) -> int | None:
@@ -60,9 +68,9 @@ class Column:
     def to_document(self) -> dict[str, Any]:
         """The column as definitions store it: the parameters of its type stand next to the type's keyword.
 
-        One that nobody described stores no description, as versions that know of none read it, too.
+        What says nothing is left out, as versions that know none of it read the definition, too.
         """
-        told = {name: value for name, value in vars(self).items() if name != "description" or value is not None}
+        told = {name: value for name, value in vars(self).items() if name not in _SILENT or value != _SILENT[name]}
         return {**told, **dict.fromkeys(_ALWAYS_STORED), **self.type.parameters, "type": self.type.keyword}
 
     @classmethod
@@ -77,7 +85,17 @@ class Column:
         of_the_type = {"type", *_ALWAYS_STORED, *kind.parameters}
         values = {name: value for name, value in document.items() if name not in of_the_type}
         _check_known(cls, values, f"column {document['name']}")
+        if "sources" in values:
+            values["sources"] = tuple(values["sources"])
         return cls(type=kind, **values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rejection:
+    """Lines for which the SQL expression `when` is true are set aside for this reason."""
+
+    when: str
+    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +157,9 @@ class TableDefinition:
 
     The window counts from the object's own time or from its arrival, as it always did in definitions that say nothing.
     `file_format` is that of the objects that are written from now on. Without `iceberg` the table is not published as
-    an Iceberg table. `path`, `freshness`, `limits` and `says_format`
+    an Iceberg table. `columns` are those that objects hold, `unstored` those that are read or computed for others, and
+    `computed` names the columns with a `value` in the order of the file. Rows stay for which `keep` is true, without
+    those of `reject`. `path`, `freshness`, `limits`, `places` (of expressions in the file) and `says_format`
     (whether the file names a format; otherwise a table that is in force keeps its own) belong to the file alone: they
     change nothing about rows, so they are no part of what is compared or stored.
     """
@@ -158,12 +178,17 @@ class TableDefinition:
     accept_from: str = "arrival"
     file_format: int = MILLISECONDS
     iceberg: IcebergOptions | None = None
+    unstored: tuple[Column, ...] = ()
+    computed: tuple[str, ...] = ()
+    keep: str | None = None
+    reject: tuple[Rejection, ...] = ()
     table_id: int = 0
     version: int = 0
     path: str | None = dataclasses.field(default=None, compare=False)
     says_format: bool = dataclasses.field(default=False, compare=False)
     freshness: Freshness | None = dataclasses.field(default=None, compare=False)
     limits: CheckLimits = dataclasses.field(default_factory=CheckLimits, compare=False)
+    places: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False, hash=False)
 
     @property
     def zone(self) -> ZoneInfo:
@@ -199,7 +224,8 @@ class TableDefinition:
     def for_tasks(self) -> TableDefinition:
         """The same without what no kernel asks for, descriptions and Iceberg: the versions of tasks may be older."""
         columns = tuple(dataclasses.replace(column, description=None) for column in self.columns)
-        return dataclasses.replace(self, columns=columns, iceberg=None)
+        unstored = tuple(dataclasses.replace(column, description=None) for column in self.unstored)
+        return dataclasses.replace(self, columns=columns, unstored=unstored, iceberg=None)
 
     def to_json(self) -> str:
         """One line of JSON that `from_json` reads back; keys sorted, so equal definitions give equal text.
@@ -207,10 +233,15 @@ class TableDefinition:
         The first file format is not named, nor is Iceberg where it is not wanted, as versions that know of neither read
         it, too.
         """
-        document = dataclasses.asdict(dataclasses.replace(self, columns=()))
+        document = dataclasses.asdict(dataclasses.replace(self, columns=(), unstored=(), places={}))
         for name in _OF_THE_FILE:
             del document[name]
+        for name, nothing in _SILENT_OF_TABLE.items():
+            if getattr(self, name) == nothing:
+                del document[name]
         document["columns"] = [column.to_document() for column in self.columns]
+        if self.unstored:
+            document["unstored"] = [column.to_document() for column in self.unstored]
         if self.file_format == MILLISECONDS:
             del document["file_format"]
         if self.iceberg is None:
@@ -229,6 +260,9 @@ class TableDefinition:
         document["name"] = TableName(**document["name"])
         document["streams"] = tuple(Stream(**stream) for stream in document["streams"])
         document["columns"] = tuple(Column.from_document(column) for column in document["columns"])
+        document["unstored"] = tuple(Column.from_document(column) for column in document.get("unstored", ()))
+        document["computed"] = tuple(document.get("computed", ()))
+        document["reject"] = tuple(Rejection(**rejection) for rejection in document.get("reject", ()))
         merge = dict(document["merge"])
         merge["sort_by"] = tuple(merge["sort_by"])
         document["merge"] = MergePolicy(**merge)

@@ -95,7 +95,10 @@ class QuarantineCount:
 
 @dataclass(frozen=True, kw_only=True)
 class ValueErrors:
-    """How many values of a column did not fit (`unfit`, `out_of_range`, `not_finite`, `too_long`, `cut`)."""
+    """How many values of a column did not fit, or could not be computed.
+
+    Reasons are `unfit`, `out_of_range`, `not_finite`, `too_long`, `cut`, and `value_error`.
+    """
 
     column: str
     reason: str
@@ -115,7 +118,7 @@ class SourceVersion:
 class ConvertResult:
     """What became of one staging object.
 
-    `lines_in == rows_out + lines_quarantined` unless it failed; each is counted by itself.
+    `lines_in == rows_out + lines_quarantined + lines_filtered` unless it failed; each is counted by itself.
 
     `changed` is the version that was met instead of the one that was registered; nothing of it was read.
     """
@@ -123,6 +126,7 @@ class ConvertResult:
     staging_object_id: int
     lines_in: int = 0
     rows_out: int = 0
+    lines_filtered: int = 0
     objects: tuple[SmallObject, ...] = ()
     quarantined: tuple[QuarantineCount, ...] = ()
     quarantine_key: str | None = None

@@ -126,7 +126,7 @@ def date_rule(options: TimeOptions) -> ColumnRule:
         if pa.types.is_string(read.type) and (days := _dates(read)) is not None:
             return days
         instants = timestamps(read)
-        return None if instants is None else _days(instants, options.zone)
+        return None if instants is None else days_of(instants, options.zone)
 
     return rule
 
@@ -141,10 +141,10 @@ def _timestamps(read: pa.Array, source_offset: int) -> Typed | None:
     for naive, with_offset, per_ms in ((_NAIVE, _UTC, 1_000), (_NAIVE_NANOS, _UTC_NANOS, 1_000_000)):
         instants = _cast_or_none(read, with_offset)
         if instants is not None:
-            return _in_years(_floored(instants, per_ms))
+            return in_years(_floored(instants, per_ms))
         local = _cast_or_none(read, naive)
         if local is not None:
-            return _in_years(pc.subtract(_floored(local, per_ms), source_offset))
+            return in_years(pc.subtract(_floored(local, per_ms), source_offset))
     return None
 
 
@@ -171,8 +171,8 @@ def _integers_of(numbers: Indices, like: pa.Array) -> pa.Array:
     return pa.array(numbers, pa.int64(), mask=mask)
 
 
-def _in_years(instants: pa.Array) -> Typed:
-    """Sets aside what lies outside the years 1 to 9999."""
+def in_years(instants: pa.Array) -> Typed:
+    """Instants of milliseconds as int64: sets aside what lies outside the years 1 to 9999."""
     target = pa.timestamp("ms", "UTC")
     numbers = _numbers(instants)
     if len(numbers) and numbers.min() >= times.FIRST_INSTANT and numbers.max() <= times.LAST_INSTANT:
@@ -184,11 +184,11 @@ def _in_years(instants: pa.Array) -> Typed:
 
 def _unix_times(read: pa.Array, unit: str) -> Typed:
     if pa.types.is_integer(read.type):
-        return _in_years(_integers_of(_whole_unix_times(_numbers(read), unit), read))
+        return in_years(_integers_of(_whole_unix_times(_numbers(read), unit), read))
     numbers = (read.fill_null(0.0) if read.null_count else read).to_numpy()
     if not (np.abs(numbers) < _EXACT_DOUBLES).all():
         raise InexactError
-    return _in_years(_integers_of(_fractional_unix_times(numbers, unit), read))
+    return in_years(_integers_of(_fractional_unix_times(numbers, unit), read))
 
 
 def _whole_unix_times(numbers: Indices, unit: str) -> Indices:
@@ -220,7 +220,7 @@ def _dates(read: pa.Array) -> Typed | None:
     return Typed(days, {})
 
 
-def _days(instants: Typed, zone: ZoneInfo) -> Typed:
+def days_of(instants: Typed, zone: ZoneInfo) -> Typed:
     """The day of each instant in a zone."""
     found = instants.array.view(pa.int64()).dictionary_encode()
     days = [times.day_of(instant, zone) for instant in found.dictionary.to_pylist()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,11 +23,14 @@ from prism_assets.domain.work import (
     ValueErrors,
 )
 from prism_assets.failpoints import failpoint
+from prism_assets.kernels.expressions.rows import Computation
 from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.inflate import Inflation, UnsoundError, salvage
 from prism_assets.kernels.json.accept import Acceptance
+from prism_assets.kernels.json.blanking import Blanking
 from prism_assets.kernels.json.blocks import Block, LongLine, find_lines, split
 from prism_assets.kernels.json.columnar import Hints, read_block
+from prism_assets.kernels.json.picks import Facts
 from prism_assets.kernels.json.rows import Reject
 from prism_assets.kernels.parquet.accepted_rows import AcceptedRows, Limits
 from prism_assets.kernels.parquet.small_objects import SmallObjects
@@ -84,6 +88,7 @@ class _Tally:
 
     lines_in: int = 0
     fast_lines: int = 0
+    filtered: int = 0
     value_errors: Counter[tuple[int, str]] = field(default_factory=Counter)
 
 
@@ -100,7 +105,8 @@ class Conversion:
         limits: Limits = LIMITS,
     ) -> None:
         self._task = task
-        self._layout = Layout.of(table)
+        self._layout = Layout.of(table, _facts(task))
+        self._computation = Computation(self._layout)
         self._acceptance = Acceptance(self._layout, accepted_days(table, task))
         self._stores = stores
         self._lake = lake
@@ -111,13 +117,18 @@ class Conversion:
 
     def _begin(self) -> None:
         self._rows = AcceptedRows(self._layout, self._limits)
-        self._quarantine = Quarantine(self._limits.quarantine)
+        url = self._layout.facts["@object"][0]
+        self._quarantine = Quarantine(self._limits.quarantine, Blanking(self._layout.program), url)
         self._tally = _Tally()
         self.is_reading = True
         """Whether the staging object is still being read, and nothing written yet."""
 
     def close(self) -> None:
-        """Lets go of memory and temporary files."""
+        """Lets go of memory, temporary files and DuckDB."""
+        self._computation.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
         self._rows.close()
         self._quarantine.close()
 
@@ -131,6 +142,7 @@ class Conversion:
             staging_object_id=self._task.staging_object_id,
             lines_in=self._tally.lines_in,
             rows_out=sum(written.row_count for written in objects),
+            lines_filtered=self._tally.filtered,
             objects=objects,
             quarantined=self._counts(),
             quarantine_key=self._put_quarantine(),
@@ -165,10 +177,13 @@ class Conversion:
             self._tally.lines_in += 1
             self._quarantine.add_long(part)
             return
-        read = read_block(self._layout, part, hints, by_columns=self._by_columns)
+        read = read_block(self._layout.reading, part, hints, by_columns=self._by_columns)
         rejects = list(read.rejects)
         for rows in read.parts:
-            accepted, rejected = self._acceptance.divide(rows, read.lines.numbers)
+            computed = self._computation.compute(rows)
+            self._tally.filtered += computed.filtered
+            rejects.extend(computed.rejects)
+            accepted, rejected = self._acceptance.divide(computed.rows, read.lines.numbers)
             self._rows.add(accepted)
             self._tally.value_errors.update(accepted.value_errors)
             rejects.extend(rejected)
@@ -178,11 +193,11 @@ class Conversion:
         for reject in sorted(rejects, key=_line):
             start, end = read.lines.starts[reject.line], read.lines.ends[reject.line]
             number = int(read.lines.numbers[reject.line])
-            self._quarantine.add(number, reject.reason, reject.column, part.data[start:end])
+            self._quarantine.add(number, reject.reason, reject.column, part.data[start:end], part.offset + int(start))
 
     def _set_all_aside(self, unsound: UnsoundError) -> None:
         """Reads the object once more and sets all of its lines aside."""
-        self.close()
+        self._let_go()
         self._begin()
         self._quarantine.note(unsound.reason)
         for part in split(salvage(self._chunks(), unsound.offset)):
@@ -193,7 +208,7 @@ class Conversion:
             lines, _ = find_lines(part)
             self._tally.lines_in += len(lines)
             for number, start, end in zip(lines.numbers.tolist(), lines.starts, lines.ends, strict=True):
-                self._quarantine.add(number, unsound.reason, None, part.data[start:end])
+                self._quarantine.add_unread(number, unsound.reason, part.data[start:end], part.offset + int(start))
 
     def _set_garbage_aside(self, inflation: Inflation) -> None:
         """Sets aside what follows the last member, each piece as one line; zeros alone are told, and no line."""
@@ -204,12 +219,14 @@ class Conversion:
             self._quarantine.note("zero_padding")
 
     def _check_balance(self) -> None:
-        """Raises InvariantBroken unless each line is a row or in quarantine: better nothing than a part of it."""
+        """Raises InvariantBroken unless each line is a row, in quarantine or filtered: better nothing than a part."""
         lines, rows, others = self._tally.lines_in, self._rows.count, self._quarantine.counts.total()
-        if lines != rows + others:
+        filtered = self._tally.filtered
+        if lines != rows + others + filtered:
             where = f"s3://{self._task.bucket}/{self._task.key}"
             raise InvariantBroken(
-                f"{where}: {lines} lines in, {rows} rows and {others} quarantined; nothing was written"
+                f"{where}: {lines} lines in, {rows} rows, {others} quarantined and {filtered} filtered; nothing was "
+                "written"
             )
 
     def _put_quarantine(self) -> str | None:
@@ -226,9 +243,17 @@ class Conversion:
         return tuple(QuarantineCount(reason=reason, line_count=count) for reason, count in counts)
 
     def _value_errors(self) -> tuple[ValueErrors, ...]:
-        names = [column.name for column in self._layout.columns]
+        names = [column.name for column in self._layout.program.columns]
         counts = sorted((names[column], reason, count) for (column, reason), count in self._tally.value_errors.items())
         return tuple(ValueErrors(column=name, reason=reason, count=count) for name, reason, count in counts if count)
+
+
+def _facts(task: ConvertTask) -> Facts:
+    """What is known of all lines of the object; keys of S3 may hold what is no text."""
+    received = task.received.astimezone(timezone.utc).isoformat(timespec="milliseconds")
+    url = f"s3://{task.bucket}/{task.key}".encode(errors="replace").decode()
+    facts = {"@stream": task.stream_name, "@object": url, "@received": received}
+    return {name: (text, json.dumps(text)) for name, text in facts.items()}
 
 
 def _line(reject: Reject) -> int:

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from prism_assets.domain.errors import NOT_ITS_FAULT, KeyOccupied, ObjectArchived, PrismError, WorkerUnavailable
+from prism_assets.domain.errors import (
+    NOT_ITS_FAULT,
+    ExpressionsFailed,
+    KeyOccupied,
+    MissingSecret,
+    ObjectArchived,
+    PrismError,
+    WorkerUnavailable,
+)
 from prism_assets.domain.work import Failure
+
+_OF_THE_WORKER = (WorkerUnavailable, MissingSecret, ExpressionsFailed)
+"""Errors that tell nothing of whether the object can be read."""
 
 
 def failure_of(
@@ -20,7 +31,7 @@ def failure_of(
     return Failure(
         message=str(error).encode(errors="backslashreplace").decode(),  # a path may hold halves of pairs
         transient=isinstance(error, passing),
-        at_source=at_source and not isinstance(error, WorkerUnavailable),
+        at_source=at_source and not isinstance(error, _OF_THE_WORKER),
         of_object=isinstance(error, ObjectArchived),
         occupied=isinstance(error, KeyOccupied),
     )

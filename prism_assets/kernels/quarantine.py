@@ -1,6 +1,7 @@
 """The lines of one object that were set aside: JSON lines, gzip, the same bytes for the same lines.
 
-They are held in memory, and on disk as soon as they are many.
+They are held in memory, and on disk as soon as they are many. Of a table with sensitive columns those are left out of
+lines that were read; other lines are not held at all, only where they stand.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import IO, Any
 from isal import isal_zlib
 
 from prism_assets.kernels.inflate import Garbage
+from prism_assets.kernels.json.blanking import Blanking
 from prism_assets.kernels.json.blocks import LongLine
 from prism_assets.kernels.scratch import mapped, new_file, telling
 
@@ -20,10 +22,12 @@ from prism_assets.kernels.scratch import mapped, new_file, telling
 class Quarantine:
     """Collects lines with number, reason and column, compressed as they come."""
 
-    def __init__(self, memory: int) -> None:
+    def __init__(self, memory: int, blanking: Blanking, url: str) -> None:
         self.counts: Counter[str] = Counter()
         self._gzip = isal_zlib.compressobj(1, isal_zlib.DEFLATED, 31)
         self._memory = memory
+        self._blanking = blanking
+        self._url = url
         self._parts: list[bytes] = []
         self._held = 0
         self._file: IO[bytes] | None = None
@@ -34,19 +38,26 @@ class Quarantine:
         if self._file:
             self._file.close()
 
-    def add(self, line: int, reason: str, column: str | None, content: bytes) -> None:
-        """Adds a line; what is not UTF-8 is kept as base64."""
-        self._write(reason, {"line": line, "reason": reason, "column": column, **_content(content)})
+    def add(self, line: int, reason: str, column: str | None, content: bytes, offset: int) -> None:
+        """Adds a line that begins at an offset of the object's content; what is not UTF-8 is kept as base64."""
+        kept = self._blanking.kept(content, reason)
+        record = {"line": line, "reason": reason, "column": column}
+        self._write(reason, record | (self._place(offset, len(content)) if kept is None else _content(kept)))
+
+    def add_unread(self, line: int, reason: str, content: bytes, offset: int) -> None:
+        """Adds a line of an object that is set aside as a whole."""
+        record = {"line": line, "reason": reason, "column": None}
+        self._write(reason, record | self._unread(content, offset, len(content)))
 
     def add_long(self, line: LongLine, reason: str = "line_too_long") -> None:
         """Adds the beginning of a line that is too long, and its length in bytes."""
         record = {"line": line.line, "reason": reason, "column": None, "length": line.length}
-        self._write(reason, {**record, **_content(line.head)})
+        self._write(reason, record | self._unread(line.head, line.offset, line.length))
 
     def add_garbage(self, garbage: Garbage) -> None:
         """Adds bytes behind the last member: they have an offset in the object, and no line number."""
         record = {"line": None, "reason": "trailing_garbage", "column": None, "offset": garbage.offset}
-        self._write("trailing_garbage", {**record, **_content(garbage.content)})
+        self._write("trailing_garbage", record | self._unread(garbage.content, garbage.offset, len(garbage.content)))
 
     def note(self, reason: str) -> None:
         """Makes the counts name a reason also where no line is set aside for it."""
@@ -59,6 +70,12 @@ class Quarantine:
             return memoryview(b"".join(self._parts))
         self._empty_memory(self._file)
         return memoryview(mapped(self._file)).cast("B")
+
+    def _unread(self, content: bytes, offset: int, length: int) -> dict[str, Any]:
+        return self._place(offset, length) if self._blanking.is_needed else _content(content)
+
+    def _place(self, offset: int, length: int) -> dict[str, Any]:
+        return {"object": self._url, "offset": offset, "length": length}
 
     def _write(self, reason: str, record: dict[str, Any]) -> None:
         self.counts[reason] += 1

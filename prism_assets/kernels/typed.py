@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from prism_assets.domain.row_program import RowProgram
 from prism_assets.domain.tables import Column, TableDefinition
 from prism_assets.kernels.columns import Indices, InexactError
+from prism_assets.kernels.json.picks import Facts, Lookups
 from prism_assets.kernels.type_rules import TypeRules, rules_of
 from prism_assets.kernels.values import NOT_FINITE, Constant, Rule
 
@@ -47,25 +50,49 @@ class TypedRows:
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns of a table in the order in which they are stored, and what reading them takes."""
+    """Columns of a table in an order, and what it takes to read them from lines, or to store them.
+
+    `partition` is the position of the partition column, or -1 where it is not among them. `facts` are those of the
+    object that is read; they are needed to read, and to store nothing.
+    """
 
     table: TableDefinition
     columns: tuple[Column, ...]
     rules: tuple[TypeRules, ...]
     partition: int
+    facts: Facts
 
     @classmethod
-    def of(cls, table: TableDefinition) -> Layout:
-        """The layout of a table: columns by column id."""
-        columns = tuple(sorted(table.columns, key=lambda column: column.column_id))
+    def of(cls, table: TableDefinition, facts: Facts | None = None) -> Layout:
+        """The layout of what is stored: columns by column id."""
+        return cls._of(table, RowProgram.of(table).stored, facts or {})
+
+    @classmethod
+    def _of(cls, table: TableDefinition, columns: tuple[Column, ...], facts: Facts) -> Layout:
         names = [column.name for column in columns]
-        rules = tuple(rules_of(column, table.zone) for column in columns)
-        return cls(table, columns, rules, names.index(table.partition_column))
+        partition = names.index(table.partition_column) if table.partition_column in names else -1
+        return cls(table, columns, tuple(rules_of(column, table.zone) for column in columns), partition, facts)
+
+    @cached_property
+    def program(self) -> RowProgram:
+        """What happens between a line and its row."""
+        return RowProgram.of(self.table)
+
+    @cached_property
+    def reading(self) -> Layout:
+        """The layout of what is read from lines: this one, where nothing is computed and everything stored."""
+        reads = self.program.reads
+        return self if reads == self.columns else self._of(self.table, reads, self.facts)
+
+    @cached_property
+    def lookups(self) -> Lookups:
+        """How columns find their values in a line."""
+        return Lookups.of(self.columns, self.facts)
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The JSON keys that are read, each once."""
-        return tuple(dict.fromkeys(column.source for column in self.columns))
+        """The JSON keys whose values are those of columns, each once."""
+        return tuple(dict.fromkeys(self.lookups.plain.values()))
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The ledger of converted staging objects: lines in, rows out, lines quarantined. Reads without locks."""
+"""The ledger of converted staging objects: lines in, rows out, lines quarantined and filtered. Reads without locks."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from sqlalchemy import Connection, text
 
 @dataclass(frozen=True, kw_only=True)
 class Ledger:
-    """Lines in, rows out and lines quarantined over all done objects of a table."""
+    """Lines in, rows out, lines quarantined and lines filtered over all done objects of a table."""
 
     table_id: int
     objects: int
     lines_in: int
     rows_out: int
     rows_quarantined: int
+    rows_filtered: int
 
 
 def ledger(connection: Connection) -> list[Ledger]:
@@ -29,6 +30,7 @@ def ledger(connection: Connection) -> list[Ledger]:
             lines_in=int(row.lines_in),
             rows_out=int(row.rows_out),
             rows_quarantined=int(row.rows_quarantined),
+            rows_filtered=int(row.rows_filtered),
         )
         for row in connection.execute(text(_LEDGER))
     ]
@@ -36,7 +38,7 @@ def ledger(connection: Connection) -> list[Ledger]:
 
 _LEDGER = """
 SELECT prism_table_id, count(*) AS objects, sum(lines_in) AS lines_in, sum(rows_out) AS rows_out,
-    sum(rows_quarantined) AS rows_quarantined
+    sum(rows_quarantined) AS rows_quarantined, sum(rows_filtered) AS rows_filtered
 FROM prism_staging_objects
 WHERE state = 'done'
 GROUP BY prism_table_id
@@ -56,6 +58,7 @@ class Balance:
     lines_in: int
     rows_out: int
     quarantined: int
+    filtered: int
     unbalanced_objects: int
     unbalanced: tuple[str, ...]
 
@@ -70,6 +73,7 @@ def balances(connection: Connection, table_ids: Collection[int], since: datetime
             lines_in=int(row.lines_in),
             rows_out=int(row.rows_out),
             quarantined=int(row.quarantined),
+            filtered=int(row.filtered),
             unbalanced_objects=row.unbalanced_objects,
             unbalanced=tuple(row.unbalanced or ()),
         )
@@ -79,15 +83,15 @@ def balances(connection: Connection, table_ids: Collection[int], since: datetime
 
 _BALANCES = """
 SELECT prism_table_id, count(*) AS objects, sum(lines_in) AS lines_in, sum(rows_out) AS rows_out,
-    sum(rows_quarantined) AS quarantined, count(*) FILTER (WHERE wrong) AS unbalanced_objects,
+    sum(rows_quarantined) AS quarantined, sum(rows_filtered) AS filtered, count(*) FILTER (WHERE wrong) AS unbalanced_objects,
     (array_agg(sentence ORDER BY prism_staging_object_id) FILTER (WHERE wrong))[1:3] AS unbalanced
 FROM (
     SELECT o.*,
-        o.lines_in <> o.rows_out + o.rows_quarantined OR s.rows <> o.rows_out OR q.lines <> o.rows_quarantined
-            AS wrong,
+        o.lines_in <> o.rows_out + o.rows_quarantined + o.rows_filtered OR s.rows <> o.rows_out
+            OR q.lines <> o.rows_quarantined AS wrong,
         format('s3://%s/%s: %s lines in, %s rows out of which %s are in small objects, %s quarantined of '
-            'which %s are kept', o.bucket_name, o.object_key, o.lines_in, o.rows_out, s.rows, o.rows_quarantined,
-            q.lines) AS sentence
+            'which %s are kept, %s filtered', o.bucket_name, o.object_key, o.lines_in, o.rows_out, s.rows,
+            o.rows_quarantined, q.lines, o.rows_filtered) AS sentence
     FROM prism_staging_objects o
     CROSS JOIN LATERAL (SELECT coalesce(sum(row_count), 0) AS rows FROM prism_small_objects
         WHERE prism_staging_object_id = o.prism_staging_object_id) s

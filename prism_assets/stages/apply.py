@@ -212,7 +212,8 @@ def run_apply(
     """
     database, lake, stores = context.database, context.lake, context.stores
     files = read_table_files(folder)
-    if problems := _lake_streams(files, lake.place.url):
+    wrong = [problem for table in files for problem in context.check_expressions(table)]
+    if problems := [*_lake_streams(files, lake.place.url), *wrong]:
         raise DefinitionError("\n".join(problems))
     if dry_run:
         taken = preview_lake(database, lake, stores, restore_marker=restore_marker)
@@ -238,7 +239,10 @@ def apply_sound(context: StageContext, folder: Path, now: datetime) -> ApplyPlan
     problems.
     """
     database = context.database
-    files, problems = parse_table_files(folder)
+    found, problems = parse_table_files(folder)
+    wrong = {table.name: context.check_expressions(table) for table in found}
+    files = [table for table in found if not wrong[table.name]]
+    problems += [problem for table in found for problem in wrong[table.name]]
     database.migrate()
     taken = take_lake(database, context.lake, context.stores, now)
     with database.begin() as connection:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -30,7 +30,10 @@ def _silent(_message: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class StageContext:
-    """Everything a stage needs. Engine, publisher and queues open nothing before they are used."""
+    """Everything a stage needs. Engine, publisher and queues open nothing before they are used.
+
+    `check_expressions` says what is wrong with the SQL expressions of a table file, a line each.
+    """
 
     settings: Settings
     database: Database
@@ -39,6 +42,7 @@ class StageContext:
     engine: Engine
     publisher: Publisher
     make_iceberg: Callable[[str], IcebergPublisher]
+    check_expressions: Callable[[TableDefinition], Sequence[str]]
     queues: tuple[SqsQueue, ...] = ()
     progress: Callable[[str], None] = _silent
     worker: str = field(default_factory=worker_name)

@@ -269,7 +269,7 @@ MISTAKES = {
     "metrics as text": ("[time, path]", "time", "21: iceberg.metrics: must be a list of column names"),
     "metrics of a list": ("[time, path]", "[[time]]", "21: iceberg.metrics: "),
     "foreign commits to be merged": ("stop}", "merge}", "21: iceberg.on_foreign: must be one of restore, stop"),
-    "operators": ("owner: team:web", "operators: []", "4: operators: this version has no operators yet; remove"),
+    "operators": ("owner: team:web", "operators: []", "4: operators: this version has no operators: columns say"),
     "unknown tag": ("Page views", "!secret x", "3: description: "),
     "a date that is none": ("Page views", "2026-02-30", "3: description: "),
 }

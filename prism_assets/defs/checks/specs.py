@@ -28,7 +28,7 @@ _KINDS: dict[Stage, tuple[CheckKind, ...]] = {
     Stage.LIVE: (
         CheckKind(
             checks.ROWS_BALANCE,
-            "Lines in = rows out + lines quarantined, for each staging object, and the rows are in small objects.",
+            "Lines in = rows out + quarantined + filtered, for each staging object, and the rows are in small objects.",
             AssetCheckSeverity.ERROR,
             blocking=True,
         ),

@@ -21,10 +21,14 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Block:
-    """Whole lines; only the last line of an object may lack its newline. `first_line` is the first one's number."""
+    """Whole lines; only the last line of an object may lack its newline.
+
+    `first_line` is the first one's number, `offset` where it begins in the object's content.
+    """
 
     data: bytes
     first_line: int
+    offset: int = 0
 
     @cached_property
     def newlines(self) -> Positions:
@@ -34,11 +38,12 @@ class Block:
 
 @dataclass(frozen=True)
 class LongLine:
-    """A line of more than 16 MiB: its number, its first 16 MiB and its length in bytes."""
+    """A line of more than 16 MiB: its number, its first 16 MiB, its length in bytes and where it begins."""
 
     line: int
     head: bytes
     length: int
+    offset: int
 
 
 @dataclass(frozen=True)
@@ -60,18 +65,20 @@ class Lines:
 def split(pieces: Iterable[bytes]) -> Iterator[Block | LongLine]:
     """Cuts a stream of bytes into blocks of whole lines, drops a byte order mark, and bounds what one line holds."""
     splitter = _Splitter()
-    for piece in _without_bom(pieces):
+    for piece in _without_bom(pieces, splitter):
         yield from splitter.feed(piece)
     yield from splitter.finish()
 
 
-def _without_bom(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def _without_bom(pieces: Iterable[bytes], splitter: _Splitter) -> Iterator[bytes]:
     iterator = iter(pieces)
     head = b""
     for piece in iterator:
         head += piece
         if len(head) >= len(_BOM):
             break
+    if head.startswith(_BOM):
+        splitter.offset = len(_BOM)
     yield head.removeprefix(_BOM)
     yield from iterator
 
@@ -80,6 +87,8 @@ class _Splitter:
     """Keeps the beginning of a line whose end has not come yet."""
 
     def __init__(self) -> None:
+        self.offset = 0
+        """Where in the object's content the line begins whose end has not come yet."""
         self._line = 1
         self._pending = bytearray()
         self._skipped = 0
@@ -116,12 +125,14 @@ class _Splitter:
         if length <= LINE_LIMIT:
             yield self._block(b"\n")
             return
-        yield LongLine(self._line, bytes(self._pending[:LINE_LIMIT]), length)
+        yield LongLine(self._line, bytes(self._pending[:LINE_LIMIT]), length, self.offset)
+        self.offset += len(self._pending) + self._skipped + 1
         self._pending, self._skipped = bytearray(), 0
         self._line += 1
 
     def _block(self, data: bytes) -> Block:
-        block = Block(bytes(self._pending) + data if self._pending else data, self._line)
+        block = Block(bytes(self._pending) + data if self._pending else data, self._line, self.offset)
+        self.offset += len(block.data)
         self._pending = bytearray()
         self._line += len(block.newlines)
         return block

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -14,14 +14,18 @@ from prism_assets.kernels.json.arrow_reader import Reader, TooManyBadError, Wron
 from prism_assets.kernels.json.blocks import Block, Lines, Mask, find_lines
 from prism_assets.kernels.json.extract import KeyFinder
 from prism_assets.kernels.json.infer import SAMPLE, Kinds, plan_of, sample_kinds
+from prism_assets.kernels.json.lines import fact_columns, read_lines
 from prism_assets.kernels.json.prefilter import suspects
 from prism_assets.kernels.json.retry import unfit_lines
-from prism_assets.kernels.json.rows import Reject, read_lines
+from prism_assets.kernels.json.rows import Fields, Reject, RejectedError, Value, read_line
 from prism_assets.kernels.typed import Layout, Misfits, TextNeededError, TypedRows, type_column, type_one_by_one
 
 _ATTEMPTS = 12
 
-Value = tuple[Any, str]
+Found = dict[str, dict[int, Value]]
+"""Values by key and line."""
+Picked = dict[int, dict[int, Value]]
+"""Values by position of the column and line."""
 
 
 @dataclass
@@ -57,7 +61,7 @@ def read_block(layout: Layout, block: Block, hints: Hints, *, by_columns: bool =
     slow = np.flatnonzero(marked)
     rejects: list[Reject] = []
     if len(slow):
-        rest, rejects = read_lines(layout, _cut_out(block.data, lines, slow))
+        rest, rejects = read_lines(layout, _cut_out(block.data, lines, slow), lines.numbers)
         parts.append(rest)
     return BlockRows(lines, parts, rejects, len(lines) - len(slow))
 
@@ -78,7 +82,8 @@ class _Reading:
         self.marked = marked.copy()
         self._hints = hints
         self._patient = False
-        self._found: dict[str, dict[int, Value]] | None = None
+        self._found: Found | None = None
+        self._picked: Picked = {}
         self._not_found = marked
         self._kinds = {**hints.kinds, **self._sample()}
 
@@ -121,30 +126,41 @@ class _Reading:
         kept = candidates[~reader.refused]
         self.marked[candidates[reader.refused]] = True
         try:
-            return _typed(self._layout, kept, _arrays(table), found), True
+            return self._typed(kept, _arrays(table), found), True
         except TextNeededError as needed:
             self._hints.raw.add(needed.source)
             return None, False
 
-    def _find(self, sources: list[str]) -> dict[str, dict[int, Value]]:
-        """The JSON text of some keys, by key and line. Lines whose text takes the exact way are marked."""
-        found: dict[str, dict[int, Value]] = {source: {} for source in sources}
-        if not sources:
+    def _find(self, sources: list[str]) -> Found:
+        """The JSON text of some keys, by key and line, and what is picked. Lines that take the exact way are marked."""
+        found: Found = {source: {} for source in sources}
+        picks = self._layout.lookups.picks
+        if not sources and not picks:
             return found
         if self._found is not None and list(self._found) == sources:
             self.marked |= self._not_found
             return self._found
-        finder = KeyFinder(sources)
-        columns = list(found.values())
+        finder = _finder(self._layout, sources)
+        columns = list(found.items())
+        self._picked = {position: {} for position in picks}
         for line, text in _cut_out(self._data, self._lines, np.flatnonzero(~self.marked)):
-            values = finder.find(text.decode())
-            if values is None:
+            fields = finder(text)
+            if fields is None or not self._pick(fields, line):
                 self.marked[line] = True
                 continue
-            for column, value in zip(columns, values, strict=True):
-                column[line] = value
+            for source, column in columns:
+                column[line] = fields.get(source, _NOTHING)
         self._found, self._not_found = found, self.marked.copy()
         return found
+
+    def _pick(self, fields: Fields, line: int) -> bool:
+        """Picks the values of a line; False if that takes the exact way."""
+        try:
+            for position, pick in self._layout.lookups.picks.items():
+                self._picked[position][line] = pick(fields, int(self._lines.numbers[line]))
+        except RejectedError:
+            return False
+        return True
 
     def _reader(self, candidates: Indices, types: Mapping[str, pa.DataType]) -> Reader:
         body: bytes | bytearray = self._data
@@ -182,6 +198,39 @@ class _Reading:
         lines = _cut_out(self._data, self._lines, candidates)
         self._unfit[unfit_lines(lines, reader.types)] = True
 
+    def _typed(self, kept: Indices, arrays: Mapping[str, pa.Array], found: Found) -> TypedRows:
+        """Gives all columns their types. Raises TextNeededError."""
+        layout, lines = self._layout, kept.tolist()
+        columns: dict[int, pa.Array] = {}
+        misfits: list[Misfits] = []
+        for position, source in layout.lookups.plain.items():
+            if source in arrays:
+                array, bad = type_column(layout, position, arrays[source])
+            else:
+                array, bad = type_one_by_one(layout, position, map(found[source].__getitem__, lines))
+            columns[position] = array
+            misfits.extend(bad)
+        for position, picked in self._picked.items():
+            columns[position], bad = type_one_by_one(layout, position, map(picked.__getitem__, lines))
+            misfits.extend(bad)
+        for position, array, bad in fact_columns(layout, self._lines.numbers[kept]):
+            columns[position] = array
+            misfits.extend(bad)
+        in_order = [columns[position] for position in range(len(columns))]
+        return TypedRows(kept, in_order, misfits, self._absent(arrays, found, lines))
+
+    def _absent(self, arrays: Mapping[str, pa.Array], found: Found, lines: list[int]) -> Mask:
+        """Where the partition column has nothing to be read from."""
+        time = self._layout.partition
+        if time in self._picked:
+            return np.array([self._picked[time][line][0] is None for line in lines], bool)
+        if time not in self._layout.lookups.plain:
+            return np.zeros(len(lines), bool)
+        source = self._layout.lookups.plain[time]
+        if source in arrays:
+            return np.asarray(arrays[source].is_null().to_numpy(zero_copy_only=False))
+        return np.array([found[source][line][0] is None for line in lines], bool)
+
 
 def _arrays(table: pa.Table) -> dict[str, pa.Array]:
     arrays = {}
@@ -191,27 +240,26 @@ def _arrays(table: pa.Table) -> dict[str, pa.Array]:
     return arrays
 
 
-def _typed(
-    layout: Layout, kept: Indices, arrays: Mapping[str, pa.Array], found: Mapping[str, Mapping[int, Value]]
-) -> TypedRows:
-    """Gives all columns their types. Raises TextNeededError."""
-    lines = kept.tolist()
-    columns: list[pa.Array] = []
-    misfits: list[Misfits] = []
-    for position, column in enumerate(layout.columns):
-        if column.source in arrays:
-            array, bad = type_column(layout, position, arrays[column.source])
-        else:
-            array, bad = type_one_by_one(layout, position, map(found[column.source].__getitem__, lines))
-        columns.append(array)
-        misfits.extend(bad)
-    return TypedRows(kept, columns, misfits, _absent(layout, arrays, found, lines))
+_NOTHING: Value = (None, "")
 
 
-def _absent(
-    layout: Layout, arrays: Mapping[str, pa.Array], found: Mapping[str, Mapping[int, Value]], lines: list[int]
-) -> Mask:
-    source = layout.columns[layout.partition].source
-    if source in arrays:
-        return np.asarray(arrays[source].is_null().to_numpy(zero_copy_only=False))
-    return np.array([found[source][line][0] is None for line in lines], bool)
+def _finder(layout: Layout, sources: list[str]) -> Callable[[bytes], Fields | None]:
+    """Finds some keys of a line, and those that picks take; None if the line takes the exact way."""
+    lookups = layout.lookups
+    if lookups.collects:
+        return partial(_read, lookups.wanted)
+    keys = tuple(dict.fromkeys((*sources, *lookups.pick_keys)))
+    finder = KeyFinder(keys)
+
+    def find(line: bytes) -> Fields | None:
+        values = finder.find(line.decode())
+        return None if values is None else dict(zip(keys, values, strict=True))
+
+    return find
+
+
+def _read(wanted: Mapping[str, str], line: bytes) -> Fields | None:
+    try:
+        return read_line(line, wanted)
+    except RejectedError:
+        return None

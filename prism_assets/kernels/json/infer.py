@@ -75,11 +75,11 @@ def sample_kinds(layout: Layout, lines: Iterable[bytes]) -> Kinds:
 def plan_of(layout: Layout, kinds: Kinds) -> Plan:
     """Chooses how each key is read, so that it serves all columns that read the key."""
     plan: Plan = {}
-    for column, rules in zip(layout.columns, layout.rules, strict=True):
-        chosen = _choice(rules.read_as, _common(kinds.get(column.source, Counter())))
-        if column.source in plan and plan[column.source] != chosen:
+    for position, source in layout.lookups.plain.items():
+        chosen = _choice(layout.rules[position].read_as, _common(kinds.get(source, Counter())))
+        if source in plan and plan[source] != chosen:
             chosen = None
-        plan[column.source] = chosen
+        plan[source] = chosen
     return plan
 
 

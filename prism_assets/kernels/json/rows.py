@@ -1,16 +1,13 @@
-"""The exact way to read lines: one by one, every case decided. The faster way must give the same (bad input)."""
+"""One line: what is well-formed, and the fields that are read of it. Every case of bad input is decided here."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
-import numpy as np
-
-from prism_assets.kernels.typed import Layout, TypedRows, all_misfits, builders
 from prism_assets.kernels.values import scan_once
 
 DEPTH_LIMIT = 128
@@ -23,7 +20,9 @@ _BRACKET_OR_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
-Fields = dict[str, tuple[Any, str]]
+Value = tuple[Any, str]
+"""A JSON value with its text as written; null, or no value at all, is (None, "")."""
+Fields = dict[str, Value]
 
 
 class RejectedError(Exception):
@@ -44,31 +43,6 @@ class Reject:
     column: str | None
 
 
-def read_lines(layout: Layout, lines: Iterable[tuple[int, bytes]]) -> tuple[TypedRows, list[Reject]]:
-    """Reads lines given as (position, bytes without line end)."""
-    readers = builders(layout)
-    pairs = [(reader, column.source) for reader, column in zip(readers, layout.columns, strict=True)]
-    wanted = {column.source: column.name for column in reversed(layout.columns)}
-    time_source = layout.columns[layout.partition].source
-    nothing = (None, "")
-    kept: list[int] = []
-    absent: list[bool] = []
-    rejects: list[Reject] = []
-    for position, line in lines:
-        try:
-            fields = read_line(line, wanted)
-        except RejectedError as rejected:
-            rejects.append(Reject(position, rejected.reason, rejected.column))
-            continue
-        kept.append(position)
-        absent.append(fields.get(time_source, nothing)[0] is None)
-        for reader, source in pairs:
-            reader.add(*fields.get(source, nothing))
-    arrays = [reader.array() for reader in readers]
-    rows = TypedRows(np.array(kept, np.int64), arrays, list(all_misfits(readers)), np.array(absent, bool))
-    return rows, rejects
-
-
 def read_line(line: bytes, wanted: Mapping[str, str]) -> Fields:
     """The wanted fields of a line: JSON key → (value, its text). Raises RejectedError.
 
@@ -84,7 +58,7 @@ def read_line(line: bytes, wanted: Mapping[str, str]) -> Fields:
     if text[start : start + 1] != "{":
         _check_other(text, start)
     try:
-        fields = _object(text, start + 1, wanted)
+        fields = read_object(text, start + 1, wanted)
     except (ValueError, StopIteration):
         raise RejectedError("bad_json") from None
     finally_checked(text)
@@ -114,8 +88,11 @@ def _check_other(text: str, start: int) -> None:
     raise RejectedError("not_object")
 
 
-def _object(text: str, position: int, wanted: Mapping[str, str]) -> Fields:
-    """Walks the top-level object pair by pair. Raises ValueError or StopIteration where it is malformed."""
+def read_object(text: str, position: int, wanted: Mapping[str, str]) -> Fields:
+    """Walks the object whose bracket stands before `position` and that ends with the text, pair by pair.
+
+    Raises ValueError or StopIteration where it is malformed, and RejectedError for a wanted key that is there twice.
+    """
     fields: Fields = {}
     doubled: str | None = None
     position = _after_whitespace(text, position)

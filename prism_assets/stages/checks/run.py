@@ -87,10 +87,14 @@ def _judge_balance(table: TableDefinition, ledger: Balance | None) -> CheckOutco
         "lines in": ledger.lines_in,
         "rows out": ledger.rows_out,
         "lines quarantined": ledger.quarantined,
+        "lines filtered": ledger.filtered,
         "objects out of balance": ledger.unbalanced_objects,
     }
     if not ledger.unbalanced_objects:
-        sentence = f"{ledger.lines_in} lines in = {ledger.rows_out} rows out + {ledger.quarantined} quarantined"
+        sentence = (
+            f"{ledger.lines_in} lines in = {ledger.rows_out} rows out + {ledger.quarantined} quarantined"
+            f"{f' + {ledger.filtered} filtered' if ledger.filtered else ''}"
+        )
         return passed(table, ROWS_BALANCE, f"{sentence}, for each of {ledger.objects} objects", figures)
     return failed(
         table,

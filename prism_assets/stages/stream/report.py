@@ -46,8 +46,9 @@ def _add(left: PartitionChange, right: PartitionChange) -> PartitionChange:
 class StreamReport(Summable):
     """What one or several batches did.
 
-    `problems` are the objects that were given up, and what could not be removed of them. `quarantined` counts lines,
-    `revived` objects of dead batches, `restarted` those that were given up once and begun anew by themselves.
+    `problems` are the objects that were given up, and what could not be removed of them. `quarantined` and
+    `filtered` count lines, `revived` objects of dead batches, `restarted` those that were given up once and begun anew
+    by themselves.
     """
 
     batches: int = 0
@@ -55,6 +56,7 @@ class StreamReport(Summable):
     lines_in: int = 0
     rows_out: int = 0
     quarantined: int = 0
+    filtered: int = 0
     small_objects: int = 0
     bytes_in: int = 0
     retried: int = 0

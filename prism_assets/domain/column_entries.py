@@ -1,0 +1,204 @@
+"""The columns of a table file, and which rows it keeps: what each entry may say, and what that means."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import yaml
+
+from prism_assets.domain.names import NAME_RULE, is_name
+from prism_assets.domain.row_program import KEEP_FAILED, REJECT_FAILED
+from prism_assets.domain.sources import Key, Pattern, Rest, parse_source
+from prism_assets.domain.tables import DEFAULT_LENGTH, TIME_UNITS, Column, Rejection
+from prism_assets.domain.types import ColumnType, JsonType, StringType, parse_type
+from prism_assets.domain.yaml_mapping import YamlMapping, check_unique, plain, read_name
+
+_OFFSET = re.compile(r"[+-](?:0\d|1[0-4]):[0-5]\d")
+_COLUMN_KEYS = {
+    "name", "type", "description", "source", "value", "stored", "sensitive", "length", "source_offset", "zone_offset",
+    "time_unit", "required",
+}  # fmt: skip
+_LONGEST_EXPRESSION = 4_000
+_LONGEST_PATTERN = 200
+_OURS = {
+    "bad_utf8", "bad_json", "not_object", "too_deep", "line_too_long", "missing_time", "bad_time", "too_old", "too_new",
+    "null_in_required", "duplicate_key", "truncated", "bad_crc", "trailing_garbage", "ratio_exceeded", "zero_padding",
+    "changed_after_discovery", KEEP_FAILED, REJECT_FAILED,
+}  # fmt: skip
+"""Reasons that lines are in quarantine for without being asked; a rejection needs one of its own."""
+_NO_ZONE_OFFSET = (
+    "it changes nothing: times are stored as instants in UTC; remove the field, and say with source_offset how to read "
+    "times without an offset, and with partition.timezone where days begin"
+)
+_LONGEST_COMMENT = 255
+_NOT_IN_A_LINE = ("Cc", "Cs", "Zl", "Zp")  # Unicode categories
+
+
+@dataclass(frozen=True)
+class ColumnEntries:
+    """What `columns`, `keep` and `reject` of a file say.
+
+    `computed` are the names of the columns with a value, in order. `places` says of each expression where it stands:
+    `path:line: field`.
+    """
+
+    stored: tuple[Column, ...]
+    unstored: tuple[Column, ...]
+    computed: tuple[str, ...]
+    keep: str | None
+    reject: tuple[Rejection, ...]
+    places: dict[str, str]
+
+    def with_required(self, partition_column: str) -> tuple[Column, ...]:
+        """The stored columns, of which the one that says on which day a row falls is required."""
+        return tuple(
+            replace(column, required=True) if column.name == partition_column else column for column in self.stored
+        )
+
+
+def read_columns(top: YamlMapping) -> ColumnEntries:
+    """Reads all that says how a line becomes a row."""
+    entries = top.sequence("columns")
+    check_unique(entries, "name", lambda entry: str(entry.read("name", str, "", "text")))
+    columns = [(_column(entry), entry.flag("stored", True)) for entry in entries]
+    places = {
+        f"{column.name}.{key}": entry.place(key)
+        for entry, (column, _) in zip(entries, columns, strict=True)
+        for key in ("value", "source")
+        if key in entry.children
+    }
+    keep = _expression(top, "keep") if "keep" in top.children else None
+    rejections = _rejections(top, places)
+    return ColumnEntries(
+        stored=tuple(column for column, stored in columns if stored),
+        unstored=tuple(column for column, stored in columns if not stored),
+        computed=tuple(column.name for column, _ in columns if column.value is not None),
+        keep=keep,
+        reject=rejections,
+        places={**places, "keep": top.place("keep")},
+    )
+
+
+def _rejections(top: YamlMapping, places: dict[str, str]) -> tuple[Rejection, ...]:
+    if "reject" not in top.children:
+        return ()
+    rejections = []
+    for number, entry in enumerate(top.sequence("reject")):
+        entry.only({"when", "reason"})
+        reason: str = entry.text("reason")
+        if reason in _OURS:
+            entry.complain("reason", f"{reason} is a reason that lines are set aside for anyway; choose another")
+        elif "reason" in entry.children and not is_name(reason):
+            entry.complain("reason", NAME_RULE)
+        places[f"reject[{number}].when"] = entry.place("when")
+        rejections.append(Rejection(when=_expression(entry, "when"), reason=reason))
+    return tuple(rejections)
+
+
+def _expression(entry: YamlMapping, key: str) -> str:
+    """An SQL expression; YAML's own true, false and numbers are expressions, too."""
+    if key not in entry.children:
+        return str(entry.text(key))
+    node = entry.children[key]
+    text = node.value if isinstance(node, yaml.ScalarNode) and plain(node) is not None else ""
+    if not text.strip():
+        entry.complain(key, "must be an SQL expression")
+    elif len(text) > _LONGEST_EXPRESSION:
+        entry.complain(key, f"must have at most {_LONGEST_EXPRESSION} characters")
+    return str(text)
+
+
+def _column(entry: YamlMapping) -> Column:
+    entry.only(_COLUMN_KEYS)
+    name = read_name(entry, "name")
+    if name == "dt":
+        entry.complain("name", "dt is the partition key and cannot be a column")
+    kind = _type(entry)
+    entry.refuse("zone_offset", _NO_ZONE_OFFSET)
+    if (offset := entry.text("source_offset", None)) and not _OFFSET.fullmatch(offset):
+        entry.complain("source_offset", 'must look like "+09:00"')
+    if (unit := entry.text("time_unit", None)) and unit not in TIME_UNITS:
+        entry.complain("time_unit", f"must be one of {', '.join(TIME_UNITS)}")
+    takes_length = not isinstance(kind, str) and kind.takes_length
+    length = entry.number("length", DEFAULT_LENGTH if takes_length else None, 1, 65_535)
+    if "length" in entry.children and not takes_length:
+        entry.complain("length", f"a {kind} column has no length")
+    required = entry.flag("required", False)
+    if required and not entry.flag("stored", True):
+        entry.complain("required", "only stored columns can be required; reject the lines with `reject` instead")
+    return Column(
+        name=name,
+        type=StringType() if isinstance(kind, str) else kind,  # nobody sees a column of a file with problems
+        **_origin(entry, name, kind),
+        length=length,
+        source_offset=entry.text("source_offset", None),
+        time_unit=unit,
+        required=required,
+        description=_column_description(entry),
+        sensitive=entry.flag("sensitive", False),
+    )
+
+
+def _origin(entry: YamlMapping, name: str, kind: ColumnType | str) -> dict[str, Any]:
+    """Where values come from: a value, one plain key, or other forms of `source`, which keep the words of the file."""
+    if "value" in entry.children:
+        if "source" in entry.children:
+            entry.complain("source", "a column has a source or a value; read the key as a column of its own")
+        return {"source": name, "value": _expression(entry, "value")}
+    texts = _source_texts(entry, name)
+    sources = []
+    for text in texts:
+        try:
+            sources.append(parse_source(text))
+        except ValueError as error:
+            entry.complain("source", str(error))
+    collects = [source for source in sources if isinstance(source, Rest | Pattern)]
+    if collects and not isinstance(kind, StringType | JsonType):
+        entry.complain("source", f"several keys together are an object: make the type json, not {kind}")
+    if collects and len(texts) > 1:
+        entry.complain("source", '"*" and patterns cannot be in a list of keys')
+    if any(isinstance(source, Pattern) and len(source.expression) > _LONGEST_PATTERN for source in sources):
+        entry.complain("source", f"a pattern must have at most {_LONGEST_PATTERN} characters")
+    if len(texts) == 1 and sources in ([], [Key(texts[0])]):
+        return {"source": texts[0]}
+    return {"source": ", ".join(texts), "sources": tuple(texts)}
+
+
+def _source_texts(entry: YamlMapping, name: str) -> Sequence[str]:
+    node = entry.children.get("source")
+    if not isinstance(node, yaml.SequenceNode):
+        return [entry.text("source", name) or ""]
+    texts = plain(node)
+    if not texts or any(not isinstance(text, str) for text in texts):
+        entry.complain("source", "must be a key, or a list of keys")
+        return [name]
+    return list(texts)
+
+
+def _column_description(entry: YamlMapping) -> str | None:
+    """What Glue takes as the comment of a column: one line of at most 255 characters."""
+    text: str | None = entry.text("description", None)
+    if text is None:
+        return None
+    if len(text.encode("utf-16-le")) > 2 * _LONGEST_COMMENT:
+        entry.complain("description", f"must have at most {_LONGEST_COMMENT} characters")
+    if any(unicodedata.category(character) in _NOT_IN_A_LINE for character in text):
+        entry.complain("description", "must be one line, without control characters")
+    return text or None
+
+
+def _type(entry: YamlMapping) -> ColumnType | str:
+    """The type, or what stands in its place."""
+    text: str = entry.text("type", "") or ""
+    try:
+        kind = parse_type(text)
+    except ValueError as error:
+        entry.complain("type", str(error))
+        return text
+    if kind.problem:
+        entry.complain("type", kind.problem)
+    return kind

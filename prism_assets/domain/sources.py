@@ -1,0 +1,89 @@
+"""Where the value of a column comes from: the forms that `source` has in a table file.
+
+A key, a path into its value, all keys that no column names, the keys of a pattern, or a fact of the line itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+FACTS = ("@stream", "@object", "@line", "@received")
+"""What is known of a line without reading it: its stream, its object's URL, its number there, when that arrived."""
+
+_STEP = re.compile(r'\.(?P<key>[^.\[\]"]+)|\[(?P<index>\d{1,6})\]|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]')
+
+
+@dataclass(frozen=True)
+class Key:
+    """The value of one key of the line."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Path:
+    """A value inside the value of the key `first`: the way to it by keys, and by places in arrays from 0."""
+
+    first: str
+    steps: tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Rest:
+    """All keys that no column names, as one object."""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """All keys in which a regular expression is found, as one object; RE2 knows it, so that no key takes for ever."""
+
+    expression: str
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What is known of the line without reading it, one of FACTS."""
+
+    name: str
+
+
+Source = Key | Path | Rest | Pattern | Fact
+
+
+def parse_source(text: str) -> Source:
+    """The source that a table file means by `text`. ValueError, with what is wrong, for a path that is none."""
+    if text == "*":
+        return Rest()
+    if text in FACTS:
+        return Fact(text)
+    if len(text) > 2 and text.startswith("/") and text.endswith("/"):
+        return Pattern(text[1:-1])
+    return _path(text) if text.startswith(("$.", "$[")) else Key(text)
+
+
+def _path(text: str) -> Source:
+    steps: list[str | int] = []
+    position = 1
+    while position < len(text):
+        step = _STEP.match(text, position)
+        if step is None:
+            raise ValueError(f'{text} is no path at its character {position + 1}; paths look like $.user.ids[0]["a b"]')
+        steps.append(_step(step))
+        position = step.end()
+    first, *others = steps
+    if isinstance(first, int):
+        raise ValueError(f"{text} must begin with a key: lines are objects")
+    return Path(first, tuple(others)) if others else Key(first)
+
+
+def _step(step: re.Match[str]) -> str | int:
+    if step["index"]:
+        return int(step["index"])
+    if step["key"]:
+        return step["key"]
+    try:
+        return str(json.loads(step["quoted"]))
+    except ValueError:
+        raise ValueError(f"{step['quoted']} is no JSON text") from None

@@ -1,0 +1,36 @@
+"""What is wrong with the expressions of a table file, before anything is applied: for `prism table apply`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from prism_assets.domain.row_program import RowProgram
+from prism_assets.domain.sources import Pattern
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.kernels.expressions.compiled import problems_of
+from prism_assets.kernels.json.picks import sources_of
+
+
+def problems_of_table(table: TableDefinition) -> list[str]:
+    """Each problem as a line `path:line: field: message`."""
+    program = RowProgram.of(table)
+    found = [*_patterns(program), *((problem.field, problem.message) for problem in problems_of(program))]
+    return [f"{table.places.get(field) or f'{table.path}:1: {field}'}: {message}" for field, message in found]
+
+
+def _patterns(program: RowProgram) -> Iterator[tuple[str, str]]:
+    for column in program.reads:
+        for source in sources_of(column):
+            if isinstance(source, Pattern) and (told := _refused(source)):
+                yield f"{column.name}.source", f"/{source.expression}/ is no regular expression: {told}"
+
+
+def _refused(pattern: Pattern) -> str | None:
+    try:
+        pc.match_substring_regex(pa.array([""]), pattern.expression)
+    except pa.ArrowInvalid as error:
+        return str(error).partition(": ")[2]
+    return None

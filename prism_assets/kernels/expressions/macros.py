@@ -1,0 +1,50 @@
+"""What table files may call beyond DuckDB's functions: one line of SQL each."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+_BLOCK = 64
+"""The bytes that SHA-256 takes at a time: RFC 2104 fills a key up to them."""
+
+SECRET_RULE = "the second argument of pseudonym is the name of a secret such as 'mail', for PRISM_SECRET_MAIL"
+
+MACROS = {
+    "pseudonym": (
+        "pseudonym(value, secret) AS sha256(getvariable('prism_' || secret || '_outer') || "
+        "unhex(sha256(getvariable('prism_' || secret || '_inner') || encode(CAST(value AS VARCHAR)))))"
+    ),
+    "mask": (
+        "mask(value, shown) AS CASE WHEN length(value) > shown AND shown >= 0 "
+        "THEN repeat('*', length(value) - shown) || right(value, shown) ELSE repeat('*', length(value)) END"
+    ),
+    "url_host": (
+        "url_host(url) AS nullif(lower(regexp_extract(url, "
+        r"'^(?:[A-Za-z][A-Za-z0-9+.-]*:)?//(?:[^/?#@]*@)?(\[[^\]/?#]*\]|[^:/?#]*)', 1)), '')"
+    ),
+    "url_param": (
+        "url_param(url, name) AS url_decode(replace(regexp_extract_all(regexp_extract(url, '[?]([^#]*)', 1), "
+        "'(?:^|&)' || regexp_escape(name) || '=([^&]*)', 1)[1], '+', ' '))"
+    ),
+    "ip_net": (
+        "ip_net(ip, bits) AS CASE WHEN regexp_full_match(ip, '[0-9]{1,3}([.][0-9]{1,3}){3}') AND bits BETWEEN 0 AND 32 "
+        "THEN array_to_string(list_transform([24, 16, 8, 0], lambda shift: ((list_reduce(CAST(CAST(string_split(ip, "
+        "'.') AS UTINYINT[]) AS BIGINT[]), lambda high, low: high * 256 + low) >> (32 - bits) << (32 - bits)) >> shift)"
+        " & 255), '.') || '/' || bits END"
+    ),
+    "unix_ms": "unix_ms(moment) AS epoch_ms(CAST(moment AS TIMESTAMP))",
+    "at_offset": (
+        "at_offset(moment, distance) AS CAST(moment AS TIMESTAMP) + to_minutes(CAST(distance[1] || '1' AS INTEGER) * "
+        "(CAST(distance[2:3] AS INTEGER) * 60 + CAST(distance[5:6] AS INTEGER)))"
+    ),
+}
+"""The macros by name; `prism_<secret>_inner` and `_outer` are variables of the connection: see `variables`."""
+
+
+def variables(secret: str, key: str) -> Iterator[tuple[str, bytes]]:
+    """What `pseudonym` needs of a secret, by the name of the variable: the key of HMAC-SHA-256 for its two passes."""
+    content = key.encode()
+    content = (hashlib.sha256(content).digest() if len(content) > _BLOCK else content).ljust(_BLOCK, b"\0")
+    for name, padding in (("inner", 0x36), ("outer", 0x5C)):
+        yield f"prism_{secret}_{name}", bytes(byte ^ padding for byte in content)

@@ -1,0 +1,136 @@
+"""What becomes of the results of expressions: they are typed as if they stood in a line, by the rules of the column."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from enum import Enum, auto
+
+import numpy as np
+import pyarrow as pa
+
+from prism_assets.domain.tables import Column
+from prism_assets.domain.types import BooleanType, DateType, DoubleType, JsonType, RealType, TimestampType
+from prism_assets.kernels import columns
+from prism_assets.kernels.json.rows import Value
+from prism_assets.kernels.typed import Layout, Misfits, type_column, type_one_by_one
+from prism_assets.kernels.values import UNFIT, Constant, Number, scan_once
+
+_WHOLE = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"})
+_HUGE = frozenset({"HUGEINT", "UHUGEINT", "UBIGINT", "BIGNUM", "VARINT", "INTEGER_LITERAL"})
+_TEXT = frozenset({"VARCHAR", "UUID", "DATE", "TIME", "INTERVAL", "BIT", "BITSTRING", '"NULL"', "NULL"})
+_NESTED = re.compile(r"(STRUCT|MAP|UNION)\(.*|.*\[\d*\]", re.DOTALL)
+_TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
+_BEYOND = (1 << 63) - 1
+"""Milliseconds that no year has: those of infinite times."""
+_WHITESPACE = " \t\r\n"
+
+
+class Kind(Enum):
+    """As what a result comes out of DuckDB."""
+
+    BOOLEAN = auto()
+    WHOLE = auto()
+    NUMBER = auto()
+    """A number of any size, as text."""
+    DOUBLE = auto()
+    TEXT = auto()
+    JSON = auto()
+    """JSON text."""
+    INSTANT = auto()
+    """Milliseconds since the epoch."""
+
+
+def fetched(sql_type: str, column: Column, value: str) -> tuple[Kind, str] | None:
+    """How a result of this type is taken out of DuckDB for a column: its kind and the SQL; None if it cannot be."""
+    if sql_type == "BOOLEAN":
+        return Kind.BOOLEAN, value
+    if sql_type in _WHOLE:
+        return Kind.WHOLE, f"CAST({value} AS BIGINT)"
+    if sql_type in _HUGE or sql_type.startswith("DECIMAL"):
+        return Kind.NUMBER, f"CAST({value} AS VARCHAR)"
+    if sql_type in ("FLOAT", "DOUBLE"):
+        return Kind.DOUBLE, f"CAST({value} AS DOUBLE)"
+    if sql_type in _TIMESTAMPS and isinstance(column.type, TimestampType | DateType):
+        at = f"CAST({value} AS TIMESTAMP)"
+        return Kind.INSTANT, f"CASE WHEN isfinite({at}) THEN epoch_ms({at}) WHEN {at} IS NOT NULL THEN {_BEYOND} END"
+    if sql_type in _TEXT or sql_type in _TIMESTAMPS or sql_type.startswith("ENUM"):
+        return (Kind.JSON if isinstance(column.type, JsonType) else Kind.TEXT), f"CAST({value} AS VARCHAR)"
+    if sql_type == "JSON":
+        return Kind.JSON, f"CAST({value} AS VARCHAR)"
+    if _NESTED.fullmatch(sql_type):
+        return Kind.JSON, f"CAST(to_json({value}) AS VARCHAR)"
+    return None
+
+
+def typed(layout: Layout, position: int, kind: Kind, found: pa.Array) -> tuple[pa.Array, list[Misfits]]:
+    """Gives the results of one column of the layout its type, exactly as values of lines get theirs."""
+    column = layout.columns[position]
+    whole = layout.rules[position].read_as.whole
+    match kind:
+        case Kind.TEXT:
+            return type_column(layout, position, found)
+        case Kind.BOOLEAN if isinstance(column.type, BooleanType):
+            return type_column(layout, position, found)
+        case Kind.WHOLE if whole is not None:
+            return type_column(layout, position, found.cast(whole, safe=False))
+        case Kind.DOUBLE if isinstance(column.type, DoubleType | RealType):
+            return type_column(layout, position, found)
+        case Kind.JSON:
+            return _json_values(layout, position, found)
+        case Kind.INSTANT:
+            return _instants(layout, position, found)
+        case _:
+            return type_one_by_one(layout, position, _as_in_lines(found, _WRITTEN[kind]))
+
+
+def _as_in_lines(found: pa.Array, written: Callable[[object], Value]) -> Iterable[Value]:
+    return ((None, "") if value is None else written(value) for value in found.to_pylist())
+
+
+def _boolean(value: object) -> Value:
+    return value, "true" if value else "false"
+
+
+def _number(value: object) -> Value:
+    return Number(value), str(value)
+
+
+def _double(value: object) -> Value:
+    number = float(value)  # type: ignore[arg-type]  # it is one
+    if not math.isfinite(number):
+        name = "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+        return Constant(name), name
+    return Number(repr(number)), repr(number)
+
+
+def _json_values(layout: Layout, position: int, found: pa.Array) -> tuple[pa.Array, list[Misfits]]:
+    """JSON text as if it stood in a line; text that is no JSON does not fit."""
+    read = [None if text is None else _scanned(text.strip(_WHITESPACE)) for text in found.to_pylist()]
+    array, misfits = type_one_by_one(layout, position, (value or (None, "") for value in read))
+    malformed = [row for row, value in enumerate(read) if value is None and found[row].is_valid]
+    return array, [*misfits, *([Misfits(position, UNFIT, np.array(malformed, np.int64))] if malformed else [])]
+
+
+def _scanned(text: str) -> Value | None:
+    try:
+        value, end = scan_once(text, 0)
+    except (ValueError, StopIteration, RecursionError):
+        return None
+    return (value, text) if end == len(text) else None
+
+
+_WRITTEN: dict[Kind, Callable[[object], Value]] = {
+    Kind.BOOLEAN: _boolean,
+    Kind.WHOLE: _number,
+    Kind.NUMBER: _number,
+    Kind.DOUBLE: _double,
+}
+
+
+def _instants(layout: Layout, position: int, found: pa.Array) -> tuple[pa.Array, list[Misfits]]:
+    instants = columns.in_years(found)
+    is_date = isinstance(layout.columns[position].type, DateType)
+    result = columns.days_of(instants, layout.table.zone) if is_date else instants
+    return result.array, [Misfits(position, reason, rows) for reason, rows in result.misfits.items() if len(rows)]

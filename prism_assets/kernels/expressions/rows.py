@@ -1,0 +1,159 @@
+"""Carries out a table's program on the rows of a block: computes, keeps or rejects, and types what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from prism_assets.domain.errors import ExpressionsFailed
+from prism_assets.domain.row_program import KEEP_FAILED, REJECT_FAILED
+from prism_assets.kernels.expressions.compiled import ANY_ROW, KEEP, MICROSECONDS, Compiled, compiled, failed, reject
+from prism_assets.kernels.expressions.results import typed
+from prism_assets.kernels.expressions.session import connect, give_secrets, run
+from prism_assets.kernels.expressions.tree import ExpressionError
+from prism_assets.kernels.json.rows import Reject
+from prism_assets.kernels.typed import Layout, Mask, Misfits, TypedRows
+
+if TYPE_CHECKING:
+    import duckdb
+
+VALUE_ERROR = "value_error"
+SECONDS_A_BLOCK = 60.0
+"""So long the expressions may take for one block, which has some thousand lines."""
+
+
+@dataclass(frozen=True)
+class Computed:
+    """The rows of a block that are kept, typed as they are stored; lines set aside, and how many are left out."""
+
+    rows: TypedRows
+    rejects: list[Reject]
+    filtered: int
+
+
+class Computation:
+    """A program at work on the blocks of one object. DuckDB comes with the first expression that there is."""
+
+    def __init__(self, layout: Layout, seconds: float = SECONDS_A_BLOCK) -> None:
+        self._layout = layout
+        self._program = layout.program
+        self._seconds = seconds
+        names = [column.name for column in self._program.columns]
+        self._positions = {name: number for number, name in enumerate(names)}
+        self._read = [column.name for column in self._program.reads]
+        self._connection: duckdb.DuckDBPyConnection | None = None
+
+    def close(self) -> None:
+        """Lets go of DuckDB."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def compute(self, rows: TypedRows) -> Computed:
+        """Makes rows of what was read. Raises ExpressionsFailed or MissingSecret."""
+        if self._layout.reading is self._layout and not self._program.computes:
+            return Computed(rows, [], 0)
+        if not len(rows.lines):
+            return Computed(_no_rows(self._layout), [], 0)
+        if not self._program.computes:
+            return Computed(self._stored(rows, None, np.ones(len(rows.lines), bool)), [], 0)
+        answer = run(self._duckdb, self._query.query, self._seen(rows), self._seconds)
+        kept = np.ones(len(rows.lines), bool)
+        rejects = []
+        filtered = 0
+        for reason, mask in self._leaving(answer):
+            leaving = mask & kept
+            kept &= ~mask
+            if reason is None:
+                filtered = int(leaving.sum())
+            else:
+                rejects += [Reject(line, reason, None) for line in rows.lines[leaving].tolist()]
+        return Computed(self._stored(rows, answer, kept), rejects, filtered)
+
+    @cached_property
+    def _query(self) -> Compiled:
+        try:
+            return compiled(self._program)
+        except ExpressionError as error:
+            raise ExpressionsFailed(
+                f"the definition of {self._layout.table.name} has what this version does not compute: {error}"
+            ) from None
+
+    @cached_property
+    def _duckdb(self) -> duckdb.DuckDBPyConnection:
+        self._connection = connect()
+        give_secrets(self._connection, self._query.secrets)
+        return self._connection
+
+    def _seen(self, rows: TypedRows) -> pa.Table:
+        """The columns that expressions use, as they see them."""
+        columns = dict(zip(self._read, rows.columns, strict=True))
+        used = {name: _seen(columns[name]) for name in self._query.inputs}
+        return pa.table(used or {ANY_ROW: pa.nulls(len(rows.lines), pa.bool_())})
+
+    def _leaving(self, answer: pa.Table) -> Iterator[tuple[str | None, Mask]]:
+        """Which rows go no further, and why: the first reason that applies to a row counts; None for filtered ones."""
+        if self._program.keep is not None:
+            yield KEEP_FAILED, _mask(answer, failed(KEEP))
+            yield None, ~_mask(answer, KEEP)
+        for number, rejection in enumerate(self._program.reject):
+            yield REJECT_FAILED, _mask(answer, failed(reject(number)))
+            yield rejection.reason, _mask(answer, reject(number))
+
+    def _stored(self, rows: TypedRows, answer: pa.Table | None, kept: Mask) -> TypedRows:
+        """The rows that are kept, with the columns that are stored and the misfits of all columns."""
+        everything = bool(kept.all())
+        chosen = pa.array(kept)
+        read = rows.columns if everything else [column.filter(chosen) for column in rows.columns]
+        columns = dict(zip(self._read, read, strict=True))
+        misfits = [
+            Misfits(self._positions[self._read[bad.column]], bad.reason, _renumbered(bad.rows, kept))
+            for bad in rows.misfits
+        ]
+        absent = rows.absent[kept]
+        if answer is not None:
+            found = answer if everything else answer.filter(chosen)
+            for name, kind in self._query.kinds:
+                position, wrong = self._positions[name], _mask(found, failed(name))
+                columns[name], bad = typed(self._layout, position, kind, _whole(found, name))
+                misfits += [*bad, Misfits(position, VALUE_ERROR, np.flatnonzero(wrong))]
+                if position == self._layout.partition:
+                    absent = _nulls(_whole(found, name)) & ~wrong
+        in_order = [columns[column.name] for column in self._layout.columns]
+        return TypedRows(rows.lines[kept], in_order, [bad for bad in misfits if len(bad.rows)], absent)
+
+
+def _no_rows(layout: Layout) -> TypedRows:
+    nothing = np.zeros(0, np.int64)
+    return TypedRows(nothing, [pa.nulls(0, rules.arrow) for rules in layout.rules], [], np.zeros(0, bool))
+
+
+def _seen(column: pa.Array) -> pa.Array:
+    if not pa.types.is_timestamp(column.type):
+        return column
+    return column.cast(pa.timestamp("us", "UTC")).view(MICROSECONDS)
+
+
+def _whole(answer: pa.Table, name: str) -> pa.Array:
+    chunks = answer.column(name).combine_chunks()
+    return chunks if isinstance(chunks, pa.Array) else pa.concat_arrays(chunks.chunks)
+
+
+def _mask(answer: pa.Table, name: str) -> Mask:
+    """Where a column is true; null is not."""
+    return np.asarray(answer.column(name).fill_null(False).to_numpy(), bool)
+
+
+def _nulls(column: pa.Array) -> Mask:
+    return np.asarray(column.is_null().to_numpy(zero_copy_only=False), bool)
+
+
+def _renumbered(rows: npt.NDArray[np.int64], kept: Mask) -> npt.NDArray[np.int64]:
+    """Numbers of rows among those that are kept, without the others."""
+    places = np.cumsum(kept) - 1
+    return np.asarray(places[rows[kept[rows]]], np.int64)

@@ -1,0 +1,202 @@
+"""Reads expressions as DuckDB's parser understands them, and refuses what does more than compute with its arguments."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from prism_assets.domain.yaml_mapping import did_you_mean
+from prism_assets.kernels.expressions.allowed import BOUNDED, FUNCTIONS, LARGEST
+from prism_assets.kernels.expressions.macros import MACROS, SECRET_RULE
+
+if TYPE_CHECKING:
+    import duckdb
+
+Node = Mapping[str, Any]
+
+_BEFORE = "SELECT ("
+_COMPUTING = frozenset(
+    {"BETWEEN", "CASE", "CAST", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "LAMBDA", "OPERATOR",
+     "TYPE"}
+)  # fmt: skip
+_NEVER = {
+    "SUBQUERY": "expressions see one row and no table: no SELECT, no ANY",
+    "WINDOW": "expressions see one row: no window functions",
+    "STAR": "expressions name their columns: no *",
+    "PARAMETER": "expressions take no parameters",
+    "COLLATE": "texts are compared byte by byte: no COLLATE",
+}
+_WITH_ZONE = frozenset({"timestamptz", "timestamp with time zone", "timetz", "time with time zone"})
+_SECRET = re.compile(r"[a-z][a-z0-9_]{0,40}")
+
+
+class ExpressionError(Exception):
+    """An expression that cannot be taken: one sentence, and the character that it is about, from 1, where known."""
+
+    def __init__(self, message: str, position: int | None = None) -> None:
+        super().__init__(message if position is None else f"{message} (at character {position})")
+
+
+@dataclass(frozen=True)
+class Uses:
+    """What an expression needs: columns, by name, and secrets."""
+
+    columns: frozenset[str]
+    secrets: frozenset[str]
+
+
+def check(connection: duckdb.DuckDBPyConnection, text: str, names: Collection[str]) -> Uses:
+    """What an expression uses of the columns `names`. Raises ExpressionError for one that is not allowed."""
+    reading = _Reading(text, frozenset(names))
+    reading.visit(_parsed(connection, text), frozenset())
+    return Uses(frozenset(reading.columns), frozenset(reading.secrets))
+
+
+def _parsed(connection: duckdb.DuckDBPyConnection, text: str) -> Node:
+    """The tree of an expression that stands in brackets, and nowhere leaves them."""
+    if "\0" in text:
+        raise ExpressionError("there is a NUL in the expression", text.index("\0") + 1)
+    answer = _serialized(connection, f"{_BEFORE}{text}\n)")
+    if answer["error"]:
+        told = str(answer.get("error_message", "it is no SQL")).splitlines()[0]
+        position = answer.get("position")
+        raise ExpressionError(f"this is no SQL expression: {told}", _character(text, position))
+    if _serialized(connection, f"SELECT {text}\n")["error"]:
+        raise ExpressionError("this is no SQL expression: its brackets do not match")
+    statements = answer["statements"]
+    items = statements[0]["node"].get("select_list", [])
+    if len(statements) != 1 or len(items) != 1 or statements[0]["node"]["from_table"]["type"] != "EMPTY":
+        raise ExpressionError("this is more than one expression")
+    node: Node = items[0]
+    return node
+
+
+def _serialized(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, Any]:
+    row = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchone()
+    answer: dict[str, Any] = json.loads(row[0]) if row else {"error": True}
+    return answer
+
+
+def _character(text: str, position: object) -> int | None:
+    """The character of the expression at a byte of the query, from 1."""
+    if not isinstance(position, int | str) or not 0 <= int(position) - len(_BEFORE) <= len(text.encode()):
+        return None
+    return len(text.encode()[: int(position) - len(_BEFORE)].decode(errors="ignore")) + 1
+
+
+class _Reading:
+    """One walk through a tree."""
+
+    def __init__(self, text: str, names: frozenset[str]) -> None:
+        self._text = text
+        self._names = names
+        self.columns: set[str] = set()
+        self.secrets: set[str] = set()
+
+    def visit(self, node: Node, variables: frozenset[str]) -> None:
+        """Checks a node and all below it; `variables` are those of the lambdas around it."""
+        kind = str(node["class"])
+        if kind not in _COMPUTING or node["type"] == "GROUPING_FUNCTION":
+            self._refuse(node, _NEVER.get(kind, f"{kind.lower().replace('_', ' ')} is not allowed here"))
+        if kind == "COLUMN_REF":
+            self._column(node, variables)
+        elif kind == "FUNCTION":
+            self._function(node)
+        elif kind == "LAMBDA" and node.get("syntax_type", "SINGLE_ARROW") == "LAMBDA_KEYWORD":
+            variables |= _variables(node["lhs"])
+        elif kind == "LAMBDA":
+            self._refuse(node, "write ->> with a path for JSON, or lambda x: … for a function")
+        elif kind in ("TYPE", "CAST"):
+            self._types(node)
+        for child in _children(node):
+            self.visit(child, variables)
+
+    def _refuse(self, node: Node, message: str) -> None:
+        raise ExpressionError(message, _character(self._text, node.get("query_location")))
+
+    def _column(self, node: Node, variables: frozenset[str]) -> None:
+        first, *others = [str(name) for name in node["column_names"]]
+        if first.lower() in variables:
+            return
+        name = first.lower()
+        if name not in self._names:
+            known = sorted(self._names | variables)
+            near = did_you_mean(name, known) or f"; there are {', '.join(known) or 'none'}"
+            self._refuse(node, f"there is no column {first} above this one{near}")
+        if others:
+            self._refuse(node, f"columns have no fields: write {first} ->> '$.{'.'.join(others)}' for JSON")
+        self.columns.add(name)
+
+    def _function(self, node: Node) -> None:
+        name = str(node["function_name"]).lower()
+        path = (node.get("qualified_name") or {}).get("path") or [name]
+        if node.get("schema") or node.get("catalog") or len(path) > 1:
+            self._refuse(node, f"call functions by their name alone, with everything in brackets: {name}(…)")
+        if name not in FUNCTIONS and name not in MACROS and name not in BOUNDED:
+            near = did_you_mean(name, FUNCTIONS | MACROS.keys() | BOUNDED.keys())
+            self._refuse(node, f"the function {name} is not allowed{near}")
+        if node.get("distinct") or node.get("filter") or (node.get("order_bys") or {}).get("orders"):
+            self._refuse(node, f"{name} takes arguments and nothing else here")
+        arguments = _arguments(node)
+        if name in BOUNDED and not self._is_small(arguments, BOUNDED[name]):
+            self._refuse(node, f"{name} needs its length as a number of at most {LARGEST}, written as such")
+        if name == "pseudonym":
+            secret = _constant(arguments[1]) if len(arguments) > 1 else None
+            if secret is None or not _SECRET.fullmatch(secret):
+                self._refuse(node, SECRET_RULE)
+            else:
+                self.secrets.add(secret)
+
+    def _is_small(self, arguments: list[Node], place: int) -> bool:
+        text = _constant(arguments[place]) if len(arguments) > place else None
+        return text is not None and text.isdigit() and int(text) <= LARGEST
+
+    def _types(self, node: Node) -> None:
+        said = node.get("type_name") or (node.get("cast_type") or {}).get("id") or ""
+        if str(said).lower() in _WITH_ZONE:
+            self._refuse(node, "times are timestamps in UTC here: use timestamp, and at_offset for local times")
+
+
+def _variables(node: Node) -> frozenset[str]:
+    """The names that a lambda gives its arguments."""
+    if node["class"] == "COLUMN_REF":
+        return frozenset({str(node["column_names"][0]).lower()})
+    return frozenset(name for child in _children(node) for name in _variables(child))
+
+
+def _arguments(node: Node) -> list[Node]:
+    """The arguments of a call; since its version 2 DuckDB wraps each with its name."""
+    if "arguments" in node:
+        return [argument["expression"] for argument in node["arguments"]]
+    return list(node.get("children", []))
+
+
+def _constant(node: Node) -> str | None:
+    if node["class"] != "CONSTANT":
+        return None
+    if "literal" in node:
+        return str(node["literal"]["text"])
+    return str(node["value"].get("value"))
+
+
+def _children(node: Node) -> Iterator[Node]:
+    """The nodes right below a node, wherever in it they stand; names of a lambda's arguments are none."""
+    for key, value in node.items():
+        if node["class"] == "LAMBDA" and key == "lhs":
+            continue
+        yield from _nodes(value)
+
+
+def _nodes(value: object) -> Iterator[Node]:
+    if isinstance(value, dict):
+        if "class" in value:
+            yield value
+        else:
+            for part in value.values():
+                yield from _nodes(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _nodes(part)

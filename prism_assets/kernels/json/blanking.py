@@ -1,0 +1,69 @@
+"""Lines that are set aside without the values of sensitive columns, which nobody but the readers of those may see."""
+
+from __future__ import annotations
+
+import re
+from json.decoder import scanstring  # type: ignore[attr-defined]
+
+from prism_assets.domain.row_program import RowProgram
+from prism_assets.domain.sources import Pattern, Rest
+from prism_assets.kernels.json.picks import Wanted, keys_of, matcher, sources_of
+from prism_assets.kernels.values import scan_once
+
+UNREAD = frozenset({"bad_utf8", "bad_json", "not_object", "too_deep"})
+"""Reasons of lines that were not read: nobody knows what of them is sensitive."""
+
+_OPENING = re.compile(r"[ \t\r\n]*\{[ \t\r\n]*")
+_COLON = re.compile(r"[ \t\r\n]*:[ \t\r\n]*")
+_NEXT = re.compile(r"[ \t\r\n]*([,}])[ \t\r\n]*")
+
+
+class Blanking:
+    """What is kept of lines of a table; everything where no column is sensitive.
+
+    The whole value of a key goes, also where a column reads only a part of it.
+    """
+
+    def __init__(self, program: RowProgram) -> None:
+        self._wanted = Wanted(program.reads)
+        sources = [source for column in program.reads if column.sensitive for source in sources_of(column)]
+        self._keys = frozenset(keys_of(sources))
+        self._patterns = [matcher(source) for source in sources if isinstance(source, Pattern)]
+        self._rest = any(isinstance(source, Rest) for source in sources)
+        self.is_needed = bool(program.sensitive)
+
+    def kept(self, line: bytes, reason: str) -> bytes | None:
+        """A line without what is sensitive in it; None if nobody can tell what that is."""
+        if not self.is_needed:
+            return line
+        if reason in UNREAD:
+            return None
+        try:
+            return self._blanked(line.decode()).encode()
+        except (ValueError, StopIteration, RecursionError):
+            return None
+
+    def _is_sensitive(self, key: str) -> bool:
+        if key in self._keys or any(matches(key) for matches in self._patterns):
+            return True
+        return self._rest and not self._wanted.is_named(key)
+
+    def _blanked(self, text: str) -> str:
+        opening = _OPENING.match(text)
+        if opening is None:
+            raise ValueError
+        parts, copied, position = [], 0, opening.end()
+        while text[position : position + 1] == '"':
+            key, position = scanstring(text, position + 1, True)
+            colon = _COLON.match(text, position)
+            if colon is None:
+                raise ValueError
+            _, end = scan_once(text, colon.end())
+            if self._is_sensitive(key):
+                parts += [text[copied : colon.end()], "null"]
+                copied = end
+            following = _NEXT.match(text, end)
+            if following is None:
+                raise ValueError
+            position = following.end()
+        return "".join(parts) + text[copied:]

@@ -1,0 +1,71 @@
+"""The exact way to read lines: one by one, every case decided. The faster way must give the same (bad input)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from prism_assets.kernels.columns import Indices
+from prism_assets.kernels.json.picks import line_fact
+from prism_assets.kernels.json.rows import Reject, RejectedError, Value, read_line
+from prism_assets.kernels.typed import Layout, Misfits, TypedRows, all_misfits, builders, type_column, type_one_by_one
+
+_NOTHING: Value = (None, "")
+
+
+def read_lines(layout: Layout, lines: Iterable[tuple[int, bytes]], numbers: Indices) -> tuple[TypedRows, list[Reject]]:
+    """Reads lines given as (position, bytes without line end); `numbers` are those of all positions."""
+    lookups, readers = layout.lookups, builders(layout)
+    plain = [(readers[position], key) for position, key in lookups.plain.items()]
+    picks = [(readers[position], pick) for position, pick in lookups.picks.items()]
+    time = layout.partition
+    kept: list[int] = []
+    absent: list[bool] = []
+    rejects: list[Reject] = []
+    for position, line in lines:
+        try:
+            fields = read_line(line, lookups.wanted)
+            picked = [pick(fields, int(numbers[position])) for _, pick in picks]
+        except RejectedError as rejected:
+            rejects.append(Reject(position, rejected.reason, rejected.column))
+            continue
+        kept.append(position)
+        for reader, key in plain:
+            reader.add(*fields.get(key, _NOTHING))
+        for (reader, _), found in zip(picks, picked, strict=True):
+            reader.add(*found)
+        if time in lookups.plain:
+            absent.append(fields.get(lookups.plain[time], _NOTHING)[0] is None)
+        elif time in lookups.picks:
+            absent.append(picked[list(lookups.picks).index(time)][0] is None)
+    positions = np.array(kept, np.int64)
+    arrays: list[pa.Array] = [
+        pa.nulls(0) if position in lookups.facts else reader.array() for position, reader in enumerate(readers)
+    ]
+    misfits = list(all_misfits(readers))
+    for position, column, bad in fact_columns(layout, numbers[positions]):
+        arrays[position] = column
+        misfits.extend(bad)
+    missing = np.array(absent, bool) if absent else np.zeros(len(kept), bool)
+    return TypedRows(positions, arrays, misfits, missing), rejects
+
+
+def fact_columns(layout: Layout, numbers: Indices) -> Iterable[tuple[int, pa.Array, list[Misfits]]]:
+    """The columns that say what is known of lines without reading them, by position, for lines of these numbers."""
+    for position, name in layout.lookups.facts.items():
+        if name != "@line":
+            yield position, *_repeated(layout, position, layout.facts[name], len(numbers))
+        elif (whole := layout.rules[position].read_as.whole) is not None and pa.types.is_integer(whole):
+            yield position, *type_column(layout, position, pa.array(numbers, pa.int64()))
+        else:
+            yield position, *type_one_by_one(layout, position, map(line_fact, numbers.tolist()))
+
+
+def _repeated(layout: Layout, position: int, fact: Value, count: int) -> tuple[pa.Array, list[Misfits]]:
+    array, misfits = type_one_by_one(layout, position, [fact])
+    every = np.arange(count, dtype=np.int64)
+    return array.take(pa.array(np.zeros(count, np.int64))), [
+        Misfits(misfit.column, misfit.reason, every) for misfit in misfits
+    ]

@@ -1,0 +1,195 @@
+"""Values that are more than those of one key: in a path, in the first of several keys, or of many keys together.
+
+A pick is given the fields of a line as the exact way reads them, whichever way found them, so both ways agree.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from prism_assets.domain.sources import Fact, Key, Path, Pattern, Rest, Source, parse_source
+from prism_assets.domain.tables import Column
+from prism_assets.kernels.json.rows import Fields, Value, read_object
+from prism_assets.kernels.values import Number, scan_once
+
+Facts = Mapping[str, Value]
+"""What is known of the lines of one object without reading them, but for their numbers."""
+Pick = Callable[[Fields, int], Value]
+"""The value of one line with its text, from its fields and its number. Raises RejectedError."""
+
+_NOTHING: Value = (None, "")
+_NEXT = re.compile(r"[ \t\r\n]*([,\]])[ \t\r\n]*")
+_OPENING = re.compile(r"\[[ \t\r\n]*")
+_KEYS_REMEMBERED = 10_000
+
+
+def sources_of(column: Column) -> tuple[Source, ...]:
+    """The sources of a column that is read, in the order in which they are tried."""
+    return tuple(map(parse_source, column.sources)) if column.sources else (Key(column.source),)
+
+
+def keys_of(sources: Iterable[Source]) -> list[str]:
+    """The keys of the line that sources name."""
+    return [
+        source.first if isinstance(source, Path) else source.name
+        for source in sources
+        if isinstance(source, Key | Path)
+    ]
+
+
+class Wanted(dict[str, str]):
+    """The keys that are read, each with a column that reads it; where one collects keys, those of nobody, too."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        read = [(column, sources_of(column)) for column in columns]
+        super().__init__({key: column.name for column, sources in reversed(read) for key in keys_of(sources)})
+        flat = [(source, column.name) for column, sources in read for source in sources]
+        self._patterns = [(matcher(source), name) for source, name in flat if isinstance(source, Pattern)]
+        self._rest = next((name for source, name in flat if isinstance(source, Rest)), None)
+
+    @property
+    def collects(self) -> bool:
+        """Whether keys are read that are not known beforehand."""
+        return bool(self._patterns) or self._rest is not None
+
+    def is_named(self, key: str) -> bool:
+        """Whether a column names the key: itself, as the beginning of a path, or by a pattern."""
+        return dict.__contains__(self, key) or any(matches(key) for matches, _ in self._patterns)
+
+    def __contains__(self, key: object) -> bool:
+        return dict.__contains__(self, key) or (self.collects and self._owner(str(key)) is not None)
+
+    def __missing__(self, key: str) -> str:
+        return self._owner(key) or ""
+
+    def _owner(self, key: str) -> str | None:
+        return next((name for matches, name in self._patterns if matches(key)), self._rest)
+
+
+def matcher(pattern: Pattern) -> Callable[[str], bool]:
+    """Tells in which keys a pattern is found, each looked up once."""
+    known: dict[str, bool] = {}
+
+    def matches(key: str) -> bool:
+        if key not in known:
+            if len(known) >= _KEYS_REMEMBERED:
+                known.clear()
+            text = pa.array([key.encode(errors="replace").decode()], pa.string())
+            known[key] = pc.match_substring_regex(text, pattern.expression)[0].as_py()
+        return known[key]
+
+    return matches
+
+
+def pick_of(column: Column, wanted: Wanted, facts: Facts) -> Pick:
+    """How a column's value is picked: that of its first source that is not null."""
+    picks = [_single(source, column.name, wanted, facts) for source in sources_of(column)]
+    if len(picks) == 1:
+        return picks[0]
+
+    def first(fields: Fields, line: int) -> Value:
+        for pick in picks:
+            found = pick(fields, line)
+            if found[0] is not None:
+                return found
+        return _NOTHING
+
+    return first
+
+
+def _single(source: Source, column: str, wanted: Wanted, facts: Facts) -> Pick:
+    match source:
+        case Key(name):
+            return lambda fields, _line: fields.get(name, _NOTHING)
+        case Path(first, steps):
+            return lambda fields, _line: _inside(fields.get(first, _NOTHING), steps, column)
+        case Rest():
+            return lambda fields, _line: _together(fields, lambda key: not wanted.is_named(key))
+        case Pattern():
+            matches = matcher(source)
+            return lambda fields, _line: _together(fields, matches)
+        case Fact("@line"):
+            return lambda _fields, line: line_fact(line)
+        case Fact(name):
+            return lambda _fields, _line: facts[name]
+
+
+def line_fact(line: int) -> Value:
+    """The number of a line, as if it stood in it."""
+    return Number(line), str(line)
+
+
+def _inside(found: Value, steps: Sequence[str | int], column: str) -> Value:
+    """The value at the end of a path; nothing where the way ends before."""
+    for step in steps:
+        value, text = found
+        if isinstance(step, str):
+            found = read_object(text, 1, {step: column}).get(step, _NOTHING) if type(value) is dict else _NOTHING
+        else:
+            found = _element(text, step) if type(value) is list and step < len(value) else _NOTHING
+    return found
+
+
+def _element(text: str, index: int) -> Value:
+    opening = _OPENING.match(text)
+    position = opening.end() if opening else 1
+    while True:
+        value, end = scan_once(text, position)
+        if not index:
+            return value, text[position:end]
+        following = _NEXT.match(text, end)
+        if following is None:
+            raise ValueError
+        position, index = following.end(), index - 1
+
+
+def _together(fields: Fields, belongs: Callable[[str], bool]) -> Value:
+    """Some fields of a line as one object, in their order; nothing where there are none."""
+    found = {key: value for key, value in fields.items() if belongs(key)}
+    if not found:
+        return _NOTHING
+    members = (f"{json.dumps(key, ensure_ascii=False)}:{text}" for key, (_, text) in found.items())
+    return {key: value for key, (value, _) in found.items()}, "{" + ",".join(members) + "}"
+
+
+@dataclass(frozen=True)
+class Lookups:
+    """How the columns that are read find their values in a line.
+
+    `wanted` are the keys that are read, and what is to be known of them; `collects` if some are not known beforehand.
+    `plain` are those of one key, by position; `picks` those that need more of the line, `facts` those that need none.
+    """
+
+    wanted: Mapping[str, str]
+    collects: bool
+    plain: dict[int, str]
+    picks: dict[int, Pick]
+    facts: dict[int, str]
+    pick_keys: tuple[str, ...]
+
+    @classmethod
+    def of(cls, columns: Sequence[Column], facts: Facts) -> Lookups:
+        """The lookups of columns, for the lines of one object."""
+        wanted = Wanted(columns)
+        plain: dict[int, str] = {}
+        picks: dict[int, Pick] = {}
+        alone: dict[int, str] = {}
+        keys: dict[str, None] = {}
+        for position, column in enumerate(columns):
+            match sources_of(column):
+                case (Key(name),):
+                    plain[position] = name
+                case (Fact(name),):
+                    alone[position] = name
+                case sources:
+                    picks[position] = pick_of(column, wanted, facts)
+                    keys.update(dict.fromkeys(keys_of(sources)))
+        # Membership in a plain dict is looked up in C, for every key of every line.
+        known: Mapping[str, str] = wanted if wanted.collects else dict(wanted)
+        return cls(known, wanted.collects, plain, picks, alone, tuple(keys))
