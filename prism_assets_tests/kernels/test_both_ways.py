@@ -118,7 +118,7 @@ def agree(lines: list[bytes], table: TableDefinition) -> None:
         outcome = Lake(Path(folder)).both(an_object(*lines), table)
     result = outcome.result
     assert result.failure is None
-    assert result.lines_in == result.rows_out + sum(outcome.reasons.values())
+    assert result.lines_in == result.rows_out + result.lines_filtered + sum(outcome.reasons.values())
     first, *others = lines
     without_mark = [first.removeprefix(BOM), *others]  # one byte order mark, at the beginning, is no part of a line
     assert result.lines_in == len([line for line in without_mark if line.strip(b" \t\r")])

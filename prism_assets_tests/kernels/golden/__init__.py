@@ -1,0 +1,1 @@
+"""Results of every function that expressions may call, as one version of DuckDB gave them."""
