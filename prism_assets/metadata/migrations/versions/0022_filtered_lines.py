@@ -2,7 +2,7 @@
 
 from alembic import op
 
-revision = "0024"
+revision = "0022"
 down_revision = "0020"
 branch_labels = None
 depends_on = None

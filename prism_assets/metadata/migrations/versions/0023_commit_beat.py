@@ -2,16 +2,19 @@
 
 from alembic import op
 
-revision = "0026"
-down_revision = "0020"
+revision = "0023"
+down_revision = "0022"
 branch_labels = None
 depends_on = None
 
 _UP = """
--- When each commit was made stands in prism_iceberg_log.
+-- When each commit was made stands in prism_iceberg_log. By the sequence numbers nothing was decided.
 ALTER TABLE prism_iceberg_tables RENAME COLUMN commit_time TO beat_time;
+ALTER TABLE prism_iceberg_tables DROP COLUMN sequence_number, DROP COLUMN oldest_sequence_number;
 """
 _DOWN = """
+ALTER TABLE prism_iceberg_tables ADD COLUMN sequence_number bigint NOT NULL DEFAULT 0,
+    ADD COLUMN oldest_sequence_number bigint NOT NULL DEFAULT 0;
 ALTER TABLE prism_iceberg_tables RENAME COLUMN beat_time TO commit_time;
 """
 
