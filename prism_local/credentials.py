@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
+from prism_assets.metadata.lake_role import READER
 from prism_local import layout
 from prism_local.layout import Layout
 
@@ -28,6 +29,7 @@ class Credentials:
     access_key: str = field(default_factory=lambda: "PRISM" + secrets.token_hex(8).upper(), repr=False)
     secret_key: str = field(default_factory=_secret, repr=False)
     spark_token: str = field(default_factory=_secret, repr=False)
+    reader_password: str = field(default_factory=_secret, repr=False)
 
 
 def load(place: Layout) -> Credentials:
@@ -60,6 +62,8 @@ def environment(found: Credentials, ports: Mapping[str, int]) -> dict[str, str]:
         values |= {"PRISM_DAGSTER_PG_HOST": "127.0.0.1", "PRISM_DAGSTER_PG_PORT": str(port)}
         values |= {"PRISM_DAGSTER_PG_USER": USER, "PRISM_DAGSTER_PG_PASSWORD": found.database_password}
         values["PRISM_DAGSTER_PG_DB"] = DATABASES[1]
+        values["PRISM_DUCKLAKE"] = "on"
+        values["PRISM_DUCKLAKE_URL"] = f"postgresql://{READER}:{found.reader_password}@127.0.0.1:{port}/{DATABASES[0]}"
     if port := ports.get("s3"):
         values |= {"PRISM_BUCKET": LAKE_BUCKET, "PRISM_S3_ENDPOINT": f"http://127.0.0.1:{port}"}
         values["PRISM_OBJECT_TAGS"] = "false"  # the local S3 does not keep tags

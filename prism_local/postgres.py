@@ -11,6 +11,7 @@ import psutil
 import psycopg
 from psycopg import sql
 
+from prism_assets.metadata.lake_role import MAKE_ROLE, READER
 from prism_local import layout, processes, programs
 from prism_local.credentials import DATABASES, USER
 from prism_local.faults import StackError
@@ -80,12 +81,16 @@ class Postgres(Service):
         return True
 
     def settle(self, port: int) -> None:
-        """Creates the databases of prism and Dagster."""
+        """Creates the databases of prism and Dagster, and lets readers of DuckLake in."""
         with self._connect(port, "postgres") as connection:
             present = {row[0] for row in connection.execute("SELECT datname FROM pg_database")}
             for name in DATABASES:
                 if name not in present:
                     connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+            for statement in MAKE_ROLE:
+                connection.execute(sql.SQL(statement))
+            login = sql.SQL("ALTER ROLE {} LOGIN PASSWORD {}")
+            connection.execute(login.format(sql.Identifier(READER), self.context.secrets.reader_password))
 
     def _connect(self, port: int, database: str) -> "psycopg.Connection[tuple[object, ...]]":
         return psycopg.connect(

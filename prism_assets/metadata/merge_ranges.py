@@ -140,16 +140,25 @@ _CHAIN_END = "SELECT coalesce(max(upper_bound), 0) FROM prism_merge_ranges WHERE
 
 
 def save_range(
-    connection: Connection, partition_id: int, planned: PlannedRange, written: MergedRange, now: datetime
+    connection: Connection,
+    partition_id: int,
+    planned: PlannedRange,
+    written: MergedRange,
+    now: datetime,
+    *,
+    definition_version: int,
 ) -> None:
-    """Inserts a range behind the chain, or moves the upper bound of the one that was extended."""
+    """Inserts a range behind the chain, or moves the upper bound of the one that was extended.
+
+    `definition_version` is the definition whose column names the object has.
+    """
     if written.row_count != planned.row_count:
         raise InvariantBroken(
             f"the merged object {written.key} holds {written.row_count} rows, its inputs {planned.row_count}"
         )
     connection.execute(text(_SENTINEL), {"id": partition_id, "now": now})
     values = {**dataclasses.asdict(written), "metrics": to_jsonb(written.metrics)}
-    connection.execute(text(_SAVE), {"id": partition_id, "now": now, **values})
+    connection.execute(text(_SAVE), {"id": partition_id, "now": now, "version": definition_version, **values})
 
 
 _SENTINEL = """
@@ -160,32 +169,41 @@ ON CONFLICT (prism_partition_id, lower_bound) DO NOTHING
 """
 _SAVE = """
 INSERT INTO prism_merge_ranges (prism_partition_id, lower_bound, upper_bound, content_length, row_count, min_time,
-    max_time, fingerprint, file_format, metrics, revision, create_time, update_time)
+    max_time, fingerprint, file_format, metrics, revision, definition_version, create_time, update_time)
 VALUES (:id, :lower_bound, :upper_bound, :content_length, :row_count, :min_time, :max_time, :fingerprint, :file_format,
-    CAST(:metrics AS jsonb), :revision, :now, :now)
+    CAST(:metrics AS jsonb), :revision, :version, :now, :now)
 ON CONFLICT (prism_partition_id, lower_bound) DO UPDATE SET upper_bound = EXCLUDED.upper_bound,
     content_length = EXCLUDED.content_length, row_count = EXCLUDED.row_count, min_time = EXCLUDED.min_time,
     max_time = EXCLUDED.max_time, fingerprint = EXCLUDED.fingerprint, file_format = EXCLUDED.file_format,
-    metrics = EXCLUDED.metrics, revision = EXCLUDED.revision, update_time = EXCLUDED.update_time
+    metrics = EXCLUDED.metrics, revision = EXCLUDED.revision, definition_version = EXCLUDED.definition_version,
+    update_time = EXCLUDED.update_time
 """
 
 
 def replace_range(
-    connection: Connection, partition_id: int, before: MergedRange, after: MergedRange, now: datetime
+    connection: Connection,
+    partition_id: int,
+    before: MergedRange,
+    after: MergedRange,
+    now: datetime,
+    *,
+    definition_version: int,
 ) -> bool:
     """Records the object that a range was rewritten to; False if the range is no longer the one that was read.
 
-    The caller holds the partition's row, which merges take to extend ranges.
+    It is left also where a merge wrote it under a later definition than the rewriting. The caller holds the partition's
+    row, which merges take to extend ranges.
     """
-    values = {**dataclasses.asdict(after), "metrics": to_jsonb(after.metrics), "before": before.revision}
+    told = {"before": before.revision, "version": definition_version}
+    values = {**dataclasses.asdict(after), "metrics": to_jsonb(after.metrics), **told}
     return bool(connection.execute(text(_REPLACE), {"id": partition_id, "now": now, **values}).rowcount)
 
 
 _REPLACE = """
 UPDATE prism_merge_ranges SET content_length = :content_length, file_format = :file_format,
-    metrics = CAST(:metrics AS jsonb), revision = :revision, update_time = :now
+    metrics = CAST(:metrics AS jsonb), revision = :revision, definition_version = :version, update_time = :now
 WHERE prism_partition_id = :id AND lower_bound = :lower_bound AND upper_bound = :upper_bound AND revision = :before
-    AND row_count = :row_count AND fingerprint = :fingerprint
+    AND row_count = :row_count AND fingerprint = :fingerprint AND definition_version <= :version
 """
 
 

@@ -18,7 +18,8 @@ def insert_small_objects(connection: Connection, objects: Sequence[tuple[int, Sm
     """Inserts small objects, each given with its partition id; returns the highest id by partition.
 
     The caller holds the locks of all touched partition rows, so inside a partition ids become visible in ascending
-    order; a merge that reads `id > upper bound` never passes over one (ids taken before the lock would).
+    order; a merge that reads `id > upper bound` never passes over one (ids taken before the lock would). Each is of the
+    definition that its staging object is converted under, which does not change while a batch holds that.
     """
     if not objects:
         return {}
@@ -42,13 +43,14 @@ _STORED = (
 )  # fmt: skip
 _INSERT = """
 INSERT INTO prism_small_objects (prism_staging_object_id, generation, prism_partition_id, delayed, content_length,
-    upload_start_time, row_count, min_time, max_time, fingerprint, file_format, metrics)
-SELECT * FROM unnest(
+    upload_start_time, row_count, min_time, max_time, fingerprint, file_format, metrics, definition_version)
+SELECT f.*, (SELECT o.definition_version FROM prism_staging_objects o WHERE o.prism_staging_object_id = f.staging_object_id)
+FROM unnest(
     CAST(:staging_object_id AS bigint[]), CAST(:generation AS integer[]), CAST(:partitions AS bigint[]),
     CAST(:delayed AS boolean[]), CAST(:content_length AS bigint[]), CAST(:upload_start_time AS timestamptz[]),
     CAST(:row_count AS bigint[]), CAST(:min_time AS timestamptz[]), CAST(:max_time AS timestamptz[]),
     CAST(:fingerprint AS bigint[]), CAST(:file_format AS smallint[]), CAST(:metrics AS jsonb[])
-)
+) AS f (staging_object_id)
 RETURNING prism_partition_id, prism_small_object_id
 """
 

@@ -49,6 +49,17 @@ JOIN unnest(CAST(:tables AS bigint[]), CAST(:versions AS integer[])) AS wanted (
 """
 
 
+def load_current(connection: Connection, table: TableDefinition) -> TableDefinition:
+    """The definition of a table that is in force now, which is mostly the given one. Reads without locks."""
+    version = int(connection.execute(text(_CURRENT_VERSION), {"table": table.table_id}).scalar_one())
+    if version == table.version:
+        return table
+    return load_versions(connection, [(table.table_id, version)])[table.table_id, version]
+
+
+_CURRENT_VERSION = "SELECT definition_version FROM prism_tables WHERE prism_table_id = :table"
+
+
 def insert_table(connection: Connection, table: TableDefinition, now: datetime) -> int:
     """Creates the row of a table and returns its id. Locks no other row."""
     return int(

@@ -81,7 +81,7 @@ def test_small_objects_and_ranges_keep_their_metrics(rows: Rows) -> None:
         found = small_objects.load_above(connection, KEYS, partition, 0)
         for metrics in (METRICS, METRICS[1:], ()):
             written = a_range(0, 9, metrics=metrics)
-            merge_ranges.save_range(connection, partition, planned, written, NOON)
+            merge_ranges.save_range(connection, partition, planned, written, NOON, definition_version=1)
             (chained,) = merge_ranges.load_chain(connection, KEYS, partition)
             assert repr(chained.metrics) == repr(metrics)
             assert merge_ranges.load_table_chains(connection, KEYS, table.table_id) == {DAY: [chained]}

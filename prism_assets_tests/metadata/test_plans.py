@@ -35,8 +35,9 @@ INSERT INTO prism_publications (prism_partition_id, publisher, version, publishe
 INSERT INTO prism_publications (prism_partition_id, publisher, version, published_object_id, revision, dirty)
     SELECT p, 'iceberg', CASE WHEN d < 290 THEN p * 10 ELSE 0 END, p * 10 - (d = 300)::int, 0, d = 300 FROM days;
 INSERT INTO prism_small_objects (prism_small_object_id, prism_staging_object_id, prism_partition_id, delayed,
-    content_length, upload_start_time, row_count, min_time, max_time, fingerprint) OVERRIDING SYSTEM VALUE
-    SELECT p * 10 - n, p * 10 - n, p, n = 0 AND d %% 5 = 0, 20000, now(), 200, now(), now(), 1
+    content_length, upload_start_time, row_count, min_time, max_time, fingerprint, definition_version)
+    OVERRIDING SYSTEM VALUE
+    SELECT p * 10 - n, p * 10 - n, p, n = 0 AND d %% 5 = 0, 20000, now(), 200, now(), now(), 1, 1
     FROM days, generate_series(0, 9) n;
 INSERT INTO prism_merge_jobs (prism_partition_id, schedule_time)
     SELECT p, timestamptz '2026-03-01 13:00Z' FROM days;

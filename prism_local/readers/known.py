@@ -31,11 +31,20 @@ PYICEBERG = Reader("PyIceberg", "with_pyiceberg")
 SPARK = Reader("Spark", "with_spark")
 _EXTENSIONS = ("avro", "httpfs", "iceberg")
 
+_LAKE_EXTENSIONS = ("ducklake", "httpfs", "postgres-scanner")
+
+DUCKLAKE = Reader(
+    "DuckDB with DuckLake",
+    "with_ducklake",
+    ("duckdb==1.5.5", *(f"duckdb-extension-{name}==1.5.5" for name in _LAKE_EXTENSIONS), "pytz"),
+)
+
 READERS = (
     PRISM,
     PYICEBERG,
     SPARK,
     Reader("DuckDB", "with_duckdb", ("duckdb==1.5.5", *(f"duckdb-extension-{name}==1.5.5" for name in _EXTENSIONS))),
+    DUCKLAKE,
     Reader("polars", "with_polars", ("polars==2.1.0", *_PYICEBERG)),
     Reader("ClickHouse", "with_clickhouse", ("chdb==4.4.0",)),
     Reader("daft", "with_daft", ("daft==0.7.26", *_PYICEBERG)),

@@ -152,7 +152,10 @@ def _record(context: StageContext, item: _Rewrite, written: MergedRange, now: da
     after = replace(written, revision=item.before.revision + 1)
     with context.database.begin() as connection:
         partitions.lock_partition(connection, partition_id)
-        if not merge_ranges.replace_range(connection, partition_id, item.before, after, now):
+        version = item.task.definition_version
+        if not merge_ranges.replace_range(
+            connection, partition_id, item.before, after, now, definition_version=version
+        ):
             return False
         partitions.raise_revision(connection, partition_id)
     failpoint("adopt.after_record")

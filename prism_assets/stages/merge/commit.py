@@ -77,7 +77,8 @@ def _save(connection: Connection, running: RunningJob, now: datetime) -> None:
     plan, job = running.plan.merge, running.job
     merge_ranges.check_chain_end(connection, job.partition_id, plan)
     for planned, written in zip(plan.ranges, running.written, strict=True):
-        merge_ranges.save_range(connection, job.partition_id, planned, written, now)
+        version = running.plan.table.version
+        merge_ranges.save_range(connection, job.partition_id, planned, written, now, definition_version=version)
     failpoint("merge.in_commit")
     if plan.ranges:
         merge_ranges.raise_desired(connection, job.partition_id, plan.ranges[-1].upper_bound)

@@ -14,6 +14,7 @@ from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import MergeTask
 from prism_assets.metadata import merge_jobs, merge_ranges, partitions, small_objects
+from prism_assets.metadata import tables as tables_stored
 from prism_assets.objectstore.lake import Lake
 from prism_assets.stages.context import StageContext
 
@@ -49,6 +50,8 @@ def plan_partition(
     chain = merge_ranges.load_chain(connection, keys, partition_id)
     upper = chain[-1].upper_bound if chain else 0
     unmerged = small_objects.load_above(connection, keys, partition_id, upper, limit + 1)
+    # Behind the objects: none of them is of a later definition, so the merged one has the names of all their columns.
+    table = tables_stored.load_current(connection, table)
     plan = plan_merge(
         policy=table.merge,
         is_open=partition.is_open,

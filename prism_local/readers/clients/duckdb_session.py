@@ -1,0 +1,36 @@
+"""A DuckDB that runs what it is told: a line of JSON with `sql` comes in, one with `rows` or `error` goes out.
+
+`python duckdb_session.py`. It runs in an environment that holds DuckDB with its extensions and nothing else.
+"""
+
+import json
+import os
+import sys
+import time
+from importlib.resources import files
+
+import duckdb
+
+
+def main() -> None:
+    """Answers until there are no more statements; each answer says how many seconds its statement took."""
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    connection = duckdb.connect()
+    connection.execute("SET autoinstall_known_extensions = false; SET autoload_known_extensions = false")
+    for name in ("ducklake", "httpfs", "postgres_scanner"):
+        folder = files(f"duckdb_extension_{name}") / "extensions" / f"v{duckdb.__version__}"
+        connection.execute(f"LOAD '{folder}/{name}.duckdb_extension'")
+    connection.execute("SET TimeZone = 'UTC'")
+    for line in sys.stdin:
+        started = time.perf_counter()
+        said: dict[str, object]
+        try:
+            said = {"rows": connection.execute(json.loads(line)["sql"]).fetchall()}
+        except Exception as error:
+            said = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps({**said, "seconds": time.perf_counter() - started}, default=str), file=out, flush=True)
+
+
+if __name__ == "__main__":
+    main()
