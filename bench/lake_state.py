@@ -92,9 +92,10 @@ _LAKE = (
     "publish_time) SELECT partition_id, 'glue', CASE WHEN number < :days - 2 THEN partition_id * :objects ELSE 0 END, "
     "CASE WHEN number < :days - 1 THEN partition_id * :objects ELSE 0 END, 0, false, :now FROM lake",
     "INSERT INTO prism_small_objects (prism_small_object_id, prism_staging_object_id, prism_partition_id, delayed, "
-    "content_length, upload_start_time, row_count, min_time, max_time, fingerprint) OVERRIDING SYSTEM VALUE "
+    "content_length, upload_start_time, row_count, min_time, max_time, fingerprint, definition_version) "
+    "OVERRIDING SYSTEM VALUE "
     "SELECT (partition_id - 1) * :objects + n, (partition_id - 1) * :objects + n, partition_id, false, 20000, :now, "
-    "200, day, day, n FROM lake, generate_series(1, :objects) n",
+    "200, day, day, n, 1 FROM lake, generate_series(1, :objects) n",
     "INSERT INTO prism_merge_ranges (prism_partition_id, lower_bound, upper_bound, content_length, row_count, "
     "fingerprint, create_time, update_time) SELECT partition_id, NULL, 0, 0, 0, 0, :now, :now FROM lake "
     "WHERE number < :days - 2",

@@ -164,6 +164,24 @@ class IcebergSettings(PrismSettings):
         return value
 
 
+class DuckLakeSettings(PrismSettings):
+    """Whether and where clients of DuckLake reach PostgreSQL, whose views are their catalog."""
+
+    ducklake: bool = Field(default=False, description="on where readers may connect to PostgreSQL: `prism ducklake`")
+    ducklake_url: SecretStr | None = Field(
+        default=None,
+        description="PostgreSQL as they reach it, such as a standby: postgresql://prism_reader@host:5432/db",
+    )
+
+    @field_validator("ducklake_url")
+    @classmethod
+    def _reader_url_is_postgresql(cls, value: SecretStr | None) -> SecretStr | None:
+        url = value.get_secret_value() if value else ""
+        if value and not (url.startswith("postgresql://") and _has_host(url)):
+            raise ValueError("must look like postgresql://prism_reader@host:5432/database")
+        return value
+
+
 class GcSettings(PrismSettings):
     """What garbage collection leaves alone, and how much one run may delete."""
 
@@ -199,6 +217,7 @@ class Settings(
     MergeSettings,
     CatalogSettings,
     IcebergSettings,
+    DuckLakeSettings,
     GcSettings,
     EngineSettings,
 ):
@@ -326,7 +345,10 @@ def secret_values() -> frozenset[str]:
         found |= _secrets_of_database(settings.database_url.get_secret_value()) | _token_of(settings.spark_remote)
         for secret in (settings.iceberg_rest_credential, settings.iceberg_rest_token):
             found |= set(secret.get_secret_value().split(":")) if secret else set()
-    found |= _secrets_of_database(os.environ.get("PRISM_DATABASE_URL", ""))
+        if settings.ducklake_url:
+            found |= _secrets_of_database(settings.ducklake_url.get_secret_value())
+    for name in ("PRISM_DATABASE_URL", "PRISM_DUCKLAKE_URL"):
+        found |= _secrets_of_database(os.environ.get(name, ""))
     found |= _token_of(os.environ.get("PRISM_SPARK_REMOTE", ""))
     found |= {os.environ.get(name, "") for name in _SECRET_VARIABLES}
     return frozenset(found - {""})

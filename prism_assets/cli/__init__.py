@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prism_assets import console
+from prism_assets.cli.ducklake import ducklake_app
 from prism_assets.cli.iceberg import iceberg_app
 from prism_assets.cli.options import (
     Day,
@@ -44,6 +45,7 @@ quarantine_app = typer.Typer(help="Lines that were set aside.", no_args_is_help=
 app.add_typer(table_app, name="table")
 app.add_typer(quarantine_app, name="quarantine")
 app.add_typer(iceberg_app, name="iceberg")
+app.add_typer(ducklake_app, name="ducklake")
 
 _COMMANDS = "prism_assets.commands"
 _NO_LOCAL = "`prism local` is not installed: run pip install 'prism-assets[local]', or scripts/bootstrap in a clone"

@@ -134,6 +134,8 @@ def _line(name: str, change: Change) -> str | None:
             return f"keep rows of {name} only where {condition}"
         case ChangeSetting("keep", None):
             return f"keep all rows of {name}"
+        case ChangeSetting("ducklake", bool(shown)):
+            return f"show {name} to clients of DuckLake" if shown else f"hide {name} from clients of DuckLake"
         case ChangeSetting():
             return None
 

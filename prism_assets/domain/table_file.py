@@ -36,7 +36,7 @@ from prism_assets.domain.yaml_mapping import (
 _URL = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<prefix>.*)")
 _TABLE_KEYS = {
     "schema", "table", "description", "owner", "streams", "partition", "columns", "operators", "merge", "accept",
-    "retention_days", "freshness", "checks", "timestamps", "iceberg", "keep", "reject",
+    "retention_days", "freshness", "checks", "timestamps", "iceberg", "ducklake", "keep", "reject",
 }  # fmt: skip
 _STREAM_KEYS = {"name", "url", "enabled", "discard"}
 _ICEBERG_KEYS = {"commit_seconds", "keep_hours", "daily_tags", "metrics", "on_foreign"}
@@ -101,6 +101,7 @@ def _definition(top: YamlMapping, path: str) -> TableDefinition:
         accept_from=_accept_from(accept),
         file_format=file_format,
         iceberg=_iceberg(top, columns, file_format),
+        ducklake=top.flag("ducklake", True),
         says_format="timestamps" in top.children,
         path=path,
         places=entries.places,

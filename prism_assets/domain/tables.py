@@ -157,9 +157,10 @@ class TableDefinition:
 
     The window counts from the object's own time or from its arrival, as it always did in definitions that say nothing.
     `file_format` is that of the objects that are written from now on. Without `iceberg` the table is not published as
-    an Iceberg table. `columns` are those that objects hold, `unstored` those that are read or computed for others, and
-    `computed` names the columns with a `value` in the order of the file. Rows stay for which `keep` is true, without
-    those of `reject`. `path`, `freshness`, `limits`, `places` (of expressions in the file) and `says_format`
+    an Iceberg table; without `ducklake` clients of DuckLake do not see it. `columns` are those that objects hold,
+    `unstored` those that are read or computed for others, and `computed` names the columns with a `value` in the order
+    of the file. Rows stay for which `keep` is true, without those of `reject`. `path`, `freshness`, `limits`, `places`
+    (of expressions in the file) and `says_format`
     (whether the file names a format; otherwise a table that is in force keeps its own) belong to the file alone: they
     change nothing about rows, so they are no part of what is compared or stored.
     """
@@ -178,6 +179,7 @@ class TableDefinition:
     accept_from: str = "arrival"
     file_format: int = MILLISECONDS
     iceberg: IcebergOptions | None = None
+    ducklake: bool = True
     unstored: tuple[Column, ...] = ()
     computed: tuple[str, ...] = ()
     keep: str | None = None
@@ -222,16 +224,16 @@ class TableDefinition:
         return midnight.astimezone(timezone.utc)
 
     def for_tasks(self) -> TableDefinition:
-        """The same without what no kernel asks for, descriptions and Iceberg: the versions of tasks may be older."""
+        """The same without what no kernel asks for, descriptions and who reads: the versions of tasks may be older."""
         columns = tuple(dataclasses.replace(column, description=None) for column in self.columns)
         unstored = tuple(dataclasses.replace(column, description=None) for column in self.unstored)
-        return dataclasses.replace(self, columns=columns, unstored=unstored, iceberg=None)
+        return dataclasses.replace(self, columns=columns, unstored=unstored, iceberg=None, ducklake=True)
 
     def to_json(self) -> str:
         """One line of JSON that `from_json` reads back; keys sorted, so equal definitions give equal text.
 
-        The first file format is not named, nor is Iceberg where it is not wanted, as versions that know of neither read
-        it, too.
+        The first file format is not named, nor is Iceberg where it is not wanted, nor DuckLake where it is, as versions
+        that know of none of them read it, too.
         """
         document = dataclasses.asdict(dataclasses.replace(self, columns=(), unstored=(), places={}))
         for name in _OF_THE_FILE:
@@ -246,6 +248,8 @@ class TableDefinition:
             del document["file_format"]
         if self.iceberg is None:
             del document["iceberg"]
+        if self.ducklake:
+            del document["ducklake"]
         return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
     @classmethod

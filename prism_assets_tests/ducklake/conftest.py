@@ -27,8 +27,14 @@ def duckdb_session(new_session: Callable[[], DuckDBSession]) -> Iterator[DuckDBS
 
 
 @pytest.fixture
-def lake(world: World, services: Mapping[str, str], duckdb_session: DuckDBSession) -> Iterator[LakeOfTest]:
-    """The lake of a world as a client of DuckLake sees it that stays connected all the time."""
-    made = LakeOfTest(world, duckdb_session, services["PRISM_DUCKLAKE_URL"])
+def new_lake(services: Mapping[str, str], duckdb_session: DuckDBSession) -> Callable[[World], LakeOfTest]:
+    """The lake of a world as a client of DuckLake sees it."""
+    return lambda world: LakeOfTest(world, duckdb_session, services["PRISM_DUCKLAKE_URL"])
+
+
+@pytest.fixture
+def lake(world: World, new_lake: Callable[[World], LakeOfTest]) -> Iterator[LakeOfTest]:
+    made = new_lake(world)
     yield made
-    made.detach()
+    for name in ("lake", "naive"):
+        made.detach(name)

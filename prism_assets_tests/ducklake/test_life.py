@@ -2,14 +2,154 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from prism_assets.stages.gc.run import run_gc
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.ducklake.lake import LakeOfTest
 from prism_assets_tests.world import World
+from prism_local.readers.sessions import StatementFailed
+
+FILTERS: dict[str, Callable[[dict[str, Any]], bool]] = {
+    "dt = DATE '2026-03-01'": lambda row: row["time"].startswith("2026-03-01"),
+    "dt > DATE '2026-03-01'": lambda row: row["time"] >= "2026-03-02",
+    "time < TIMESTAMPTZ '2026-03-01 12:00:05+00'": lambda row: row["time"] < "2026-03-01T12:00:05Z",
+    "time >= TIMESTAMPTZ '2026-03-01 14:00:03+00' AND dt = DATE '2026-03-01'": lambda row: (
+        "2026-03-01T14:00:03Z" <= row["time"] < "2026-03-02"
+    ),
+    "time > TIMESTAMPTZ '1990-01-01 00:00:00+00'": lambda row: True,
+    "time > TIMESTAMPTZ '2030-01-01 00:00:00+00'": lambda row: False,
+    "dt IS NULL": lambda row: False,
+}
 
 
-def test_rows_are_read_at_their_commit(world: World, lake: LakeOfTest) -> None:
+def check(lake: LakeOfTest, rows: list[dict[str, Any]]) -> None:
+    """Every row once, on its day, by every filter, in the session that is open all the time."""
+    found = lake.query("SELECT id, dt FROM lake.log.events")
+    assert sorted((row[0], row[1]) for row in found) == sorted((row["id"], row["time"][:10]) for row in rows)
+    for where, holds in FILTERS.items():
+        assert lake.ids(where) == sorted(row["id"] for row in rows if holds(row)), where
+
+
+def paths(lake: LakeOfTest) -> list[str]:
+    return sorted(row[0] for row in lake.sql("SELECT path FROM prism_lake.ducklake_data_file"))
+
+
+def test_each_row_is_read_once_through_the_life_of_its_day(world: World, lake: LakeOfTest) -> None:
     world.apply(a_table())
-    rows = some_rows(10, utc("2026-03-01T12:00"))
+    rows: list[dict[str, Any]] = []
+
+    def arrive(start: str, now: str) -> None:
+        new = some_rows(10, utc(start))
+        rows.extend(new)
+        world.drop(new)
+        world.stream(now)
+        check(lake, rows)
+
+    arrive("2026-03-01T12:00", "2026-03-01T12:10")
+    arrive("2026-03-01T14:00", "2026-03-01T14:10")
+    world.merge("2026-03-01T16:00")
+    check(lake, rows)
+    arrive("2026-03-01T23:59", "2026-03-02T00:05")
+    world.catalog("2026-03-02T00:10")
+    check(lake, rows)
+    world.merge("2026-03-02T02:00", everything=True)
+    check(lake, rows)
+    assert any(path.startswith("merged/dt=2026-03-01/") for path in paths(lake))
+    world.catalog("2026-03-02T02:10")
+    assert world.status("2026-03-01", "2026-03-02T02:10").state == "switched"
+    check(lake, rows)
+    arrive("2026-03-01T13:00", "2026-03-02T03:00")
+    assert any(path.startswith("delayed/dt=2026-03-01/") for path in paths(lake))
+    world.merge("2026-03-02T05:00", everything=True)
+    check(lake, rows)
+    world.catalog("2026-03-02T05:10")
+    check(lake, rows)
+
+
+def test_a_new_column_is_read_by_a_session_that_is_open(world: World, lake: LakeOfTest) -> None:
+    world.apply(a_table())
+    before = some_rows(5, utc("2026-03-01T12:00"))
+    world.drop(before)
+    world.stream("2026-03-01T12:10")
+    assert lake.ids() == [row["id"] for row in before]
+    world.apply(a_table(columns=["{name: region, type: string, length: 20}"]))
+    assert lake.query("SELECT count(*), count(region) FROM lake.log.events") == [(5, 0)]
+    after = some_rows(5, utc("2026-03-01T13:00"), region="tokyo")
+    world.drop(after)
+    world.stream("2026-03-01T13:10")
+    assert lake.query("SELECT region, count(*) FROM lake.log.events GROUP BY 1 ORDER BY 1") == [("tokyo", 5), (None, 5)]
+    world.merge("2026-03-01T16:00", everything=True)
+    assert lake.query("SELECT region, count(*) FROM lake.log.events GROUP BY 1 ORDER BY 1") == [("tokyo", 5), (None, 5)]
+
+
+TYPED = {
+    "string": ("{name: v, type: string, length: 20}", "é'x", "é'x"),
+    "boolean": ("{name: v, type: boolean}", True, True),
+    "smallint": ("{name: v, type: smallint}", -7, -7),
+    "integer": ("{name: v, type: integer}", 70_000, 70_000),
+    "bigint": ("{name: v, type: bigint}", 1 << 40, 1 << 40),
+    "real": ("{name: v, type: real}", 0.5, 0.5),
+    "double": ("{name: v, type: double}", 0.25, 0.25),
+    "decimal": ('{name: v, type: "decimal(10,2)"}', "12.30", "12.30"),
+    "timestamp": ("{name: v, type: timestamp}", "2026-03-01T12:00:00.123Z", "2026-03-01 12:00:00.123000+00:00"),
+    "date": ("{name: v, type: date}", "2026-02-28", "2026-02-28"),
+    "json": ("{name: v, type: json, length: 100}", {"a": 1}, '{"a":1}'),
+}
+
+
+@pytest.mark.parametrize("timestamps", ["microseconds", "milliseconds"])
+def test_every_type_is_read_as_it_was_written(world: World, lake: LakeOfTest, timestamps: str) -> None:
+    columns = [column.replace("name: v", f"name: {name}_v") for name, (column, _, _) in TYPED.items()]
+    world.apply(a_table(columns=columns) + f"timestamps: {timestamps}\n")
+    (row,) = some_rows(1, utc("2026-03-01T12:00"))
+    world.drop([row | {f"{name}_v": given for name, (_, given, _) in TYPED.items()}])
+    world.stream("2026-03-01T12:10")
+    names = ", ".join(f"{name}_v" for name in TYPED)
+    assert lake.query(f"SELECT {names} FROM lake.log.events") == [tuple(read for _, _, read in TYPED.values())]
+
+
+def test_a_table_that_says_so_is_hidden_until_it_no_longer_does(world: World, lake: LakeOfTest) -> None:
+    world.apply(a_table(), a_table("log.other"))
+    rows = some_rows(3, utc("2026-03-01T12:00"))
     world.drop(rows)
     world.stream("2026-03-01T12:10")
     assert lake.ids() == [row["id"] for row in rows]
+    lines = world.apply(a_table() + "ducklake: false\n").lines
+    assert lines == ("hide log.events from clients of DuckLake",)
+    with pytest.raises(StatementFailed, match="does not exist"):
+        lake.ids()
+    assert lake.sql("SELECT count(*) FROM prism_lake.ducklake_data_file") == [(0,)]
+    assert lake.query("SELECT count(*) FROM lake.log.other") == [(0,)]
+    assert world.apply(a_table()).lines == ("show log.events to clients of DuckLake",)
+    assert lake.ids() == [row["id"] for row in rows]
+
+
+def test_what_a_merge_replaced_stays_for_readers_until_their_lease_is_over(world: World, lake: LakeOfTest) -> None:
+    """A reader that planned before a range was extended still opens the object of before, which Glue never showed."""
+    world.apply(a_table())
+    world.drop(some_rows(5, utc("2026-03-01T12:00")))
+    world.stream("2026-03-01T12:10")
+    world.catalog("2026-03-02T01:00")
+    world.merge("2026-03-02T02:00", everything=True)
+    (before,) = paths(lake)
+    world.drop(some_rows(5, utc("2026-03-01T13:00")))
+    world.stream("2026-03-02T03:00")
+    world.merge("2026-03-02T10:00", everything=True)
+    (after,) = paths(lake)
+    assert before != after
+    folder = next((world.root / "buckets" / "lake").glob("*.log.events"))
+    written = utc("2026-03-02T02:00").timestamp()
+    os.utime(folder / before, (written, written))
+    limits = {"gc_age_hours": 1.0, "gc_reader_lease_hours": 4.0, "gc_max_fraction": 1.0}
+    context = dataclasses.replace(world.context, settings=world.settings.model_copy(update=limits))
+    assert run_gc(context, now=utc("2026-03-02T13:59")).errors == ()
+    assert (folder / before).exists()
+    assert run_gc(context, now=utc("2026-03-02T14:01")).errors == ()
+    assert not (folder / before).exists()
+    assert len(lake.ids()) == 10

@@ -28,7 +28,7 @@ def main() -> None:
         try:
             said = {"rows": connection.execute(json.loads(line)["sql"]).fetchall()}
         except Exception as error:
-            said = {"error": f"{type(error).__name__}: {error}"}
+            said = {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
         print(json.dumps({**said, "seconds": time.perf_counter() - started}, default=str), file=out, flush=True)
 
 

@@ -1,0 +1,80 @@
+"""What clients of DuckLake are told: where the catalog is, and how they reach the objects."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from urllib.parse import unquote, urlsplit
+
+from prism_assets.domain.errors import WrongUse
+from prism_assets.settings import Settings
+
+READER = "prism_reader"
+CATALOG = "lake"
+"""What the lines call it; any other name does as well."""
+_EXTENSIONS = ("ducklake", "httpfs", "postgres")
+_BLANK = "…"
+
+
+def session_lines(settings: Settings, *, with_secrets: bool = False) -> Sequence[str]:
+    """The statements that open the lake in DuckDB, each with its semicolon. WrongUse where readers are not let in.
+
+    Without `with_secrets` the key of S3 is left blank, and libpq takes the password of the role from PGPASSWORD.
+    """
+    if not settings.ducklake:
+        raise WrongUse(
+            "PRISM_DUCKLAKE is off: clients of DuckLake connect to PostgreSQL itself; set it to on where they may, "
+            "and see `prism ducklake role`"
+        )
+    secret = [] if settings.local_root else [_s3_secret(settings, with_secrets=with_secrets)]
+    extensions = [*_EXTENSIONS, *(["aws"] if any("credential_chain" in line for line in secret) else [])]
+    attach = attach_line(settings, with_secrets=with_secrets)
+    return (*(f"INSTALL {name}; LOAD {name};" for name in extensions), *secret, attach)
+
+
+def example(names: Sequence[str]) -> str:
+    """A question to begin with."""
+    table = f"{CATALOG}.{names[0]}" if names else f"{CATALOG}.schema.table"
+    return f"SELECT dt, count(*) FROM {table} GROUP BY dt ORDER BY dt;"
+
+
+def attach_line(settings: Settings, *, with_secrets: bool) -> str:
+    """The one ATTACH, as the role of readers."""
+    words = {name: value for name, value in _connection(settings, with_secrets=with_secrets).items() if value}
+    said = " ".join(f"{name}={value}" for name, value in words.items())
+    return f"ATTACH 'ducklake:postgres:{_quoted(said)}' AS {CATALOG} (READ_ONLY, METADATA_SCHEMA 'prism_lake');"
+
+
+def _connection(settings: Settings, *, with_secrets: bool) -> dict[str, str]:
+    """Where PostgreSQL is for readers: a place of their own, or where it is for all, under their own name."""
+    own = settings.ducklake_url.get_secret_value() if settings.ducklake_url else None
+    parts = urlsplit(own or settings.database_url.get_secret_value())
+    return {
+        "dbname": unquote(parts.path.removeprefix("/")),
+        "host": parts.hostname or "",
+        "port": str(parts.port or 5432),
+        "user": unquote(parts.username or READER) if own else READER,
+        "password": unquote(parts.password or "") if own and with_secrets else "",
+    }
+
+
+def _s3_secret(settings: Settings, *, with_secrets: bool) -> str:
+    key, secret = (
+        os.environ.get(name, "") if with_secrets else _BLANK for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    )
+    said = ["TYPE s3"]
+    if settings.s3_endpoint or with_secrets:
+        said += [f"KEY_ID '{_quoted(key)}'", f"SECRET '{_quoted(secret)}'"]
+    else:
+        said += ["PROVIDER credential_chain"]
+    said.append(f"REGION '{_quoted(settings.region)}'")
+    if settings.s3_endpoint:
+        endpoint = urlsplit(settings.s3_endpoint)
+        is_tls = str(endpoint.scheme == "https").lower()
+        said += [f"ENDPOINT '{_quoted(endpoint.netloc)}'", "URL_STYLE 'path'", f"USE_SSL {is_tls}"]
+    said.append(f"SCOPE 's3://{_quoted(settings.bucket)}/{_quoted(settings.prefix)}'")
+    return f"CREATE SECRET ({', '.join(said)});"
+
+
+def _quoted(text: str) -> str:
+    return text.replace("'", "''")
