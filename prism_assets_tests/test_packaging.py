@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import typer.main
 
+from prism_local.readers.known import DUCKLAKE
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -105,3 +107,7 @@ def test_every_layer_of_production_is_kept_from_importing_the_local_stack() -> N
     for layer in layers:
         banned = read(layer)["lint"]["flake8-tidy-imports"]["banned-api"]
         assert "prism_local" in banned, layer
+
+
+def test_the_duckdb_with_extensions_is_the_one_that_tests_and_the_demo_run(production: Any) -> None:
+    assert tuple(production["project"]["optional-dependencies"]["ducklake"]) == DUCKLAKE.packages

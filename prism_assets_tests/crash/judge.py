@@ -18,7 +18,7 @@ from prism_assets.reading.lake_reader import LakeReader
 from prism_assets.stages.status import read_status
 from prism_assets_tests import snapshots
 from prism_assets_tests.crash.lives import Life
-from prism_assets_tests.crash.reader import IdReader
+from prism_assets_tests.crash.reader import IdReader, View
 from prism_assets_tests.world import World
 
 _KEYS = re.compile(
@@ -49,6 +49,7 @@ def _rows(world: World, life: Life) -> Iterator[str]:
     reader, expected = IdReader(world.settings), life.expected()
     for table in life.tables:
         views = reader.look(table)
+        yield from _lake_rows(reader, world, table, views)
         for day in sorted({*views, *(day for name, day in expected if name == table)}):
             wanted = expected.get((table, day), set())
             counts = Counter(views[day].ids) if day in views else Counter[int]()
@@ -59,6 +60,18 @@ def _rows(world: World, life: Life) -> Iterator[str]:
             if doubled := [number for number, count in counts.items() if count > 1]:
                 yield f"I2 {table} {day}: {len(doubled)} rows are there more than once"
             yield from (f"I4 {table} {day}: {fault}" for fault in (views[day].faults if day in views else ()))
+
+
+def _lake_rows(reader: IdReader, world: World, table: str, views: dict[date, View]) -> Iterator[str]:
+    """I1, I2, I4: clients of DuckLake see what readers of Glue see, when all is published."""
+    shown = reader.look_at_lake(world.context.database, table)
+    for day in sorted({*views, *shown}):
+        if day not in shown or day not in views:
+            yield f"I1 {table} {day}: only {'Glue' if day in views else 'DuckLake'} shows it"
+            continue
+        if sorted(shown[day].ids) != sorted(views[day].ids):
+            yield f"I1 {table} {day}: DuckLake shows {len(shown[day].ids)} ids, Glue {len(views[day].ids)}, or others"
+        yield from (f"I4 {table} {day}: {fault}" for fault in shown[day].faults)
 
 
 def _snapshots(world: World, life: Life, name: str) -> Iterator[str]:

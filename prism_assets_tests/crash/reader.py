@@ -15,9 +15,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 from pyarrow import fs
+from sqlalchemy import text
 
-from prism_assets.domain.errors import CatalogUnavailable, StoreUnavailable, WrongUse
-from prism_assets.reading.lake_reader import LakeReader, ReadPartition, path_of
+from prism_assets.domain.errors import CatalogUnavailable, DatabaseUnavailable, StoreUnavailable, WrongUse
+from prism_assets.metadata.database import Database
+from prism_assets.reading.lake_reader import LakeReader, ReadObject, path_of
 from prism_assets.settings import Settings
 
 EVERY = 0.1
@@ -42,11 +44,19 @@ class View:
         return [number for part in self.parts for number in part]
 
 
+_LAKE_FILES = """
+SELECT t.path || f.path, f.file_size_bytes FROM prism_lake.ducklake_data_file f
+JOIN prism_lake.ducklake_table t USING (table_id) JOIN prism_lake.ducklake_schema s USING (schema_id)
+WHERE s.schema_name = :schema AND t.table_name = :table
+"""
+
+
 class IdReader:
     """Reads the ids of partitions as the catalog shows them; bytes that were read once are not read again."""
 
     def __init__(self, settings: Settings) -> None:
         self._reader = LakeReader(settings)
+        self._root = settings.local_root
         self._known: dict[tuple[str, int, Any], list[int]] = {}
 
     def look(self, table: str) -> dict[date, View]:
@@ -55,17 +65,29 @@ class IdReader:
             found = self._reader.table(table)
         except WrongUse:
             return {}
-        return {partition.date: self._view(partition) for partition in found.partitions}
+        return {item.date: self._view(item.location, item.objects) for item in found.partitions}
 
-    def _view(self, partition: ReadPartition) -> View:
-        objects = [item for item in partition.objects if not UNFINISHED.search(item.url)]
+    def look_at_lake(self, database: Database, table: str) -> dict[date, View]:
+        """All partitions of a table as the views say that clients of DuckLake read them; none before it is there."""
+        schema, _, name = table.partition(".")
+        with database.begin() as connection:
+            rows = connection.execute(text(_LAKE_FILES), {"schema": schema, "table": name}).all()
+        of_day: dict[date, list[ReadObject]] = {}
+        for path, length in rows:
+            url = "s3://" + path.removeprefix("s3://").removeprefix(f"{self._root}/")
+            day = date.fromisoformat(url.rsplit("/dt=", 1)[1][:10])
+            of_day.setdefault(day, []).append(ReadObject(url=url, content_length=length))
+        return {day: self._view(f"the catalog of DuckLake of {day}", files) for day, files in of_day.items()}
+
+    def _view(self, location: str, files: Iterable[ReadObject]) -> View:
+        objects = [item for item in files if not UNFINISHED.search(item.url)]
         paths = [path_of(item.url) for item in objects]
         with _of_the_store():
             infos: list[Any] = self._reader.filesystem.get_file_info(paths)
         view = View([], [], tuple((info.path, info.size, info.mtime_ns) for info in infos))
         for item, info in zip(objects, infos, strict=True):
             if info.type != fs.FileType.File:
-                view.faults.append(f"{partition.location} names {item.url}, which is missing")
+                view.faults.append(f"{location} names {item.url}, which is missing")
             elif info.size != item.content_length:
                 view.faults.append(f"{item.url} has {info.size} bytes, not {item.content_length}")
             else:
@@ -120,12 +142,16 @@ class Poller(threading.Thread):
     def run(self) -> None:
         """Looks at one table after the other; on a busy machine less often, to leave most of it to the writers."""
         reader, tables = IdReader(self.settings), itertools.cycle(self.tables)
+        database = Database(self.settings.database_url.get_secret_value())
         while not self._end.is_set() or self.looks < self.at_least:
             started = time.monotonic()
             with self._looking:
-                self.look(reader, next(tables))
+                table = next(tables)
+                self.look(reader, table)
+                self.look_at_lake(reader, database, table)
             cost = time.monotonic() - started
             self._end.wait(max(self.every - cost, 4 * cost))
+        database.dispose()
 
     def between_looks(self) -> AbstractContextManager[bool]:
         """No look begins or goes on until the block ends: for what no reader bears, such as another object's bytes."""
@@ -141,6 +167,16 @@ class Poller(threading.Thread):
                 self.violations.append(f"a read of {table} failed: {type(error).__name__}: {error}")
         else:
             self._judge(table, views)
+
+    def look_at_lake(self, reader: IdReader, database: Database, table: str) -> None:
+        """The same of what clients of DuckLake read, by the views in PostgreSQL."""
+        try:
+            views = reader.look_at_lake(database, table)
+        except Exception as error:
+            if not (self.may_fail and isinstance(error, (DatabaseUnavailable, StoreUnavailable))):
+                self.violations.append(f"a read of {table} as DuckLake failed: {type(error).__name__}: {error}")
+        else:
+            self._judge(f"{table} as DuckLake", views)
 
     def _judge(self, table: str, views: dict[date, View]) -> None:
         for day, view in views.items():

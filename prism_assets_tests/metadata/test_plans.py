@@ -125,3 +125,49 @@ def test_days_with_late_rows_are_found_among_many_without(lake: Database) -> Non
     assert (days[100].unpublished_objects, days[100].unmerged_objects, days[100].unmerged_rows) == (1, 1, 200)
     assert (days[290].unpublished_objects, days[290].unmerged_objects) == (0, 1)
     assert len(found) == 60
+
+
+LAKE = """
+SET LOCAL session_replication_role = replica;
+INSERT INTO prism_tables (prism_table_id, schema_name, table_name, create_time, merge_interval, definition_version)
+    OVERRIDING SYSTEM VALUE SELECT t, 'log', 't' || t, now(), 3600, 1 FROM generate_series(1, 20) t;
+INSERT INTO prism_table_definitions (prism_table_id, version, definition, create_time)
+    SELECT t, 1, '{"columns": [{"name": "time", "type": "timestamp", "column_id": 1}], "partition_column": "time"}',
+    now() FROM generate_series(1, 20) t;
+INSERT INTO prism_lake_mappings (prism_table_id, definition_version) SELECT t, 1 FROM generate_series(1, 20) t;
+INSERT INTO prism_merge_ranges (prism_partition_id, lower_bound, upper_bound, content_length, row_count, fingerprint,
+    create_time, update_time, min_time, max_time, definition_version)
+    SELECT prism_partition_id, b.lower_bound, b.upper_bound, 1, 1, 1, now(), now(), now(), now(), 1
+    FROM prism_partitions p,
+    LATERAL (VALUES (NULL::bigint, 0::bigint), (0, p.desired_manifest_version)) b (lower_bound, upper_bound)
+    WHERE p.desired_manifest_version > 0;
+"""
+VIEWS = {
+    "the objects of a table": "SELECT * FROM prism_lake.ducklake_data_file WHERE table_id = 7",
+    "their days": "SELECT * FROM prism_lake.ducklake_file_column_stats WHERE table_id = 7 AND column_id = 1000000",
+    "their times": "SELECT * FROM prism_lake.ducklake_file_column_stats WHERE table_id = 7 AND column_id = 1",
+}
+
+
+@pytest.fixture(scope="module")
+def shown(lake: Database) -> Database:
+    """The same lake as its clients of DuckLake see it."""
+    with lake.begin() as connection:
+        connection.exec_driver_sql(LAKE)
+    with lake.connect() as connection:
+        connection.exec_driver_sql("VACUUM ANALYZE")
+    return lake
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_client_of_ducklake_reads_the_objects_of_its_days_by_indexes(shown: Database, name: str) -> None:
+    """289 days merged into one object each, 11 with ten, and one that came late: of 60,000 objects in all."""
+    with shown.begin() as connection:
+        rows = connection.exec_driver_sql(VIEWS[name]).all()
+        plan = "\n".join(connection.exec_driver_sql(f"EXPLAIN (ANALYZE, BUFFERS) {VIEWS[name]}").scalars())
+    assert len(rows) == 289 + 11 * 10 + 1
+    for index in ("prism_merge_ranges_prism_partition_id_upper_bound_key", "prism_small_objects_partition"):
+        assert index in plan, plan
+    for table in ("prism_small_objects", "prism_merge_ranges", "prism_partitions"):
+        assert f"Seq Scan on {table}" not in plan, plan
+    assert "Hash Join" not in plan, plan

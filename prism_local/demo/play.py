@@ -34,6 +34,7 @@ from prism_assets.stages.iceberg.run import run_iceberg
 from prism_assets.stages.merge.run import run_merge
 from prism_assets.stages.status import read_status
 from prism_assets.stages.stream.run import run_stream
+from prism_local.demo.lake import LakeClient, open_lake
 from prism_local.demo.logs import LogWriter
 from prism_local.readers.answers import Judged, judged
 from prism_local.readers.asking import ask
@@ -72,15 +73,21 @@ class Play:
         self._writers = {table: LogWriter(table, random.Random(f"{seed}-{table}")) for table in TABLES}
         self._run = f"{seed:x}"
         self._before: dict[str, _Seen] = {}
+        self._lake: LakeClient | None = None
 
     def run(self) -> bool:
         """Plays all acts; True if in the end every row is there once and every broken line is in quarantine."""
         self._apply_without_region()
+        self._lake = open_lake(self._settings, self._out)
         before = self._ledger()
         self._before = {table: self._seen(table) for table in TABLES}
-        self._play_first_day()
-        self._play_second_day()
-        return self._verdict(before) and self._is_seen_by_clients()
+        try:
+            self._play_first_day()
+            self._play_second_day()
+            return self._verdict(before) and self._is_seen_by_clients()
+        finally:
+            if self._lake:
+                self._lake.close()
 
     def _play_first_day(self) -> None:
         day, evening = self.first_day, self.first_day + timedelta(hours=23, minutes=59)
@@ -157,8 +164,15 @@ class Play:
             f"  stream: {report.objects} objects, {report.lines_in:,} lines, {report.rows_out:,} rows, "
             f"{report.quarantined} quarantined, {report.seconds:.1f} s"
         )
+        self._count_in_lake()
         self._publish()
         self._show()
+
+    def _count_in_lake(self) -> None:
+        """What a client of DuckLake reads already, before anything is published."""
+        if self._lake:
+            rows, seconds = self._lake.count(TABLES)
+            self._out.print(f"  DuckLake: {rows:,} rows are readable at the commit, counted in {seconds * 1000:.0f} ms")
 
     def _merge_and_publish(self) -> None:
         report = run_merge(self._context, now=self._now, names=NAMES)
@@ -167,6 +181,7 @@ class Play:
         self._out.print(
             f"  merge: {joined} small objects into {len(written)} of {', '.join(map(size, written)) or 'nothing'}"
         )
+        self._count_in_lake()
         self._publish()
         self._show()
 
@@ -212,6 +227,9 @@ class Play:
                 if through_glue != through_iceberg:
                     raise WrongUse(f"log.{table}: Glue shows {through_glue[0]} and Iceberg {through_iceberg[0]}")
         self._out.print("  [dim]through Iceberg: the same rows, by their ids[/dim]")
+        if self._lake:
+            self._lake.compare(TABLES)
+            self._out.print("  [dim]through DuckLake: the same rows, by their ids[/dim]")
 
     def _states(self) -> dict[tuple[str, date], str]:
         tables = read_status(self._context, now=self._now, names=NAMES)
@@ -269,6 +287,8 @@ class Play:
                 self._out.print(f"  [green]{client.name} {client.version} reads the same rows from Iceberg[/]")
         for line in reasons(found):
             self._out.print(f"  {line}", style="red", markup=False, soft_wrap=True)
+        if self._settings.ducklake:
+            self._out.print("  `prism ducklake sql --with-secrets` prints what to paste into DuckDB to read on")
         return all(client.is_sound for client in found)
 
 

@@ -126,10 +126,11 @@ WHERE coalesce(CAST(d.definition ->> 'ducklake' AS boolean), true);
 -- the transaction that raises desired_manifest_version. OFFSET 0 has the objects of a day looked up in the index of its
 -- partition: the planner, which takes many days for few, would read all objects there are.
 CREATE VIEW prism_lake_files AS
-SELECT p.prism_table_id AS table_id, p.partition_date AS date, f.* FROM prism_partitions p
+SELECT p.prism_table_id AS table_id, d.day, f.* FROM prism_partitions p
+CROSS JOIN LATERAL (SELECT to_char(p.partition_date, 'YYYY-MM-DD') AS day OFFSET 0) d
 CROSS JOIN LATERAL (
     SELECT 2 * r.upper_bound + 1 AS data_file_id, r.definition_version, r.row_count, r.content_length, r.min_time, r.max_time,
-        'merged/dt=' || to_char(p.partition_date, 'YYYY-MM-DD') || '/part-' || lpad(CAST(r.lower_bound AS text), 19, '0')
+        'merged/dt=' || d.day || '/part-' || lpad(CAST(r.lower_bound AS text), 19, '0')
         || '-' || lpad(CAST(r.upper_bound AS text), 19, '0')
         || CASE WHEN r.revision > 0 THEN '-r' || r.revision ELSE '' END || '.parquet' AS path
     FROM prism_merge_ranges r
@@ -139,11 +140,12 @@ CROSS JOIN LATERAL (
 ) f
 WHERE p.desired_manifest_version > 0
 UNION ALL
-SELECT p.prism_table_id, p.partition_date, f.* FROM prism_partitions p
+SELECT p.prism_table_id, d.day, f.* FROM prism_partitions p
+CROSS JOIN LATERAL (SELECT to_char(p.partition_date, 'YYYY-MM-DD') AS day OFFSET 0) d
 CROSS JOIN LATERAL (
     SELECT 2 * s.prism_small_object_id, s.definition_version, s.row_count, s.content_length, s.min_time, s.max_time,
-        CASE WHEN s.delayed THEN 'delayed' ELSE 'live' END || '/dt=' || to_char(p.partition_date, 'YYYY-MM-DD')
-        || '/prism-' || lpad(CAST(s.prism_staging_object_id AS text), 19, '0')
+        CASE WHEN s.delayed THEN 'delayed' ELSE 'live' END || '/dt=' || d.day || '/prism-'
+        || lpad(CAST(s.prism_staging_object_id AS text), 19, '0')
         || CASE WHEN s.generation > 0 THEN '-g' || s.generation ELSE '' END || '.parquet'
     FROM prism_small_objects s
     WHERE s.prism_partition_id = p.prism_partition_id AND s.prism_small_object_id > p.desired_manifest_version
@@ -201,20 +203,22 @@ JOIN prism_lake_mappings m ON m.prism_table_id = f.table_id AND m.definition_ver
 
 -- What a file without a row has is not known, and it is read.
 CREATE VIEW prism_lake.ducklake_file_column_stats AS
-SELECT f.data_file_id, f.table_id, v.column_id, CAST(NULL AS bigint) AS column_size_bytes, f.row_count AS value_count,
+SELECT v.data_file_id, v.table_id, v.column_id, CAST(NULL AS bigint) AS column_size_bytes, v.row_count AS value_count,
     CAST(0 AS bigint) AS null_count, CAST(v.min_value AS varchar) AS min_value, CAST(v.max_value AS varchar) AS max_value,
     false AS contains_nan, CAST(NULL AS varchar) AS extra_stats
-FROM prism_lake_tables t
-CROSS JOIN LATERAL (
-    SELECT CAST(c ->> 'column_id' AS bigint) AS column_id FROM jsonb_array_elements(t.definition -> 'columns') c
-    WHERE c ->> 'name' = t.definition ->> 'partition_column' AND c ->> 'type' = 'timestamp'
-) c
-JOIN prism_lake_files f USING (table_id)
-CROSS JOIN LATERAL (
-    SELECT CAST(1000000 AS bigint) AS column_id, to_char(f.date, 'YYYY-MM-DD') AS min_value, to_char(f.date, 'YYYY-MM-DD') AS max_value
+FROM (
+    SELECT f.data_file_id, f.table_id, CAST(1000000 AS bigint) AS column_id, f.row_count, f.day AS min_value, f.day AS max_value
+    FROM prism_lake_tables t JOIN prism_lake_files f USING (table_id)
     UNION ALL
-    SELECT c.column_id, to_char(f.min_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US+00'),
+    SELECT f.data_file_id, f.table_id, c.column_id, f.row_count,
+        to_char(f.min_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US+00'),
         to_char(f.max_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US+00')
+    FROM prism_lake_tables t
+    CROSS JOIN LATERAL (
+        SELECT CAST(c ->> 'column_id' AS bigint) AS column_id FROM jsonb_array_elements(t.definition -> 'columns') c
+        WHERE c ->> 'name' = t.definition ->> 'partition_column' AND c ->> 'type' = 'timestamp'
+    ) c
+    JOIN prism_lake_files f USING (table_id)
     WHERE f.min_time IS NOT NULL AND f.max_time IS NOT NULL
 ) v;
 
