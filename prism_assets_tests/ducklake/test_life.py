@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from prism_assets.domain.types import COLUMN_TYPES
 from prism_assets.stages.gc.run import run_gc
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.ducklake.lake import LakeOfTest
@@ -105,6 +106,7 @@ TYPED = {
 
 @pytest.mark.parametrize("timestamps", ["microseconds", "milliseconds"])
 def test_every_type_is_read_as_it_was_written(world: World, lake: LakeOfTest, timestamps: str) -> None:
+    assert set(TYPED) == {kind.keyword for kind in COLUMN_TYPES}
     columns = [column.replace("name: v", f"name: {name}_v") for name, (column, _, _) in TYPED.items()]
     world.apply(a_table(columns=columns) + f"timestamps: {timestamps}\n")
     (row,) = some_rows(1, utc("2026-03-01T12:00"))
