@@ -132,6 +132,22 @@ def test_a_table_that_says_so_is_hidden_until_it_no_longer_does(world: World, la
     assert lake.ids() == [row["id"] for row in rows]
 
 
+def test_a_session_from_while_a_table_was_hidden_reads_it_when_it_is_shown_again(
+    world: World, lake: LakeOfTest
+) -> None:
+    """It asks for no mapping below those that it has seen, so it is told those of hidden tables, too."""
+    world.apply(a_table(), a_table("log.other"))
+    rows = some_rows(3, utc("2026-03-01T12:00"))
+    world.drop(rows)
+    world.stream("2026-03-01T12:10")
+    world.apply(a_table() + "ducklake: false\n")
+    world.drop(some_rows(2, utc("2026-03-01T12:00")), stream="other")
+    world.stream("2026-03-01T12:20")
+    assert lake.query("SELECT count(DISTINCT dt) FROM lake.log.other") == [(1,)]
+    world.apply(a_table())
+    assert lake.ids("dt = DATE '2026-03-01'") == [row["id"] for row in rows]
+
+
 def test_what_a_merge_replaced_stays_for_readers_until_their_lease_is_over(world: World, lake: LakeOfTest) -> None:
     """A reader that planned before a range was extended still opens the object of before, which Glue never showed."""
     world.apply(a_table())

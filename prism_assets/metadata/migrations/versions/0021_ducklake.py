@@ -222,16 +222,17 @@ FROM (
     WHERE f.min_time IS NOT NULL AND f.max_time IS NOT NULL
 ) v;
 
+-- Those of hidden tables, too: a session never asks again for ids that are not above all it saw, and such a table may be
+-- shown again.
 CREATE VIEW prism_lake.ducklake_column_mapping AS
 SELECT m.mapping_id, m.prism_table_id AS table_id, CAST('map_by_name' AS varchar) AS type
-FROM prism_lake_mappings m JOIN prism_lake_tables t ON t.table_id = m.prism_table_id;
+FROM prism_lake_mappings m;
 
 -- The day is in no file: it is read from the folder in the key.
 CREATE VIEW prism_lake.ducklake_name_mapping AS
 SELECT m.mapping_id, c.column_id, CAST(c.source_name AS varchar) AS source_name, c.column_id AS target_field_id,
     CAST(NULL AS bigint) AS parent_column, c.is_partition
 FROM prism_lake_mappings m
-JOIN prism_lake_tables t ON t.table_id = m.prism_table_id
 JOIN prism_table_definitions d ON d.prism_table_id = m.prism_table_id AND d.version = m.definition_version
 CROSS JOIN LATERAL (
     SELECT CAST(c ->> 'column_id' AS bigint) AS column_id, c ->> 'name' AS source_name, false AS is_partition
