@@ -11,9 +11,9 @@ from pydantic import SecretStr
 from prism_assets.reading.ducklake import session_lines
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.command.prism import Prism
+from prism_assets_tests.ducklake.sessions import duckdb_session as duckdb_session
+from prism_assets_tests.ducklake.sessions import new_session as new_session
 from prism_local.readers.sessions import DuckDBSession
-
-pytest_plugins = ["prism_assets_tests.ducklake.conftest"]
 
 
 def of_world(prism: Prism, url: str) -> str:

@@ -4,26 +4,11 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from prism_assets.domain.errors import WrongUse
 from prism_assets_tests.ducklake.lake import LakeOfTest
+from prism_assets_tests.ducklake.sessions import duckdb_session as duckdb_session
+from prism_assets_tests.ducklake.sessions import new_session as new_session
 from prism_assets_tests.world import World
-from prism_local.readers.sessions import DuckDBSession, python_of_duckdb
-
-
-@pytest.fixture(scope="session")
-def new_session() -> Callable[[], DuckDBSession]:
-    """Starts a DuckDB with its extensions; skips where its environment cannot be made."""
-    try:
-        python = python_of_duckdb()
-    except WrongUse as error:
-        pytest.skip(f"there is no DuckDB with the extensions of DuckLake here: {error}")
-    return lambda: DuckDBSession(python)
-
-
-@pytest.fixture(scope="session")
-def duckdb_session(new_session: Callable[[], DuckDBSession]) -> Iterator[DuckDBSession]:
-    with new_session() as session:
-        yield session
+from prism_local.readers.sessions import DuckDBSession
 
 
 @pytest.fixture
