@@ -6,7 +6,7 @@ from sqlalchemy import text
 from prism_assets.metadata.migrations.indexes import change_tables
 
 revision = "0021"
-down_revision = "0026"
+down_revision = "0020"
 branch_labels = None
 depends_on = None
 
