@@ -63,6 +63,15 @@ def parse_source(text: str) -> Source:
     return _path(text) if text.startswith(("$.", "$[")) else Key(text)
 
 
+def source_of_key(key: str) -> str:
+    """How a table file names a key, whatever it looks like."""
+    try:
+        plain = parse_source(key) == Key(key)
+    except ValueError:
+        plain = False
+    return key if plain else f"$[{json.dumps(key, ensure_ascii=False)}]"
+
+
 def _path(text: str) -> Source:
     steps: list[str | int] = []
     position = 1

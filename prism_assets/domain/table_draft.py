@@ -17,6 +17,7 @@ import yaml
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import TableName
 from prism_assets.domain.samples import KeyEvidence, Sample, ValueKind
+from prism_assets.domain.sources import source_of_key
 from prism_assets.domain.types import (
     BigIntType,
     BooleanType,
@@ -58,7 +59,7 @@ class _Column:
     def __str__(self) -> str:
         parts = [f"name: {_quoted(self.name)}", f"type: {self.type.name}"]
         if self.key != self.name:
-            parts.append(f"source: {_quoted(self.key)}")
+            parts.append(f"source: {_quoted(source_of_key(self.key))}")
         if self.length:
             parts.append(f"length: {self.length}")
         if self.time_unit and self.time_unit != "seconds":

@@ -1,0 +1,51 @@
+"""The forms of `source`, and how keys that look like one are written."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prism_assets.domain.sources import Fact, Key, Path, Pattern, Rest, Source, parse_source, source_of_key
+
+FORMS: dict[str, Source] = {
+    "event_time": Key("event_time"),
+    "a.b": Key("a.b"),
+    "@timestamp": Key("@timestamp"),
+    "$": Key("$"),
+    "$x": Key("$x"),
+    "/": Key("/"),
+    "//": Key("//"),
+    "$.user": Key("user"),
+    "$.user.id": Path("user", ("id",)),
+    '$.a[0]["b.c"].d': Path("a", (0, "b.c", "d")),
+    '$["\\u00e9 \\" x"]': Key('\u00e9 " x'),
+    "*": Rest(),
+    "/^utm_/": Pattern("^utm_"),
+    "@line": Fact("@line"),
+}
+
+
+@pytest.mark.parametrize("text", FORMS)
+def test_each_form_is_told_apart(text: str) -> None:
+    assert parse_source(text) == FORMS[text]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("$.", "no path at its character 2"),
+        ("$.a..b", "no path at its character 4"),
+        ("$.a[x]", "no path at its character 4"),
+        ("$[0].a", "must begin with a key"),
+        ('$["\\x"]', "is no JSON text"),
+    ],
+)
+def test_what_is_no_path_is_told(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_source(text)
+
+
+@given(st.one_of(st.text(), st.sampled_from(["*", "@line", "/x/", "$.a", "$[", '$["', "\\", '"']).flatmap(st.just)))
+def test_every_key_can_be_named(key: str) -> None:
+    assert parse_source(source_of_key(key)) == Key(key)
