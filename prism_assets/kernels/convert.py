@@ -106,7 +106,7 @@ class Conversion:
     ) -> None:
         self._task = task
         self._layout = Layout.of(table, _facts(task))
-        self._computation = Computation(self._layout)
+        self._computation = Computation(self._layout, limits.expression_seconds)
         self._acceptance = Acceptance(self._layout, accepted_days(table, task))
         self._stores = stores
         self._lake = lake

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from prism_assets.domain.tables import Rejection, TableDefinition
+from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets_tests.kernels.builders import TIME, Lake, a_column, a_line, a_table, an_object
 
 CANARY = "canary-7f3a@example.org"
@@ -192,15 +193,12 @@ def test_each_macro_is_one_line_of_sql_that_does_what_it_says(lake: Lake) -> Non
     assert {text: row[f"m{number}"] for number, text in enumerate(MACROS, 2)} == MACROS
 
 
-def test_an_expression_that_takes_too_long_or_too_much_is_an_error_of_that_object(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from prism_assets.kernels.expressions import rows
-
-    monkeypatch.setattr(rows.Computation.__init__, "__defaults__", (0.05,))
+def test_an_expression_that_takes_too_long_is_an_error_of_that_object(lake: Lake) -> None:
     slow = "len(list_distinct(flatten(list_transform(string_split(repeat('ab,', 60000), ','), lambda x: [x || n, x]))))"
     table = a_program(a_column("n", "bigint", 2), a_column("v", "bigint", 3, value=slow))
-    failure = lake.convert(an_object(*({"n": n} for n in range(300))), table).result.failure
+    failure = lake.convert(
+        an_object(*({"n": n} for n in range(300))), table, limits=Limits(expression_seconds=0.05)
+    ).result.failure
     assert failure is not None
     assert (failure.transient, failure.at_source) == (False, False)
     assert "took longer than 0.05 s" in failure.message

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import duckdb
 
 VALUE_ERROR = "value_error"
-SECONDS_A_BLOCK = 60.0
-"""So long the expressions may take for one block, which has some thousand lines."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +36,9 @@ class Computed:
 
 
 class Computation:
-    """A program at work on the blocks of one object. DuckDB comes with the first expression that there is."""
+    """A program at work on the blocks of one object, so many seconds each. DuckDB comes with the first expression."""
 
-    def __init__(self, layout: Layout, seconds: float = SECONDS_A_BLOCK) -> None:
+    def __init__(self, layout: Layout, seconds: float) -> None:
         self._layout = layout
         self._program = layout.program
         self._seconds = seconds

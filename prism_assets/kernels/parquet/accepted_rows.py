@@ -24,17 +24,19 @@ _ROW = 32
 
 @dataclass(frozen=True)
 class Limits:
-    """How much of one staging object is in memory, in bytes.
+    """How much of one staging object is in memory, in bytes, and how long its expressions may take.
 
     More rows than `rows` go to disk, in sorted runs of so many bytes; sorting and encoding takes about three times as
     much again. A row group holds no more, either. Of a run `piece` is read at one time, and of all runs `portion` is
-    sorted; `quarantine` is that of compressed lines that are set aside.
+    sorted; `quarantine` is that of compressed lines that are set aside. Expressions may
+    take so many `expression_seconds` for a block of lines.
     """
 
     rows: int = 128 << 20
     piece: int = 1 << 20
     portion: int = 16 << 20
     quarantine: int = 16 << 20
+    expression_seconds: float = 60.0
 
 
 @dataclass(frozen=True)
