@@ -31,6 +31,7 @@ LEASE = 1.0
 _SMALL = "{interval: 0, target_bytes: 1}"
 """Every small object becomes a merged one."""
 _PATIENCE = 30.0
+_LOOKS_AT_A_LOCK = 20
 
 
 def act(steps: list[list[str]], stubborn: bool) -> None:
@@ -167,10 +168,14 @@ class Stage:
             time.sleep(0.02)
 
     def settles(self, actor: Actor) -> None:
-        """Waits until a process has come as far as it comes: it ended, stands at its failpoint, or waits for a lock."""
-        end = time.monotonic() + _PATIENCE
-        while not (actor.child.ended.is_set() or actor.is_standing or self.value(_WAITING)):
+        """Waits until a process has come as far as it comes: it ended, stands at its failpoint, or waits for a lock.
+
+        A lock is waited for that is still waited for at many looks: most are given in a moment.
+        """
+        end, looks = time.monotonic() + _PATIENCE, 0
+        while not (actor.child.ended.is_set() or actor.is_standing or looks == _LOOKS_AT_A_LOCK):
             assert time.monotonic() < end, f"it neither waits nor ends: {actor.child.said()}"
+            looks = looks + 1 if self.value(_WAITING) else 0
             time.sleep(0.02)
 
     def is_looked_at(self) -> None:
