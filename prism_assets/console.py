@@ -18,11 +18,11 @@ from prism_assets.domain.tables import Column
 if TYPE_CHECKING:
     from prism_assets.domain.iceberg_commit import IcebergCommit
     from prism_assets.domain.tables import TableDefinition
+    from prism_assets.drafting.draft import Draft
     from prism_assets.metadata.leases import Holder
     from prism_assets.metadata.quarantine import QuarantineRow
     from prism_assets.reading.lake_reader import ReadTable
     from prism_assets.reading.query import QueryResult
-    from prism_assets.samples.init import Draft
     from prism_assets.stages.apply import ApplyPlan
     from prism_assets.stages.catalog.run import CatalogReport
     from prism_assets.stages.doctor.findings import DoctorReport
@@ -107,6 +107,10 @@ def show_lines(items: Sequence[Any], lines: Sequence[str], *, as_json: bool) -> 
             out.print(escape(line))
 
 
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def show_draft(draft: Draft, *, as_json: bool) -> None:
     """Prints a drafted table file, or where it was written and what comes next."""
     if as_json:
@@ -114,9 +118,9 @@ def show_draft(draft: Draft, *, as_json: bool) -> None:
     elif draft.path is None:
         sys.stdout.write(draft.text)
     else:
-        refused = f", {draft.refused:,} lines are no JSON objects" if draft.refused else ""
+        rejected = f", {draft.rejected:,} lines are no JSON objects" if draft.rejected else ""
         out.print(
-            escape(f"{draft.path}: {draft.table}, from {draft.lines:,} lines of {draft.objects} objects{refused}")
+            escape(f"{draft.path}: {draft.table}, from {draft.lines:,} lines of {draft.objects} objects{rejected}")
         )
         out.print(f"look at it, then run: prism table apply {escape(str(draft.path.parent.parent))} --dry-run")
 

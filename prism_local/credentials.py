@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from prism_assets.metadata.lake_role import READER
+from prism_assets.domain.names import LAKE_READER
 from prism_local import layout
 from prism_local.layout import Layout
 
@@ -63,7 +63,9 @@ def environment(found: Credentials, ports: Mapping[str, int]) -> dict[str, str]:
         values |= {"PRISM_DAGSTER_PG_USER": USER, "PRISM_DAGSTER_PG_PASSWORD": found.database_password}
         values["PRISM_DAGSTER_PG_DB"] = DATABASES[1]
         values["PRISM_DUCKLAKE"] = "on"
-        values["PRISM_DUCKLAKE_URL"] = f"postgresql://{READER}:{found.reader_password}@127.0.0.1:{port}/{DATABASES[0]}"
+        values["PRISM_DUCKLAKE_URL"] = (
+            f"postgresql://{LAKE_READER}:{found.reader_password}@127.0.0.1:{port}/{DATABASES[0]}"
+        )
     if port := ports.get("s3"):
         values |= {"PRISM_BUCKET": LAKE_BUCKET, "PRISM_S3_ENDPOINT": f"http://127.0.0.1:{port}"}
         values["PRISM_OBJECT_TAGS"] = "false"  # the local S3 does not keep tags

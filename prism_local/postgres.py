@@ -11,7 +11,8 @@ import psutil
 import psycopg
 from psycopg import sql
 
-from prism_assets.metadata.lake_role import MAKE_ROLE, READER
+from prism_assets.domain.names import LAKE_READER
+from prism_assets.metadata.lake_role import MAKE_ROLE
 from prism_local import layout, processes, programs
 from prism_local.credentials import DATABASES, USER
 from prism_local.faults import StackError
@@ -90,7 +91,7 @@ class Postgres(Service):
             for statement in MAKE_ROLE:
                 connection.execute(sql.SQL(statement))
             login = sql.SQL("ALTER ROLE {} LOGIN PASSWORD {}")
-            connection.execute(login.format(sql.Identifier(READER), self.context.secrets.reader_password))
+            connection.execute(login.format(sql.Identifier(LAKE_READER), self.context.secrets.reader_password))
 
     def _connect(self, port: int, database: str) -> "psycopg.Connection[tuple[object, ...]]":
         return psycopg.connect(

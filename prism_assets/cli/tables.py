@@ -58,18 +58,19 @@ def table_init(
     name: Annotated[str, typer.Argument(help="schema.table of the new table.")],
     sample: Annotated[str, typer.Option("--sample", help="A file, a folder, or s3://bucket/prefix/ with JSON lines.")],
     url: Annotated[
-        str | None, typer.Option("--url", help="Where objects will arrive (default: where the sample lies, in S3).")
+        str | None,
+        typer.Option("--url", help="Where objects will arrive (default: where a sample in S3 lies)."),
     ] = None,
     tables: Annotated[Path | None, typer.Option("--tables", help="Folder of table files (PRISM_TABLES_DIR).")] = None,
     show: Annotated[bool, typer.Option("--print", help="Print the draft and write no file.")] = False,
     as_json: Json = False,
 ) -> None:
     """Drafts a table file from a sample of the logs: what each key holds, and a type that loses nothing of it."""
-    from prism_assets.samples.init import run_init
+    from prism_assets.drafting.draft import draft_file
 
     if show and tables:
         raise WrongUse("--print writes no file: leave --tables out")
     folder = None if show else tables or load(LocationSettings).tables_dir
     now = datetime.now(timezone.utc)
-    draft = run_init(load_reader_settings().store, name, sample, url=url, folder=folder, now=now)
+    draft = draft_file(load_reader_settings().store, name, sample, url=url, folder=folder, now=now)
     console.show_draft(draft, as_json=as_json)

@@ -1,7 +1,7 @@
-"""prism_gc: a daily job that deletes what nobody needs any more below the prefixes of tables, and what keeps it back.
+"""prism_gc: a daily job. It lets old snapshots of Iceberg tables go, joins their manifests and keeps their tags, and
+then deletes what nobody needs any more below the prefixes of tables.
 
-That are snapshots of Iceberg tables: publications let them go as they come, and where none comes this job does. It also
-joins manifests and keeps tags, which no publication does.
+Publications let snapshots go as they come; of a table without new rows nobody else does.
 """
 
 # Dagster reads the annotations of ops, so they are not postponed here.

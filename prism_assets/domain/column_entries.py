@@ -124,7 +124,7 @@ def _column(entry: YamlMapping) -> Column:
     if (unit := entry.text("time_unit", None)) and unit not in TIME_UNITS:
         entry.complain("time_unit", f"must be one of {', '.join(TIME_UNITS)}")
     takes_length = not isinstance(kind, str) and kind.takes_length
-    length = entry.number("length", DEFAULT_LENGTH if takes_length else None, 1, 65_535)
+    length = entry.number("length", DEFAULT_LENGTH if takes_length else None, 1, DEFAULT_LENGTH)
     if "length" in entry.children and not takes_length:
         entry.complain("length", f"a {kind} column has no length")
     required = entry.flag("required", False)

@@ -62,14 +62,14 @@ def compare_head(known: KnownTable | None, head: TableHead | None) -> HeadChange
 
 
 @dataclass(frozen=True)
-class Hold:
+class Obstacle:
     """Why the next publication leaves a table as it is, and the state that is noted with it."""
 
     state: str
     reason: str
 
 
-def hold_of(known: KnownTable | None, head: TableHead, table: str, on_foreign: str) -> Hold | None:
+def obstacle_of(known: KnownTable | None, head: TableHead, table: str, on_foreign: str) -> Obstacle | None:
     """Why a table is left as it is; None if it may be published.
 
     Its name is another's, which a person has to decide about; or somebody else was at it, which is told once before it
@@ -77,7 +77,7 @@ def hold_of(known: KnownTable | None, head: TableHead, table: str, on_foreign: s
     """
     change = compare_head(known, head)
     if change in (HeadChange.REPLACED, HeadChange.TAKEN):
-        return Hold(FAILED, _whose_name(change, head, table))
+        return Obstacle(FAILED, _whose_name(change, head, table))
     if change is not HeadChange.FOREIGN:
         return None
     if on_foreign == "stop":
@@ -86,7 +86,7 @@ def hold_of(known: KnownTable | None, head: TableHead, table: str, on_foreign: s
         return None
     else:
         rest = "the next run puts back what was published"
-    return Hold(FOREIGN, f"{_who_committed(head)}; {rest}")
+    return Obstacle(FOREIGN, f"{_who_committed(head)}; {rest}")
 
 
 def _whose_name(head_change: HeadChange, head: TableHead, table: str) -> str:

@@ -1,9 +1,13 @@
 """The grammar of names. Names are checked once, where they enter; everything behind relies on it."""
 
+import difflib
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date
 
+LAKE_READER = "prism_reader"
+"""The role of PostgreSQL that reads the views of DuckLake."""
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 NAME_RULE = "must begin with a-z and hold only a-z, 0-9 and _, at most 64 characters"
 
@@ -11,6 +15,12 @@ NAME_RULE = "must begin with a-z and hold only a-z, 0-9 and _, at most 64 charac
 def is_name(text: str) -> bool:
     """Tells whether a schema, table or column name fits `^[a-z][a-z0-9_]{0,63}$`."""
     return NAME.fullmatch(text) is not None
+
+
+def did_you_mean(name: str, known: Collection[str]) -> str:
+    """`; did you mean …?` where one of the known names looks like it, else nothing."""
+    near = difflib.get_close_matches(name, known, 1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 @dataclass(frozen=True, order=True)

@@ -38,7 +38,7 @@ class KnownTable:
 
     `state` is active, foreign (somebody else has committed to it) or failed (nothing is changed before a person has
     looked); `definition_version` is the version of the columns that it has. `look_time` is when the catalog was last
-    asked for it, `beat_time` from when on the time to the next commit counts.
+    asked for it, `pace_time` from when on the time to the next commit counts.
     """
 
     table_id: int
@@ -50,7 +50,7 @@ class KnownTable:
     definition_version: int = 0
     state: str = ACTIVE
     last_error: str | None = None
-    beat_time: datetime | None = None
+    pace_time: datetime | None = None
     look_time: datetime | None = None
 
 
@@ -59,24 +59,24 @@ def commit_seconds(known: KnownTable, wanted: float) -> float:
     return wanted * (2 if known.snapshots > MANY_SNAPSHOTS else 1)
 
 
-def next_beat(known: KnownTable | None, wanted: float, time: datetime) -> datetime:
+def next_pace_time(known: KnownTable | None, wanted: float, time: datetime) -> datetime:
     """From when on the time to the next commit counts, after a commit at `time`.
 
-    Commits of a table that changes all the time keep to a beat: one that comes late, as a run had to start first, does
-    not make all behind it later. A table that had rested for a whole beat, or was not waited for, begins a new one.
+    Commits of a table that changes all the time keep their pace: one that comes late, as a run had to start first, does
+    not make all behind it later. That of a table that had rested as long, or was not waited for, begins anew.
     """
-    if known is None or known.beat_time is None:
+    if known is None or known.pace_time is None:
         return time
-    beat = timedelta(seconds=commit_seconds(known, wanted))
-    due = known.beat_time + beat
-    return due if due <= time < due + beat else time
+    pace = timedelta(seconds=commit_seconds(known, wanted))
+    due = known.pace_time + pace
+    return due if due <= time < due + pace else time
 
 
 def seconds_to_wait(known: KnownTable, wanted: float, time: datetime) -> float:
     """How many seconds are left at a time until the next commit may come; 0 or less if it may come now."""
-    if known.beat_time is None:
+    if known.pace_time is None:
         return 0.0
-    return commit_seconds(known, wanted) - (time - known.beat_time).total_seconds()
+    return commit_seconds(known, wanted) - (time - known.pace_time).total_seconds()
 
 
 def waits_for_a_person(known: KnownTable, on_foreign: str) -> bool:

@@ -16,8 +16,9 @@ import yaml
 
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import TableName
-from prism_assets.domain.samples import KeyEvidence, Sample, ValueKind
 from prism_assets.domain.sources import source_of_key
+from prism_assets.domain.survey import KeyEvidence, Survey, ValueKind
+from prism_assets.domain.tables import DEFAULT_LENGTH, FUTURE_DAYS, MOST_FUTURE_DAYS, MOST_PAST_DAYS, PAST_DAYS
 from prism_assets.domain.types import (
     BigIntType,
     BooleanType,
@@ -29,11 +30,8 @@ from prism_assets.domain.types import (
     TimestampType,
 )
 
-PAST_DAYS, FUTURE_DAYS = 21, 3
-"""What a table accepts where its file says nothing."""
 _ALMOST_ALL = 0.99
-_SHORTEST, _LONGEST = 16, 65_535
-_FARTHEST_PAST = 3_650
+_SHORTEST = 16
 _TIME_NAMES = " time timestamp event_time ts datetime created_at date "  # of columns, likely ones first
 _LIKE_A_TIME = re.compile(r"(^|_)(time|timestamp|ts|at|date|datetime|msec|epoch|when)($|_)")
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -69,8 +67,10 @@ class _Column:
         return f"  - {{{', '.join(parts)}}}  # {self.comment}"
 
 
-def draft_table(name: TableName, sample: Sample, url: str, origin: str, now: datetime) -> str:
+def draft_table(name: TableName, sample: Survey, url: str | None, origin: str, now: datetime) -> str:
     """The table file for logs like the sample, which arrive below `url`. WrongUse where no table can be made of it.
+
+    Without `url` the file guesses, and says so.
 
     `origin` says where the sample is from. Rows as old as the oldest of the sample are accepted, so that the sample
     itself can be loaded.
@@ -82,15 +82,16 @@ def draft_table(name: TableName, sample: Sample, url: str, origin: str, now: dat
         _column(evidence, names[key], sample.lines, is_time=key == time) for key, evidence in sample.keys.items()
     ]
     columns.sort(key=lambda column: not column.required)
-    refused = "".join(f"; {count:,} more lines are none: {reason}" for reason, count in sample.refused.items())
+    rejected = "".join(f"; {count:,} more lines are none: {reason}" for reason, count in sample.rejected.items())
     lines = [
-        f"# Drafted from {sample.lines:,} JSON objects, one a line, of {_one_line(origin)}{refused}.",
+        f"# Drafted from {sample.lines:,} JSON objects, one a line, of {_one_line(origin)}{rejected}.",
         "# The comment of a column is what they say of it.",
         *(["# Only the keys that came first have a column: there are more."] * sample.has_more_keys),
         f"schema: {_quoted(name.schema)}",
         f"table: {_quoted(name.table)}",
         "streams:",
-        f"  - {{name: {_quoted(name.table)}, url: {_quoted(url)}}}",
+        f"  - {{name: {_quoted(name.table)}, url: {_quoted(url or f's3://staging/{name.table}/')}}}"
+        + ("" if url else "  # a guess: say where objects will arrive"),
         f"partition: {{column: {_quoted(names[time])}}}",
         "columns:",
         *map(str, columns),
@@ -99,16 +100,16 @@ def draft_table(name: TableName, sample: Sample, url: str, origin: str, now: dat
     return "\n".join(lines) + "\n"
 
 
-def _check(sample: Sample, origin: str) -> None:
+def _check(sample: Survey, origin: str) -> None:
     if sample.lines:
         if sample.keys:
             return
         raise WrongUse(f"{origin}: its {sample.lines:,} lines are empty objects; a table needs a key with a time")
-    reasons = ", ".join(f"{count:,} {reason}" for reason, count in sample.refused.items())
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in sample.rejected.items())
     if not reasons:
         raise WrongUse(f"{origin} holds no line; take a sample of JSON objects, one a line, plain or in gzip or zstd")
     advice = "one JSON object a line is wanted"
-    if sample.refused.get("not_object"):
+    if sample.rejected.get("not_object"):
         advice += "; `jq -c '.[]'` makes lines of an array"
     raise WrongUse(f"{origin}: none of its lines is a JSON object ({reasons}): {advice}")
 
@@ -128,7 +129,7 @@ def _column_names(keys: Collection[str]) -> dict[str, str]:
     return names
 
 
-def _time_key(sample: Sample, names: dict[str, str], now: datetime) -> str:
+def _time_key(sample: Survey, names: dict[str, str], now: datetime) -> str:
     """The key that tells when a line happened: on most lines a time that is accepted, then a time by its name."""
 
     def rank(evidence: KeyEvidence) -> tuple[bool, int, int]:
@@ -211,7 +212,7 @@ def _type(evidence: KeyEvidence, name: str) -> tuple[ColumnType, str | None]:
 
 def _length(longest: int) -> int:
     """Twice the longest, up to the next power of two."""
-    return min(max(1 << math.ceil(math.log2(max(2 * longest, 1))), _SHORTEST), _LONGEST)
+    return min(max(1 << math.ceil(math.log2(max(2 * longest, 1))), _SHORTEST), DEFAULT_LENGTH)
 
 
 _OF_TYPE: Mapping[type[ColumnType], Collection[ValueKind]] = {
@@ -247,9 +248,9 @@ def _accept(time: KeyEvidence, now: datetime) -> Sequence[str]:
         future = math.ceil((_instant(time.latest) - now) / timedelta(days=1))
     if past <= PAST_DAYS and future <= FUTURE_DAYS:
         return ()
-    days = min(max(past + PAST_DAYS, PAST_DAYS), _FARTHEST_PAST)
+    days = min(max(past + PAST_DAYS, PAST_DAYS), MOST_PAST_DAYS)
     oldest = f"{_instant(time.earliest or 0):%Y-%m-%d}"
-    ahead = f", future_days: {min(future + FUTURE_DAYS, 365)}" if future > FUTURE_DAYS else ""
+    ahead = f", future_days: {min(future + FUTURE_DAYS, MOST_FUTURE_DAYS)}" if future > FUTURE_DAYS else ""
     return [f"accept: {{past_days: {days}{ahead}}}  # the sample begins on {oldest}; without it {PAST_DAYS} days"]
 
 

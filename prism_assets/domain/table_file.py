@@ -12,10 +12,14 @@ import yaml
 from prism_assets.domain.column_entries import read_columns
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.limits import CheckLimits, Freshness
-from prism_assets.domain.names import TableName
+from prism_assets.domain.names import TableName, did_you_mean
 from prism_assets.domain.tables import (
     ACCEPT_FROM,
+    FUTURE_DAYS,
+    MOST_FUTURE_DAYS,
+    MOST_PAST_DAYS,
     ON_FOREIGN,
+    PAST_DAYS,
     Column,
     IcebergOptions,
     MergePolicy,
@@ -28,7 +32,6 @@ from prism_assets.domain.yaml_mapping import (
     YamlMapping,
     check_unique,
     compose,
-    did_you_mean,
     plain,
     read_name,
 )
@@ -95,8 +98,8 @@ def _definition(top: YamlMapping, path: str) -> TableDefinition:
         keep=entries.keep,
         reject=entries.reject,
         merge=_merge(top.mapping("merge"), partition_column, columns),
-        past_days=accept.number("past_days", 21, 0, 3_650),
-        future_days=accept.number("future_days", 3, 0, 365),
+        past_days=accept.number("past_days", PAST_DAYS, 0, MOST_PAST_DAYS),
+        future_days=accept.number("future_days", FUTURE_DAYS, 0, MOST_FUTURE_DAYS),
         retention_days=None,
         accept_from=_accept_from(accept),
         file_format=file_format,

@@ -19,6 +19,10 @@ ACCEPT_FROM = ("object", "arrival")
 ON_FOREIGN = ("restore", "stop")
 TIME_UNITS = {"seconds": 1_000, "milliseconds": 1, "microseconds": 0.001}
 DEFAULT_LENGTH = 65_535
+"""Also the greatest."""
+PAST_DAYS, FUTURE_DAYS = 21, 3
+"""How many days around the time of an object its rows are accepted, where the file of the table says nothing."""
+MOST_PAST_DAYS, MOST_FUTURE_DAYS = 3_650, 365
 # The parameters that stored definitions name at every column, null where its type does not take them.
 _ALWAYS_STORED = ("precision", "scale")
 # What stored definitions leave out where it says nothing, as versions that know none of it read those, too.

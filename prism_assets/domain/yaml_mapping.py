@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -14,7 +13,7 @@ import yaml
 from yaml.constructor import SafeConstructor
 
 from prism_assets.domain.errors import DefinitionError
-from prism_assets.domain.names import NAME_RULE, is_name
+from prism_assets.domain.names import NAME_RULE, did_you_mean, is_name
 
 REQUIRED = object()
 
@@ -192,9 +191,3 @@ def read_name(mapping: YamlMapping, key: str) -> str:
     if key in mapping.children and not is_name(name):
         mapping.complain(key, NAME_RULE)
     return name
-
-
-def did_you_mean(name: str, known: Collection[str]) -> str:
-    """`; did you mean …?` where one of the known names looks like it, else nothing."""
-    near = difflib.get_close_matches(name, known, 1)
-    return f"; did you mean {near[0]}?" if near else ""

@@ -48,7 +48,7 @@ WHERE t.prism_table_id = :table
 """
 _KNOWN = """
 SELECT prism_table_id AS table_id, identifier, CAST(table_uuid AS text) AS table_uuid, metadata_location, snapshot_id,
-    snapshots, definition_version, state, last_error, beat_time, look_time
+    snapshots, definition_version, state, last_error, pace_time, look_time
 FROM prism_iceberg_tables WHERE prism_table_id = ANY(:tables)
 """
 
@@ -167,7 +167,7 @@ _RECORD = """
 UPDATE prism_iceberg_tables SET identifier = :identifier, table_uuid = CAST(:table_uuid AS uuid),
     metadata_location = :metadata_location, snapshot_id = :snapshot_id, snapshots = :snapshots,
     definition_version = greatest(definition_version, :definition_version),
-    state = :state, last_error = :last_error, beat_time = :beat_time, look_time = clock_timestamp()
+    state = :state, last_error = :last_error, pace_time = :pace_time, look_time = clock_timestamp()
 WHERE prism_table_id = :table_id
 """
 

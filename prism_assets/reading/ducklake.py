@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from urllib.parse import unquote, urlsplit
 
 from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.names import LAKE_READER
 from prism_assets.settings import Settings
 
-READER = "prism_reader"
 CATALOG = "lake"
 """What the lines call it; any other name does as well."""
 _EXTENSIONS = ("ducklake", "httpfs", "postgres")
@@ -53,7 +53,7 @@ def _connection(settings: Settings, *, with_secrets: bool) -> dict[str, str]:
         "dbname": unquote(parts.path.removeprefix("/")),
         "host": parts.hostname or "",
         "port": str(parts.port or 5432),
-        "user": unquote(parts.username or READER) if own else READER,
+        "user": unquote(parts.username or LAKE_READER) if own else LAKE_READER,
         "password": unquote(parts.password or "") if own and with_secrets else "",
     }
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prism_assets.domain.iceberg_head import HeadChange, Hold, TableHead, compare_head, hold_of
+from prism_assets.domain.iceberg_head import HeadChange, Obstacle, TableHead, compare_head, obstacle_of
 from prism_assets.domain.snapshots import FAILED, FOREIGN, KnownTable, RetainedSnapshot
 from prism_assets_tests.builders import utc
 
@@ -95,34 +95,34 @@ def test_recorded_contents_are_taken_for_listed_only_where_head_and_table_are_th
 def test_a_table_of_others_is_never_changed(table: KnownTable | None, head: TableHead | None) -> None:
     recorded = table.table_uuid if table else None
     if head is not None:
-        held = hold_of(table, head, "log.events", "restore")
+        held = obstacle_of(table, head, "log.events", "restore")
         is_theirs = recorded not in (None, head.table_uuid) or not head.is_ours
         assert (held is not None and held.state == FAILED) == is_theirs
 
 
 def test_people_are_told_who_has_the_name_and_what_to_do() -> None:
-    replaced = hold_of(known(table_uuid="older"), a_head(), "log.events", "restore")
-    taken = hold_of(known(), a_head(is_ours=False), "log.events", "restore")
+    replaced = obstacle_of(known(table_uuid="older"), a_head(), "log.events", "restore")
+    taken = obstacle_of(known(), a_head(is_ours=False), "log.events", "restore")
     assert "`prism iceberg register log.events`" in str(replaced)
     assert "log_iceberg.events" in str(taken)
     assert "PRISM_ICEBERG_DATABASE_SUFFIX" in str(taken)
 
 
 def test_people_are_told_which_commit_of_others_was_the_last() -> None:
-    held = hold_of(known(), STRUCK, "log.events", "restore")
+    held = obstacle_of(known(), STRUCK, "log.events", "restore")
     assert "1 of its snapshots, the last one 9 of 2026-03-01 12:00:00Z" in str(held)
 
 
 def test_commits_of_others_are_told_once_and_then_taken_back_or_wait_for_a_person() -> None:
     told = replace(known(), state=FOREIGN)
     assert held_by(known(), "restore").reason.endswith("; the next run puts back what was published")
-    assert hold_of(told, STRUCK, "log.events", "restore") is None
+    assert obstacle_of(told, STRUCK, "log.events", "restore") is None
     for table in (known(), told):
         assert "before `prism iceberg restore log.events`" in held_by(table, "stop").reason
 
 
-def held_by(table: KnownTable, on_foreign: str) -> Hold:
-    held = hold_of(table, STRUCK, "log.events", on_foreign)
+def held_by(table: KnownTable, on_foreign: str) -> Obstacle:
+    held = obstacle_of(table, STRUCK, "log.events", on_foreign)
     assert held is not None
     assert held.state == FOREIGN
     return held

@@ -22,7 +22,7 @@ from prism_assets.domain.snapshots import (
     changes_a_length,
     day_change,
     expired_snapshots,
-    next_beat,
+    next_pace_time,
     seconds_to_wait,
     wanted_snapshot,
 )
@@ -185,18 +185,20 @@ def test_at_most_one_snapshot_is_older_than_what_is_kept(
 
 
 @given(st.lists(st.floats(0, 59), min_size=2, max_size=30))
-def test_commits_of_a_table_that_changes_all_the_time_keep_to_a_beat_however_late_each_comes(late: list[float]) -> None:
+def test_commits_of_a_table_that_changes_all_the_time_keep_their_pace(
+    late: list[float],
+) -> None:
     known, time = KnownTable(table_id=1, identifier="log_iceberg.events"), NOON
     for seconds in late:
         time += timedelta(seconds=max(0.0, seconds_to_wait(known, 60, time)) + seconds)
-        known = replace(known, beat_time=next_beat(known, 60, time))
+        known = replace(known, pace_time=next_pace_time(known, 60, time))
     assert time - NOON < timedelta(seconds=60 * len(late) + max(late))
     assert seconds_to_wait(known, 60, time) > 0
 
 
-def test_a_table_that_rested_or_was_not_waited_for_begins_a_new_beat() -> None:
-    known = KnownTable(table_id=1, identifier="log_iceberg.events", beat_time=NOON)
+def test_a_table_that_rested_or_was_not_waited_for_begins_anew() -> None:
+    known = KnownTable(table_id=1, identifier="log_iceberg.events", pace_time=NOON)
     for seconds in (10, 120, 3_600):
-        assert next_beat(known, 60, time := NOON + timedelta(seconds=seconds)) == time
-    assert next_beat(known, 60, NOON + timedelta(seconds=119)) == NOON + timedelta(seconds=60)
-    assert next_beat(None, 60, NOON) == NOON
+        assert next_pace_time(known, 60, time := NOON + timedelta(seconds=seconds)) == time
+    assert next_pace_time(known, 60, NOON + timedelta(seconds=119)) == NOON + timedelta(seconds=60)
+    assert next_pace_time(None, 60, NOON) == NOON

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import TableName
-from prism_assets.domain.samples import KeyEvidence, Sample, ValueKind
+from prism_assets.domain.survey import KeyEvidence, Survey, ValueKind
 from prism_assets.domain.table_draft import draft_table
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import Column, TableDefinition
@@ -38,8 +38,8 @@ def times(key: str = "time", first: str = "2026-03-01T10:00", last: str = "2026-
     )
 
 
-def drafted(*found: KeyEvidence, refused: dict[str, int] | None = None) -> str:
-    sample = Sample(keys={item.key: item for item in found}, lines=100, refused=Counter(refused or {}))
+def drafted(*found: KeyEvidence, rejected: dict[str, int] | None = None) -> str:
+    sample = Survey(keys={item.key: item for item in found}, lines=100, rejected=Counter(rejected or {}))
     return draft_table(NAME, sample, "s3://staging/events/", "events.jsonl", NOW)
 
 
@@ -144,7 +144,7 @@ def test_rows_as_old_as_the_sample_are_accepted() -> None:
 
 
 def test_what_was_refused_of_the_sample_is_said_on_top() -> None:
-    text = drafted(times(), refused={"bad_json": 1_200})
+    text = drafted(times(), rejected={"bad_json": 1_200})
     assert text.startswith(
         "# Drafted from 100 JSON objects, one a line, of events.jsonl; 1,200 more lines are none: bad_json."
     )
@@ -153,14 +153,14 @@ def test_what_was_refused_of_the_sample_is_said_on_top() -> None:
 @pytest.mark.parametrize(
     ("sample", "said"),
     [
-        (Sample(), "events.jsonl holds no line; take a sample of JSON objects, one a line, plain or in gzip or zstd"),
-        (Sample(refused=Counter(bad_utf8=7)), "none of its lines is a JSON object (7 bad_utf8)"),
-        (Sample(refused=Counter(not_object=1)), "`jq -c '.[]'` makes lines of an array"),
-        (Sample(lines=3), "its 3 lines are empty objects"),
-        (Sample(lines=3, keys={"user": evidence("user", text=3)}), "no key of the sample holds times"),
+        (Survey(), "events.jsonl holds no line; take a sample of JSON objects, one a line, plain or in gzip or zstd"),
+        (Survey(rejected=Counter(bad_utf8=7)), "none of its lines is a JSON object (7 bad_utf8)"),
+        (Survey(rejected=Counter(not_object=1)), "`jq -c '.[]'` makes lines of an array"),
+        (Survey(lines=3), "its 3 lines are empty objects"),
+        (Survey(lines=3, keys={"user": evidence("user", text=3)}), "no key of the sample holds times"),
     ],
 )
-def test_a_sample_of_which_no_table_can_be_made_is_refused_with_the_reason(sample: Sample, said: str) -> None:
+def test_a_sample_of_which_no_table_can_be_made_is_refused_with_the_reason(sample: Survey, said: str) -> None:
     with pytest.raises(WrongUse) as error:
         draft_table(NAME, sample, "s3://staging/events/", "events.jsonl", NOW)
     assert said in str(error.value)

@@ -11,8 +11,9 @@ import psycopg
 import pytest
 import sqlalchemy
 
+from prism_assets.domain.names import LAKE_READER
 from prism_assets.metadata.database import Database
-from prism_assets.metadata.lake_role import GRANT_VIEWS, MAKE_ROLE, MOST_SESSIONS, READER, role_script
+from prism_assets.metadata.lake_role import GRANT_VIEWS, MAKE_ROLE, MOST_SESSIONS, role_script
 from prism_assets.metadata.migrations import versions
 from prism_assets_tests.postgres import PostgresServer
 
@@ -96,7 +97,7 @@ def test_no_session_of_the_role_lasts_for_ever(reader: str, owner: str) -> None:
         "default_transaction_read_only": ("on",),
     }
     with psycopg.connect(owner.replace("+psycopg", "")) as session:
-        limit = session.execute("SELECT rolconnlimit FROM pg_roles WHERE rolname = %s", [READER]).fetchone()
+        limit = session.execute("SELECT rolconnlimit FROM pg_roles WHERE rolname = %s", [LAKE_READER]).fetchone()
     assert limit == (MOST_SESSIONS,)
 
 
@@ -136,12 +137,12 @@ def test_an_owner_who_may_make_no_roles_migrates_and_is_told(plain_owner: str) -
     notices: list[str] = []
     with psycopg.connect(plain_owner.replace("+psycopg", ""), autocommit=True) as session:
         session.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
-        session.execute(module._ROLE.replace(READER, "reader_of_nobody"))
+        session.execute(module._ROLE.replace(LAKE_READER, "reader_of_nobody"))
         assert session.execute("SELECT to_regrole('reader_of_nobody')").fetchone() == (None,)
         granted = session.execute(
             "SELECT has_schema_privilege(%(r)s, 'prism_lake', 'USAGE'), "
             "has_table_privilege(%(r)s, 'prism_lake.ducklake_table', 'SELECT')",
-            {"r": READER},
+            {"r": LAKE_READER},
         )
         assert granted.fetchone() == (True, True)
     (notice,) = notices
@@ -157,9 +158,9 @@ def test_what_a_migration_makes_and_what_an_administrator_runs_is_one_role(owner
         "LEFT JOIN pg_db_role_setting s ON s.setrole = r.oid WHERE rolname = %s"
     )
     with psycopg.connect(owner.replace("+psycopg", ""), autocommit=True) as session:
-        session.execute(module._ROLE.replace(READER, "made_by_migration"))
+        session.execute(module._ROLE.replace(LAKE_READER, "made_by_migration"))
         for statement in (*MAKE_ROLE, *GRANT_VIEWS):
-            session.execute(statement.replace(READER, "made_by_hand"))
+            session.execute(statement.replace(LAKE_READER, "made_by_hand"))
         rows = [session.execute(described, [name]).fetchone() for name in ("made_by_migration", "made_by_hand")]
         for name in ("made_by_migration", "made_by_hand"):
             session.execute(f"DROP OWNED BY {name}")

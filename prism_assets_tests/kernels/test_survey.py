@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from prism_assets.domain.samples import KeyEvidence, ValueKind
+from prism_assets.domain.survey import KeyEvidence, ValueKind
 from prism_assets.kernels.json.survey import MOST_KEYS, survey
 
 
@@ -72,7 +72,7 @@ def test_the_longest_is_in_bytes_of_what_would_be_stored() -> None:
 
 def test_lines_that_conversion_refuses_are_counted_by_its_reasons() -> None:
     sample = survey([b"{", b"[]", b'{"a": 1, "a": 2}', b"\xff", b"  ", b"{}"])
-    assert sample.refused == {"bad_json": 1, "not_object": 1, "duplicate_key": 1, "bad_utf8": 1}
+    assert sample.rejected == {"bad_json": 1, "not_object": 1, "duplicate_key": 1, "bad_utf8": 1}
     assert sample.lines == 1
 
 

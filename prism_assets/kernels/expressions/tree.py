@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from prism_assets.domain.yaml_mapping import did_you_mean
+from prism_assets.domain.names import did_you_mean
 from prism_assets.kernels.expressions.allowed import BOUNDED, FUNCTIONS, LARGEST
 from prism_assets.kernels.expressions.macros import MACROS, SECRET_RULE
 
@@ -50,7 +50,7 @@ class Uses:
 
 def check(connection: duckdb.DuckDBPyConnection, text: str, names: Collection[str]) -> Uses:
     """What an expression uses of the columns `names`. Raises ExpressionError for one that is not allowed."""
-    reading = _Reading(text, frozenset(names))
+    reading = _Reading(connection, text, frozenset(names))
     reading.visit(_parsed(connection, text), frozenset())
     return Uses(frozenset(reading.columns), frozenset(reading.secrets))
 
@@ -90,7 +90,8 @@ def _character(text: str, position: object) -> int | None:
 class _Reading:
     """One walk through a tree."""
 
-    def __init__(self, text: str, names: frozenset[str]) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, text: str, names: frozenset[str]) -> None:
+        self._connection = connection
         self._text = text
         self._names = names
         self.columns: set[str] = set()
@@ -136,8 +137,7 @@ class _Reading:
         if node.get("schema") or node.get("catalog") or len(path) > 1:
             self._refuse(node, f"call functions by their name alone, with everything in brackets: {name}(…)")
         if name not in FUNCTIONS and name not in MACROS and name not in BOUNDED:
-            near = did_you_mean(name, FUNCTIONS | MACROS.keys() | BOUNDED.keys())
-            self._refuse(node, f"the function {name} is not allowed{near}")
+            self._refuse(node, self._why_not(name))
         if node.get("distinct") or node.get("filter") or (node.get("order_bys") or {}).get("orders"):
             self._refuse(node, f"{name} takes arguments and nothing else here")
         arguments = _arguments(node)
@@ -149,6 +149,13 @@ class _Reading:
                 self._refuse(node, SECRET_RULE)
             else:
                 self.secrets.add(secret)
+
+    def _why_not(self, name: str) -> str:
+        """Why a function is not taken: it is one that DuckDB has, or there is none of that name."""
+        found = self._connection.execute("SELECT 1 FROM duckdb_functions() WHERE function_name = ? LIMIT 1", [name])
+        if found.fetchone():
+            return f"the function {name} is not allowed: its result hangs on more than its arguments, or on many rows"
+        return f"there is no function {name}{did_you_mean(name, FUNCTIONS | MACROS.keys() | BOUNDED.keys())}"
 
     def _is_small(self, arguments: list[Node], place: int) -> bool:
         text = _constant(arguments[place]) if len(arguments) > place else None

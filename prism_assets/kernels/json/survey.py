@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from prism_assets.domain.samples import KeyEvidence, Sample, ValueKind
+from prism_assets.domain.survey import KeyEvidence, Survey, ValueKind
+from prism_assets.domain.tables import TIME_UNITS
 from prism_assets.kernels import times
 from prism_assets.kernels.json.rows import RejectedError, read_line
 from prism_assets.kernels.numbers import scaled
@@ -17,7 +18,6 @@ _INT64 = 1 << 63
 # From 2000 to 2100, in milliseconds: what is likely a time, and not a number that could be one.
 _LIKELY = (946_684_800_000, 4_102_444_800_000)
 _NUMBER = re.compile(r"-?\d{1,32}(\.\d{1,32})?", re.ASCII)
-_UNITS = {"seconds": 1_000, "milliseconds": 1, "microseconds": 0.001}
 
 
 class _AnyKey(dict[str, str]):
@@ -30,16 +30,16 @@ class _AnyKey(dict[str, str]):
         return key
 
 
-def survey(lines: Iterable[bytes]) -> Sample:
+def survey(lines: Iterable[bytes]) -> Survey:
     """What the lines say of their keys, in the order in which these come first; those beyond 500 are left out."""
-    sample, wanted = Sample(), _AnyKey()
+    sample, wanted = Survey(), _AnyKey()
     for line in lines:
         if not line.strip():
             continue
         try:
             fields = read_line(line, wanted)
         except RejectedError as rejected:
-            sample.refused[rejected.reason] += 1
+            sample.rejected[rejected.reason] += 1
             continue
         sample.lines += 1
         for key, (value, raw) in fields.items():
@@ -90,7 +90,7 @@ def _kind(value: Any) -> tuple[ValueKind, int | None]:
 
 def _unix(number: float) -> tuple[str | None, int | None]:
     """The unit in which a number is likely a unix time, and the instant in milliseconds."""
-    for unit, factor in _UNITS.items():
+    for unit, factor in TIME_UNITS.items():
         if _LIKELY[0] <= number * factor <= _LIKELY[1]:
             return unit, int(number * factor)
     return None, None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.domain.iceberg_head import HeadChange, Hold, TableHead, compare_head, hold_of
+from prism_assets.domain.iceberg_head import HeadChange, Obstacle, TableHead, compare_head, obstacle_of
 from prism_assets.domain.partitions import NEW_VERSION, Partition, Publication, current_publication
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.snapshots import (
@@ -220,14 +220,14 @@ class IcebergPreview:
 
     table: str
     plan: IcebergPlan
-    hold: Hold | None = None
+    obstacle: Obstacle | None = None
     tag_bytes: int | None = None
 
     @property
     def lines(self) -> tuple[str, ...]:
         """For people, a line for each day, and for what else the commit brings."""
         change = self.plan.change
-        lines = [f"{self.table}: {self.hold.reason}"] if self.hold else []
+        lines = [f"{self.table}: {self.obstacle.reason}"] if self.obstacle else []
         if self.plan.head_change is HeadChange.NEW:
             lines.append(f"{self.table}: create the table")
         if self.plan.head_change is HeadChange.LOST:
@@ -266,7 +266,7 @@ def preview(
         loaded = context.iceberg.load(table)
         plan = plan_commit(context, state, loaded, now, optimize=optimize, every_day=True)
         name = str(table.name)
-        hold = hold_of(state.known, head_of(state, loaded), name, table.iceberg.on_foreign) if loaded else None
+        obstacle = obstacle_of(state.known, head_of(state, loaded), name, table.iceberg.on_foreign) if loaded else None
         tag_bytes = loaded.bytes_of_tags() if loaded and optimize else None
-        found.append(IcebergPreview(table=name, plan=plan, hold=hold, tag_bytes=tag_bytes))
+        found.append(IcebergPreview(table=name, plan=plan, obstacle=obstacle, tag_bytes=tag_bytes))
     return found

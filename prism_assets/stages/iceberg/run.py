@@ -17,14 +17,14 @@ from datetime import datetime, timedelta
 from prism_assets.domain.errors import InvariantBroken, ObjectMissing, PrismError, WrongUse
 from prism_assets.domain.files import SmallObject
 from prism_assets.domain.iceberg_commit import COMMITTED, REFUSED, SETTLED, IcebergCommit, IcebergDay
-from prism_assets.domain.iceberg_head import HeadChange, hold_of
+from prism_assets.domain.iceberg_head import HeadChange, obstacle_of
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.snapshots import (
     ACTIVE,
     FAILED,
     FOREIGN,
     KnownTable,
-    next_beat,
+    next_pace_time,
     seconds_to_wait,
     wanted_snapshot,
 )
@@ -235,11 +235,11 @@ class _TableRun:
         """Why the table is left as it is: its name is another's, or a stranger was at it and nobody was told yet."""
         table = state.definition
         assert table.iceberg is not None
-        hold = hold_of(state.known, head_of(state, loaded), str(table.name), table.iceberg.on_foreign)
-        if hold is None or (hold.state == FOREIGN and self._how.restore):
+        obstacle = obstacle_of(state.known, head_of(state, loaded), str(table.name), table.iceberg.on_foreign)
+        if obstacle is None or (obstacle.state == FOREIGN and self._how.restore):
             return None
-        self._note_state(table, hold.state, hold.reason)
-        return hold.reason
+        self._note_state(table, obstacle.state, obstacle.reason)
+        return obstacle.reason
 
     def _note_state(self, table: TableDefinition, state: str, reason: str | None) -> None:
         with self._context.database.begin() as connection:
@@ -375,9 +375,9 @@ def _known(state: IcebergState, committed: Committed, plan: IcebergPlan) -> Know
     loaded, before, options = committed.loaded, state.known, state.definition.iceberg
     assert options is not None
     if plan.change.changes_nothing:
-        beat_time = before.beat_time if before else None
+        pace_time = before.pace_time if before else None
     else:
-        beat_time = next_beat(before, options.commit_seconds, state.time)
+        pace_time = next_pace_time(before, options.commit_seconds, state.time)
     return KnownTable(
         table_id=state.definition.table_id,
         identifier=loaded.identifier,
@@ -387,7 +387,7 @@ def _known(state: IcebergState, committed: Committed, plan: IcebergPlan) -> Know
         snapshots=len(loaded.snapshots),
         definition_version=state.definition.version,
         state=ACTIVE,
-        beat_time=beat_time,
+        pace_time=pace_time,
     )
 
 

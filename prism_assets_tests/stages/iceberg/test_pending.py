@@ -44,14 +44,14 @@ def a_minute_later(world: World) -> None:
     """As if all commits had been made, and the catalog asked, a minute before."""
     change(
         world,
-        "UPDATE prism_iceberg_tables SET beat_time = beat_time - interval '1 minute', "
+        "UPDATE prism_iceberg_tables SET pace_time = pace_time - interval '1 minute', "
         "look_time = look_time - interval '1 minute'",
     )
 
 
-def beat_time(world: World) -> datetime:
+def pace_time(world: World) -> datetime:
     with world.context.database.begin() as connection:
-        time: datetime = connection.execute(text("SELECT beat_time FROM prism_iceberg_tables")).scalar_one()
+        time: datetime = connection.execute(text("SELECT pace_time FROM prism_iceberg_tables")).scalar_one()
     return time
 
 
@@ -106,12 +106,12 @@ def test_a_table_that_was_just_committed_to_is_not_due(world: World) -> None:
     assert reasons(world) == (PUBLISH,)
 
 
-def test_commits_keep_to_a_beat_though_each_comes_late(world: World) -> None:
+def test_commits_keep_their_pace_though_each_comes_late(world: World) -> None:
     a_published_table(world, a_table(iceberg="{commit_seconds: 50}"))
-    begun = beat_time(world)
+    begun = pace_time(world)
     dropped(world)
     assert world.iceberg(NOON, ignore_pace=False).changed
-    assert beat_time(world) == begun + timedelta(seconds=50)
+    assert pace_time(world) == begun + timedelta(seconds=50)
 
 
 def test_commits_come_half_as_often_where_very_many_snapshots_are_retained(world: World) -> None:

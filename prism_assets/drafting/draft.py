@@ -8,12 +8,12 @@ from pathlib import Path
 
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import NAME_RULE, TableName, is_name
-from prism_assets.domain.samples import Sample
+from prism_assets.domain.survey import Survey
 from prism_assets.domain.table_draft import draft_table
 from prism_assets.domain.table_file import parse_table_file
+from prism_assets.drafting.sample_lines import read_sample
 from prism_assets.kernels.json.survey import survey
 from prism_assets.objectstore.config import StoreConfig
-from prism_assets.samples.lines import read_sample
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,32 +24,32 @@ class Draft:
     text: str
     lines: int
     objects: int
-    refused: int
+    rejected: int
     path: Path | None
 
 
-def run_init(
+def draft_file(
     config: StoreConfig, name: str, place: str, *, url: str | None, folder: Path | None, now: datetime
 ) -> Draft:
     """Looks at the sample and writes `<folder>/<schema>/<table>.yaml`; with no folder it writes nothing.
 
-    Objects are to arrive below `url`; without, below the folder in which the sample lies, if that is in S3. WrongUse if
-    the sample is none, or if there is such a file already.
+    Objects are to arrive below `url`; without, below the folder in which the sample lies, if that is in S3, or where
+    the file says that it is a guess. WrongUse if the sample is none, or if there is such a file already.
     """
     table = _name(name)
     path = None if folder is None else folder / table.schema / f"{table.table}.yaml"
     if path is not None and path.exists():
         raise WrongUse(f"{path} exists already; move it away, or write to another folder with --tables")
     sample, objects, prefix = _look(place, config)
-    arrives = url or prefix or f"s3://staging/{table.table}/"
-    text = draft_table(table, sample, arrives, f"{objects:,} objects of {place}" if objects > 1 else place, now)
+    origin = f"{objects:,} objects of {place}" if objects > 1 else place
+    text = draft_table(table, sample, url or prefix, origin, now)
     parse_table_file(text, str(path or f"{table}.yaml"))
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     return Draft(
-        table=str(table), text=text, lines=sample.lines, objects=objects, refused=sample.refused.total(), path=path
+        table=str(table), text=text, lines=sample.lines, objects=objects, rejected=sample.rejected.total(), path=path
     )
 
 
@@ -60,9 +60,9 @@ def _name(text: str) -> TableName:
     return TableName(schema, table)
 
 
-def _look(place: str, config: StoreConfig) -> tuple[Sample, int, str | None]:
+def _look(place: str, config: StoreConfig) -> tuple[Survey, int, str | None]:
     found = read_sample(place, config)
     sample = survey(found.lines)
     if found.too_long:
-        sample.refused["line_too_long"] = found.too_long
+        sample.rejected["line_too_long"] = found.too_long
     return sample, found.objects, found.prefix

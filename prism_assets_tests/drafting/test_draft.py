@@ -14,9 +14,9 @@ import pytest
 import zstandard
 
 from prism_assets.domain.errors import WrongUse
+from prism_assets.drafting.draft import Draft, draft_file
+from prism_assets.drafting.sample_lines import read_sample
 from prism_assets.objectstore.config import StoreConfig
-from prism_assets.samples.init import Draft, run_init
-from prism_assets.samples.lines import read_sample
 from prism_assets_tests.builders import utc
 from prism_assets_tests.world import World
 
@@ -86,7 +86,7 @@ def drafted(root: Path, content: bytes, **options: Any) -> Draft:
     sample = root / "sample"
     sample.write_bytes(content)
     given = {"url": None, "folder": root / "tables", "now": NOW, **options}
-    return run_init(NOWHERE, "log.events", str(sample), **given)
+    return draft_file(NOWHERE, "log.events", str(sample), **given)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -110,6 +110,11 @@ def test_the_file_is_written_where_apply_finds_it_and_none_is_written_over(tmp_p
     assert draft.path.read_text() == draft.text
 
 
+def test_where_objects_arrive_is_a_guess_unless_it_is_said(tmp_path: Path) -> None:
+    assert "# a guess" in drafted(tmp_path, lines_of("nginx", 10), folder=None).text
+    assert "# a guess" not in drafted(tmp_path, lines_of("nginx", 10), folder=None, url="s3://staging/events/").text
+
+
 def test_without_a_folder_nothing_is_written(tmp_path: Path) -> None:
     draft = drafted(tmp_path, lines_of("nginx", 10), folder=None)
     assert draft.path is None
@@ -123,24 +128,28 @@ def test_a_sample_may_be_compressed(tmp_path: Path, pack: Callable[[bytes], byte
 
 
 def test_a_sample_that_ends_in_the_middle_says_what_its_whole_lines_say(tmp_path: Path) -> None:
-    assert drafted(tmp_path, gzip.compress(lines_of("nginx", 500))[:-40]).lines > 0
+    sample = tmp_path / "sample"
+    sample.write_bytes(gzip.compress(lines_of("nginx", 500))[:-40])
+    lines = read_sample(str(sample), NOWHERE).lines
+    assert 400 < len(lines) < 500
+    assert list(lines) == lines_of("nginx", 500).splitlines()[: len(lines)]
 
 
 def test_all_files_of_a_folder_are_one_sample(tmp_path: Path) -> None:
     for number, form in enumerate(["nginx", "trail"]):
         (tmp_path / f"{number}.jsonl").write_bytes(lines_of(form, 10))
-    assert run_init(NOWHERE, "log.events", str(tmp_path), url=None, folder=None, now=NOW).objects == 2
+    assert draft_file(NOWHERE, "log.events", str(tmp_path), url=None, folder=None, now=NOW).objects == 2
 
 
 def test_objects_below_a_prefix_are_a_sample_and_more_like_them_are_expected_there(world: World) -> None:
     world.apply(drafted(world.root, lines_of("nginx", 10), url="s3://staging/events/", folder=None).text)
     world.drop([], body=lines_of("nginx", 20))
     config = world.context.stores.config
-    found = run_init(config, "log.more", "s3://staging/events/2026/", url=None, folder=None, now=NOW)
+    found = draft_file(config, "log.more", "s3://staging/events/2026/", url=None, folder=None, now=NOW)
     assert (found.lines, found.objects) == (20, 1)
     assert 'url: "s3://staging/events/2026/"' in found.text
     with pytest.raises(WrongUse, match="there is no object, and none below it"):
-        run_init(config, "log.more", "s3://staging/nothing/", url=None, folder=None, now=NOW)
+        draft_file(config, "log.more", "s3://staging/nothing/", url=None, folder=None, now=NOW)
 
 
 @pytest.mark.parametrize(
@@ -162,9 +171,9 @@ def test_what_is_no_sample_is_refused_with_what_to_do(tmp_path: Path, content: b
 
 def test_a_name_that_is_none_and_a_file_that_is_not_there_are_said(tmp_path: Path) -> None:
     with pytest.raises(WrongUse, match="is no table name"):
-        run_init(NOWHERE, "Events", str(tmp_path), url=None, folder=None, now=NOW)
+        draft_file(NOWHERE, "Events", str(tmp_path), url=None, folder=None, now=NOW)
     with pytest.raises(WrongUse, match="there is no such file"):
-        run_init(NOWHERE, "log.events", str(tmp_path / "nothing"), url=None, folder=None, now=NOW)
+        draft_file(NOWHERE, "log.events", str(tmp_path / "nothing"), url=None, folder=None, now=NOW)
 
 
 @pytest.fixture
@@ -179,7 +188,7 @@ def sparse(tmp_path: Path) -> Iterator[Path]:
 
 def test_of_a_line_without_an_end_only_so_much_is_read(sparse: Path) -> None:
     with pytest.raises(WrongUse, match="holds no line"):
-        run_init(NOWHERE, "log.events", str(sparse), url=None, folder=None, now=NOW)
+        draft_file(NOWHERE, "log.events", str(sparse), url=None, folder=None, now=NOW)
 
 
 def test_lines_of_a_large_sample_are_chosen_evenly(tmp_path: Path) -> None:

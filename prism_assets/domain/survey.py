@@ -44,7 +44,7 @@ class KeyEvidence:
 
 
 @dataclass(kw_only=True)
-class Sample:
+class Survey:
     """Lines that were looked at: those that are JSON objects, and of the others how many for each reason.
 
     `has_more_keys` if these are only the first that came.
@@ -53,4 +53,4 @@ class Sample:
     keys: dict[str, KeyEvidence] = field(default_factory=dict)
     has_more_keys: bool = False
     lines: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
+    rejected: Counter[str] = field(default_factory=Counter)

@@ -1,1 +1,0 @@
-"""Tests of what is done with a sample of logs."""
