@@ -1,4 +1,4 @@
-"""The table of docs/tables.md is one that `prism table apply` takes."""
+"""The table of docs/tables.md is one that `prism table apply` takes, and a mistake in it is told as the page says."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from prism_assets.kernels.expressions.check import problems_of_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "tables.md"
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+TOLD = re.findall(r"^(tables/log/signups\.yaml:.*)$", PAGE.read_text(), re.MULTILINE)
 READ = [
     "{name: time, type: timestamp}", "{name: kind, type: string}", "{name: user_id, type: bigint}",
     "{name: amount, type: double}", "{name: country_code, type: string}", "{name: agent, type: string}",
@@ -24,3 +25,10 @@ def test_every_example_is_taken() -> None:
     country = "  - {name: country, type: string}\n"
     for text in (whole, head + read + values, head + read + country + conditions):
         assert problems_of_table(parse_table_file(text, "t.yaml")) == []
+
+
+def test_the_mistake_of_the_page_is_told_in_its_words() -> None:
+    whole = EXAMPLES[0]
+    assert whole.count("trim(email)") == 1
+    mistaken = whole.replace("trim(email)", "trim(emial)")
+    assert problems_of_table(parse_table_file(mistaken, "tables/log/signups.yaml")) == TOLD[:1]
