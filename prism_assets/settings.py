@@ -330,6 +330,8 @@ _SECRET_VARIABLES = (
     "PRISM_ICEBERG_REST_CREDENTIAL",
 )
 """Secrets that others read from the environment: the object store's and AWS's clients, Spark, Dagster, PostgreSQL's."""
+_SECRETS = "PRISM_SECRET_"
+"""How those begin that expressions of tables name."""
 
 
 def secret_values() -> frozenset[str]:
@@ -350,7 +352,7 @@ def secret_values() -> frozenset[str]:
     for name in ("PRISM_DATABASE_URL", "PRISM_DUCKLAKE_URL"):
         found |= _secrets_of_database(os.environ.get(name, ""))
     found |= _token_of(os.environ.get("PRISM_SPARK_REMOTE", ""))
-    found |= {os.environ.get(name, "") for name in _SECRET_VARIABLES}
+    found |= {value for name, value in os.environ.items() if name in _SECRET_VARIABLES or name.startswith(_SECRETS)}
     return frozenset(found - {""})
 
 

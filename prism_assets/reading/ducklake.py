@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import LAKE_READER
@@ -14,6 +15,9 @@ CATALOG = "lake"
 """What the lines call it; any other name does as well."""
 _EXTENSIONS = ("ducklake", "httpfs", "postgres")
 _BLANK = "…"
+_OPTIONS = frozenset({"host", "port", "sslmode", "sslrootcert", "sslcert", "sslkey", "channel_binding"})
+"""What an address may say behind its `?` that is as true for readers."""
+_PLAIN = re.compile(r"[\w.:/@%+,~-]+")
 
 
 def session_lines(settings: Settings, *, with_secrets: bool = False) -> Sequence[str]:
@@ -41,7 +45,7 @@ def example(names: Sequence[str]) -> str:
 def attach_line(settings: Settings, *, with_secrets: bool) -> str:
     """The one ATTACH, as the role of readers."""
     words = {name: value for name, value in _connection(settings, with_secrets=with_secrets).items() if value}
-    said = " ".join(f"{name}={value}" for name, value in words.items())
+    said = " ".join(f"{name}={_in_libpq(value)}" for name, value in words.items())
     return f"ATTACH 'ducklake:postgres:{_quoted(said)}' AS {CATALOG} (READ_ONLY, METADATA_SCHEMA 'prism_lake');"
 
 
@@ -49,12 +53,14 @@ def _connection(settings: Settings, *, with_secrets: bool) -> dict[str, str]:
     """Where PostgreSQL is for readers: a place of their own, or where it is for all, under their own name."""
     own = settings.ducklake_url.get_secret_value() if settings.ducklake_url else None
     parts = urlsplit(own or settings.database_url.get_secret_value())
+    options = {name: value for name, value in parse_qsl(parts.query) if name in _OPTIONS}
     return {
         "dbname": unquote(parts.path.removeprefix("/")),
         "host": parts.hostname or "",
         "port": str(parts.port or 5432),
         "user": unquote(parts.username or LAKE_READER) if own else LAKE_READER,
         "password": unquote(parts.password or "") if own and with_secrets else "",
+        **options,
     }
 
 
@@ -74,6 +80,13 @@ def _s3_secret(settings: Settings, *, with_secrets: bool) -> str:
         said += [f"ENDPOINT '{_quoted(endpoint.netloc)}'", "URL_STYLE 'path'", f"USE_SSL {is_tls}"]
     said.append(f"SCOPE 's3://{_quoted(settings.bucket)}/{_quoted(settings.prefix)}'")
     return f"CREATE SECRET ({', '.join(said)});"
+
+
+def _in_libpq(value: str) -> str:
+    """A value as libpq reads it: bare where it is a plain word, else in quotes."""
+    if _PLAIN.fullmatch(value):
+        return value
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _quoted(text: str) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import psycopg
 import sqlalchemy
+from psycopg.conninfo import conninfo_to_dict
 from pydantic import SecretStr
 
-from prism_assets.reading.ducklake import session_lines
+from prism_assets.reading.ducklake import attach_line, session_lines
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.command.prism import Prism
 from prism_assets_tests.ducklake.sessions import duckdb_session as duckdb_session
@@ -52,6 +53,17 @@ def test_no_secret_is_printed_that_was_not_asked_for(prism: Prism, services: Map
     on_aws = "\n".join(session_lines(settings.model_copy(update={"s3_endpoint": None})))
     assert "PROVIDER credential_chain" in on_aws
     assert "INSTALL aws" in on_aws
+
+
+def test_an_address_keeps_how_its_server_is_known_and_what_a_password_is_made_of(prism: Prism) -> None:
+    url = "postgresql://prism_reader:p%20w%27x%5C@db:6432/prism?sslmode=verify-full&sslrootcert=/ca.pem&application_name=x"
+    settings = prism.world.settings.model_copy(update={"ducklake": True, "ducklake_url": SecretStr(url)})
+    line = attach_line(settings, with_secrets=True)
+    text = line.partition("ducklake:postgres:")[2].rpartition("' AS lake")[0].replace("''", "'")
+    assert conninfo_to_dict(text) == {
+        "dbname": "prism", "host": "db", "port": "6432", "user": "prism_reader", "password": "p w'x\\",
+        "sslmode": "verify-full", "sslrootcert": "/ca.pem",
+    }  # fmt: skip
 
 
 def test_readers_share_the_address_of_the_platform_under_a_name_of_their_own(prism: Prism) -> None:

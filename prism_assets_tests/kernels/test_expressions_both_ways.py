@@ -18,7 +18,7 @@ mask({c}, 2)|url_host({c})|split_part({c}, 'T', 1)
 regexp_extract({c}, '(.)$', 1)|nullif({c}, '')|strip_accents({c})
 encode({c}) IS NULL|unicode({c})|{c}[1:3]|hash({c})
 string_split({c}, '-')|CASE WHEN {c} LIKE '%1%' THEN 1 ELSE 0 END|{{a: {c}}}
-to_json({c})|hex({c})|levenshtein({c}, 'abc')
+to_json({c})|hex({c})|jaro_similarity({c}, 'abc')
 """
 NUMBER = """
 {c} + 1|{c} * 2|{c} // 3|{c} % 7|abs({c})|-{c}

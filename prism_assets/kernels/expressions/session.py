@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from prism_assets.domain.errors import ExpressionsFailed, MissingSecret
+from prism_assets.domain.errors import ExpressionsFailed, MissingSecret, WorkerUnavailable
 from prism_assets.kernels.expressions.macros import MACROS, variables
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ ROWS = "prism_rows"
 
 _MEMORY = "512MiB"
 _SETTINGS = (
+    "SET GLOBAL TimeZone = 'UTC'",  # of the machine otherwise, and so would results be
     "SET threads = 1",
     f"SET memory_limit = '{_MEMORY}'",
     "SET temp_directory = ''",
@@ -38,7 +39,13 @@ _SETTINGS = (
 @lru_cache(maxsize=1)
 def _database(_process: int) -> duckdb.DuckDBPyConnection:
     """The database of this process, made at its first expression; another process after a fork makes its own."""
-    import duckdb  # takes a fifth of a second, and most tables have no expression
+    try:
+        import duckdb  # takes a fifth of a second, and most tables have no expression
+    except ImportError as error:
+        raise WorkerUnavailable(
+            f"the worker cannot import duckdb, which expressions of tables need ({error}): install it there, in the "
+            "version that all other workers have"
+        ) from None
 
     database = duckdb.connect(":memory:")
     for macro in MACROS.values():

@@ -107,7 +107,7 @@ class _Reading:
         elif kind == "FUNCTION":
             self._function(node)
         elif kind == "LAMBDA" and node.get("syntax_type", "SINGLE_ARROW") == "LAMBDA_KEYWORD":
-            variables |= _variables(node["lhs"])
+            variables |= self._new_variables(node)
         elif kind == "LAMBDA":
             self._refuse(node, "write ->> with a path for JSON, or lambda x: … for a function")
         elif kind in ("TYPE", "CAST"):
@@ -117,6 +117,14 @@ class _Reading:
 
     def _refuse(self, node: Node, message: str) -> None:
         raise ExpressionError(message, _character(self._text, node.get("query_location")))
+
+    def _new_variables(self, node: Node) -> frozenset[str]:
+        """Those of a lambda; no name of a column or a query, as which DuckDB would take it elsewhere."""
+        found = _variables(node["lhs"])
+        for name in sorted(found):
+            if name in self._names or name.startswith(("unnamed_subquery", "prism_")):
+                self._refuse(node, f"a lambda cannot call its argument {name}: choose another name")
+        return found
 
     def _column(self, node: Node, variables: frozenset[str]) -> None:
         first, *others = [str(name) for name in node["column_names"]]
@@ -143,6 +151,8 @@ class _Reading:
         arguments = _arguments(node)
         if name in BOUNDED and not self._is_small(arguments, BOUNDED[name]):
             self._refuse(node, f"{name} needs its length as a number of at most {LARGEST}, written as such")
+        if name in BOUNDED and any(_calls(argument, BOUNDED) for argument in arguments):
+            self._refuse(node, f"{name} takes no text that {' or '.join(BOUNDED)} makes: it would grow without bound")
         if name == "pseudonym":
             secret = _constant(arguments[1]) if len(arguments) > 1 else None
             if secret is None or not _SECRET.fullmatch(secret):
@@ -179,6 +189,12 @@ def _arguments(node: Node) -> list[Node]:
     if "arguments" in node:
         return [argument["expression"] for argument in node["arguments"]]
     return list(node.get("children", []))
+
+
+def _calls(node: Node, names: Collection[str]) -> bool:
+    """Whether one of the functions is called anywhere in an expression."""
+    is_one = node["class"] == "FUNCTION" and str(node["function_name"]).lower() in names
+    return is_one or any(_calls(child, names) for child in _children(node))
 
 
 def _constant(node: Node) -> str | None:

@@ -1,5 +1,7 @@
 """DuckLake: the catalog as views over what is there, and the definition whose column names each object has."""
 
+from contextlib import nullcontext
+
 from alembic import op
 from sqlalchemy import text
 
@@ -287,11 +289,13 @@ DROP TABLE prism_lake_mappings;
 def upgrade() -> None:
     """Objects are told their definition a part at a time, so that nobody waits; a death in the middle has it go on."""
     change_tables(_UP, makes="prism_lake_mappings")
-    _fill()
-    for table, condition in _CHECKS.items():
-        op.execute(f"ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {table}_definition")
-        op.execute(f"ALTER TABLE {table} ADD CONSTRAINT {table}_definition CHECK ({condition}) NOT VALID")
-        op.execute(f"ALTER TABLE {table} VALIDATE CONSTRAINT {table}_definition")
+    # What is committed in between can be done again. Objects are looked at while others read and write them.
+    with op.get_context().autocommit_block() if _has_objects() else nullcontext():
+        _fill()
+        for table, condition in _CHECKS.items():
+            op.execute(f"ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {table}_definition")
+            op.execute(f"ALTER TABLE {table} ADD CONSTRAINT {table}_definition CHECK ({condition}) NOT VALID")
+            op.execute(f"ALTER TABLE {table} VALIDATE CONSTRAINT {table}_definition")
     op.execute(_VIEWS)
     for name, columns in _EMPTY.items():
         nothing = ", ".join(
@@ -301,16 +305,21 @@ def upgrade() -> None:
     op.execute(_ROLE)
 
 
+def _has_objects() -> bool:
+    found = op.get_bind().execute(
+        text("SELECT EXISTS (SELECT 1 FROM prism_small_objects) OR EXISTS (SELECT 1 FROM prism_merge_ranges)")
+    )
+    return bool(found.scalar())
+
+
 def _fill() -> None:
-    connection = op.get_bind()
-    highest = connection.execute(text("SELECT max(prism_small_object_id) FROM prism_small_objects")).scalar()
-    if highest is None and not connection.execute(text("SELECT EXISTS (SELECT 1 FROM prism_merge_ranges)")).scalar():
-        return
-    lowest = connection.execute(text("SELECT min(prism_small_object_id) FROM prism_small_objects")).scalar() or 1
-    with op.get_context().autocommit_block():
-        for low in range(lowest - 1, highest or 0, _AT_ONCE):
-            op.execute(_FILL_SMALL.format(low=low, high=low + _AT_ONCE))
-        op.execute(_FILL_RANGES)
+    query = text(
+        "SELECT coalesce(min(prism_small_object_id), 1), coalesce(max(prism_small_object_id), 0) FROM prism_small_objects"
+    )
+    lowest, highest = op.get_bind().execute(query).one()
+    for low in range(lowest - 1, highest, _AT_ONCE):
+        op.execute(_FILL_SMALL.format(low=low, high=low + _AT_ONCE))
+    op.execute(_FILL_RANGES)
 
 
 def downgrade() -> None:

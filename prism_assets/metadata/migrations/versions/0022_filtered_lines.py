@@ -15,6 +15,13 @@ ALTER TABLE prism_staging_objects ADD COLUMN rows_filtered bigint NOT NULL DEFAU
         CHECK (state <> 'done' OR lines_in = rows_out + rows_quarantined + rows_filtered) NOT VALID,
     DROP CONSTRAINT prism_staging_objects_check;
 """
+_REFUSE = """
+DO $$ BEGIN
+    IF EXISTS (SELECT 1 FROM prism_staging_objects WHERE rows_filtered > 0) THEN
+        RAISE EXCEPTION 'lines were filtered by `keep` of a table: the version before cannot account for them';
+    END IF;
+END $$
+"""
 _DOWN = """
 ALTER TABLE prism_staging_objects DROP CONSTRAINT prism_staging_objects_ledger,
     ADD CONSTRAINT prism_staging_objects_check
@@ -28,4 +35,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    """Refused once lines were filtered: the version before cannot account for them, and no row could be changed."""
+    op.execute(_REFUSE)
     op.execute(_DOWN)
