@@ -37,7 +37,8 @@ class Column:
 
     Lengths are bytes of UTF-8. Offsets are `+HH:MM`. `zone_offset` stands in definitions of before and does nothing.
     Values are those of the key `source`, or of the first of `sources` that is not null, which are written as in table
-    files (`domain/sources.py`), or are computed by the SQL expression `value`; `source` then says so to people.
+    files (`domain/sources.py`), or are computed by the SQL expression `value`; `source` is then the column's name, and
+    nobody reads it.
     """
 
     name: str

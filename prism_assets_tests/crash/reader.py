@@ -23,6 +23,7 @@ from prism_assets.reading.lake_reader import LakeReader, ReadObject, path_of
 from prism_assets.settings import Settings
 
 EVERY = 0.1
+_LAKE = " as DuckLake"
 UNFINISHED = re.compile(r"\.(gz|parquet|json)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 """What s3proxy writes until a put is done, as `KEY-UUID`. Its listings have such files; those of S3 never do."""
 
@@ -120,12 +121,16 @@ class Poller(threading.Thread):
 
     I2: no id twice. I3: a partition never shows less than before. I4: no object that is missing or has another length.
     It looks `at_least` so often, however busy the machine is; the last looks may be at what is there in the end.
+
+    A look fails where its servers are down: those of Glue and the store only if it `may_fail`, that of clients of
+    DuckLake also if the `database_may_fail`, as for them PostgreSQL is the catalog.
     """
 
     settings: Settings
     tables: Iterable[str]
     every: float = EVERY
     may_fail: bool = False
+    database_may_fail: bool = False
     at_least: int = 3
     looks: int = 0
     violations: list[str] = field(default_factory=list)
@@ -173,10 +178,15 @@ class Poller(threading.Thread):
         try:
             views = reader.look_at_lake(database, table)
         except Exception as error:
-            if not (self.may_fail and isinstance(error, (DatabaseUnavailable, StoreUnavailable))):
+            is_database = isinstance(error, DatabaseUnavailable) and (self.database_may_fail or self.may_fail)
+            if not is_database and not (self.may_fail and isinstance(error, StoreUnavailable)):
                 self.violations.append(f"a read of {table} as DuckLake failed: {type(error).__name__}: {error}")
         else:
-            self._judge(f"{table} as DuckLake", views)
+            self._judge(f"{table}{_LAKE}", views)
+
+    def forget_lake(self) -> None:
+        """From now on clients of DuckLake may see less: an older copy of PostgreSQL has taken over."""
+        self.seen = {(table, day): ids for (table, day), ids in self.seen.items() if not table.endswith(_LAKE)}
 
     def _judge(self, table: str, views: dict[date, View]) -> None:
         for day, view in views.items():

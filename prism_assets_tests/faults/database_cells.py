@@ -104,6 +104,7 @@ def run(worker: Worker, name: str, point: str = "") -> dict[str, Any]:
     with _own_server(worker) as server:
         url, template = server.url, PostgresServer(server.url).template()
         with worker.world(server=url, template=template) as world, on_stage(worker, world) as stage:
+            stage.poller.database_may_fail = True
             found += EVENTS[name](stage, server, point)
             found += stage.at_rest()
             found += stage.poller.finish()
@@ -239,7 +240,9 @@ def failed_over(stage: Stage, server: Server, _point: str) -> Iterator[str]:
     zombie = stage.start(("discover", NOON), ("stream", NOON), at="stream.after_convert")
     zombie.stands()
     stage.world.context.database.dispose()
-    server.fail_over_to(folder)
+    with stage.poller.between_looks():
+        server.fail_over_to(folder)
+        stage.poller.forget_lake()
     stage.run(("discover", NOON))
     again = stage.start(("stream", NOON), at="stream.after_convert")
     again.stands()

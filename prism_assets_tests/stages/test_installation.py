@@ -218,7 +218,7 @@ def test_a_dry_run_on_the_schema_of_before_markers_says_that_it_would_take_the_l
     url = postgres.create_database()
     old = with_settings(world, database_url=type(world.settings.database_url)(url))
     with old.context.database.begin() as connection:
-        connection.exec_driver_sql("DROP TABLE prism_installation")
+        connection.exec_driver_sql("DROP TABLE prism_installation CASCADE")
     old.settings.tables_dir.mkdir()
     (old.settings.tables_dir / "events.yaml").write_text(a_table())
     plan = run_apply(old.context, old.settings.tables_dir, utc(NOON), dry_run=True)
