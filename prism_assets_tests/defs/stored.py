@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -68,6 +69,7 @@ class StoredDagster:
 @contextmanager
 def stored_dagster(root: Path) -> Iterator[StoredDagster]:
     """An instance below `root`, and the definitions as the settings in the environment make them."""
+    sys.modules.pop(_DEFINITIONS.stem, None)  # Dagster takes a file that it has loaded once from there
     origin = InProcessCodeLocationOrigin(
         LoadableTargetOrigin(python_file=str(_DEFINITIONS)), location_name="prism_assets"
     )

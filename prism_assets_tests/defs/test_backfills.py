@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime, timedelta, timezone
@@ -99,6 +100,7 @@ def desk(settled: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     monkeypatch.setenv("PRISM_TABLES_DIR", str(settled.settings.tables_dir))
     queue = {"module": "dagster.core.run_coordinator", "class": "QueuedRunCoordinator"}
     made = instance_for_test({"telemetry": {"enabled": False}, "run_coordinator": queue}, synchronous_run_launcher=True)
+    sys.modules.pop(_DEFINITIONS.stem, None)  # Dagster takes a file that it has loaded once from there
     target = LoadableTargetOrigin(python_file=str(_DEFINITIONS))
     location = InProcessWorkspaceLoadTarget(InProcessCodeLocationOrigin(target, location_name="prism_assets"))
     with made as instance, WorkspaceProcessContext(instance, location) as process:
