@@ -10,7 +10,6 @@ import statistics
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
@@ -29,6 +28,7 @@ from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.iceberg.run import run_iceberg
 from prism_assets.stages.merge.run import run_merge
 from prism_assets.stages.stream.run import run_stream
+from prism_local.readers.spark_catalog import spark_catalog
 
 _HOUR = 2
 _PEERS = "bench_peers"
@@ -120,26 +120,6 @@ def _outcome(spark: Any, table: str) -> Mapping[str, object]:
     return {"rows": row[0], "requests": row[1], "users": row[2], "first": row[3], "last": row[4], "files": files[0]}
 
 
-def _catalog_of(context: StageContext) -> dict[str, str]:
-    """How Spark reaches the tables; no answer of the catalog is kept, as others commit to them."""
-    settings = context.settings
-    database = urlsplit(settings.database_url.get_secret_value())
-    return {
-        "": "org.apache.iceberg.spark.SparkCatalog",
-        ".catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
-        ".uri": f"jdbc:postgresql://{database.hostname}:{database.port}{database.path}",
-        ".jdbc.user": unquote(database.username or ""),
-        ".jdbc.password": unquote(database.password or ""),
-        ".jdbc.schema-version": "V1",
-        ".warehouse": f"s3://{settings.bucket}/",
-        ".io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
-        ".s3.endpoint": str(settings.s3_endpoint),
-        ".s3.path-style-access": "true",
-        ".client.region": settings.region,
-        ".cache-enabled": "false",
-    }
-
-
 def small_files_into_one(
     context: StageContext, folder: Path, files: int, rows: int, rounds: int, console: Console
 ) -> list[Row]:
@@ -147,7 +127,7 @@ def small_files_into_one(
     objects = folder / "objects"
     write_objects(objects, files, rows, hour=_HOUR)
     spark: Any = connect(context.settings.spark_remote)
-    for name, value in _catalog_of(context).items():
+    for name, value in spark_catalog(context.settings).items():
         spark.conf.set(f"spark.sql.catalog.prism{name}", value)
     prism, peer = Prism(context, spark, objects, folder, 1 + rounds), SparkRewrite(context, spark)
     ours, theirs = race(

@@ -107,10 +107,6 @@ def show_lines(items: Sequence[Any], lines: Sequence[str], *, as_json: bool) -> 
             out.print(escape(line))
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
 def show_draft(draft: Draft, *, as_json: bool) -> None:
     """Prints a drafted table file, or where it was written and what comes next."""
     if as_json:

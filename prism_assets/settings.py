@@ -25,6 +25,7 @@ from pydantic_settings import (
 )
 
 from prism_assets.domain.errors import SettingsError
+from prism_assets.domain.names import SECRET_PREFIX
 from prism_assets.objectstore.config import StoreConfig
 
 IN_PROCESS = "in-process"
@@ -330,8 +331,6 @@ _SECRET_VARIABLES = (
     "PRISM_ICEBERG_REST_CREDENTIAL",
 )
 """Secrets that others read from the environment: the object store's and AWS's clients, Spark, Dagster, PostgreSQL's."""
-_SECRETS = "PRISM_SECRET_"
-"""How those begin that expressions of tables name."""
 
 
 def secret_values() -> frozenset[str]:
@@ -352,7 +351,9 @@ def secret_values() -> frozenset[str]:
     for name in ("PRISM_DATABASE_URL", "PRISM_DUCKLAKE_URL"):
         found |= _secrets_of_database(os.environ.get(name, ""))
     found |= _token_of(os.environ.get("PRISM_SPARK_REMOTE", ""))
-    found |= {value for name, value in os.environ.items() if name in _SECRET_VARIABLES or name.startswith(_SECRETS)}
+    found |= {
+        value for name, value in os.environ.items() if name in _SECRET_VARIABLES or name.startswith(SECRET_PREFIX)
+    }
     return frozenset(found - {""})
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from prism_assets.domain.tables import Column
 from prism_assets.domain.types import BooleanType, DateType, DoubleType, JsonType, RealType, TimestampType
 from prism_assets.kernels import columns
-from prism_assets.kernels.json.rows import Value
+from prism_assets.kernels.json.rows import NOTHING, Value
 from prism_assets.kernels.typed import Layout, Misfits, type_column, type_one_by_one
 from prism_assets.kernels.values import UNFIT, Constant, Number, scan_once
 
@@ -86,7 +86,7 @@ def typed(layout: Layout, position: int, kind: Kind, found: pa.Array) -> tuple[p
 
 
 def _as_in_lines(found: pa.Array, written: Callable[[object], Value]) -> Iterable[Value]:
-    return ((None, "") if value is None else written(value) for value in found.to_pylist())
+    return (NOTHING if value is None else written(value) for value in found.to_pylist())
 
 
 def _boolean(value: object) -> Value:
@@ -108,7 +108,7 @@ def _double(value: object) -> Value:
 def _json_values(layout: Layout, position: int, found: pa.Array) -> tuple[pa.Array, list[Misfits]]:
     """JSON text as if it stood in a line; text that is no JSON does not fit."""
     read = [None if text is None else _scanned(text.strip(_WHITESPACE)) for text in found.to_pylist()]
-    array, misfits = type_one_by_one(layout, position, (value or (None, "") for value in read))
+    array, misfits = type_one_by_one(layout, position, (value or NOTHING for value in read))
     malformed = [row for row, value in enumerate(read) if value is None and found[row].is_valid]
     return array, [*misfits, *([Misfits(position, UNFIT, np.array(malformed, np.int64))] if malformed else [])]
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from prism_assets.domain.errors import ExpressionsFailed, MissingSecret, WorkerUnavailable
+from prism_assets.domain.names import SECRET_PREFIX
 from prism_assets.kernels.expressions.macros import MACROS, variables
 
 if TYPE_CHECKING:
     import duckdb
 
-SECRETS = "PRISM_SECRET_"
 ROWS = "prism_rows"
 """The name under which queries read their rows."""
 
@@ -66,11 +66,12 @@ def connect() -> duckdb.DuckDBPyConnection:
 def give_secrets(connection: duckdb.DuckDBPyConnection, names: Collection[str]) -> None:
     """Binds the worker's secrets for `pseudonym`. Raises MissingSecret."""
     for name in sorted(names):
-        key = os.environ.get(f"{SECRETS}{name.upper()}")
+        place = f"{SECRET_PREFIX}{name.upper()}"
+        key = os.environ.get(place)
         if not key:
             raise MissingSecret(
-                f"the worker has no secret {SECRETS}{name.upper()}, which pseudonym needs: set that variable in the "
-                "environment of the workers"
+                f"the worker has no secret {place}, which pseudonym needs: set that variable in the environment of the "
+                "workers"
             )
         for variable, value in variables(name, key):
             connection.execute(f'SET VARIABLE "{variable}" = ?', [value])

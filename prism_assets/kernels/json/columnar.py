@@ -17,7 +17,7 @@ from prism_assets.kernels.json.infer import SAMPLE, Kinds, plan_of, sample_kinds
 from prism_assets.kernels.json.lines import fact_columns, read_lines
 from prism_assets.kernels.json.prefilter import suspects
 from prism_assets.kernels.json.retry import unfit_lines
-from prism_assets.kernels.json.rows import Fields, Reject, RejectedError, Value, read_line
+from prism_assets.kernels.json.rows import NOTHING, Fields, Reject, RejectedError, Value, read_line
 from prism_assets.kernels.typed import Layout, Misfits, TextNeededError, TypedRows, type_column, type_one_by_one
 
 _ATTEMPTS = 12
@@ -149,7 +149,7 @@ class _Reading:
                 self.marked[line] = True
                 continue
             for source, column in columns:
-                column[line] = fields.get(source, _NOTHING)
+                column[line] = fields.get(source, NOTHING)
         self._found, self._not_found = found, self.marked.copy()
         return found
 
@@ -238,9 +238,6 @@ def _arrays(table: pa.Table) -> dict[str, pa.Array]:
         whole = column.combine_chunks()
         arrays[name] = whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
     return arrays
-
-
-_NOTHING: Value = (None, "")
 
 
 def _finder(layout: Layout, sources: list[str]) -> Callable[[bytes], Fields | None]:

@@ -9,10 +9,8 @@ import pyarrow as pa
 
 from prism_assets.kernels.columns import Indices
 from prism_assets.kernels.json.picks import line_fact
-from prism_assets.kernels.json.rows import Reject, RejectedError, Value, read_line
+from prism_assets.kernels.json.rows import NOTHING, Reject, RejectedError, Value, read_line
 from prism_assets.kernels.typed import Layout, Misfits, TypedRows, all_misfits, builders, type_column, type_one_by_one
-
-_NOTHING: Value = (None, "")
 
 
 def read_lines(layout: Layout, lines: Iterable[tuple[int, bytes]], numbers: Indices) -> tuple[TypedRows, list[Reject]]:
@@ -21,6 +19,7 @@ def read_lines(layout: Layout, lines: Iterable[tuple[int, bytes]], numbers: Indi
     plain = [(readers[position], key) for position, key in lookups.plain.items()]
     picks = [(readers[position], pick) for position, pick in lookups.picks.items()]
     time = layout.partition
+    picked_time = list(lookups.picks).index(time) if time in lookups.picks else None
     kept: list[int] = []
     absent: list[bool] = []
     rejects: list[Reject] = []
@@ -33,13 +32,13 @@ def read_lines(layout: Layout, lines: Iterable[tuple[int, bytes]], numbers: Indi
             continue
         kept.append(position)
         for reader, key in plain:
-            reader.add(*fields.get(key, _NOTHING))
+            reader.add(*fields.get(key, NOTHING))
         for (reader, _), found in zip(picks, picked, strict=True):
             reader.add(*found)
         if time in lookups.plain:
-            absent.append(fields.get(lookups.plain[time], _NOTHING)[0] is None)
-        elif time in lookups.picks:
-            absent.append(picked[list(lookups.picks).index(time)][0] is None)
+            absent.append(fields.get(lookups.plain[time], NOTHING)[0] is None)
+        elif picked_time is not None:
+            absent.append(picked[picked_time][0] is None)
     positions = np.array(kept, np.int64)
     arrays: list[pa.Array] = [
         pa.nulls(0) if position in lookups.facts else reader.array() for position, reader in enumerate(readers)

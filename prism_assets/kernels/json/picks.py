@@ -15,15 +15,13 @@ import pyarrow.compute as pc
 
 from prism_assets.domain.sources import Fact, Key, Path, Pattern, Rest, Source, parse_source
 from prism_assets.domain.tables import Column
-from prism_assets.kernels.json.rows import Fields, Value, read_object
+from prism_assets.kernels.json.rows import NOTHING, Fields, Value, read_object
 from prism_assets.kernels.values import Number, scan_once
 
 Facts = Mapping[str, Value]
 """What is known of the lines of one object without reading them, but for their numbers."""
 Pick = Callable[[Fields, int], Value]
 """The value of one line with its text, from its fields and its number. Raises RejectedError."""
-
-_NOTHING: Value = (None, "")
 _NEXT = re.compile(r"[ \t\r\n]*([,\]])[ \t\r\n]*")
 _OPENING = re.compile(r"\[[ \t\r\n]*")
 _KEYS_REMEMBERED = 10_000
@@ -98,7 +96,7 @@ def pick_of(column: Column, wanted: Wanted, facts: Facts) -> Pick:
             found = pick(fields, line)
             if found[0] is not None:
                 return found
-        return _NOTHING
+        return NOTHING
 
     return first
 
@@ -106,9 +104,9 @@ def pick_of(column: Column, wanted: Wanted, facts: Facts) -> Pick:
 def _single(source: Source, column: str, wanted: Wanted, facts: Facts) -> Pick:
     match source:
         case Key(name):
-            return lambda fields, _line: fields.get(name, _NOTHING)
+            return lambda fields, _line: fields.get(name, NOTHING)
         case Path(first, steps):
-            return lambda fields, _line: _inside(fields.get(first, _NOTHING), steps, column)
+            return lambda fields, _line: _inside(fields.get(first, NOTHING), steps, column)
         case Rest():
             return lambda fields, _line: _together(fields, lambda key: not wanted.is_named(key))
         case Pattern():
@@ -130,9 +128,9 @@ def _inside(found: Value, steps: Sequence[str | int], column: str) -> Value:
     for step in steps:
         value, text = found
         if isinstance(step, str):
-            found = read_object(text, 1, {step: column}).get(step, _NOTHING) if type(value) is dict else _NOTHING
+            found = read_object(text, 1, {step: column}).get(step, NOTHING) if type(value) is dict else NOTHING
         else:
-            found = _element(text, step) if type(value) is list and step < len(value) else _NOTHING
+            found = _element(text, step) if type(value) is list and step < len(value) else NOTHING
     return found
 
 
@@ -153,7 +151,7 @@ def _together(fields: Fields, belongs: Callable[[str], bool]) -> Value:
     """Some fields of a line as one object, in their order; nothing where there are none."""
     found = {key: value for key, value in fields.items() if belongs(key)}
     if not found:
-        return _NOTHING
+        return NOTHING
     members = (f"{json.dumps(key, ensure_ascii=False)}:{text}" for key, (_, text) in found.items())
     return {key: value for key, (value, _) in found.items()}, "{" + ",".join(members) + "}"
 

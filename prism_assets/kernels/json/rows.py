@@ -21,7 +21,9 @@ _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 Value = tuple[Any, str]
-"""A JSON value with its text as written; null, or no value at all, is (None, "")."""
+"""A JSON value with its text as written."""
+NOTHING: Value = (None, "")
+"""Null, or no value at all."""
 Fields = dict[str, Value]
 
 

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import boto3
 import pytest
@@ -20,6 +19,7 @@ from prism_assets_tests.builders import a_table, as_lines, utc, zipped
 from prism_assets_tests.defs.tables import a_folder
 from prism_assets_tests.stages.iceberg.pollers import Read, polled, with_a_held_snapshot, with_pyiceberg
 from prism_assets_tests.stages.iceberg.test_reads_never_shrink import MERGE, rounds
+from prism_local.readers.spark_catalog import spark_catalog
 
 # pyspark itself leaves sockets open and calls what is deprecated.
 pytestmark = [pytest.mark.stack, pytest.mark.filterwarnings("default")]
@@ -35,22 +35,7 @@ def with_spark(settings: Settings) -> Iterator[Read]:
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.remote(settings.spark_remote).create()
-    database = urlsplit(settings.database_url.get_secret_value())
-    of_catalog = {
-        "": "org.apache.iceberg.spark.SparkCatalog",
-        ".catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
-        ".uri": f"jdbc:postgresql://{database.hostname}:{database.port}{database.path}",
-        ".jdbc.user": unquote(database.username or ""),
-        ".jdbc.password": unquote(database.password or ""),
-        ".jdbc.schema-version": "V1",
-        ".warehouse": f"s3://{settings.bucket}/",
-        ".io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
-        ".s3.endpoint": str(settings.s3_endpoint),
-        ".s3.path-style-access": "true",
-        ".client.region": settings.region,
-        ".cache-enabled": "false",
-    }
-    for name, value in of_catalog.items():
+    for name, value in spark_catalog(settings).items():
         spark.conf.set(f"spark.sql.catalog.prism{name}", value)
     try:
         yield lambda: [row[0] for row in spark.sql("SELECT id FROM prism.polled_iceberg.clicks").collect()]
