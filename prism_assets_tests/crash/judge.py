@@ -98,7 +98,7 @@ def _snapshots(world: World, life: Life, name: str) -> Iterator[str]:
 
 
 def _ledger(connection: sqlalchemy.Connection, life: Life) -> Iterator[str]:
-    """I9: of each object lines, rows and lines set aside are what they are, each counted by itself."""
+    """I9: of each object lines, rows, and lines set aside and filtered are what they are, each counted by itself."""
     rows = connection.exec_driver_sql(
         "SELECT o.*, s.rows, q.aside FROM prism_staging_objects o "
         "LEFT JOIN LATERAL (SELECT coalesce(sum(row_count), 0) AS rows FROM prism_small_objects x "
@@ -112,14 +112,18 @@ def _ledger(connection: sqlalchemy.Connection, life: Life) -> Iterator[str]:
         if row is None:
             yield f"I9 {drop.key} was never registered"
             continue
-        said = (row.state, row.lines_in, row.rows_out, row.rows_quarantined, int(row.rows), int(row.aside))
+        ledger = (row.lines_in, row.rows_out, row.rows_quarantined, row.rows_filtered)
+        said = (row.state, *ledger, int(row.rows), int(row.aside))
         if drop.vanishes:
-            if said != ("failed", None, None, None, 0, 0):
+            if said[:4] != ("failed", None, None, None) or said[5:] != (0, 0):
                 yield f"I9 {drop.key} vanished, and is {said}"
             continue
-        wanted = ("done", drop.lines, len(drop.rows), drop.broken, len(drop.rows), drop.broken)
+        wanted = ("done", drop.lines, len(drop.rows), drop.broken, drop.filtered, len(drop.rows), drop.broken)
         if said != wanted:
-            yield f"I9 {drop.key}: state, lines, rows, set aside, rows and lines in objects are {said}, not {wanted}"
+            yield (
+                f"I9 {drop.key}: state, lines, rows, set aside, filtered, rows and lines in objects are {said}, not "
+                f"{wanted}"
+            )
     yield from (f"I9 {key} was registered, and nobody dropped it" for key in known)
 
 

@@ -47,6 +47,8 @@ from prism_assets_tests.notifications import a_body, a_record
 
 BROKEN = b"broken\n"
 VANISHING = "-vanishes.gz"
+KEEP = 'keep: "id > 0"\n'
+"""What the file of a table with filtered lines says: those of a drop have the id 0."""
 _OLD_FORMAT = "timestamps: milliseconds\n"
 HIDDEN_SECONDS = 1
 """How long a message that was received stays hidden from others."""
@@ -54,9 +56,9 @@ HIDDEN_SECONDS = 1
 
 @dataclass(frozen=True)
 class Drop:
-    """One staging object: rows as (id, time), and broken lines behind them, of so many bytes that do not compress.
+    """One staging object: rows as (id, time), and behind them broken lines, of so many bytes that do not compress.
 
-    It may vanish before it is read.
+    Lines that the table filters are between the two. It may vanish before it is read.
     """
 
     table: str
@@ -65,6 +67,7 @@ class Drop:
     broken: int = 0
     vanishes: bool = False
     broken_bytes: int = 0
+    filtered: int = 0
 
     @property
     def key(self) -> str:
@@ -74,13 +77,14 @@ class Drop:
     @property
     def lines(self) -> int:
         """How many lines it has."""
-        return len(self.rows) + self.broken
+        return len(self.rows) + self.filtered + self.broken
 
     def body(self) -> bytes:
         """Its bytes, always the same."""
+        unwanted = ((0, self.rows[0][1]) for _ in range(self.filtered))
         lines = b"".join(
             json.dumps({"time": at.isoformat().replace("+00:00", "Z"), "id": number}).encode() + b"\n"
-            for number, at in self.rows
+            for number, at in (*self.rows, *unwanted)
         )
         noise = random.Random(self.name)
         broken = [b64encode(noise.randbytes(self.broken_bytes)) + BROKEN for _ in range(self.broken)]
@@ -161,6 +165,7 @@ class Author:
         broken: int = 0,
         vanishes: bool = False,
         broken_bytes: int = 0,
+        filtered: int = 0,
     ) -> Drop:
         """An object with some rows from each of the instants on."""
         parts: list[tuple[int, datetime]] = []
@@ -168,12 +173,12 @@ class Author:
             count = rows + self.random.randrange(5)
             parts += [(next(self._ids), utc(start) + timedelta(seconds=second)) for second in range(count)]
         name = f"{next(self._names):06}{VANISHING.removesuffix('.gz') if vanishes else ''}"
-        return Drop(table, name, tuple(parts), broken, vanishes, broken_bytes)
+        return Drop(table, name, tuple(parts), broken, vanishes, broken_bytes, filtered)
 
 
 def days(seed: int) -> Life:
     """Three days of two tables in two zones: open, closed with late rows, merged in several ranges, switched, late
-    again, so that a range is extended.
+    again, so that a range is extended. One of the tables filters lines.
     """
     author = Author(seed)
     drop = author.drop
@@ -187,7 +192,7 @@ def days(seed: int) -> Life:
             (
                 drop(events, "2026-03-01T11:00", broken=2),
                 drop(events, "2026-02-28T23:00", "2026-03-01T10:00"),
-                drop(clicks, "2026-03-01T11:00"),
+                drop(clicks, "2026-03-01T11:00", filtered=3),
             ),
         ),
         Phase(
@@ -195,7 +200,7 @@ def days(seed: int) -> Life:
             ("run",),
             (
                 *(drop(events, "2026-03-01T17:00", broken=author.random.randrange(2)) for _ in range(3)),
-                drop(clicks, "2026-03-01T14:30", "2026-03-01T16:00", broken=1),
+                drop(clicks, "2026-03-01T14:30", "2026-03-01T16:00", broken=1, filtered=2),
             ),
         ),
         Phase(utc("2026-03-02T00:10"), ("catalog",)),
@@ -214,7 +219,7 @@ def days(seed: int) -> Life:
     merge = f"{{interval: 0, target_bytes: {target}, max_objects: 4}}"
     return Life(
         tables={events: "UTC", clicks: "Asia/Tokyo"},
-        files=(a_table(events, merge=merge), a_table(clicks, timezone="Asia/Tokyo", merge="{interval: 0}")),
+        files=(a_table(events, merge=merge), a_table(clicks, timezone="Asia/Tokyo", merge="{interval: 0}") + KEEP),
         phases=phases,
         watched=(events, clicks),
     )

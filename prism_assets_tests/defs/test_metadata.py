@@ -11,7 +11,7 @@ import pytest
 from dagster import DagsterInstance, MarkdownMetadataValue, TableMetadataValue
 
 from prism_assets.defs.pictures import size_class, sizes_picture
-from prism_assets_tests.builders import a_table, some_rows
+from prism_assets_tests.builders import a_table, as_lines, some_rows
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.defs.test_runs import made, run
 from prism_assets_tests.world import World
@@ -71,6 +71,18 @@ def test_a_day_carries_numbers_all_the_way(settled: World, instance: DagsterInst
     assert catalog["location before"].value == "not in the catalog"
     assert catalog["location after"].value == settled.partition(NOW.date().isoformat()).location
     assert 0 <= float(catalog[f"{LISTED}median"].value) <= float(catalog[f"{LISTED}longest"].value) < 60  # type: ignore[arg-type]
+
+
+def test_live_tells_of_the_lines_that_became_no_rows(settled: World, instance: DagsterInstance) -> None:
+    """By hand also where no line became one."""
+    location = a_location(settled.root, a_table() + 'keep: "id > 0"\n')
+    told = ["lines read, of all days", "lines quarantined, of all days", "lines filtered, of all days"]
+    settled.drop([], body=as_lines([*some_rows(3, NOW), {"time": NOW.isoformat(), "id": 0}]) + b"broken\n")
+    ((_, _, live),) = made(run(instance, location, ["live"]))
+    assert [live.metadata[name].value for name in told] == [5, 1, 1]
+    settled.drop([{"time": NOW.isoformat(), "id": 0}])
+    ((_, _, live),) = made(run(instance, location, ["live"]))
+    assert [live.metadata[name].value for name in told] == [1, 0, 1]
 
 
 def test_the_catalog_shows_rows_of_the_newest_day_as_a_table(settled: World, instance: DagsterInstance) -> None:

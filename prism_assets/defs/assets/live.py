@@ -21,7 +21,7 @@ from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.discover.listings import DiscoverReport, run_discover
 from prism_assets.stages.repair.report import RepairReport
 from prism_assets.stages.repair.run import run_repair
-from prism_assets.stages.stream.report import PartitionChange, StreamReport
+from prism_assets.stages.stream.report import PartitionChange, StreamReport, TableLines
 from prism_assets.stages.stream.run import stream_batches
 
 _LONGEST_SECONDS = 1800.0
@@ -41,16 +41,21 @@ def make_live(context: StageContext, task: Task) -> Outcome:
     positions = read_positions(context, Stage.LIVE, ids, days)
     figures = read_figures(context, ids, days)
     latency = latency_of_batch(context, ids, now) if changes else {}
+    lines = {ids[item.table_id]: _lines(item) for item in streamed.lines}
     return Outcome(
         touched={
             (ids[table], day): {
                 **figures[ids[table], day],
                 **_facts(change, streamed),
+                **lines.get(ids[table], {}),
                 **latency.get((table, day), {}),
             }
             for (table, day), change in changes.items()
         },
-        own_day={name: {**figures[name, task.day], **_repairs(repaired, name)} for name in ids.values()},
+        own_day={
+            name: {**figures[name, task.day], **lines.get(name, {}), **_repairs(repaired, name)}
+            for name in ids.values()
+        },
         problems=(*_unread(discovered, ids), *streamed.problems, *problems, *irreparable),
         positions=positions,
     )
@@ -123,6 +128,15 @@ def _facts(change: PartitionChange, streamed: StreamReport) -> Facts:
         "delayed objects added": change.delayed_objects,
         "bytes added": change.bytes,
         "seconds of all batches": round(streamed.seconds, 2),
+    }
+
+
+def _lines(lines: TableLines) -> Facts:
+    """Lines that are no rows have no day: these are of all lines that were read for the table."""
+    return {
+        "lines read, of all days": lines.lines_in,
+        "lines quarantined, of all days": lines.quarantined,
+        "lines filtered, of all days": lines.filtered,
     }
 
 

@@ -37,7 +37,7 @@ from prism_assets.metadata.attempts import ChangedObject, FailedAttempt
 from prism_assets.metadata.staging_objects import ClaimedObject
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.stream.plan import StreamPlan, convert_task
-from prism_assets.stages.stream.report import PartitionChange, StreamReport, sum_changes
+from prism_assets.stages.stream.report import PartitionChange, StreamReport, TableLines, sum_changes, sum_lines
 from prism_assets.stages.stream.uploads import upload_of
 
 _REWRITTEN = "it was written again before it was read"
@@ -199,6 +199,15 @@ def _report(plan: StreamPlan, outcome: _Outcome) -> StreamReport:
             for number, why, verdict in outcome.given_up
         ),
         changes=sum_changes(changes),
+        lines=sum_lines(
+            TableLines(
+                table_id=plan.task(result).table_id,
+                lines_in=result.lines_in,
+                quarantined=result.lines_quarantined,
+                filtered=result.lines_filtered,
+            )
+            for result in outcome.done
+        ),
     )
 
 

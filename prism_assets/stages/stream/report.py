@@ -22,6 +22,34 @@ class PartitionChange:
     bytes: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class TableLines:
+    """What became of the lines that a batch read for one table, whatever their days."""
+
+    table_id: int
+    lines_in: int
+    quarantined: int
+    filtered: int
+
+
+def sum_lines(lines: Iterable[TableLines]) -> tuple[TableLines, ...]:
+    """One entry a table, by its id."""
+    totals: dict[int, TableLines] = {}
+    for item in lines:
+        before = totals.get(item.table_id)
+        totals[item.table_id] = (
+            item
+            if before is None
+            else TableLines(
+                table_id=item.table_id,
+                lines_in=before.lines_in + item.lines_in,
+                quarantined=before.quarantined + item.quarantined,
+                filtered=before.filtered + item.filtered,
+            )
+        )
+    return tuple(totals[table] for table in sorted(totals))
+
+
 def sum_changes(changes: Iterable[PartitionChange]) -> tuple[PartitionChange, ...]:
     """One change a partition, by table and date."""
     totals: dict[tuple[int, date], PartitionChange] = {}
@@ -64,6 +92,7 @@ class StreamReport(Summable):
     revived: int = 0
     restarted: int = 0
     changes: tuple[PartitionChange, ...] = summed_by(lambda ours, theirs: sum_changes((*ours, *theirs)), ())
+    lines: tuple[TableLines, ...] = summed_by(lambda ours, theirs: sum_lines((*ours, *theirs)), ())
     seconds: float = 0.0
 
     @property
