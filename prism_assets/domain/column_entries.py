@@ -10,8 +10,9 @@ from typing import Any
 
 import yaml
 
+from prism_assets.domain import reasons
 from prism_assets.domain.names import NAME_RULE, is_name
-from prism_assets.domain.row_program import KEEP_FAILED, REJECT_FAILED
+from prism_assets.domain.row_program import KEEP_FIELD, reject_field, source_field, value_field
 from prism_assets.domain.sources import Key, Pattern, Rest, parse_source
 from prism_assets.domain.tables import DEFAULT_LENGTH, TIME_UNITS, Column, Rejection
 from prism_assets.domain.types import ColumnType, JsonType, StringType, parse_type
@@ -24,12 +25,6 @@ _COLUMN_KEYS = {
 }  # fmt: skip
 _LONGEST_EXPRESSION = 4_000
 _LONGEST_PATTERN = 200
-_OURS = {
-    "bad_utf8", "bad_json", "not_object", "too_deep", "line_too_long", "missing_time", "bad_time", "too_old", "too_new",
-    "null_in_required", "duplicate_key", "truncated", "bad_crc", "trailing_garbage", "ratio_exceeded", "zero_padding",
-    "changed_after_discovery", KEEP_FAILED, REJECT_FAILED,
-}  # fmt: skip
-"""Reasons that lines are in quarantine for without being asked; a rejection needs one of its own."""
 _NO_ZONE_OFFSET = (
     "it changes nothing: times are stored as instants in UTC; remove the field, and say with source_offset how to read "
     "times without an offset, and with partition.timezone where days begin"
@@ -66,9 +61,9 @@ def read_columns(top: YamlMapping) -> ColumnEntries:
     check_unique(entries, "name", lambda entry: str(entry.read("name", str, "", "text")))
     columns = [(_column(entry), entry.flag("stored", True)) for entry in entries]
     places = {
-        f"{column.name}.{key}": entry.place(key)
+        field(column.name): entry.place(key)
         for entry, (column, _) in zip(entries, columns, strict=True)
-        for key in ("value", "source")
+        for key, field in (("value", value_field), ("source", source_field))
         if key in entry.children
     }
     keep = _expression(top, "keep") if "keep" in top.children else None
@@ -79,7 +74,7 @@ def read_columns(top: YamlMapping) -> ColumnEntries:
         computed=tuple(column.name for column, _ in columns if column.value is not None),
         keep=keep,
         reject=rejections,
-        places={**places, "keep": top.place("keep")},
+        places={**places, KEEP_FIELD: top.place("keep")},
     )
 
 
@@ -90,11 +85,11 @@ def _rejections(top: YamlMapping, places: dict[str, str]) -> tuple[Rejection, ..
     for number, entry in enumerate(top.sequence("reject")):
         entry.only({"when", "reason"})
         reason: str = entry.text("reason")
-        if reason in _OURS:
+        if reason in reasons.ALL:
             entry.complain("reason", f"{reason} is a reason that lines are set aside for anyway; choose another")
         elif "reason" in entry.children and not is_name(reason):
             entry.complain("reason", NAME_RULE)
-        places[f"reject[{number}].when"] = entry.place("when")
+        places[reject_field(number)] = entry.place("when")
         rejections.append(Rejection(when=_expression(entry, "when"), reason=reason))
     return tuple(rejections)
 
@@ -163,8 +158,8 @@ def _origin(entry: YamlMapping, name: str, kind: ColumnType | str) -> dict[str, 
         entry.complain("source", '"*" and patterns cannot be in a list of keys')
     if any(isinstance(source, Pattern) and len(source.expression) > _LONGEST_PATTERN for source in sources):
         entry.complain("source", f"a pattern must have at most {_LONGEST_PATTERN} characters")
-    if len(texts) == 1 and sources in ([], [Key(texts[0])]):
-        return {"source": texts[0]}
+    if len(sources) == 1 and isinstance(sources[0], Key):
+        return {"source": sources[0].name}  # however it is written
     return {"source": ", ".join(texts), "sources": tuple(texts)}
 
 

@@ -11,10 +11,23 @@ from dataclasses import dataclass
 
 from prism_assets.domain.tables import Column, Rejection, TableDefinition
 
-KEEP_FAILED = "keep_failed"
-"""Why a line is in quarantine for which the expression of `keep` could not be computed."""
-REJECT_FAILED = "reject_failed"
-"""The same for an expression of `reject`."""
+KEEP_FIELD = "keep"
+"""How `keep` is named where a problem of it is told, and where its place in the table file is looked up."""
+
+
+def value_field(column: str) -> str:
+    """The same of the value of a column."""
+    return f"{column}.value"
+
+
+def source_field(column: str) -> str:
+    """The same of the source of a column."""
+    return f"{column}.source"
+
+
+def reject_field(number: int) -> str:
+    """The same of the condition of a rejection, counted from 0."""
+    return f"reject[{number}].when"
 
 
 @dataclass(frozen=True)
@@ -74,9 +87,9 @@ class RowProgram:
         """All expressions, in the order in which they are computed."""
         names = [column.name for column in self.reads]
         for column in self.values:
-            yield Expression(f"{column.name}.value", column.value or "", tuple(names))
+            yield Expression(value_field(column.name), column.value or "", tuple(names))
             names.append(column.name)
         if self.keep is not None:
-            yield Expression("keep", self.keep, tuple(names))
+            yield Expression(KEEP_FIELD, self.keep, tuple(names))
         for number, rejection in enumerate(self.reject):
-            yield Expression(f"reject[{number}].when", rejection.when, tuple(names))
+            yield Expression(reject_field(number), rejection.when, tuple(names))

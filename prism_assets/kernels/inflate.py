@@ -10,6 +10,8 @@ from typing import Any
 import zstandard
 from isal import isal_zlib
 
+from prism_assets.domain.reasons import BAD_CRC, RATIO_EXCEEDED, TRUNCATED
+
 PIECE = 4 << 20
 GARBAGE_PIECE = 1 << 20
 RATIO_LIMIT = 200
@@ -158,7 +160,7 @@ def _quick_member(source: _Source) -> Iterator[bytes]:
         try:
             piece = member.decompress(data, PIECE)
         except _GZIP_ERROR:
-            raise UnsoundError("bad_crc", source.consumed - len(data)) from None
+            raise UnsoundError(BAD_CRC, source.consumed - len(data)) from None
         source.push_back(len(member.unused_data if member.eof else member.unconsumed_tail))
         bite = min(4 * bite, _BITE)
         yield piece
@@ -176,7 +178,7 @@ def _careful_member(source: _Source) -> Iterator[bytes]:
         except zlib.error:
             source.push_back(len(data))
             if bite == 1:
-                raise UnsoundError("bad_crc", source.consumed) from None
+                raise UnsoundError(BAD_CRC, source.consumed) from None
             member, bite = before, bite // 2
             continue
         source.push_back(len(member.unused_data))
@@ -186,7 +188,7 @@ def _careful_member(source: _Source) -> Iterator[bytes]:
 def _more(source: _Source, most: int) -> memoryview:
     data = source.take(most)
     if not data:
-        raise UnsoundError("truncated", source.consumed)
+        raise UnsoundError(TRUNCATED, source.consumed)
     return data
 
 
@@ -201,7 +203,7 @@ def _zstd(source: _Source, fault: int | None) -> Iterator[bytes]:
             try:
                 piece = frame.decompress(data)
             except zstandard.ZstdError:
-                raise UnsoundError("bad_crc", source.consumed - len(data)) from None
+                raise UnsoundError(BAD_CRC, source.consumed - len(data)) from None
             source.push_back(len(frame.unused_data))
             yield piece
 
@@ -212,7 +214,7 @@ def _bounded(pieces: Iterator[bytes], source: _Source) -> Iterator[bytes]:
         total += len(piece)
         yield piece
         if total > RATIO_FLOOR and total > RATIO_LIMIT * source.consumed:
-            raise UnsoundError("ratio_exceeded", source.consumed)
+            raise UnsoundError(RATIO_EXCEEDED, source.consumed)
 
 
 def _gathered(pieces: Iterator[bytes] | Iterator[memoryview]) -> Iterator[bytes]:

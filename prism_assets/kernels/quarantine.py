@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from isal import isal_zlib
 
+from prism_assets.domain.reasons import LINE_TOO_LONG, TRAILING_GARBAGE
 from prism_assets.kernels.inflate import Garbage
 from prism_assets.kernels.json.blanking import Blanking
 from prism_assets.kernels.json.blocks import LongLine
@@ -49,15 +50,15 @@ class Quarantine:
         record = {"line": line, "reason": reason, "column": None}
         self._write(reason, record | self._unread(content, offset, len(content)))
 
-    def add_long(self, line: LongLine, reason: str = "line_too_long") -> None:
+    def add_long(self, line: LongLine, reason: str = LINE_TOO_LONG) -> None:
         """Adds the beginning of a line that is too long, and its length in bytes."""
         record = {"line": line.line, "reason": reason, "column": None, "length": line.length}
         self._write(reason, record | self._unread(line.head, line.offset, line.length))
 
     def add_garbage(self, garbage: Garbage) -> None:
         """Adds bytes behind the last member: they have an offset in the object, and no line number."""
-        record = {"line": None, "reason": "trailing_garbage", "column": None, "offset": garbage.offset}
-        self._write("trailing_garbage", record | self._unread(garbage.content, garbage.offset, len(garbage.content)))
+        record = {"line": None, "reason": TRAILING_GARBAGE, "column": None, "offset": garbage.offset}
+        self._write(TRAILING_GARBAGE, record | self._unread(garbage.content, garbage.offset, len(garbage.content)))
 
     def note(self, reason: str) -> None:
         """Makes the counts name a reason also where no line is set aside for it."""

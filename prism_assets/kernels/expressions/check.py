@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from prism_assets.domain.row_program import RowProgram
+from prism_assets.domain.row_program import RowProgram, source_field
 from prism_assets.domain.sources import Pattern
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.kernels.expressions.compiled import problems_of
@@ -25,7 +25,7 @@ def _patterns(program: RowProgram) -> Iterator[tuple[str, str]]:
     for column in program.reads:
         for source in sources_of(column):
             if isinstance(source, Pattern) and (told := _refused(source)):
-                yield f"{column.name}.source", f"/{source.expression}/ is no regular expression: {told}"
+                yield source_field(column.name), f"/{source.expression}/ is no regular expression: {told}"
 
 
 def _refused(pattern: Pattern) -> str | None:

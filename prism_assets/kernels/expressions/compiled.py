@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from prism_assets.domain.row_program import Expression, RowProgram
+from prism_assets.domain.row_program import Expression, RowProgram, value_field
 from prism_assets.domain.tables import Column
 from prism_assets.kernels.expressions.results import Kind, fetched
 from prism_assets.kernels.expressions.session import ROWS, connect
@@ -202,7 +202,7 @@ class _Compilation:
         sensitive = self._program.sensitive
         return [
             Problem(
-                f"{column.name}.value",
+                value_field(column.name),
                 f"{column.name} is sensitive and made of {', '.join(sorted(open_))}: mark that as sensitive, too",
             )
             for column in self._program.values

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from prism_assets.domain.accepted import DateRange
+from prism_assets.domain.reasons import BAD_TIME, MISSING_TIME, NULL_IN_REQUIRED, TOO_NEW, TOO_OLD
 from prism_assets.kernels import times
 from prism_assets.kernels.json.rows import Reject
 from prism_assets.kernels.typed import Layout, Mask, TypedRows
@@ -69,14 +70,14 @@ class Acceptance:
     def _tests(self, rows: TypedRows, days: times.Days) -> Iterator[tuple[str, str, Mask]]:
         layout, partition = self._layout, self._layout.partition
         time = layout.columns[partition].name
-        yield "missing_time", time, rows.absent
-        yield "bad_time", time, _nulls(rows.columns[partition])
-        yield "too_old", time, days < self._calendar.first
-        yield "too_new", time, days > self._calendar.last
+        yield MISSING_TIME, time, rows.absent
+        yield BAD_TIME, time, _nulls(rows.columns[partition])
+        yield TOO_OLD, time, days < self._calendar.first
+        yield TOO_NEW, time, days > self._calendar.last
         for name in (column.name for column in layout.table.columns if column.required):
             if name != time:
                 position = [column.name for column in layout.columns].index(name)
-                yield "null_in_required", name, _nulls(rows.columns[position])
+                yield NULL_IN_REQUIRED, name, _nulls(rows.columns[position])
 
 
 def _nulls(column: pa.Array) -> Mask:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
+from prism_assets.domain.reasons import UNREAD
 from prism_assets.domain.row_program import RowProgram
 from prism_assets.domain.sources import Pattern, Rest
 from prism_assets.kernels.json.picks import Wanted, keys_of, matcher, sources_of
 from prism_assets.kernels.values import scan_once
-
-UNREAD = frozenset({"bad_utf8", "bad_json", "not_object", "too_deep"})
-"""Reasons of lines that were not read: nobody knows what of them is sensitive."""
 
 _OPENING = re.compile(r"[ \t\r\n]*\{[ \t\r\n]*")
 _COLON = re.compile(r"[ \t\r\n]*:[ \t\r\n]*")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
+from prism_assets.domain.reasons import BAD_JSON, BAD_UTF8, DUPLICATE_KEY, NOT_OBJECT, TOO_DEEP
 from prism_assets.kernels.values import scan_once
 
 DEPTH_LIMIT = 128
@@ -25,6 +26,18 @@ Value = tuple[Any, str]
 NOTHING: Value = (None, "")
 """Null, or no value at all."""
 Fields = dict[str, Value]
+
+
+class _EveryKey(dict[str, str]):
+    def __contains__(self, key: object) -> bool:
+        return True
+
+    def __missing__(self, key: str) -> str:
+        return key
+
+
+EVERY_KEY: Mapping[str, str] = _EveryKey()
+"""Wants all keys, whoever reads them."""
 
 
 class RejectedError(Exception):
@@ -53,16 +66,16 @@ def read_line(line: bytes, wanted: Mapping[str, str]) -> Fields:
     try:
         text = line.decode()
     except UnicodeDecodeError:
-        raise RejectedError("bad_utf8") from None
+        raise RejectedError(BAD_UTF8) from None
     if text.count("{") + text.count("[") > DEPTH_LIMIT and _depth(text) > DEPTH_LIMIT:
-        raise RejectedError("too_deep")
+        raise RejectedError(TOO_DEEP)
     start = _after_whitespace(text, 0)
     if text[start : start + 1] != "{":
         _check_other(text, start)
     try:
         fields = read_object(text, start + 1, wanted)
     except (ValueError, StopIteration):
-        raise RejectedError("bad_json") from None
+        raise RejectedError(BAD_JSON) from None
     finally_checked(text)
     return fields
 
@@ -70,7 +83,7 @@ def read_line(line: bytes, wanted: Mapping[str, str]) -> Fields:
 def finally_checked(text: str) -> None:
     """Raises RejectedError for text with half a surrogate pair: well-formed JSON that is no Unicode text."""
     if _SURROGATE.search(text) and _has_lone_surrogate(text):
-        raise RejectedError("bad_utf8")
+        raise RejectedError(BAD_UTF8)
 
 
 def _after_whitespace(text: str, start: int) -> int:
@@ -83,11 +96,11 @@ def _check_other(text: str, start: int) -> None:
     try:
         _, end = scan_once(text, start)
     except (ValueError, StopIteration):
-        raise RejectedError("bad_json") from None
+        raise RejectedError(BAD_JSON) from None
     if _after_whitespace(text, end) != len(text):
-        raise RejectedError("bad_json")
+        raise RejectedError(BAD_JSON)
     finally_checked(text)
-    raise RejectedError("not_object")
+    raise RejectedError(NOT_OBJECT)
 
 
 def read_object(text: str, position: int, wanted: Mapping[str, str]) -> Fields:
@@ -125,7 +138,7 @@ def _ended(text: str, end: int, fields: Fields, doubled: str | None) -> Fields:
         raise ValueError
     if doubled is not None:
         finally_checked(text)
-        raise RejectedError("duplicate_key", doubled)
+        raise RejectedError(DUPLICATE_KEY, doubled)
     return fields
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from prism_assets.domain.survey import KeyEvidence, Survey, ValueKind
 from prism_assets.domain.tables import TIME_UNITS
 from prism_assets.kernels import times
-from prism_assets.kernels.json.rows import RejectedError, read_line
+from prism_assets.kernels.json.rows import EVERY_KEY, RejectedError, read_line
 from prism_assets.kernels.numbers import scaled
 from prism_assets.kernels.values import Constant, Number, compact
 
@@ -20,24 +20,14 @@ _LIKELY = (946_684_800_000, 4_102_444_800_000)
 _NUMBER = re.compile(r"-?\d{1,32}(\.\d{1,32})?", re.ASCII)
 
 
-class _AnyKey(dict[str, str]):
-    """Wants every key."""
-
-    def __contains__(self, key: object) -> bool:
-        return True
-
-    def __missing__(self, key: str) -> str:
-        return key
-
-
 def survey(lines: Iterable[bytes]) -> Survey:
     """What the lines say of their keys, in the order in which these come first; those beyond 500 are left out."""
-    sample, wanted = Survey(), _AnyKey()
+    sample = Survey()
     for line in lines:
         if not line.strip():
             continue
         try:
-            fields = read_line(line, wanted)
+            fields = read_line(line, EVERY_KEY)
         except RejectedError as rejected:
             sample.rejected[rejected.reason] += 1
             continue

@@ -1,0 +1,35 @@
+"""Why lines are in quarantine, other than because a table rejects them; docs/data-flow.md says when each applies."""
+
+from __future__ import annotations
+
+BAD_UTF8 = "bad_utf8"
+BAD_JSON = "bad_json"
+NOT_OBJECT = "not_object"
+TOO_DEEP = "too_deep"
+LINE_TOO_LONG = "line_too_long"
+DUPLICATE_KEY = "duplicate_key"
+MISSING_TIME = "missing_time"
+BAD_TIME = "bad_time"
+TOO_OLD = "too_old"
+TOO_NEW = "too_new"
+NULL_IN_REQUIRED = "null_in_required"
+KEEP_FAILED = "keep_failed"
+"""The expression of `keep` could not be computed for the line."""
+REJECT_FAILED = "reject_failed"
+"""The same for an expression of `reject`."""
+TRUNCATED = "truncated"
+BAD_CRC = "bad_crc"
+TRAILING_GARBAGE = "trailing_garbage"
+RATIO_EXCEEDED = "ratio_exceeded"
+ZERO_PADDING = "zero_padding"
+"""Told of an object, and of no line."""
+CHANGED_AFTER_DISCOVERY = "changed_after_discovery"
+"""Of objects that versions before converted."""
+
+UNREAD = frozenset({BAD_UTF8, BAD_JSON, NOT_OBJECT, TOO_DEEP})
+"""Those of lines that were not read: nobody knows what they hold."""
+ALL = UNREAD | {
+    LINE_TOO_LONG, DUPLICATE_KEY, MISSING_TIME, BAD_TIME, TOO_OLD, TOO_NEW, NULL_IN_REQUIRED, KEEP_FAILED,
+    REJECT_FAILED, TRUNCATED, BAD_CRC, TRAILING_GARBAGE, RATIO_EXCEEDED, ZERO_PADDING, CHANGED_AFTER_DISCOVERY,
+}  # fmt: skip
+"""A rejection of a table needs a reason of its own."""
