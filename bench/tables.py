@@ -2,6 +2,8 @@
 
 All convert the same lines in one thread of this process, from and to a folder. The columns that all have must be equal,
 value by value, and what is computed must be what stands in the lines, where Python's own functions put it.
+
+Beside that: how long `prism table try` takes on 10,000 of these lines, with the start of the command.
 """
 
 from __future__ import annotations
@@ -11,8 +13,11 @@ import gzip
 import hashlib
 import json
 import random
+import statistics
+import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -32,6 +37,8 @@ from prism_assets.objectstore.stores import Stores
 
 _START = datetime(2026, 3, 1, tzinfo=timezone.utc)
 _MOST = 1.3
+_TRIED, _MOST_SECONDS = 10_000, 3
+_ACCEPT = "accept: {past_days: 3650, future_days: 365}\n"
 _COMMON = """
 schema: bench
 table: pages
@@ -141,8 +148,22 @@ def _digest(rows: pa.Table, names: Sequence[str]) -> str:
     return digest.hexdigest()[:16]
 
 
+def _seconds_of_try(root: Path, sample: Path, rounds: int) -> float:
+    """The median of so many commands over a file of 10,000 lines, with the expressions."""
+    file = root / "pages.yaml"
+    file.write_text(_COMMON + _EXPRESSIONS.lstrip("\n") + _ACCEPT)
+    command = [sys.executable, "-m", "prism_assets.cli", "table", "try", str(file), "--sample", str(sample), "--json"]
+    seconds = []
+    for _ in range(rounds):
+        started = time.perf_counter()
+        done = subprocess.run(command, check=True, capture_output=True)
+        seconds.append(time.perf_counter() - started)
+        assert json.loads(done.stdout)["rows"] == _TRIED
+    return statistics.median(seconds)
+
+
 def main() -> int:
-    """Races both; exit status 1 where four expressions cost more than 1.3 times as much."""
+    """Races both; exit status 1 where four expressions cost more than 1.3 times as much, or `try` takes over 3 s."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--objects", type=int, default=10)
     parser.add_argument("--rows", type=int, default=20_000, help="rows an object")
@@ -166,12 +187,18 @@ def main() -> int:
         computed, read = ways["four expressions"].computed, ways["the same columns read"].computed
         if computed != read:
             raise ValueError(f"computed columns are {computed}, those in the lines {read}")
+        sample = root / "sample.gz"
+        sample.write_bytes(_object(_TRIED, 0))
+        trying = _seconds_of_try(root, sample, options.rounds)
     targets = {name: round(1 / _MOST, 2) for name in ways if name != "four expressions"}
     note = (
         f"{options.objects * options.rows:,} lines in {options.objects} gzip objects; a ratio of 0.77 is 1.3 times the "
         "time. Without the expressions four columns less are written; read, they are the same."
     )
-    return 0 if report("Tables: four expressions", timings, targets, [note]) else 1
+    tried = f"`prism table try` on {_TRIED:,} lines with four expressions: {trying:.2f} s (target: {_MOST_SECONDS} s)."
+    print(tried)
+    met = report("Tables: four expressions", timings, targets, [note, "", tried])
+    return 0 if met and trying <= _MOST_SECONDS else 1
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ from prism_assets.domain.tables import Column
 if TYPE_CHECKING:
     from prism_assets.domain.iceberg_commit import IcebergCommit
     from prism_assets.domain.tables import TableDefinition
-    from prism_assets.drafting.draft import Draft
     from prism_assets.metadata.leases import Holder
     from prism_assets.metadata.quarantine import QuarantineRow
     from prism_assets.reading.lake_reader import ReadTable
@@ -105,20 +104,6 @@ def show_lines(items: Sequence[Any], lines: Sequence[str], *, as_json: bool) -> 
     else:
         for line in lines or ["nothing to do"]:
             out.print(escape(line))
-
-
-def show_draft(draft: Draft, *, as_json: bool) -> None:
-    """Prints a drafted table file, or where it was written and what comes next."""
-    if as_json:
-        print_json(draft)
-    elif draft.path is None:
-        sys.stdout.write(draft.text)
-    else:
-        rejected = f", {draft.rejected:,} lines are no JSON objects" if draft.rejected else ""
-        out.print(
-            escape(f"{draft.path}: {draft.table}, from {draft.lines:,} lines of {draft.objects} objects{rejected}")
-        )
-        out.print(f"look at it, then run: prism table apply {escape(str(draft.path.parent.parent))} --dry-run")
 
 
 def show_apply(plan: ApplyPlan, *, dry_run: bool, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +10,8 @@ from typing import Annotated
 import typer
 
 from prism_assets import console
-from prism_assets.cli.options import Force, Json, Now, open_context, read_clock
+from prism_assets.cli.options import Force, Json, Now, fail_if, open_context, read_clock
+from prism_assets.cli.table_reports import show_cases, show_draft, show_trial
 from prism_assets.domain.errors import WrongUse
 from prism_assets.settings import LocationSettings, load, load_reader_settings
 
@@ -73,4 +75,51 @@ def table_init(
     folder = None if show else tables or load(LocationSettings).tables_dir
     now = datetime.now(timezone.utc)
     draft = draft_file(load_reader_settings().store, name, sample, url=url, folder=folder, now=now)
-    console.show_draft(draft, as_json=as_json)
+    show_draft(draft, as_json=as_json)
+
+
+@table_app.command("try")
+def table_try(
+    file: Annotated[Path, typer.Argument(help="The table file.")],
+    sample: Annotated[str, typer.Option("--sample", help="A file, a folder, or s3://bucket/prefix/ with JSON lines.")],
+    against: Annotated[
+        int | None, typer.Option("--against", help="Also what differs from this stored version of the table.")
+    ] = None,
+    lines: Annotated[int, typer.Option("--lines", min=1, max=1_000_000, help="How many lines to read.")] = 10_000,
+    rows: Annotated[int, typer.Option("--rows", min=0, max=1_000, help="How many rows to show.")] = 5,
+    cases: Annotated[
+        int | None,
+        typer.Option("--cases", min=0, help="Print cases for `prism table test` instead, with so many rows."),
+    ] = None,
+    now: Now = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Converts the first lines of a sample as the table file says, writes nothing, and shows what becomes of them."""
+    from prism_assets.drafting.proposals import propose_cases
+    from prism_assets.drafting.trial import read_table, try_table
+
+    table, store, clock = read_table(file), load_reader_settings().store, read_clock(now, force)
+    if cases is not None:
+        for line in propose_cases(store, table, sample, now=clock, most=cases):
+            sys.stdout.write(f"{line}\n")
+        return
+    before = None if against is None else open_context(True).choose_version(str(table.name), against)
+    trial = try_table(store, table, sample, now=clock, against=before, lines=lines, rows=rows)
+    show_trial(trial, as_json=as_json)
+    fail_if([trial.problem] if trial.problem else [])
+
+
+@table_app.command("test")
+def table_test(
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="Table files, or their cases (default: all in PRISM_TABLES_DIR).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Converts the lines of `T.test.jsonl` beside each table file `T.yaml`, and compares with what stands there."""
+    from prism_assets.drafting.cases import find_files, run_cases
+
+    reports = [run_cases(path) for path in find_files(files or (), load(LocationSettings).tables_dir)]
+    show_cases(reports, as_json=as_json)
+    fail_if([failure for report in reports for failure in report.failures])

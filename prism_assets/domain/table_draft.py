@@ -16,6 +16,7 @@ import yaml
 
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import TableName
+from prism_assets.domain.reasons import NOT_OBJECT
 from prism_assets.domain.sources import source_of_key
 from prism_assets.domain.survey import KeyEvidence, Survey, ValueKind
 from prism_assets.domain.tables import DEFAULT_LENGTH, FUTURE_DAYS, MOST_FUTURE_DAYS, MOST_PAST_DAYS, PAST_DAYS
@@ -29,6 +30,7 @@ from prism_assets.domain.types import (
     StringType,
     TimestampType,
 )
+from prism_assets.domain.words import counted
 
 _ALMOST_ALL = 0.99
 _SHORTEST = 16
@@ -82,9 +84,11 @@ def draft_table(name: TableName, sample: Survey, url: str | None, origin: str, n
         _column(evidence, names[key], sample.lines, is_time=key == time) for key, evidence in sample.keys.items()
     ]
     columns.sort(key=lambda column: not column.required)
-    rejected = "".join(f"; {count:,} more lines are none: {reason}" for reason, count in sample.rejected.items())
+    rejected = "".join(
+        f"; {counted(count, 'more line')} no object: {reason}" for reason, count in sample.rejected.items()
+    )
     lines = [
-        f"# Drafted from {sample.lines:,} JSON objects, one a line, of {_one_line(origin)}{rejected}.",
+        f"# Drafted from {counted(sample.lines, 'JSON object')}, one a line, of {_one_line(origin)}{rejected}.",
         "# The comment of a column is what they say of it.",
         *(["# Only the keys that came first have a column: there are more."] * sample.has_more_keys),
         f"schema: {_quoted(name.schema)}",
@@ -104,12 +108,14 @@ def _check(sample: Survey, origin: str) -> None:
     if sample.lines:
         if sample.keys:
             return
-        raise WrongUse(f"{origin}: its {sample.lines:,} lines are empty objects; a table needs a key with a time")
+        raise WrongUse(
+            f"{origin}: none of its {counted(sample.lines, 'line')} has a key; a table needs a key with a time"
+        )
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in sample.rejected.items())
     if not reasons:
         raise WrongUse(f"{origin} holds no line; take a sample of JSON objects, one a line, plain or in gzip or zstd")
     advice = "one JSON object a line is wanted"
-    if sample.rejected.get("not_object"):
+    if sample.rejected.get(NOT_OBJECT):
         advice += "; `jq -c '.[]'` makes lines of an array"
     raise WrongUse(f"{origin}: none of its lines is a JSON object ({reasons}): {advice}")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import NAME_RULE, TableName, is_name
+from prism_assets.domain.reasons import LINE_TOO_LONG
 from prism_assets.domain.survey import Survey
 from prism_assets.domain.table_draft import draft_table
 from prism_assets.domain.table_file import parse_table_file
@@ -18,9 +19,10 @@ from prism_assets.objectstore.config import StoreConfig
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A table file that `prism table apply` takes, and where it was written, if it was."""
+    """A table file that `prism table apply` takes, the place of its sample, and where it was written, if it was."""
 
     table: str
+    sample: str
     text: str
     lines: int
     objects: int
@@ -49,7 +51,13 @@ def draft_file(
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     return Draft(
-        table=str(table), text=text, lines=sample.lines, objects=objects, rejected=sample.rejected.total(), path=path
+        table=str(table),
+        sample=place,
+        text=text,
+        lines=sample.lines,
+        objects=objects,
+        rejected=sample.rejected.total(),
+        path=path,
     )
 
 
@@ -64,5 +72,5 @@ def _look(place: str, config: StoreConfig) -> tuple[Survey, int, str | None]:
     found = read_sample(place, config)
     sample = survey(found.lines)
     if found.too_long:
-        sample.rejected["line_too_long"] = found.too_long
+        sample.rejected[LINE_TOO_LONG] = found.too_long
     return sample, found.objects, found.prefix

@@ -1,19 +1,22 @@
-"""The lines of a sample: some of each of some objects, evenly, within a bound of memory."""
+"""The objects of a sample and their lines: some of each of some objects, evenly, within a bound of memory."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 from prism_assets.domain.errors import WrongUse
 from prism_assets.kernels.inflate import Inflation, UnsoundError
-from prism_assets.kernels.json.blocks import Block, LongLine, find_lines, split
-from prism_assets.objectstore.config import StoreConfig
+from prism_assets.kernels.json.blocks import Block, find_lines
+from prism_assets.kernels.json.head import FirstLines
+from prism_assets.objectstore.config import ObjectInfo, StoreConfig
 from prism_assets.objectstore.stores import Stores
 
 MOST_LINES = 20_000
@@ -24,6 +27,19 @@ _MOST_LISTED = 20_000
 _CHUNK = 1 << 20
 _Item = TypeVar("_Item")
 _URL = re.compile(r"s3://(?P<bucket>[^/]+)/(?P<key>.*)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleObject:
+    """An object of a sample, or a file. `chunks` begins to read it.
+
+    `stored` is when its `bucket` got it; a file has neither, and its `key` is its name.
+    """
+
+    key: str
+    chunks: Callable[[], Iterator[bytes]]
+    bucket: str | None = None
+    stored: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,22 +55,51 @@ class SampleLines:
     prefix: str | None = None
 
 
-def read_sample(place: str, config: StoreConfig) -> SampleLines:
-    """Lines of a file, of the files of a folder, of `s3://bucket/key`, or of the objects below `s3://bucket/prefix`.
+def find_objects(place: str, config: StoreConfig) -> Sequence[SampleObject]:
+    """A file, the files of a folder, `s3://bucket/key`, or the objects below `s3://bucket/prefix`.
 
-    At most 20,000 lines of 32 objects, evenly chosen; of each the first part, so that no more than 128 MiB are read.
-    WrongUse if nothing is there. A line that the part ends in is left out, and so is one of more than 16 MiB.
+    At most 32, evenly chosen. WrongUse if nothing is there.
     """
     match = _URL.fullmatch(place)
     if match is None:
-        return _sample([_of_file(path) for path in _evenly(_files(Path(place)), MOST_OBJECTS)], None)
-    stores = Stores(config)
-    bucket, key = match["bucket"], match["key"]
-    keys = _evenly(_keys(stores, bucket, key), MOST_OBJECTS)
-    if not keys:
+        paths = _evenly(_files(Path(place)), MOST_OBJECTS)
+        return [SampleObject(key=path.name, chunks=partial(_of_file, path)) for path in paths]
+    stores, bucket = Stores(config), match["bucket"]
+    found = _evenly(_listed(stores, bucket, match["key"]), MOST_OBJECTS)
+    if not found:
         raise WrongUse(f"{place}: there is no object, and none below it")
-    prefix = f"s3://{bucket}/{key[: key.rfind('/') + 1]}"
-    return _sample([stores.get_chunks(bucket, item, chunk=_CHUNK) for item in keys], prefix)
+    return [
+        SampleObject(
+            key=item.key,
+            chunks=partial(stores.get_chunks, bucket, item.key, chunk=_CHUNK),
+            bucket=bucket,
+            stored=item.last_modified,
+        )
+        for item in found
+    ]
+
+
+def read_sample(place: str, config: StoreConfig) -> SampleLines:
+    """Lines of the objects of a sample, at most 20,000, evenly chosen.
+
+    Of each object the first part is read, no more than 128 MiB in all. A line that the part ends in is left out, and so
+    is one of more than 16 MiB.
+    """
+    objects = find_objects(place, config)
+    lines: list[bytes] = []
+    too_long = 0
+    for item in objects:
+        found: list[bytes] = []
+        with suppress(UnsoundError):
+            for part in FirstLines(MOST_BYTES // len(objects)).split(Inflation(item.chunks())):
+                if isinstance(part, Block):
+                    found += _lines(part)
+                else:
+                    too_long += 1
+        lines += _evenly(found, max(2, MOST_LINES // len(objects)))
+    match = _URL.fullmatch(place)
+    prefix = f"s3://{match['bucket']}/{match['key'][: match['key'].rfind('/') + 1]}" if match else None
+    return SampleLines(lines=lines, objects=len(objects), too_long=too_long, prefix=prefix)
 
 
 def _files(path: Path) -> list[Path]:
@@ -74,11 +119,12 @@ def _of_file(path: Path) -> Iterator[bytes]:
             yield chunk
 
 
-def _keys(stores: Stores, bucket: str, key: str) -> list[str]:
+def _listed(stores: Stores, bucket: str, key: str) -> list[ObjectInfo]:
     """The object itself, or those below the prefix; S3 lists by whole folders here, so the rest of a name filters."""
     folder = key[: key.rfind("/") + 1]
-    found = [item.key for item in islice(stores.list(bucket, folder), _MOST_LISTED) if item.content_length]
-    return [key] if key in found else [item for item in found if item.startswith(key)]
+    found = [item for item in islice(stores.list(bucket, folder), _MOST_LISTED) if item.content_length]
+    itself = [item for item in found if item.key == key]
+    return itself or [item for item in found if item.key.startswith(key)]
 
 
 def _evenly(items: Sequence[_Item], most: int) -> Sequence[_Item]:
@@ -88,39 +134,7 @@ def _evenly(items: Sequence[_Item], most: int) -> Sequence[_Item]:
     return [items[index * (len(items) - 1) // (most - 1)] for index in range(most)]
 
 
-def _sample(contents: Sequence[Iterable[bytes]], prefix: str | None) -> SampleLines:
-    lines: list[bytes] = []
-    too_long = 0
-    for chunks in contents:
-        found: list[bytes] = []
-        for part in _parts(chunks, MOST_BYTES // len(contents)):
-            if isinstance(part, Block):
-                found += _lines(part)
-            else:
-                too_long += 1
-        lines += _evenly(found, max(2, MOST_LINES // len(contents)))
-    return SampleLines(lines=lines, objects=len(contents), too_long=too_long, prefix=prefix)
-
-
 def _lines(block: Block) -> Iterator[bytes]:
     lines, _ = find_lines(block)
     for start, end in zip(lines.starts.tolist(), lines.ends.tolist(), strict=True):
         yield block.data[start:end]
-
-
-def _parts(chunks: Iterable[bytes], most: int) -> Iterator[Block | LongLine]:
-    """The whole lines that begin an object, till so many bytes are read; what cannot be decompressed ends it, too."""
-    with suppress(_EnoughError, UnsoundError):
-        yield from split(_bounded(Inflation(chunks), most))
-
-
-class _EnoughError(Exception):
-    """No more is wanted: raised and not returned, as the line that is under way is not whole."""
-
-
-def _bounded(pieces: Iterable[bytes], most: int) -> Iterator[bytes]:
-    for piece in pieces:
-        yield piece[:most]
-        most -= len(piece)
-        if most <= 0:
-            raise _EnoughError

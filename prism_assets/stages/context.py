@@ -73,6 +73,16 @@ class StageContext:
             raise WrongUse(f"there is no table {', '.join(unknown)} (there are: {have})")
         return [known[name] for name in sorted(set(names))]
 
+    def choose_version(self, name: str, version: int) -> TableDefinition:
+        """A definition of a table as it was stored; WrongUse for an unknown name or version."""
+        (table,) = self.choose_tables([name])
+        key = table.table_id, version
+        with self.database.begin() as connection:
+            found = tables.load_versions(connection, [key])
+        if key not in found:
+            raise WrongUse(f"{name} has no version {version}: the one in force is {table.version}")
+        return found[key]
+
     def choose_ids(self, names: Collection[str] | None) -> list[int] | None:
         """Table ids of the tables named, or None for all."""
         return None if names is None else [table.table_id for table in self.choose_tables(names)]

@@ -51,8 +51,9 @@ def test_every_command_explains_itself(prism: Prism) -> None:
 def test_the_names_of_all_commands_are_known() -> None:
     """A new command shows here, so that it gets its tests."""
     assert {" ".join(words) for words in every_command(typer.main.get_command(app)) if words} >= {
-        "table", "table apply", "table list", "table show", "table init", "discover", "stream", "merge", "catalog",
-        "run", "status", "doctor", "repair", "files", "query", "quarantine", "quarantine list", "quarantine show",
+        "table", "table apply", "table list", "table show", "table init", "table try", "table test", "discover",
+        "stream", "merge", "catalog", "run", "status", "doctor", "repair", "files", "query", "quarantine",
+        "quarantine list", "quarantine show",
     }  # fmt: skip
 
 
@@ -65,6 +66,44 @@ def test_a_table_file_is_drafted_from_logs_that_are_there(prism: Prism) -> None:
     assert (prism.world.settings.tables_dir / "log" / "drafted.yaml").read_text() == text
     again = prism(*draft)
     assert (again.status, "exists already" in again.err) == (2, True)
+
+
+def test_a_table_file_is_tried_without_postgresql_and_against_a_stored_version_with_it(prism: Prism) -> None:
+    folder = prism.world.settings.tables_dir
+    folder.mkdir()
+    file, sample = folder / "events.yaml", prism.world.root / "sample.jsonl"
+    file.write_text(a_table(columns=["{name: status, type: smallint}"]))
+    prism.ok("table", "apply")
+    sample.write_text('{"time": "2026-03-01T11:00:00Z", "id": 1, "status": 500}\n')
+    file.write_text(a_table(columns=["{name: status, type: smallint, value: '503'}"]))
+    words = ("table", "try", str(file), "--sample", str(sample), "--now", NOON)
+    said = prism.ok(*words, "--against", "1").out
+    assert "against version 1: status: 1 of 1 rows" in said
+    assert "500 → 503" in said
+    assert "no version 7" in prism(*words, "--against", "7").err
+    prism.set(database_url=None)
+    document = prism.ok(*words, "--json").json
+    assert (document["rows"], document["rows_shown"][0]["values"]["status"]) == (1, 503)
+    assert prism.ok(*words).out.splitlines()[-1].startswith("log.events: 1 line of 1 object: 1 row, 0 filtered")
+    sample.write_text("broken\n")
+    broken = prism(*words)
+    assert (broken.status, "1 of 1 lines are quarantined" in broken.err) == (1, True)
+    assert prism(*words[:3], "--sample", "nowhere").status == 2
+
+
+def test_cases_of_tables_are_proposed_and_held_against_their_files(prism: Prism) -> None:
+    folder = prism.world.settings.tables_dir
+    folder.mkdir()
+    file, cases, sample = folder / "events.yaml", folder / "events.test.jsonl", prism.world.root / "sample.jsonl"
+    file.write_text(a_table())
+    assert prism.ok("table", "test").out == "no table file has cases: write them to T.test.jsonl beside T.yaml\n"
+    sample.write_text('{"time": "2026-03-01T11:00:00Z", "id": 7}\nbroken\n')
+    cases.write_text(prism.ok("table", "try", str(file), "--sample", str(sample), "--cases", "1", "--now", NOON).out)
+    assert prism.ok("table", "test").out == f"{cases}: 2 cases passed\n"
+    cases.write_text(cases.read_text().replace('"id": 7}}', '"id": 8}}'))
+    failed = prism("table", "test", str(file))
+    assert (failed.status, failed.err) == (1, f"prism: {cases}:1: id: expected 8, got 7\n")
+    assert prism("table", "test", "--json").json[0]["cases"] == 2
 
 
 def test_what_apply_would_do_is_a_document_of_changes(prism: Prism) -> None:

@@ -146,7 +146,7 @@ def test_rows_as_old_as_the_sample_are_accepted() -> None:
 def test_what_was_refused_of_the_sample_is_said_on_top() -> None:
     text = drafted(times(), rejected={"bad_json": 1_200})
     assert text.startswith(
-        "# Drafted from 100 JSON objects, one a line, of events.jsonl; 1,200 more lines are none: bad_json."
+        "# Drafted from 100 JSON objects, one a line, of events.jsonl; 1,200 more lines no object: bad_json."
     )
 
 
@@ -156,7 +156,7 @@ def test_what_was_refused_of_the_sample_is_said_on_top() -> None:
         (Survey(), "events.jsonl holds no line; take a sample of JSON objects, one a line, plain or in gzip or zstd"),
         (Survey(rejected=Counter(bad_utf8=7)), "none of its lines is a JSON object (7 bad_utf8)"),
         (Survey(rejected=Counter(not_object=1)), "`jq -c '.[]'` makes lines of an array"),
-        (Survey(lines=3), "its 3 lines are empty objects"),
+        (Survey(lines=3), "none of its 3 lines has a key"),
         (Survey(lines=3, keys={"user": evidence("user", text=3)}), "no key of the sample holds times"),
     ],
 )

@@ -16,6 +16,7 @@ import zstandard
 from prism_assets.domain.errors import WrongUse
 from prism_assets.drafting.draft import Draft, draft_file
 from prism_assets.drafting.sample_lines import read_sample
+from prism_assets.drafting.trial import read_table, try_table
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets_tests.builders import utc
 from prism_assets_tests.world import World
@@ -93,8 +94,11 @@ def drafted(root: Path, content: bytes, **options: Any) -> Draft:
 def test_logs_of_a_stranger_can_be_read_with_no_hand_on_the_draft(world: World, tmp_path: Path, form: str) -> None:
     body = lines_of(form)
     arrives = datetime.now(timezone.utc)  # its object is as old as its file
-    draft = drafted(tmp_path, body, url="s3://staging/events/", folder=None, now=arrives)
-    world.apply(draft.text)
+    draft = drafted(tmp_path, body, url="s3://staging/events/", now=arrives)
+    assert draft.path is not None
+    trial = try_table(NOWHERE, read_table(draft.path), str(tmp_path / "sample"), now=arrives)
+    assert (trial.rows, trial.quarantined, trial.problem) == (600, {}, None)
+    world.apply()
     world.drop([], body=body)
     world.stream("2026-03-01T12:00")
     world.catalog("2026-03-01T12:00")
@@ -187,7 +191,7 @@ def sparse(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_of_a_line_without_an_end_only_so_much_is_read(sparse: Path) -> None:
-    with pytest.raises(WrongUse, match="holds no line"):
+    with pytest.raises(WrongUse, match="1 line_too_long"):
         draft_file(NOWHERE, "log.events", str(sparse), url=None, folder=None, now=NOW)
 
 

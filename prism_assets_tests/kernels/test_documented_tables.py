@@ -1,4 +1,4 @@
-"""The table of docs/tables.md is one that `prism table apply` takes, and a mistake in it is told as the page says."""
+"""The table of docs/tables.md is one that `prism table apply` takes, its cases hold, and a mistake is told as there."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import re
 from pathlib import Path
 
 from prism_assets.domain.table_file import parse_table_file
+from prism_assets.drafting.cases import cases_of, run_cases
 from prism_assets.kernels.expressions.check import problems_of_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "tables.md"
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+CASES = re.findall(r"```\n(\{\"about\".*?)```", PAGE.read_text(), re.DOTALL)
 TOLD = re.findall(r"^(tables/log/signups\.yaml:.*)$", PAGE.read_text(), re.MULTILINE)
 READ = [
     "{name: time, type: timestamp}", "{name: kind, type: string}", "{name: user_id, type: bigint}",
@@ -25,6 +27,15 @@ def test_every_example_is_taken() -> None:
     country = "  - {name: country, type: string}\n"
     for text in (whole, head + read + values, head + read + country + conditions):
         assert problems_of_table(parse_table_file(text, "t.yaml")) == []
+
+
+def test_the_cases_of_the_page_are_those_of_its_table(tmp_path: Path) -> None:
+    (cases,) = CASES
+    path = tmp_path / "signups.yaml"
+    path.write_text(EXAMPLES[0])
+    cases_of(path).write_text(cases)
+    report = run_cases(path)
+    assert (report.cases, report.failures) == (5, ())
 
 
 def test_the_mistake_of_the_page_is_told_in_its_words() -> None:

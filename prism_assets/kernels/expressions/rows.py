@@ -12,10 +12,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from prism_assets.domain.errors import ExpressionsFailed
-from prism_assets.domain.row_program import KEEP_FAILED, REJECT_FAILED
+from prism_assets.domain.reasons import KEEP_FAILED, REJECT_FAILED
 from prism_assets.kernels.expressions.compiled import ANY_ROW, KEEP, MICROSECONDS, Compiled, compiled, failed, reject
 from prism_assets.kernels.expressions.results import typed
-from prism_assets.kernels.expressions.session import connect, give_secrets, run
+from prism_assets.kernels.expressions.session import Secrets, connect, give_secrets, run
 from prism_assets.kernels.expressions.tree import ExpressionError
 from prism_assets.kernels.json.rows import Reject
 from prism_assets.kernels.typed import Layout, Mask, Misfits, TypedRows
@@ -38,10 +38,11 @@ class Computed:
 class Computation:
     """A program at work on the blocks of one object, so many seconds each. DuckDB comes with the first expression."""
 
-    def __init__(self, layout: Layout, seconds: float) -> None:
+    def __init__(self, layout: Layout, seconds: float, secret_of: Secrets) -> None:
         self._layout = layout
         self._program = layout.program
         self._seconds = seconds
+        self._secret_of = secret_of
         names = [column.name for column in self._program.columns]
         self._positions = {name: number for number, name in enumerate(names)}
         self._read = [column.name for column in self._program.reads]
@@ -85,7 +86,7 @@ class Computation:
     @cached_property
     def _duckdb(self) -> duckdb.DuckDBPyConnection:
         self._connection = connect()
-        give_secrets(self._connection, self._query.secrets)
+        give_secrets(self._connection, self._query.secrets, self._secret_of)
         return self._connection
 
     def _seen(self, rows: TypedRows) -> pa.Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 ROWS = "prism_rows"
 """The name under which queries read their rows."""
+
+Secrets = Callable[[str], str]
+"""Gives the secret of a name. Raises MissingSecret."""
 
 _MEMORY = "512MiB"
 _SETTINGS = (
@@ -63,17 +66,22 @@ def connect() -> duckdb.DuckDBPyConnection:
     return _database(os.getpid()).cursor()
 
 
-def give_secrets(connection: duckdb.DuckDBPyConnection, names: Collection[str]) -> None:
-    """Binds the worker's secrets for `pseudonym`. Raises MissingSecret."""
+def secret_of_worker(name: str) -> str:
+    """The secret of this name in the environment of the worker. Raises MissingSecret."""
+    place = f"{SECRET_PREFIX}{name.upper()}"
+    key = os.environ.get(place)
+    if not key:
+        raise MissingSecret(
+            f"the worker has no secret {place}, which pseudonym needs: set that variable in the environment of the "
+            "workers"
+        )
+    return key
+
+
+def give_secrets(connection: duckdb.DuckDBPyConnection, names: Collection[str], secret_of: Secrets) -> None:
+    """Binds secrets for `pseudonym`. Raises MissingSecret."""
     for name in sorted(names):
-        place = f"{SECRET_PREFIX}{name.upper()}"
-        key = os.environ.get(place)
-        if not key:
-            raise MissingSecret(
-                f"the worker has no secret {place}, which pseudonym needs: set that variable in the environment of the "
-                "workers"
-            )
-        for variable, value in variables(name, key):
+        for variable, value in variables(name, secret_of(name)):
             connection.execute(f'SET VARIABLE "{variable}" = ?', [value])
 
 

@@ -1,0 +1,83 @@
+"""How drafts and trials of table files look on a terminal, and as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from prism_assets.console import escape, out, print_json
+from prism_assets.domain.words import counted
+
+if TYPE_CHECKING:
+    from prism_assets.drafting.cases import CaseReport
+    from prism_assets.drafting.differences import Differences
+    from prism_assets.drafting.draft import Draft
+    from prism_assets.drafting.trial import Trial
+
+
+def show_draft(draft: Draft, *, as_json: bool) -> None:
+    """Prints a drafted table file, or where it was written and what comes next."""
+    if as_json:
+        print_json(draft)
+    elif draft.path is None:
+        sys.stdout.write(draft.text)
+    else:
+        rejected = f", {counted(draft.rejected, 'line')} no JSON object" if draft.rejected else ""
+        sample = f"{counted(draft.lines, 'line')} of {counted(draft.objects, 'object')}"
+        out.print(escape(f"{draft.path}: {draft.table}, from {sample}{rejected}"))
+        out.print(f"look at it, then run: prism table try {escape(str(draft.path))} --sample {escape(draft.sample)}")
+
+
+def show_trial(trial: Trial, *, as_json: bool) -> None:
+    """Prints what becomes of a sample under a table file."""
+    if as_json:
+        print_json(trial)
+        return
+    for row in trial.rows_shown:
+        values = json.dumps(row.values, ensure_ascii=False)
+        out.print(f"[dim]{escape(f'{row.object}:{row.line}')}[/dim] {escape(values)}")
+    for line in trial.lines_shown:
+        place = line.object if line.line is None else f"{line.object}:{line.line}"
+        why = line.reason + (f" (column {line.column})" if line.column else "")
+        out.print(f"[dim]{escape(place)}[/dim] [bold]{escape(why)}[/bold] {escape(line.text or '(not shown)')}")
+    for day, count in trial.days.items():
+        out.print(f"{day}: {counted(count, 'row')}")
+    for reason, count in trial.quarantined.items():
+        out.print(escape(f"{reason}: {counted(count, 'line')} quarantined"))
+    for error in trial.value_errors:
+        out.print(escape(f"{error.column}: {error.count:,} {error.reason}"))
+    if trial.differences:
+        _show_differences(trial.differences)
+    quarantined = sum(trial.quarantined.values())
+    out.print(
+        f"{trial.table}: {counted(trial.lines, 'line')} of {counted(trial.objects, 'object')}: "
+        f"{counted(trial.rows, 'row')}, {trial.filtered:,} filtered, {quarantined:,} quarantined; "
+        f"{trial.seconds:.1f} s, and nothing was written"
+    )
+
+
+def _show_differences(found: Differences) -> None:
+    against = f"against version {found.version}"
+    for move, count in found.moves.items():
+        out.print(escape(f"{against}: {counted(count, 'line')} {move}"))
+    for column in found.columns:
+        out.print(escape(f"{against}: {column.column}: {column.differing:,} of {found.both:,} rows"))
+        for item in column.examples:
+            before, after = (json.dumps(value, ensure_ascii=False) for value in (item.before, item.after))
+            out.print(f"    [dim]{escape(f'{item.object}:{item.line}')}[/dim] {escape(f'{before} → {after}')}")
+    if not found.moves and not found.columns:
+        out.print(f"{against}: {counted(found.both, 'row')}, and none differs")
+
+
+def show_cases(reports: Sequence[CaseReport], *, as_json: bool) -> None:
+    """Prints how the cases of table files went; failures are told as errors."""
+    if as_json:
+        print_json(reports)
+        return
+    for report in reports:
+        failed = f", {counted(len(report.failures), 'failure')}" if report.failures else " passed"
+        out.print(escape(f"{report.path}: {counted(report.cases, 'case')}{failed}"))
+    if not reports:
+        out.print("no table file has cases: write them to T.test.jsonl beside T.yaml")

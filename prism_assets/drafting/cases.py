@@ -1,0 +1,280 @@
+"""The cases of a table: lines beside its file, and what is to become of each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timezone
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from prism_assets.domain.accepted import DateRange
+from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.names import did_you_mean
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.types import JsonType
+from prism_assets.domain.work import ConvertTask
+from prism_assets.drafting.trial import SENSITIVE, read_table
+from prism_assets.kernels.json.head import FirstLines
+from prism_assets.kernels.json.rows import EVERY_KEY, Fields, RejectedError, Value, read_line, read_object
+from prism_assets.kernels.trial import ObjectTrial, plain, try_object
+from prism_assets.kernels.typed import type_one_by_one
+
+SUFFIX = ".test.jsonl"
+_TABLE_FILES = (".yaml", ".yml")
+_KEYS = ("line", "row", "quarantined", "filtered", "received", "about")
+_FATES = ("row", "quarantined", "filtered")
+_EVERY_DAY = DateRange(date(1970, 1, 1), date(2099, 12, 31))
+_LONGEST = 1 << 27
+_LONGEST_SHOWN = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseReport:
+    """How the cases of one file went; each failure as `path:line: column: what is wrong`."""
+
+    path: str
+    table: str
+    cases: int
+    failures: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One line of the file. `row` are the columns that are judged, as they are written."""
+
+    number: int
+    line: bytes
+    received: datetime | None
+    row: Fields | None = None
+    reason: str | None = None
+
+
+class _WrongCaseError(Exception):
+    """The line is no case."""
+
+
+def find_files(given: Sequence[Path], folder: Path) -> list[Path]:
+    """The table files with cases: those given, by themselves or by their cases, or else all of the folder's.
+
+    WrongUse for one that has none.
+    """
+    if not given:
+        return [path for path in sorted(folder.rglob("*")) if path.suffix in _TABLE_FILES and cases_of(path).is_file()]
+    files = [_file_of(path) if path.name.endswith(SUFFIX) else path for path in given]
+    for path in files:
+        if not cases_of(path).is_file():
+            raise WrongUse(f"{path}: there are no cases; write them to {cases_of(path)}")
+    return files
+
+
+def cases_of(path: Path) -> Path:
+    """Where the cases of a table file stand."""
+    return path.with_name(f"{path.stem}{SUFFIX}")
+
+
+def _file_of(cases: Path) -> Path:
+    """The table file that cases stand beside."""
+    name = cases.name.removesuffix(SUFFIX)
+    files = [cases.with_name(f"{name}{ending}") for ending in _TABLE_FILES]
+    return next((path for path in files if path.is_file()), files[0])
+
+
+def run_cases(path: Path) -> CaseReport:
+    """Converts the lines of all cases beside a table file, and compares."""
+    table, beside = read_table(path), cases_of(path)
+    failures: list[tuple[int, str]] = []
+    cases: list[Case] = []
+    for number, line in enumerate(beside.read_bytes().splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            cases.append(_read(number, line, table))
+        except _WrongCaseError as error:
+            failures.append((number, str(error)))
+    count = len(cases) + len(failures)
+    cases.sort(key=_arrival)
+    for received, group in groupby(cases, key=lambda case: case.received):
+        together = list(group)
+        trial = convert_cases(table, beside, together, received)
+        failures += [(case.number, wrong) for case in together for wrong in _Judge(trial).wrong(case)]
+    said = tuple(f"{beside}:{number}: {wrong}" for number, wrong in sorted(failures, key=lambda item: item[0]))
+    return CaseReport(path=str(beside), table=str(table.name), cases=count, failures=said)
+
+
+def _arrival(case: Case) -> tuple[bool, float, int]:
+    return case.received is not None, case.received.timestamp() if case.received else 0.0, case.number
+
+
+def _read(number: int, text: bytes, table: TableDefinition) -> Case:
+    try:
+        fields = read_line(text, EVERY_KEY)
+    except RejectedError as rejected:
+        raise _WrongCaseError(f"a case is one JSON object a line, and this is none: {rejected.reason}") from None
+    for key in fields:
+        if key not in _KEYS:
+            raise _WrongCaseError(f"{key}: unknown key{did_you_mean(key, _KEYS)} (there are {', '.join(_KEYS)})")
+    fates = [key for key in _FATES if key in fields]
+    if "line" not in fields or len(fates) != 1:
+        raise _WrongCaseError("a case has a `line`, and one of `row`, `quarantined` and `filtered`")
+    line, received = _line(*fields["line"]), _received(fields)
+    value, raw = fields[fates[0]]
+    match fates[0]:
+        case "row":
+            return Case(number=number, line=line, received=received, row=_row(value, raw, table))
+        case "quarantined":
+            if type(value) is not str or not value:
+                raise _WrongCaseError('quarantined: must be a reason, such as "missing_time"')
+            return Case(number=number, line=line, received=received, reason=value)
+        case _:
+            if value is not True:
+                raise _WrongCaseError("filtered: must be true")
+            return Case(number=number, line=line, received=received)
+
+
+def _line(value: Any, raw: str) -> bytes:
+    """The bytes of the line: an object as it is written, or a text with all that a line may be."""
+    if type(value) is not str:
+        return raw.encode()
+    if "\n" in value or not value.strip():
+        raise _WrongCaseError("line: a text must be one line that is not blank")
+    return value.encode()
+
+
+def _received(fields: Fields) -> datetime | None:
+    value = fields.get("received", (None, ""))[0]
+    if value is None:
+        return None
+    try:
+        time = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+    except ValueError:
+        raise _WrongCaseError("received: must look like 2026-03-01T12:00:00Z") from None
+    return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
+
+
+def _row(value: Any, raw: str, table: TableDefinition) -> Fields:
+    if type(value) is not dict:
+        raise _WrongCaseError("row: must be an object with the columns that are judged; {} for any row")
+    try:
+        row = read_object(raw, 1, EVERY_KEY)
+    except RejectedError as rejected:
+        raise _WrongCaseError(f"row: {rejected.column} is given twice") from None
+    stored = [column.name for column in table.columns]
+    unstored = {column.name for column in table.unstored}
+    for name in row:
+        if name in unstored:
+            raise _WrongCaseError(f"row: {name} is not stored")
+        if name not in stored:
+            raise _WrongCaseError(f"row: there is no column {name}{did_you_mean(name, stored)}")
+    return row
+
+
+def convert_cases(table: TableDefinition, path: Path, cases: Sequence[Case], received: datetime | None) -> ObjectTrial:
+    """The lines of cases as one object in which each has the number that its case has in the file."""
+    lines = [b""] * max(case.number for case in cases)
+    for case in cases:
+        lines[case.number - 1] = case.line
+    body = b"\n".join(lines) + b"\n"
+    stream = table.streams[0]
+    task = ConvertTask(
+        staging_object_id=0,
+        bucket=stream.bucket,
+        key=f"{stream.key_prefix}{path.name}",
+        etag=None,
+        content_length=len(body),
+        received=received or datetime(1970, 1, 1, tzinfo=timezone.utc),
+        sent=received,
+        stream_name=stream.name,
+        delayed_dates=frozenset(),
+        table_id=0,
+        definition_version=0,
+    )
+    accepted = None if received else _EVERY_DAY
+    return try_object(
+        task, table, lambda: iter([body]), FirstLines(_LONGEST), accepted=accepted, secret_of=secret_of_name
+    )
+
+
+def secret_of_name(name: str) -> str:
+    """Each secret is its own name: results are the same everywhere, and no secret is needed."""
+    return name
+
+
+@dataclass
+class _Judge:
+    """Compares cases with what became of their lines."""
+
+    trial: ObjectTrial
+    _rows: Mapping[int, int] = field(init=False)
+    _reasons: Mapping[int, tuple[str, str | None]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._rows = {number: index for index, number in enumerate(self.trial.numbers.tolist())}
+        self._reasons = {
+            item.line: (item.reason, item.column) for item in self.trial.set_aside if item.line is not None
+        }
+
+    def wrong(self, case: Case) -> Iterator[str]:
+        """What is wrong, a sentence each."""
+        got, wanted = self._fate(case.number), _wanted(case)
+        if got.partition(" (")[0] != wanted:
+            yield f"expected {wanted}, got {got}"
+        elif case.row is not None:
+            for name, value in case.row.items():
+                yield from self._differing(name, value, self._rows[case.number])
+
+    def _fate(self, number: int) -> str:
+        if number in self._rows:
+            return "a row"
+        if number not in self._reasons:
+            return "a filtered line"
+        reason, column = self._reasons[number]
+        return f"a line quarantined as {reason}" + (f" (column {column})" if column else "")
+
+    def _differing(self, name: str, value: Value, row: int) -> Iterator[str]:
+        layout = self.trial.layout
+        position = [column.name for column in layout.columns].index(name)
+        column = layout.columns[position]
+        typed, misfits = type_one_by_one(layout, position, [value])
+        hidden = name in layout.program.sensitive
+        shown = SENSITIVE if hidden else _short(value[1])
+        if misfits:
+            yield f"{name}: the expected value {shown} is no value of {column.type}: {misfits[0].reason}"
+            return
+        expected, got = typed[0].as_py(), self.trial.rows.column(name)[row].as_py()
+        if not _equal(expected, got, is_json=isinstance(column.type, JsonType)):
+            yield f"{name}: expected {shown}, got {SENSITIVE if hidden else _short(text_of(got, column.type))}"
+
+
+def _wanted(case: Case) -> str:
+    if case.row is not None:
+        return "a row"
+    return f"a line quarantined as {case.reason}" if case.reason else "a filtered line"
+
+
+def _equal(expected: Any, got: Any, *, is_json: bool) -> bool:
+    """Of JSON the order of keys means nothing, and how a number is written does."""
+    if is_json and expected is not None and got is not None:
+        return bool(_parsed(expected) == _parsed(got))
+    return bool(expected == got)
+
+
+def _parsed(text: str) -> Any:
+    return json.loads(text, parse_int=_number, parse_float=_number)
+
+
+def _number(text: str) -> tuple[str, str]:
+    return "number", text
+
+
+def text_of(value: Any, kind: object) -> str:
+    """A stored value as cases have it; JSON as it stands."""
+    if isinstance(kind, JsonType) and value is not None:
+        return str(value)
+    return json.dumps(plain(value), ensure_ascii=False)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"

@@ -1,0 +1,117 @@
+"""What differs between the rows of two definitions of a table, line by line of the same sample."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from prism_assets.kernels.trial import ObjectTrial, plain
+
+_EXAMPLES = 3
+_ROW, _FILTERED = "row", "filtered"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """One value that differs, and where its line stands."""
+
+    object: str
+    line: int
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnDifference:
+    """How many of the lines that are rows under both definitions have another value in a column.
+
+    One definition may lack the column: its values are then null there. Sensitive columns have no examples.
+    """
+
+    column: str
+    differing: int
+    examples: tuple[Example, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Differences:
+    """What a table file does to a sample that the stored `version` of the table does not.
+
+    `moves` are lines by what became of them, as `row → filtered`; `both` are rows under either.
+    """
+
+    version: int
+    rows_before: int
+    both: int
+    moves: Mapping[str, int]
+    columns: tuple[ColumnDifference, ...]
+
+
+@dataclass
+class _Column:
+    differing: int = 0
+    examples: list[Example] = field(default_factory=list)
+
+
+def differences(
+    version: int, names: Sequence[str], before: Sequence[ObjectTrial], after: Sequence[ObjectTrial]
+) -> Differences:
+    """Compares two trials of the same objects."""
+    moves = Counter[str]()
+    columns: dict[str, _Column] = {}
+    both = 0
+    for name, old, new in zip(names, before, after, strict=True):
+        moves.update(_moves(old, new))
+        both += _compare(name, old, new, columns)
+    return Differences(
+        version=version,
+        rows_before=sum(len(item.numbers) for item in before),
+        both=both,
+        moves=dict(sorted(moves.items())),
+        columns=tuple(
+            ColumnDifference(column=name, differing=found.differing, examples=tuple(found.examples))
+            for name, found in columns.items()
+            if found.differing
+        ),
+    )
+
+
+def _moves(old: ObjectTrial, new: ObjectTrial) -> Counter[str]:
+    was, now = _fates(old), _fates(new)
+    fates = ((was.get(line, _FILTERED), now.get(line, _FILTERED)) for line in was | now)
+    return Counter(f"{before} → {after}" for before, after in fates if before != after)
+
+
+def _fates(trial: ObjectTrial) -> dict[int, str]:
+    """What became of each line that is not filtered."""
+    found = {line.line: line.reason for line in trial.set_aside if line.line is not None}
+    return found | dict.fromkeys(trial.numbers.tolist(), _ROW)
+
+
+def _compare(name: str, old: ObjectTrial, new: ObjectTrial, columns: dict[str, _Column]) -> int:
+    """Counts the values that differ in lines that are rows of both."""
+    numbers, left, right = np.intersect1d(old.numbers, new.numbers, return_indices=True)
+    before, after = old.rows.take(pa.array(left)), new.rows.take(pa.array(right))
+    hidden = old.layout.program.sensitive | new.layout.program.sensitive
+    for column in dict.fromkeys((*before.column_names, *after.column_names)):
+        found = columns.setdefault(column, _Column())
+        pairs = zip(_values(before, column), _values(after, column), strict=True)
+        for number, (was, now) in zip(numbers.tolist(), pairs, strict=True):
+            if was == now:
+                continue
+            found.differing += 1
+            if column not in hidden and len(found.examples) < _EXAMPLES:
+                found.examples.append(Example(object=name, line=number, before=plain(was), after=plain(now)))
+    return len(numbers)
+
+
+def _values(rows: pa.Table, column: str) -> list[Any]:
+    if column not in rows.column_names:
+        return [None] * rows.num_rows
+    values: list[Any] = rows.column(column).to_pylist()
+    return values

@@ -1,0 +1,111 @@
+"""Cases for a table, made of a sample: lines with what becomes of them now, for somebody to look at and keep."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+
+from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.reasons import TOO_NEW, TOO_OLD
+from prism_assets.domain.row_program import RowProgram
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.drafting.cases import SUFFIX, Case, convert_cases, secret_of_name, text_of
+from prism_assets.drafting.sample_lines import find_objects
+from prism_assets.drafting.trial import first_lines, try_objects
+from prism_assets.kernels.inflate import Inflation, UnsoundError
+from prism_assets.kernels.json.blocks import Block, find_lines
+from prism_assets.kernels.json.head import FirstLines
+from prism_assets.kernels.json.rows import RejectedError, read_line
+from prism_assets.kernels.trial import ObjectTrial
+from prism_assets.objectstore.config import StoreConfig
+
+_BY_ARRIVAL = (TOO_OLD, TOO_NEW)
+_FILTERED = "filtered"
+
+
+def propose_cases(config: StoreConfig, table: TableDefinition, place: str, *, now: datetime, most: int) -> list[str]:
+    """Lines of a file of cases: the first rows of a sample, so many, and a line for each other thing that happens.
+
+    WrongUse where a column is sensitive, as lines are shown whole.
+    """
+    if sensitive := sorted(RowProgram.of(table).sensitive):
+        raise WrongUse(
+            f"{table.name}: cases show whole lines, and {', '.join(sensitive)} is sensitive: write cases by hand"
+        )
+    chosen = _chosen(config, table, place, now, most)
+    received = [now if fate in _BY_ARRIVAL else None for fate, _ in chosen]
+    cases = [
+        Case(number=number, line=line, received=at)
+        for number, ((_, line), at) in enumerate(zip(chosen, received, strict=True), 1)
+    ]
+    path = Path(f"{table.name.table}{SUFFIX}")
+    trials = {
+        at: convert_cases(table, path, [case for case in cases if case.received == at], at) for at in set(received)
+    }
+    return [_written(case, trials[case.received]) for case in cases]
+
+
+def _chosen(
+    config: StoreConfig, table: TableDefinition, place: str, now: datetime, most: int
+) -> list[tuple[str, bytes]]:
+    """What becomes of lines, with their text: the first rows, and the first line of every other fate."""
+    objects = find_objects(place, config)
+    chosen: list[tuple[str, bytes]] = []
+    seen: dict[str, int] = {}
+    for item, trial in zip(objects, try_objects(table, objects, now, secret_of=secret_of_name), strict=True):
+        fates = _fates(trial)
+        for number, line in _lines(first_lines(len(objects)), Inflation(item.chunks())):
+            fate = fates.get(number, _FILTERED)
+            if seen.get(fate, 0) < (most if fate == "row" else 1) and _as_text(line) is not None:
+                seen[fate] = seen.get(fate, 0) + 1
+                chosen.append((fate, line))
+    return chosen
+
+
+def _fates(trial: ObjectTrial) -> Mapping[int, str]:
+    found = {line.line: line.reason for line in trial.set_aside if line.line is not None}
+    return found | dict.fromkeys(trial.numbers.tolist(), "row")
+
+
+def _lines(first: FirstLines, inflation: Inflation) -> Iterator[tuple[int, bytes]]:
+    try:
+        for part in first.split(inflation):
+            if isinstance(part, Block):
+                lines, _ = find_lines(part)
+                for number, start, end in zip(lines.numbers.tolist(), lines.starts, lines.ends, strict=True):
+                    yield number, part.data[start:end]
+    except UnsoundError:
+        return
+
+
+def _as_text(line: bytes) -> str | None:
+    """A line as a case has it: an object as it stands, anything else in quotes; None for what is no text."""
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        return None
+    try:
+        read_line(line, {})
+    except RejectedError:
+        return json.dumps(text, ensure_ascii=False)
+    return text.strip()
+
+
+def _written(case: Case, trial: ObjectTrial) -> str:
+    at = f', "received": "{case.received.isoformat()}"' if case.received else ""
+    return f'{{"line": {_as_text(case.line)}{at}, {_expected(case.number, trial)}}}'
+
+
+def _expected(number: int, trial: ObjectTrial) -> str:
+    for item in trial.set_aside:
+        if item.line == number:
+            return f'"quarantined": {json.dumps(item.reason)}'
+    numbers = trial.numbers.tolist()
+    if number not in numbers:
+        return '"filtered": true'
+    row = trial.rows.slice(numbers.index(number), 1).to_pylist()[0]
+    kinds = {column.name: column.type for column in trial.layout.columns}
+    told = [f"{json.dumps(name)}: {text_of(value, kinds[name])}" for name, value in row.items() if value is not None]
+    return f'"row": {{{", ".join(told)}}}'

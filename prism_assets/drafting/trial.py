@@ -1,0 +1,240 @@
+"""Tries a table file on a sample of its logs: what becomes of the lines, and what would differ under another file."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from prism_assets.domain.errors import DefinitionError, WrongUse
+from prism_assets.domain.reasons import NOT_OBJECT
+from prism_assets.domain.table_file import parse_table_file
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import ConvertTask, ValueErrors
+from prism_assets.drafting.differences import Differences, differences
+from prism_assets.drafting.sample_lines import MOST_BYTES, SampleObject, find_objects
+from prism_assets.kernels import times
+from prism_assets.kernels.expressions.check import problems_of_table
+from prism_assets.kernels.expressions.session import Secrets, secret_of_worker
+from prism_assets.kernels.json.head import FirstLines
+from prism_assets.kernels.parquet.accepted_rows import Limits
+from prism_assets.kernels.trial import LIMITS, ObjectTrial, SetAside, plain, try_object
+from prism_assets.objectstore.config import StoreConfig
+
+SENSITIVE = "(sensitive)"
+"""What is shown in the place of a value that nobody may see."""
+LINES = 10_000
+ROWS = 5
+_SHOWN_OF_A_REASON = 3
+_LONGEST_TEXT = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriedRow:
+    """One row, and the line that it is made of."""
+
+    object: str
+    line: int
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriedLine:
+    """One line that is set aside. `text` is how it begins, without what is sensitive; None if nobody can tell."""
+
+    object: str
+    line: int | None
+    reason: str
+    column: str | None
+    text: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """What becomes of a sample under a table file.
+
+    `quarantined` are lines by reason, `days` rows by event date; `rows_shown` and `lines_shown` are the first of all.
+    `problem` says why a table should not be applied like this.
+    """
+
+    table: str
+    objects: int
+    lines: int
+    rows: int
+    filtered: int
+    quarantined: Mapping[str, int]
+    value_errors: tuple[ValueErrors, ...]
+    days: Mapping[str, int]
+    rows_shown: tuple[TriedRow, ...]
+    lines_shown: tuple[TriedLine, ...]
+    differences: Differences | None
+    seconds: float
+    problem: str | None
+
+
+def read_table(path: Path) -> TableDefinition:
+    """The table of a file, its expressions checked. DefinitionError with every problem."""
+    try:
+        table = parse_table_file(path.read_text(encoding="utf-8"), str(path))
+    except UnicodeDecodeError:
+        raise DefinitionError(f"{path}:1: the file is not UTF-8") from None
+    except OSError as error:
+        raise WrongUse(f"{path}: the table file cannot be read: {error.strerror}") from None
+    if problems := problems_of_table(table):
+        raise DefinitionError("\n".join(problems))
+    return table
+
+
+def try_table(
+    config: StoreConfig,
+    table: TableDefinition,
+    place: str,
+    *,
+    now: datetime,
+    against: TableDefinition | None = None,
+    lines: int = LINES,
+    rows: int = ROWS,
+    limits: Limits = LIMITS,
+) -> Trial:
+    """Converts the first lines of the objects of a sample, and writes nothing.
+
+    Objects arrive now; files of a desk as if they had just been put into the table's first stream. `lines` are read in
+    all, and `rows` shown. Raises WrongUse if there is no line, and what a conversion fails with.
+    """
+    started = time.perf_counter()
+    objects = find_objects(place, config)
+    tried = try_objects(table, objects, now, lines, limits)
+    found = sum(item.lines_in for item in tried)
+    quarantined = Counter[str]()
+    for item in tried:
+        quarantined.update({count.reason: count.line_count for count in item.quarantined})
+    if not found:
+        reasons = ", ".join(quarantined)
+        what = f": {reasons}" if reasons else "; take a sample of JSON objects, one a line, plain or in gzip or zstd"
+        raise WrongUse(f"{place} holds no line{what}")
+    names = [item.layout.facts["@object"][0] for item in tried]
+    compared = None
+    if against is not None:
+        compared = differences(against.version, names, try_objects(against, objects, now, lines, limits), tried)
+    return Trial(
+        table=str(table.name),
+        objects=len(objects),
+        lines=found,
+        rows=sum(len(item.numbers) for item in tried),
+        filtered=sum(item.filtered for item in tried),
+        quarantined={reason: quarantined[reason] for reason in sorted(quarantined)},
+        value_errors=_value_errors(tried),
+        days=_days(tried),
+        rows_shown=tuple(_first_rows(names, tried, rows)),
+        lines_shown=tuple(_first_lines(names, tried)),
+        differences=compared,
+        seconds=round(time.perf_counter() - started, 3),
+        problem=_problem(table, found, sum(len(item.numbers) for item in tried), quarantined),
+    )
+
+
+def try_objects(
+    table: TableDefinition,
+    objects: Sequence[SampleObject],
+    now: datetime,
+    lines: int = LINES,
+    limits: Limits = LIMITS,
+    secret_of: Secrets = secret_of_worker,
+) -> list[ObjectTrial]:
+    """What becomes of the first lines of each object that arrives now, so many lines in all."""
+    first = first_lines(len(objects), lines)
+    return [
+        try_object(_task(table, item, now), table, item.chunks, first, limits=limits, secret_of=secret_of)
+        for item in objects
+    ]
+
+
+def first_lines(objects: int, lines: int = LINES) -> FirstLines:
+    """What is read of each of so many objects."""
+    return FirstLines(MOST_BYTES // objects, max(1, -(-lines // objects)))
+
+
+def _task(table: TableDefinition, item: SampleObject, now: datetime) -> ConvertTask:
+    """The object as discovery would register it: under the stream that takes it in, if one does."""
+    stream = table.streams[0]
+    bucket, key = item.bucket or stream.bucket, item.key if item.bucket else f"{stream.key_prefix}{item.key}"
+    for other in table.streams:
+        if bucket == other.bucket and key.startswith(other.key_prefix):
+            stream = other
+    return ConvertTask(
+        staging_object_id=0,
+        bucket=bucket,
+        key=key,
+        etag=None,
+        content_length=0,
+        received=now,
+        sent=item.stored or now,
+        stream_name=stream.name,
+        delayed_dates=frozenset(),
+        table_id=0,
+        definition_version=0,
+    )
+
+
+def _value_errors(tried: Sequence[ObjectTrial]) -> tuple[ValueErrors, ...]:
+    counts = Counter[tuple[str, str]]()
+    for item in tried:
+        counts.update({(error.column, error.reason): error.count for error in item.value_errors})
+    return tuple(
+        ValueErrors(column=column, reason=reason, count=count) for (column, reason), count in sorted(counts.items())
+    )
+
+
+def _days(tried: Sequence[ObjectTrial]) -> dict[str, int]:
+    counts = Counter[int]()
+    for item in tried:
+        counts.update(item.days.tolist())
+    return {times.to_date(day).isoformat(): counts[day] for day in sorted(counts)}
+
+
+def _first_rows(names: Sequence[str], tried: Sequence[ObjectTrial], most: int) -> Iterator[TriedRow]:
+    for name, item in zip(names, tried, strict=True):
+        sensitive = item.layout.program.sensitive
+        taken = min(most, len(item.numbers))
+        most -= taken
+        for number, row in zip(item.numbers.tolist(), item.rows.slice(0, taken).to_pylist(), strict=False):
+            values = {key: _shown(value, key in sensitive) for key, value in row.items()}
+            yield TriedRow(object=name, line=number, values=values)
+
+
+def _shown(value: Any, is_sensitive: bool) -> Any:
+    return SENSITIVE if is_sensitive and value is not None else plain(value)
+
+
+def _first_lines(names: Sequence[str], tried: Sequence[ObjectTrial]) -> Iterator[TriedLine]:
+    """The first lines of each reason."""
+    seen = Counter[str]()
+    for name, item in zip(names, tried, strict=True):
+        for line in item.set_aside:
+            seen[line.reason] += 1
+            if seen[line.reason] <= _SHOWN_OF_A_REASON:
+                yield _told(name, line)
+
+
+def _told(name: str, line: SetAside) -> TriedLine:
+    text = line.text
+    if text is not None and len(text) > _LONGEST_TEXT:
+        text = f"{text[:_LONGEST_TEXT]}…"
+    return TriedLine(object=name, line=line.line, reason=line.reason, column=line.column, text=text)
+
+
+def _problem(table: TableDefinition, lines: int, rows: int, quarantined: Mapping[str, int]) -> str | None:
+    """Judged as the check quarantine_rate judges a day."""
+    aside, limit = sum(quarantined.values()), table.limits.quarantine_rate
+    if aside <= limit * lines and rows:
+        return None
+    advice = "; `jq -c '.[]'` makes lines of an array" if quarantined.get(NOT_OBJECT) else ""
+    if aside > limit * lines:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in quarantined.items() if count)
+        share = f"{aside:,} of {lines:,} lines are quarantined"
+        return f"{table.name}: {share}, and the limit of its checks is {limit:.2%}: {reasons}{advice}"
+    return f"{table.name}: no line of the sample is a row: `keep` leaves all of them out"

@@ -1,0 +1,56 @@
+"""The first lines of an object, where no more of it is wanted: a sample."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+
+from prism_assets.kernels.json.blocks import LINE_LIMIT, Block, LongLine, split
+
+_LINE_END = re.compile(rb"\n")
+
+
+class FirstLines:
+    """Takes whole lines from the beginning of an object, till so many bytes or lines are read.
+
+    A line that the bytes end in is left out, unless it is too long already. `is_cut` if there may be more.
+    """
+
+    def __init__(self, most_bytes: int, most_lines: int | None = None) -> None:
+        self._most_bytes = most_bytes
+        self._most_lines = most_lines
+        self.is_cut = False
+
+    def split(self, pieces: Iterable[bytes]) -> Iterator[Block | LongLine]:
+        """The lines as the whole object would give them."""
+        self.is_cut = False
+        with suppress(_EnoughError):
+            yield from split(self._bounded(pieces))
+
+    def _bounded(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        most, lines = self._most_bytes, self._most_lines
+        under_way = 0  # bytes of the line whose end has not come yet
+        for piece in pieces:
+            first = piece[:most]
+            if lines is not None:
+                ends = [match.end() for match in islice(_LINE_END.finditer(first), lines)]
+                lines -= len(ends)
+                if not lines:
+                    self.is_cut = True
+                    yield first[: ends[-1]]
+                    return
+            yield first
+            most -= len(first)
+            end = first.rfind(b"\n") + 1
+            under_way = len(first) - end + (0 if end else under_way)
+            if most <= 0:
+                self.is_cut = True
+                if under_way > LINE_LIMIT:
+                    return
+                raise _EnoughError
+
+
+class _EnoughError(Exception):
+    """No more is wanted: raised and not returned where the line that is under way is not whole."""

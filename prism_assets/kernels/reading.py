@@ -1,0 +1,193 @@
+"""One staging object to rows of its table: read, compute, keep, type, judge; other lines are set aside or counted."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timezone
+from typing import Generic, Protocol, TypeVar
+
+from prism_assets.domain.accepted import DateRange
+from prism_assets.domain.errors import InvariantBroken
+from prism_assets.domain.reasons import ZERO_PADDING
+from prism_assets.domain.work import ConvertTask, QuarantineCount, ValueErrors
+from prism_assets.kernels.expressions.rows import Computation
+from prism_assets.kernels.expressions.session import Secrets, secret_of_worker
+from prism_assets.kernels.inflate import Inflation, UnsoundError, salvage
+from prism_assets.kernels.json.accept import Acceptance, Accepted
+from prism_assets.kernels.json.blanking import Blanking
+from prism_assets.kernels.json.blocks import Block, LongLine, find_lines, split
+from prism_assets.kernels.json.columnar import Hints, read_block
+from prism_assets.kernels.json.head import FirstLines
+from prism_assets.kernels.json.picks import Facts
+from prism_assets.kernels.json.rows import Reject
+from prism_assets.kernels.parquet.accepted_rows import Limits
+from prism_assets.kernels.quarantine import Quarantine
+from prism_assets.kernels.typed import Layout
+
+
+class Rows(Protocol):
+    """Takes the rows of an object, block by block."""
+
+    count: int
+
+    def add(self, accepted: Accepted) -> None:
+        """Takes rows of lines behind those of all earlier blocks."""
+        ...
+
+    def settle(self) -> None:
+        """Called between blocks."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of everything."""
+        ...
+
+
+_Rows = TypeVar("_Rows", bound=Rows)
+
+
+class ObjectReading(Generic[_Rows]):
+    """One staging object being read. `rows` and `quarantine` have its lines as soon as `read_all` is through.
+
+    `chunks` begins to read the object, and `make_rows` makes what takes its rows: again, where it turns out to be
+    unsound. With `first` no more than those lines are read.
+    """
+
+    def __init__(
+        self,
+        task: ConvertTask,
+        layout: Layout,
+        accepted: DateRange,
+        chunks: Callable[[], Iterator[bytes]],
+        make_rows: Callable[[], _Rows],
+        *,
+        limits: Limits,
+        by_columns: bool = True,
+        first: FirstLines | None = None,
+        secret_of: Secrets = secret_of_worker,
+    ) -> None:
+        self._task = task
+        self._layout = layout
+        self._computation = Computation(layout, limits.expression_seconds, secret_of)
+        self._acceptance = Acceptance(layout, accepted)
+        self._chunks = chunks
+        self._first = first
+        self._make_rows = make_rows
+        self._by_columns = by_columns
+        self._limits = limits
+        self._begin()
+
+    def _begin(self) -> None:
+        self.rows = self._make_rows()
+        url = self._layout.facts["@object"][0]
+        self.quarantine = Quarantine(self._limits.quarantine, Blanking(self._layout.program), url)
+        self.lines_in = 0
+        self.fast_lines = 0
+        self.filtered = 0
+        self._value_errors: Counter[tuple[int, str]] = Counter()
+
+    def close(self) -> None:
+        """Lets go of memory, temporary files and DuckDB."""
+        self._computation.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self.rows.close()
+        self.quarantine.close()
+
+    def read_all(self) -> None:
+        """Reads the whole object. Raises InvariantBroken if a line is neither a row, nor set aside, nor filtered."""
+        hints, inflation = Hints(), Inflation(self._chunks())
+        try:
+            for part in self._split(inflation):
+                self._read(part, hints)
+        except UnsoundError as unsound:
+            self._set_all_aside(unsound)
+        else:
+            if self._first is None or not self._first.is_cut:
+                self._set_garbage_aside(inflation)
+        self._check_balance()
+
+    def _split(self, pieces: Iterable[bytes]) -> Iterator[Block | LongLine]:
+        return split(pieces) if self._first is None else self._first.split(pieces)
+
+    def quarantined(self) -> tuple[QuarantineCount, ...]:
+        """How many lines were set aside, by reason."""
+        counts = sorted(self.quarantine.counts.items())
+        return tuple(QuarantineCount(reason=reason, line_count=count) for reason, count in counts)
+
+    def value_errors(self) -> tuple[ValueErrors, ...]:
+        """How many values of the rows did not fit, by column and reason."""
+        names = [column.name for column in self._layout.program.columns]
+        counts = sorted((names[column], reason, count) for (column, reason), count in self._value_errors.items())
+        return tuple(ValueErrors(column=name, reason=reason, count=count) for name, reason, count in counts if count)
+
+    def _read(self, part: Block | LongLine, hints: Hints) -> None:
+        if isinstance(part, LongLine):
+            self.lines_in += 1
+            self.quarantine.add_long(part)
+            return
+        read = read_block(self._layout.reading, part, hints, by_columns=self._by_columns)
+        rejects = list(read.rejects)
+        for rows in read.parts:
+            computed = self._computation.compute(rows)
+            self.filtered += computed.filtered
+            rejects.extend(computed.rejects)
+            accepted, rejected = self._acceptance.divide(computed.rows, read.lines.numbers)
+            self.rows.add(accepted)
+            self._value_errors.update(accepted.value_errors)
+            rejects.extend(rejected)
+        self.rows.settle()
+        self.lines_in += len(read.lines)
+        self.fast_lines += read.fast
+        for reject in sorted(rejects, key=_line):
+            start, end = read.lines.starts[reject.line], read.lines.ends[reject.line]
+            number = int(read.lines.numbers[reject.line])
+            self.quarantine.add(number, reject.reason, reject.column, part.data[start:end], part.offset + int(start))
+
+    def _set_all_aside(self, unsound: UnsoundError) -> None:
+        """Reads the object once more and sets all of its lines aside."""
+        self._let_go()
+        self._begin()
+        self.quarantine.note(unsound.reason)
+        for part in self._split(salvage(self._chunks(), unsound.offset)):
+            if isinstance(part, LongLine):
+                self.lines_in += 1
+                self.quarantine.add_long(part, unsound.reason)
+                continue
+            lines, _ = find_lines(part)
+            self.lines_in += len(lines)
+            for number, start, end in zip(lines.numbers.tolist(), lines.starts, lines.ends, strict=True):
+                self.quarantine.add_unread(number, unsound.reason, part.data[start:end], part.offset + int(start))
+
+    def _set_garbage_aside(self, inflation: Inflation) -> None:
+        """Sets aside what follows the last member, each piece as one line; zeros alone are told, and no line."""
+        for garbage in inflation.garbage():
+            self.lines_in += 1
+            self.quarantine.add_garbage(garbage)
+        if inflation.padding:
+            self.quarantine.note(ZERO_PADDING)
+
+    def _check_balance(self) -> None:
+        """Raises InvariantBroken unless each line is a row, in quarantine or filtered: better nothing than a part."""
+        lines, rows, others = self.lines_in, self.rows.count, self.quarantine.counts.total()
+        if lines != rows + others + self.filtered:
+            where = f"s3://{self._task.bucket}/{self._task.key}"
+            raise InvariantBroken(
+                f"{where}: {lines} lines in, {rows} rows, {others} quarantined and {self.filtered} filtered; nothing "
+                "was written"
+            )
+
+
+def facts_of(task: ConvertTask) -> Facts:
+    """What is known of all lines of an object; keys of S3 may hold what is no text."""
+    received = task.received.astimezone(timezone.utc).isoformat(timespec="milliseconds")
+    url = f"s3://{task.bucket}/{task.key}".encode(errors="replace").decode()
+    facts = {"@stream": task.stream_name, "@object": url, "@received": received}
+    return {name: (text, json.dumps(text)) for name, text in facts.items()}
+
+
+def _line(reject: Reject) -> int:
+    return reject.line

@@ -1,0 +1,152 @@
+"""Reads the first lines of an object as a conversion would, and writes nothing: what became of each line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from prism_assets.domain.accepted import DateRange, accepted_days
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import ConvertTask, QuarantineCount, ValueErrors
+from prism_assets.kernels import times
+from prism_assets.kernels.expressions.session import Secrets, secret_of_worker
+from prism_assets.kernels.json.accept import Accepted
+from prism_assets.kernels.json.head import FirstLines
+from prism_assets.kernels.parquet.accepted_rows import Limits
+from prism_assets.kernels.parquet.format import schema_of
+from prism_assets.kernels.reading import ObjectReading, facts_of
+from prism_assets.kernels.typed import Layout
+
+LIMITS = Limits()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetAside:
+    """A line in quarantine, as that would keep it.
+
+    `text` is None where only its place is kept, and base64 where the line is no text.
+    """
+
+    line: int | None
+    reason: str
+    column: str | None
+    text: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectTrial:
+    """What became of the lines of one object. `rows` are those of the table, in the order of their `numbers`."""
+
+    layout: Layout
+    lines_in: int
+    rows: pa.Table
+    numbers: npt.NDArray[np.int64]
+    days: times.Days
+    filtered: int
+    quarantined: tuple[QuarantineCount, ...]
+    set_aside: Sequence[SetAside]
+    value_errors: tuple[ValueErrors, ...]
+
+
+class _NumberedRows:
+    """Keeps rows with the numbers of their lines."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.count = 0
+        self._schema = schema_of(layout)
+        self._parts: list[Accepted] = []
+
+    def add(self, accepted: Accepted) -> None:
+        self._parts.append(accepted)
+        self.count += len(accepted.numbers)
+
+    def settle(self) -> None:
+        """Nothing goes to disk: a trial reads no more than memory holds."""
+
+    def close(self) -> None:
+        self._parts.clear()
+
+    def in_order(self) -> tuple[pa.Table, npt.NDArray[np.int64], times.Days]:
+        tables = [pa.Table.from_arrays(part.columns, schema=self._schema) for part in self._parts]
+        table = pa.concat_tables(tables) if tables else self._schema.empty_table()
+        numbers = np.concatenate([np.zeros(0, np.int64), *(part.numbers for part in self._parts)])
+        days = np.concatenate([np.zeros(0, np.int32), *(part.days for part in self._parts)])
+        order = np.argsort(numbers, kind="stable")
+        return table.take(pa.array(order)).combine_chunks(), numbers[order], days[order]
+
+
+def try_object(
+    task: ConvertTask,
+    table: TableDefinition,
+    chunks: Callable[[], Iterator[bytes]],
+    first: FirstLines,
+    *,
+    accepted: DateRange | None = None,
+    secret_of: Secrets = secret_of_worker,
+    limits: Limits = LIMITS,
+) -> ObjectTrial:
+    """Reads the `first` lines of what `chunks` gives. Rows are of the days that are `accepted`, by default the task's.
+
+    Raises what a conversion fails with.
+    """
+    layout = Layout.of(table, facts_of(task))
+    reading = ObjectReading(
+        task,
+        layout,
+        accepted or accepted_days(table, task),
+        chunks,
+        lambda: _NumberedRows(layout),
+        limits=limits,
+        first=first,
+        secret_of=secret_of,
+    )
+    with closing(reading):
+        reading.read_all()
+        rows, numbers, days = reading.rows.in_order()
+        return ObjectTrial(
+            layout=layout,
+            lines_in=reading.lines_in,
+            rows=rows,
+            numbers=numbers,
+            days=days,
+            filtered=reading.filtered,
+            quarantined=reading.quarantined(),
+            set_aside=_set_aside(reading.quarantine.finish()),
+            value_errors=reading.value_errors(),
+        )
+
+
+def _set_aside(kept: memoryview) -> list[SetAside]:
+    records = map(json.loads, gzip.decompress(kept).splitlines())
+    return [
+        SetAside(
+            line=record["line"],
+            reason=record["reason"],
+            column=record["column"],
+            text=record.get("text", record.get("base64")),
+        )
+        for record in records
+    ]
+
+
+def plain(value: Any) -> Any:
+    """A stored value as a line of JSON could have it; the text of decimals and times, which JSON has no form for."""
+    match value:
+        case datetime():
+            return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        case date():
+            return value.isoformat()
+        case Decimal():
+            return str(value)
+        case _:
+            return value
