@@ -7,6 +7,8 @@ import json
 import os
 import random
 import shutil
+import signal
+import sys
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -140,6 +142,8 @@ def bench_stack(services: Collection[str] = ALL) -> Iterator[tuple[LocalStack, P
     """A fresh local stack, its settings in the environment, and a folder for files; both gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="prism-bench-") as folder:
         stack = LocalStack(Path(folder) / ".prism")
+        # Who ends a benchmark ends its servers, too.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         try:
             stack.up(lambda service, message: print(f"{service}: {message}", flush=True), services)
             os.environ.update(stack.environment())

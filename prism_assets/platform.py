@@ -72,12 +72,17 @@ def _glue(settings: Settings, *, fail_fast: bool) -> GlueCatalog:
 
 
 def _check_expressions(table: TableDefinition) -> Sequence[str]:
-    """DuckDB and the kernels are imported for tables that have something to check."""
-    if not RowProgram.of(table).needs_checks:
-        return ()
-    from prism_assets.kernels.expressions.check import problems_of_table
+    """DuckDB, protobuf and the kernels are imported for tables that have something to check."""
+    problems: list[str] = []
+    if RowProgram.of(table).needs_checks:
+        from prism_assets.kernels.expressions.check import problems_of_table
 
-    return problems_of_table(table)
+        problems += problems_of_table(table)
+    if any(stream.format for stream in table.streams):
+        from prism_assets.kernels.protobuf.check import problems_of_streams
+
+        problems += problems_of_streams(table)
+    return problems
 
 
 def _iceberg(settings: Settings, lake: Lake, stores: Stores, installation_id: str) -> IcebergPublisher:

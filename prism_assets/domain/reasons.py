@@ -23,6 +23,10 @@ TRAILING_GARBAGE = "trailing_garbage"
 RATIO_EXCEEDED = "ratio_exceeded"
 ZERO_PADDING = "zero_padding"
 """Told of an object, and of no line."""
+BAD_MESSAGE = "bad_message"
+"""A message of protobuf that is none of its type."""
+BAD_FRAMING = "bad_framing"
+"""The rest of an object of messages, from a length on that is none, or that the object ends before."""
 CHANGED_AFTER_DISCOVERY = "changed_after_discovery"
 """Of objects that versions before converted."""
 
@@ -30,6 +34,7 @@ UNREAD = frozenset({BAD_UTF8, BAD_JSON, NOT_OBJECT, TOO_DEEP})
 """Those of lines that were not read: nobody knows what they hold."""
 ALL = UNREAD | {
     LINE_TOO_LONG, DUPLICATE_KEY, MISSING_TIME, BAD_TIME, TOO_OLD, TOO_NEW, NULL_IN_REQUIRED, KEEP_FAILED,
-    REJECT_FAILED, TRUNCATED, BAD_CRC, TRAILING_GARBAGE, RATIO_EXCEEDED, ZERO_PADDING, CHANGED_AFTER_DISCOVERY,
+    REJECT_FAILED, TRUNCATED, BAD_CRC, TRAILING_GARBAGE, RATIO_EXCEEDED, ZERO_PADDING, BAD_MESSAGE, BAD_FRAMING,
+    CHANGED_AFTER_DISCOVERY,
 }  # fmt: skip
 """A rejection of a table needs a reason of its own."""

@@ -121,7 +121,7 @@ def _line(name: str, change: Change) -> str | None:
         case CreateTable(table):
             return f"create table {name} with {len(table.columns)} columns"
         case AddStream(stream):
-            return f"create stream {stream.name} of {name} at {stream.url}"
+            return f"create stream {stream.name} of {name} at {stream.url}{_format(stream)}"
         case AddColumn(column):
             return f"add column {column.name} {column.type.name} to {name}"
         case ChangeSetting("file_format", int(file_format)):
@@ -138,6 +138,11 @@ def _line(name: str, change: Change) -> str | None:
             return f"show {name} to clients of DuckLake" if shown else f"hide {name} from clients of DuckLake"
         case ChangeSetting():
             return None
+
+
+def _format(stream: Stream) -> str:
+    given = stream.format
+    return f" of protobuf messages {given.message} (descriptor set {given.fingerprint})" if given else ""
 
 
 def _options(options: IcebergOptions) -> str:

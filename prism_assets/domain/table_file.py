@@ -13,6 +13,7 @@ from prism_assets.domain.column_entries import read_columns
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.limits import CheckLimits, Freshness
 from prism_assets.domain.names import TableName, did_you_mean
+from prism_assets.domain.stream_format import ReadFile, no_file, read_format
 from prism_assets.domain.tables import (
     ACCEPT_FROM,
     FUTURE_DAYS,
@@ -41,7 +42,7 @@ _TABLE_KEYS = {
     "schema", "table", "description", "owner", "streams", "partition", "columns", "operators", "merge", "accept",
     "retention_days", "freshness", "checks", "timestamps", "iceberg", "ducklake", "keep", "reject",
 }  # fmt: skip
-_STREAM_KEYS = {"name", "url", "enabled", "discard"}
+_STREAM_KEYS = {"name", "url", "enabled", "discard", "format"}
 _ICEBERG_KEYS = {"commit_seconds", "keep_hours", "daily_tags", "metrics", "on_foreign"}
 _SHORTEST_FRESHNESS = timedelta(minutes=1)  # Dagster takes none below it
 _NO_RETENTION = (
@@ -58,20 +59,23 @@ _NO_MILLISECONDS = (
 )
 
 
-def parse_table_file(text: str, path: str) -> TableDefinition:
-    """Parses one table file; DefinitionError with one line a problem, each `path:line: field: message`."""
+def parse_table_file(text: str, path: str, read_file: ReadFile = no_file) -> TableDefinition:
+    """Parses one table file; DefinitionError with one line a problem, each `path:line: field: message`.
+
+    `read_file` reads what the file names by its path from there.
+    """
     problems = Problems(path)
     root = compose(text, path)
     if not isinstance(root, yaml.MappingNode):
         raise DefinitionError(f"{path}:1: the file must hold one mapping with the fields schema, table, …")
     top = YamlMapping(root, "", problems)
-    definition = _definition(top, path)
+    definition = _definition(top, path, read_file)
     if problems.found:
         raise DefinitionError("\n".join(problems.found))
     return definition
 
 
-def _definition(top: YamlMapping, path: str) -> TableDefinition:
+def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefinition:
     top.only(_TABLE_KEYS)
     if "operators" in top.children:
         top.complain("operators", _NO_OPERATORS)
@@ -89,7 +93,7 @@ def _definition(top: YamlMapping, path: str) -> TableDefinition:
         name=TableName(read_name(top, "schema"), read_name(top, "table")),
         description=top.text("description", ""),
         owner=_owner(top),
-        streams=tuple(_streams(top)),
+        streams=tuple(_streams(top, read_file)),
         partition_column=partition_column,
         timezone=_timezone(partition),
         columns=entries.with_required(partition_column),
@@ -107,7 +111,7 @@ def _definition(top: YamlMapping, path: str) -> TableDefinition:
         ducklake=top.flag("ducklake", True),
         says_format="timestamps" in top.children,
         path=path,
-        places=entries.places,
+        places={**entries.places, **_places_of_formats(top)},
         freshness=_freshness(top.mapping("freshness")),
         limits=_limits(top.mapping("checks")),
     )
@@ -182,7 +186,7 @@ def _owner(top: YamlMapping) -> str | None:
     return owner
 
 
-def _streams(top: YamlMapping) -> list[Stream]:
+def _streams(top: YamlMapping, read_file: ReadFile) -> list[Stream]:
     entries = top.sequence("streams")
     check_unique(entries, "name", lambda entry: str(entry.read("name", str, "", "text")))
     streams = []
@@ -200,9 +204,22 @@ def _streams(top: YamlMapping) -> list[Stream]:
                 key_prefix=match["prefix"] if match else "",
                 enabled=entry.flag("enabled", True),
                 discard=entry.flag("discard", False),
+                format=read_format(entry, read_file),
             )
         )
     return streams
+
+
+def _places_of_formats(top: YamlMapping) -> dict[str, str]:
+    """Where the formats of streams stand, for problems that are found when they are used."""
+    node = top.children.get("streams")
+    entries = node.value if isinstance(node, yaml.SequenceNode) else []
+    streams = [YamlMapping(entry, "", top.problems) for entry in entries if isinstance(entry, yaml.MappingNode)]
+    return {
+        field: f"{top.problems.path}:{stream.children['format'].start_mark.line + 1}: {field}"
+        for number, stream in enumerate(streams)
+        if (field := f"streams[{number}].format.protobuf") and "format" in stream.children
+    }
 
 
 def _timezone(partition: YamlMapping) -> str:

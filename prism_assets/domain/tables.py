@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -104,19 +106,47 @@ class Rejection:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProtobufFormat:
+    """Objects hold protobuf messages of one type, each behind its length as a varint.
+
+    `descriptor_set` is a FileDescriptorSet with the type and all that it imports, in base64: definitions carry it, so
+    that objects are read as they were when they were first claimed, wherever the file has gone.
+    """
+
+    message: str
+    descriptor_set: str
+
+    @property
+    def fingerprint(self) -> str:
+        """The first 12 digits of the descriptor set's SHA-256, which people can compare."""
+        return hashlib.sha256(base64.b64decode(self.descriptor_set)).hexdigest()[:12]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Stream:
-    """Where JSON objects of a table arrive: everything under `s3://bucket/key_prefix`."""
+    """Where objects of a table arrive: everything under `s3://bucket/key_prefix`.
+
+    They hold lines of JSON if they have no other `format`.
+    """
 
     name: str
     bucket: str
     key_prefix: str
     enabled: bool = True
     discard: bool = False
+    format: ProtobufFormat | None = None
 
     @property
     def url(self) -> str:
         """`s3://bucket/prefix`."""
         return f"s3://{self.bucket}/{self.key_prefix}"
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any], table: str) -> Stream:
+        """Reads what the definition of a table stores. InvariantBroken if this version does not know a field."""
+        _check_known(cls, document, f"a stream of {table}")
+        stored = document.get("format")
+        return cls(**{**document, "format": ProtobufFormat(**stored) if stored else None})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,6 +249,10 @@ class TableDefinition:
                 return column
         raise KeyError(name)
 
+    def stream_of(self, bucket: str, key: str) -> Stream | None:
+        """The stream whose objects a key is one of; None if none of this definition's."""
+        return next((one for one in self.streams if one.bucket == bucket and key.startswith(one.key_prefix)), None)
+
     def today(self, now: datetime) -> date:
         """The event date that `now` falls on in the table's zone."""
         return now.astimezone(self.zone).date()
@@ -237,8 +271,8 @@ class TableDefinition:
     def to_json(self) -> str:
         """One line of JSON that `from_json` reads back; keys sorted, so equal definitions give equal text.
 
-        The first file format is not named, nor is Iceberg where it is not wanted, nor DuckLake where it is, as versions
-        that know of none of them read it, too.
+        The first file format is not named, nor is Iceberg where it is not wanted, nor DuckLake where it is, nor that
+        streams hold JSON, as versions that know of none of them read it, too.
         """
         document = dataclasses.asdict(dataclasses.replace(self, columns=(), unstored=(), places={}))
         for name in _OF_THE_FILE:
@@ -246,6 +280,9 @@ class TableDefinition:
         for name, nothing in _SILENT_OF_TABLE.items():
             if getattr(self, name) == nothing:
                 del document[name]
+        for stream in document["streams"]:
+            if stream["format"] is None:
+                del stream["format"]
         document["columns"] = [column.to_document() for column in self.columns]
         if self.unstored:
             document["unstored"] = [column.to_document() for column in self.unstored]
@@ -267,7 +304,8 @@ class TableDefinition:
         """Builds a definition from the decoded JSON of `to_json`."""
         document = dict(document)
         document["name"] = TableName(**document["name"])
-        document["streams"] = tuple(Stream(**stream) for stream in document["streams"])
+        streams = document["streams"]
+        document["streams"] = tuple(Stream.from_document(stream, str(document["name"])) for stream in streams)
         document["columns"] = tuple(Column.from_document(column) for column in document["columns"])
         document["unstored"] = tuple(Column.from_document(column) for column in document.get("unstored", ()))
         document["computed"] = tuple(document.get("computed", ()))
@@ -302,5 +340,5 @@ def _check_known(kind: type, document: Mapping[str, Any], what: str) -> None:
 # Looked up for every column of every table, and each tick of a sensor reads them all.
 _FIELDS: Mapping[type, frozenset[str]] = {
     kind: frozenset(field.name for field in dataclasses.fields(kind))
-    for kind in (Column, IcebergOptions, TableDefinition)
+    for kind in (Column, IcebergOptions, Stream, TableDefinition)
 }

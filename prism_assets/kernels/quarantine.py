@@ -13,10 +13,10 @@ from typing import IO, Any
 
 from isal import isal_zlib
 
-from prism_assets.domain.reasons import LINE_TOO_LONG, TRAILING_GARBAGE
+from prism_assets.domain.reasons import TRAILING_GARBAGE
 from prism_assets.kernels.inflate import Garbage
 from prism_assets.kernels.json.blanking import Blanking
-from prism_assets.kernels.json.blocks import LongLine
+from prism_assets.kernels.json.blocks import LongLine, Original
 from prism_assets.kernels.scratch import mapped, new_file, telling
 
 
@@ -39,19 +39,21 @@ class Quarantine:
         if self._file:
             self._file.close()
 
-    def add(self, line: int, reason: str, column: str | None, content: bytes, offset: int) -> None:
-        """Adds a line that begins at an offset of the object's content; what is not UTF-8 is kept as base64."""
-        kept = self._blanking.kept(content, reason)
+    def add(self, line: int, reason: str, column: str | None, original: Original) -> None:
+        """Adds a line; what is not UTF-8 is kept as base64."""
+        kept = self._blanking.kept(original.content, reason)
         record = {"line": line, "reason": reason, "column": column}
-        self._write(reason, record | (self._place(offset, len(content)) if kept is None else _content(kept)))
+        place = self._place(original.offset, original.length)
+        self._write(reason, record | (place if kept is None else _content(kept)))
 
-    def add_unread(self, line: int, reason: str, content: bytes, offset: int) -> None:
-        """Adds a line of an object that is set aside as a whole."""
+    def add_unread(self, line: int, reason: str, original: Original) -> None:
+        """Adds a line that nobody could read, or of an object that is set aside as a whole."""
         record = {"line": line, "reason": reason, "column": None}
-        self._write(reason, record | self._unread(content, offset, len(content)))
+        self._write(reason, record | self._unread(original.content, original.offset, original.length))
 
-    def add_long(self, line: LongLine, reason: str = LINE_TOO_LONG) -> None:
+    def add_long(self, line: LongLine, reason: str | None = None) -> None:
         """Adds the beginning of a line that is too long, and its length in bytes."""
+        reason = reason or line.reason
         record = {"line": line.line, "reason": reason, "column": None, "length": line.length}
         self._write(reason, record | self._unread(line.head, line.offset, line.length))
 

@@ -17,7 +17,7 @@ from prism_assets.kernels.expressions.session import Secrets, secret_of_worker
 from prism_assets.kernels.inflate import Inflation, UnsoundError, salvage
 from prism_assets.kernels.json.accept import Acceptance, Accepted
 from prism_assets.kernels.json.blanking import Blanking
-from prism_assets.kernels.json.blocks import Block, LongLine, find_lines, split
+from prism_assets.kernels.json.blocks import Block, LongLine, split
 from prism_assets.kernels.json.columnar import Hints, read_block
 from prism_assets.kernels.json.head import FirstLines
 from prism_assets.kernels.json.picks import Facts
@@ -111,7 +111,19 @@ class ObjectReading(Generic[_Rows]):
         self._check_balance()
 
     def _split(self, pieces: Iterable[bytes]) -> Iterator[Block | LongLine]:
-        return split(pieces) if self._first is None else self._first.split(pieces)
+        """The content by lines, or by messages, as its stream has them."""
+        stream = self._layout.table.stream_of(self._task.bucket, self._task.key)
+        if stream is None or stream.format is None:
+            return split(pieces) if self._first is None else self._first.split(pieces)
+        # Workers that meet no such stream need no protobuf.
+        from prism_assets.kernels.protobuf.blocks import split_messages
+        from prism_assets.kernels.protobuf.messages import MessageType
+
+        lookups = self._layout.reading.lookups
+        messages = MessageType(stream.format, None if lookups.collects else lookups.wanted)
+        if self._first is None:
+            return split_messages(pieces, messages)
+        return self._first.split_messages(pieces, messages)
 
     def quarantined(self) -> tuple[QuarantineCount, ...]:
         """How many lines were set aside, by reason."""
@@ -143,9 +155,12 @@ class ObjectReading(Generic[_Rows]):
         self.lines_in += len(read.lines)
         self.fast_lines += read.fast
         for reject in sorted(rejects, key=_line):
-            start, end = read.lines.starts[reject.line], read.lines.ends[reject.line]
+            start, end = int(read.lines.starts[reject.line]), int(read.lines.ends[reject.line])
             number = int(read.lines.numbers[reject.line])
-            self.quarantine.add(number, reject.reason, reject.column, part.data[start:end], part.offset + int(start))
+            self.quarantine.add(number, reject.reason, reject.column, part.original(number, start, end))
+        for unread in part.unread:
+            self.lines_in += 1
+            self.quarantine.add_unread(unread.number, unread.reason, unread.original)
 
     def _set_all_aside(self, unsound: UnsoundError) -> None:
         """Reads the object once more and sets all of its lines aside."""
@@ -157,10 +172,9 @@ class ObjectReading(Generic[_Rows]):
                 self.lines_in += 1
                 self.quarantine.add_long(part, unsound.reason)
                 continue
-            lines, _ = find_lines(part)
-            self.lines_in += len(lines)
-            for number, start, end in zip(lines.numbers.tolist(), lines.starts, lines.ends, strict=True):
-                self.quarantine.add_unread(number, unsound.reason, part.data[start:end], part.offset + int(start))
+            for number, original in part.originals():
+                self.lines_in += 1
+                self.quarantine.add_unread(number, unsound.reason, original)
 
     def _set_garbage_aside(self, inflation: Inflation) -> None:
         """Sets aside what follows the last member, each piece as one line; zeros alone are told, and no line."""

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.names import TableName
+from prism_assets.domain.stream_format import ReadFile
 from prism_assets.domain.table_changes import Change, applied, changes_between, describe
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import Stream, TableDefinition
@@ -69,7 +70,7 @@ def parse_table_files(folder: Path) -> tuple[list[TableDefinition], list[str]]:
     problems: list[str] = []
     for path in sorted(_table_files(folder), key=_age):
         try:
-            table = parse_table_file(path.read_text(encoding="utf-8"), str(path))
+            table = parse_table_file(path.read_text(encoding="utf-8"), str(path), _reader_beside(path))
         except DefinitionError as error:
             problems.append(str(error))
         except UnicodeDecodeError:
@@ -81,6 +82,10 @@ def parse_table_files(folder: Path) -> tuple[list[TableDefinition], list[str]]:
             problems += clashes
             found += [] if clashes else [table]
     return sorted(found, key=lambda table: table.path or ""), sorted(problems)
+
+
+def _reader_beside(path: Path) -> ReadFile:
+    return lambda name: (path.parent / name).read_bytes()
 
 
 def _table_files(folder: Path) -> list[Path]:

@@ -8,6 +8,8 @@ from pathlib import Path
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.drafting.cases import cases_of, run_cases
 from prism_assets.kernels.expressions.check import problems_of_table
+from prism_assets.kernels.protobuf.check import problems_of_streams
+from prism_assets_tests.kernels.protoc import descriptor_set
 
 PAGE = Path(__file__).parents[2] / "docs" / "tables.md"
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
@@ -21,12 +23,15 @@ READ = [
 
 
 def test_every_example_is_taken() -> None:
-    whole, values, conditions = EXAMPLES
+    whole, values, conditions, protobuf = EXAMPLES
     head = 'schema: log\ntable: signups\nstreams:\n  - {name: s, url: "s3://staging/s/"}\ncolumns:\n'
     read = "".join(f"  - {column}\n" for column in READ)
     country = "  - {name: country, type: string}\n"
     for text in (whole, head + read + values, head + read + country + conditions):
         assert problems_of_table(parse_table_file(text, "t.yaml")) == []
+    text = f"schema: log\ntable: pages\nstreams:\n{protobuf}columns:\n  - {READ[0]}\n"
+    pages = parse_table_file(text, "t.yaml", lambda _name: descriptor_set("page.proto"))
+    assert problems_of_streams(pages) == []
 
 
 def test_the_cases_of_the_page_are_those_of_its_table(tmp_path: Path) -> None:

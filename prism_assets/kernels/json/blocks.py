@@ -9,6 +9,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from prism_assets.domain.reasons import LINE_TOO_LONG
+
 LINE_LIMIT = 16 << 20
 
 _BOM = b"\xef\xbb\xbf"
@@ -20,30 +22,61 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
+class Original:
+    """A line as it is set aside: what is kept of it, and where it lies in the object's content, in bytes."""
+
+    content: bytes
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A line of that number that nobody can read, and why."""
+
+    number: int
+    reason: str
+    original: Original
+
+
+@dataclass(frozen=True)
 class Block:
     """Whole lines; only the last line of an object may lack its newline.
 
-    `first_line` is the first one's number, `offset` where it begins in the object's content.
+    `first_line` is the first one's number, `offset` where it begins in the object's content. `unread` are lines that
+    `data` has as blank ones.
     """
 
     data: bytes
     first_line: int
     offset: int = 0
+    unread: tuple[Unread, ...] = ()
 
     @cached_property
     def newlines(self) -> Positions:
         """Where the line ends are."""
         return np.flatnonzero(np.frombuffer(self.data, np.uint8) == _NEWLINE)
 
+    def original(self, number: int, start: int, end: int) -> Original:
+        """The line of that number, which lies in `data` from `start` to `end`."""
+        return Original(self.data[start:end], self.offset + start, end - start)
+
+    def originals(self) -> Iterator[tuple[int, Original]]:
+        """All lines that are not blank, with their numbers, of an object that nobody reads."""
+        lines, _ = find_lines(self)
+        for number, start, end in zip(lines.numbers.tolist(), lines.starts.tolist(), lines.ends.tolist(), strict=True):
+            yield number, self.original(number, start, end)
+
 
 @dataclass(frozen=True)
 class LongLine:
-    """A line of more than 16 MiB: its number, its first 16 MiB, its length in bytes and where it begins."""
+    """A line that is not held as a whole, and why: number, first 16 MiB, length in bytes and where it begins."""
 
     line: int
     head: bytes
     length: int
     offset: int
+    reason: str = LINE_TOO_LONG
 
 
 @dataclass(frozen=True)

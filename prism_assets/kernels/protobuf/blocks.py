@@ -1,0 +1,154 @@
+"""Blocks of messages, as lines of JSON: what follows reads them as it reads lines, and counts them as lines.
+
+A message stands behind its length as a varint, as `writeDelimitedTo` of protobuf's libraries writes it. The number of a
+message is that of its line. One that cannot be read is a blank line of its block, and is set aside by itself; behind
+a length that is none nothing can be told apart, so the rest of the object is one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from prism_assets.kernels.json.blocks import LINE_LIMIT, Block, LongLine, Original, Unread
+from prism_assets.kernels.protobuf.messages import MessageType, UnreadableError
+
+BAD_MESSAGE = "bad_message"
+"""The reason of a message that is none of its type."""
+BAD_FRAMING = "bad_framing"
+"""The reason of the rest of an object, from a length on that is none, or that the object ends before."""
+
+_BLOCK = 4 << 20
+_VARINT_BYTES = 10
+_MOST_BYTES = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class MessageBlock(Block):
+    """Messages as lines. `frames` says where each one's bytes lie in `content`, which begins at `offset`."""
+
+    content: bytes = b""
+    frames: tuple[tuple[int, int], ...] = ()
+    to_whole_json: Callable[[bytes], str] = bytes.decode
+
+    def original(self, number: int, start: int, end: int) -> Original:
+        """A message as it is set aside: all that it says, and not only what columns read."""
+        begin, stop = self.frames[number - self.first_line]
+        text = self.to_whole_json(self.content[begin:stop])
+        return Original(text.encode(), self.offset + begin, stop - begin)
+
+    def originals(self) -> Iterator[tuple[int, Original]]:
+        """All messages as their bytes."""
+        for number, (begin, stop) in enumerate(self.frames, self.first_line):
+            yield number, Original(self.content[begin:stop], self.offset + begin, stop - begin)
+
+
+def split_messages(pieces: Iterable[bytes], message_type: MessageType) -> Iterator[MessageBlock | LongLine]:
+    """Cuts a stream of bytes into blocks of messages, and bounds what one message holds."""
+    frames = _Frames(pieces)
+    number = 1
+    while frames.fill(1):
+        part = frames.next_block(number, message_type) or frames.pass_over_next(number)
+        yield part
+        number += len(part.frames) if isinstance(part, MessageBlock) else 1
+
+
+class _Frames:
+    """Bytes that are still to be cut into messages. `_at` is where in `_data` the next length begins."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = iter(pieces)
+        self._data = b""
+        self._at = 0
+        self._offset = 0
+        """Where in the object's content `_data` begins."""
+
+    def fill(self, count: int) -> bool:
+        """Gets bytes until so many are there from the next length on; whether there are."""
+        if len(self._data) - self._at >= count:
+            return True
+        parts, held = [self._data[self._at :]], len(self._data) - self._at
+        while held < count:
+            piece = next(self._pieces, None)
+            if piece is None:
+                break
+            parts.append(piece)
+            held += len(piece)
+        self._offset += self._at
+        self._data, self._at = b"".join(parts), 0
+        return held >= count
+
+    def next_block(self, first: int, message_type: MessageType) -> MessageBlock | None:
+        """The messages that are here as a whole, or come with the next bytes; None if the next one is too long."""
+        length, begin = self._length()
+        if length is None or length > LINE_LIMIT or not self.fill(begin + length):
+            return None
+        data, start, position = self._data, self._at, self._at
+        frames: list[tuple[int, int]] = []
+        lines: list[str] = []
+        unread: list[Unread] = []
+        size = 0
+        while size < _BLOCK:
+            found, begin = _varint(data, position)
+            if found is None or position + begin + found > len(data):
+                break
+            frame = (position + begin - start, position + begin + found - start)
+            content = data[position + begin : position + begin + found]
+            try:
+                lines.append(message_type.to_json(content))
+            except UnreadableError:
+                original = Original(content, self._offset + position + begin, found)
+                unread.append(Unread(first + len(frames), BAD_MESSAGE, original))
+                lines.append("")
+            size += len(lines[-1]) + found
+            frames.append(frame)
+            position += begin + found
+        self._at = position
+        return MessageBlock(
+            data="\n".join([*lines, ""]).encode(),
+            first_line=first,
+            offset=self._offset + start,
+            unread=tuple(unread),
+            content=data[start:position],
+            frames=tuple(frames),
+            to_whole_json=message_type.to_whole_json,
+        )
+
+    def pass_over_next(self, number: int) -> LongLine:
+        """Passes over the next message, which is too long to be read, or over all that is left if there is none."""
+        length, begin = self._length()
+        offset = self._offset + self._at
+        whole = begin + length if length is not None else None
+        head, passed = self._pass_over(whole)
+        if length is None or passed < begin + length:
+            return LongLine(number, head, passed, offset, BAD_FRAMING)
+        return LongLine(number, head[begin:], length, offset + begin)
+
+    def _length(self) -> tuple[int | None, int]:
+        """The length that stands next, and how many bytes it takes; None if there is none."""
+        self.fill(_VARINT_BYTES)
+        return _varint(self._data, self._at)
+
+    def _pass_over(self, count: int | None) -> tuple[bytes, int]:
+        """Passes over so many bytes, or over all: the first 16 MiB of them, and how many there were."""
+        head, passed = bytearray(), 0
+        while (count is None or passed < count) and self.fill(1):
+            taken = self._data[self._at :] if count is None else self._data[self._at : self._at + count - passed]
+            head += taken[: LINE_LIMIT - len(head)]
+            passed += len(taken)
+            self._at += len(taken)
+        return bytes(head), passed
+
+
+def _varint(data: bytes, position: int) -> tuple[int | None, int]:
+    """The number at a position, and how many bytes it takes; None if it is no length of a message, or not whole."""
+    value = shift = 0
+    for count in range(1, _VARINT_BYTES + 1):
+        if position + count > len(data):
+            return None, count
+        byte = data[position + count - 1]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value if value <= _MOST_BYTES else None), count
+        shift += 7
+    return None, _VARINT_BYTES

@@ -1,0 +1,40 @@
+"""What is wrong with the protobuf streams of a table file, before anything is applied: for `prism table apply`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prism_assets.domain.names import did_you_mean
+from prism_assets.domain.row_program import RowProgram
+from prism_assets.domain.sources import Fact, Pattern, Rest
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.kernels.json.picks import keys_of, sources_of
+from prism_assets.kernels.protobuf.messages import DescriptorError, find_message
+
+
+def problems_of_streams(table: TableDefinition) -> list[str]:
+    """Each problem as a line `path:line: field: message`."""
+    fields: set[str] = set()
+    problems = []
+    for number, stream in enumerate(table.streams):
+        if stream.format is None:
+            continue
+        try:
+            fields.update(field.name for field in find_message(stream.format).fields)
+        except DescriptorError as error:
+            place = f"streams[{number}].format.protobuf"
+            problems.append(f"{table.places.get(place) or f'{table.path}:1: {place}'}: {error}")
+    if not problems and all(stream.format for stream in table.streams):
+        problems += _columns_of_nothing(table, fields)
+    return problems
+
+
+def _columns_of_nothing(table: TableDefinition, fields: set[str]) -> Iterator[str]:
+    """Columns that no message can ever fill: messages have no other fields than those of their type."""
+    for column in RowProgram.of(table).reads:
+        sources = sources_of(column)
+        keys = keys_of(sources)
+        if any(isinstance(source, Fact | Pattern | Rest) for source in sources) or fields.intersection(keys):
+            continue
+        near = next((near for key in keys if (near := did_you_mean(key, fields))), "")
+        yield f"{table.path}:1: columns: {column.name} reads {', '.join(keys)}, which no message has as a field{near}"

@@ -1,0 +1,236 @@
+"""What a protobuf message says, as the JSON that columns are read from.
+
+Fields have the names of the .proto file. What can be absent and is, is left out, as a key that a line does not have;
+a field that knows no absence (of proto3, without `optional`) has its value, which may be 0 or empty. Enums are their
+names, bytes base64, maps objects sorted by key; timestamps, durations and wrappers are what protobuf's own JSON makes
+of them. Fields that the descriptor does not know are passed over.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Container
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from prism_assets.domain.names import did_you_mean
+from prism_assets.domain.tables import ProtobufFormat
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_WRAPPERS = frozenset(
+    f"google.protobuf.{kind}Value"
+    for kind in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+)
+
+_Writer = Callable[[Any], Any]
+"""What JSON says for a value as protobuf's library has it."""
+
+
+class DescriptorError(Exception):
+    """The descriptor set cannot be used; the text says why, and what to do."""
+
+
+class UnreadableError(Exception):
+    """The bytes are no message of this type."""
+
+
+@dataclass(frozen=True)
+class _Field:
+    """A field of a message, and how its value is written; `optional` if it may be absent."""
+
+    name: str
+    optional: bool
+    write: _Writer | None
+
+
+class MessageType:
+    """One type of messages. `fields` limits what `to_json` writes to the fields of these names; None writes all."""
+
+    def __init__(self, given: ProtobufFormat, fields: Container[str] | None = None) -> None:
+        self.descriptor = find_message(given)
+        self._class: Any = GetMessageClass(self.descriptor)
+        self._all = _fields_of(self.descriptor)
+        self._fields = tuple(field for field in self._all if fields is None or field.name in fields)
+        self._needs_check = _has_required(self.descriptor, set())
+
+    def to_json(self, content: bytes) -> str:
+        """The fields that were asked for, as one line. Raises UnreadableError."""
+        return self._written(content, self._fields)
+
+    def to_whole_json(self, content: bytes) -> str:
+        """All fields, as one line. Raises UnreadableError."""
+        return self._written(content, self._all)
+
+    def _written(self, content: bytes, fields: tuple[_Field, ...]) -> str:
+        try:
+            message = self._class.FromString(content)
+            if self._needs_check and not message.IsInitialized():
+                raise UnreadableError
+            return _encode(_document(message, fields))
+        except (DecodeError, UnicodeError, RecursionError) as error:
+            raise UnreadableError from error
+
+
+def find_message(given: ProtobufFormat) -> Descriptor:
+    """The message type that a stream names, in the stream's descriptor set. Raises DescriptorError."""
+    pool, names = _load(given.descriptor_set)
+    if given.message not in names:
+        raise DescriptorError(
+            f"the descriptor set has no message {given.message}{did_you_mean(given.message, names)}; it has "
+            f"{', '.join(sorted(names)[:20]) or 'none'}"
+        )
+    return pool.FindMessageTypeByName(given.message)
+
+
+@cache
+def _load(descriptor_set: str) -> tuple[DescriptorPool, frozenset[str]]:
+    """The types of a descriptor set, once a process: a pool takes as long as thousands of messages."""
+    files = FileDescriptorSet()
+    try:
+        files.ParseFromString(base64.b64decode(descriptor_set))
+    except DecodeError:
+        files.Clear()
+    if not files.file:
+        raise DescriptorError("this is no descriptor set: make it with protoc --include_imports --descriptor_set_out")
+    pool = DescriptorPool()
+    names: set[str] = set()
+    for file in files.file:
+        try:
+            pool.Add(file)
+            added = pool.FindFileByName(file.name)
+        except (TypeError, KeyError) as error:
+            raise DescriptorError(
+                f"{file.name} cannot be used, as {_first_line(error)}; make the set with protoc --include_imports"
+            ) from error
+        for descriptor in added.message_types_by_name.values():
+            names.update(_names(descriptor))
+    return pool, frozenset(names)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip("'\"").partition("\n")[0]
+
+
+def _names(descriptor: Descriptor) -> list[str]:
+    return [descriptor.full_name, *(name for nested in descriptor.nested_types for name in _names(nested))]
+
+
+def _has_required(descriptor: Descriptor, seen: set[str]) -> bool:
+    """Whether a message of the type may lack what proto2 calls required."""
+    if descriptor.full_name in seen:
+        return False
+    seen.add(descriptor.full_name)
+    return any(
+        field.is_required or (field.message_type is not None and _has_required(field.message_type, seen))
+        for field in descriptor.fields
+    )
+
+
+def _fields_of(descriptor: Descriptor) -> tuple[_Field, ...]:
+    return tuple(_Field(field.name, field.has_presence, _writer(field)) for field in descriptor.fields)
+
+
+def _document(message: Any, fields: tuple[_Field, ...]) -> dict[str, Any]:
+    document = {}
+    for field in fields:
+        if field.optional and not message.HasField(field.name):
+            continue
+        value = getattr(message, field.name)
+        document[field.name] = value if field.write is None else field.write(value)
+    return document
+
+
+def _writer(field: FieldDescriptor) -> _Writer | None:
+    """How the value of a field is written; None where JSON takes it as it is."""
+    if not field.is_repeated:
+        return _single(field)
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        return _map(field.message_type)
+    write = _single(field)
+    return list if write is None else lambda values: [write(value) for value in values]
+
+
+def _single(field: FieldDescriptor) -> _Writer | None:
+    if field.message_type is not None:
+        return _nested(field.message_type)
+    if field.enum_type is not None:
+        return _enum(field.enum_type)
+    return _base64 if field.type == FieldDescriptor.TYPE_BYTES else None
+
+
+def _enum(enum: EnumDescriptor) -> _Writer:
+    """The name of a value; its number where the descriptor has no name for it."""
+    names = {number: value.name for number, value in enum.values_by_number.items()}
+    return lambda number: names.get(number, number)
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+def _map(entry: Descriptor) -> _Writer:
+    """An object with its keys in order: protobuf has them in any."""
+    field = entry.fields_by_name["value"]
+    write = _single(field) or _itself
+    by_message = field.message_type is not None  # such values are made by being asked for, and so by their key
+
+    def written(values: Any) -> dict[str, Any]:
+        return {_map_key(key): write(values[key]) for key in sorted(values)}
+
+    def written_of_scalars(values: Any) -> dict[str, Any]:
+        return {_map_key(key): write(value) for key, value in sorted(values.items())}
+
+    return written if by_message else written_of_scalars
+
+
+def _map_key(key: Any) -> str:
+    return str(key).lower() if isinstance(key, bool) else str(key)
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+@cache
+def _nested(descriptor: Descriptor) -> _Writer:
+    """How a message inside a message is written. Its fields are looked up when the first one comes: types may nest."""
+    name = descriptor.full_name
+    if name in ("google.protobuf.Timestamp", "google.protobuf.Duration"):
+        return _well_known_text
+    if name in _WRAPPERS:
+        write = _single(descriptor.fields_by_name["value"]) or _itself
+        return lambda message: write(message.value)
+    if name == "google.protobuf.Struct":
+        return lambda message: {key: _struct_value(message.fields[key]) for key in sorted(message.fields)}
+    if name == "google.protobuf.ListValue":
+        return lambda message: [_struct_value(value) for value in message.values]
+    if name == "google.protobuf.Value":
+        return _struct_value
+    return lambda message: _document(message, _known_fields(descriptor))
+
+
+_known_fields = cache(_fields_of)
+
+
+def _well_known_text(message: Any) -> Any:
+    """RFC 3339, or seconds with an `s`; the message as it is where the number of seconds is no such time."""
+    try:
+        return message.ToJsonString()
+    except (ValueError, OverflowError):
+        return _document(message, _known_fields(message.DESCRIPTOR))
+
+
+def _struct_value(value: Any) -> Any:
+    kind = value.WhichOneof("kind")
+    if kind is None or kind == "null_value":
+        return None
+    found = getattr(value, kind)
+    return _nested(found.DESCRIPTOR)(found) if kind in ("struct_value", "list_value") else found

@@ -1,0 +1,91 @@
+"""Streams of protobuf messages, from a table file with a descriptor set beside it to rows and ledger."""
+
+from __future__ import annotations
+
+import pytest
+
+from prism_assets.domain.errors import DefinitionError
+from prism_assets_tests.builders import utc
+from prism_assets_tests.kernels.protoc import descriptor_set, encoded, framed
+from prism_assets_tests.world import World
+
+NOON = "2026-03-01T12:00"
+TABLE = """\
+schema: log
+table: events
+streams:
+  - name: events
+    url: s3://staging/events/
+    format: {protobuf: {descriptor: page.desc, message: shop.PageView}}
+columns:
+  - {name: time, type: timestamp, time_unit: milliseconds}
+  - {name: id, type: bigint, source: $.user.id}
+  - {name: path, type: string}
+accept: {from: arrival}
+"""
+
+
+def page(number: int, path: str = "/") -> bytes:
+    time = int(utc(NOON).timestamp() * 1000) + number
+    return encoded("page.proto", "shop.PageView", f'time: {time} user {{ id: {number} }} path: "{path}"')
+
+
+def with_descriptors(world: World, **files: str) -> None:
+    folder = world.settings.tables_dir
+    folder.mkdir(exist_ok=True)
+    for name, proto in files.items():
+        (folder / f"{name}.desc").write_bytes(descriptor_set(proto))
+
+
+def refused(world: World, text: str) -> str:
+    with pytest.raises(DefinitionError) as told:
+        world.apply(text)
+    return str(told.value).partition("events.yaml")[2]
+
+
+def test_messages_become_rows_and_each_is_in_the_ledger(world: World) -> None:
+    with_descriptors(world, page="page.proto")
+    plan = world.apply(TABLE)
+    (line,) = [line for line in plan.lines if "create stream" in line]
+    assert "of protobuf messages shop.PageView (descriptor set " in line
+    assert world.apply(TABLE).lines == ()
+    world.drop([], body=framed([page(1), page(2, "/x"), b"\x07"]))
+    report = world.stream(NOON)
+    world.catalog(NOON)
+    assert (report.lines_in, report.rows_out, report.quarantined) == (3, 2, 1)
+    assert world.query("SELECT id, path FROM log.events ORDER BY id") == [(1, "/"), (2, "/x")]
+
+
+def test_objects_keep_the_format_of_their_first_claim(world: World) -> None:
+    with_descriptors(world, page="page.proto", later="page_later.proto")
+    world.apply(TABLE)
+    world.drop([], body=framed([page(1)]))
+    world.stream(NOON)
+    other = TABLE.replace("page.desc", "later.desc").replace(", source: $.user.id", ", source: positions")
+    (line,) = world.apply(other).lines
+    assert "streams" in line
+    world.drop([], body=framed([page(2)]))
+    world.stream(NOON)
+    world.catalog(NOON)
+    assert world.query("SELECT id, path FROM log.events ORDER BY time") == [(1, "/"), (None, "/")]
+
+
+def test_what_is_wrong_with_a_format_is_told_with_its_line(world: World) -> None:
+    with_descriptors(world, page="page.proto", order="order.proto")
+    assert refused(world, TABLE.replace("page.desc", "pages.desc")) == (
+        ":6: streams[0].format.protobuf.descriptor: pages.desc, from the folder of this file, cannot be read: "
+        "No such file or directory"
+    )
+    assert refused(world, TABLE.replace("PageView", "PageViw")).startswith(
+        ":6: streams[0].format.protobuf: the descriptor set has no message shop.PageViw; did you mean shop.PageView?"
+    )
+    assert refused(world, TABLE.replace("page.desc", "order.desc")).startswith(
+        ":6: streams[0].format.protobuf: the descriptor set has no message shop.PageView"
+    )
+    assert refused(world, TABLE.replace("$.user.id", "$.usr.id")) == (
+        ":1: columns: id reads usr, which no message has as a field; did you mean user?"
+    )
+    assert refused(world, TABLE.replace("{protobuf: {descriptor: page.desc, message: shop.PageView}}", "avro")) == (
+        ":6: streams[0].format: must be json, or {protobuf: {descriptor: FILE, message: NAME}}"
+    )
+    assert "is missing" in refused(world, TABLE.replace("descriptor: page.desc, ", ""))
