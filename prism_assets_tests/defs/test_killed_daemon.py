@@ -238,12 +238,14 @@ def test_a_killed_daemon_and_killed_workers_lose_double_and_block_nothing(story:
 
     story.settle(backfill)
     assert judge.backfill(backfill).status == BulkActionStatus.COMPLETED_SUCCESS
-    succeeded = Counter(
+    # A daemon that dies before it notes that it launched a run, or cannot reach one that starts, launches it anew: days
+    # succeed once at least, and that their rows are there once is what counts.
+    succeeded = {
         run.dagster_run.tags["dagster/asset_partition_range_start"]
         for run in judge.runs_of(backfill)
         if run.dagster_run.status == DagsterRunStatus.SUCCESS
-    )
-    assert succeeded == Counter(story.days())
+    }
+    assert succeeded == set(story.days())
     rows = sum(map(len, story.ids.values()))
     assert judge.ledger("killed") == (story.objects, rows, rows, rows)
     assert story.is_readable()
