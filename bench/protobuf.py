@@ -116,7 +116,7 @@ def _messages(rows: list[dict[str, Any]], content: bytes) -> bytes:
     pool = DescriptorPool()
     pool.Add(FileDescriptorSet.FromString(content).file[0])
     kind: Any = GetMessageClass(pool.FindMessageTypeByName("bench.Page"))
-    encoded = (kind(**row).SerializeToString() for row in rows)
+    encoded: list[bytes] = [kind(**row).SerializeToString() for row in rows]
     return b"".join(_varint(len(message)) + message for message in encoded)
 
 

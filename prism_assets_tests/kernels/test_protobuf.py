@@ -97,7 +97,7 @@ def test_a_default_of_proto2_is_no_value(text: str) -> None:
 def test_only_the_fields_that_are_read_are_written() -> None:
     message = page('path: "/a" tags: "x"')
     assert json.loads(MessageType(PAGE, {"path", "absent"}).to_json(message)) == {"path": "/a"}
-    assert "tags" in MessageType(PAGE, {"path"}).to_whole_json(message)
+    assert b"tags" in MessageType(PAGE, {"path"}).to_whole_json(message)
 
 
 def test_maps_are_written_in_one_order() -> None:
@@ -246,14 +246,15 @@ def test_a_message_of_more_than_16_mib_is_set_aside_by_its_beginning(lake: Lake)
     outcome = converted(lake, framed([MESSAGES[0], long, MESSAGES[1]]))
     assert balance(outcome) == (3, 2, {"line_too_long": 1})
     (aside,) = outcome.quarantined
-    assert (aside["line"], aside["length"], len(aside["text"])) == (2, len(long), LINE_LIMIT)
+    assert (aside["line"], aside["length"]) == (2, len(long))
+    assert base64.b64decode(aside["base64"]) == long[:LINE_LIMIT]
 
 
 def test_of_an_unsound_object_all_messages_are_set_aside(lake: Lake) -> None:
     whole = gzip.compress(framed(MESSAGES * 50))
     outcome = converted(lake, whole[:-10])
     lines, rows, reasons = balance(outcome)
-    assert (rows, reasons.keys()) == (0, {"truncated"})
+    assert (rows, list(reasons)) == (0, ["truncated"])
     assert lines > 100
 
 

@@ -21,6 +21,7 @@ BAD_FRAMING = "bad_framing"
 _BLOCK = 4 << 20
 _VARINT_BYTES = 10
 _MOST_BYTES = (1 << 31) - 1
+_KEPT = LINE_LIMIT + _VARINT_BYTES
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,12 @@ class MessageBlock(Block):
 
     content: bytes = b""
     frames: tuple[tuple[int, int], ...] = ()
-    to_whole_json: Callable[[bytes], str] = bytes.decode
+    to_whole_json: Callable[[bytes], bytes] = bytes
 
     def original(self, number: int, start: int, end: int) -> Original:
         """A message as it is set aside: all that it says, and not only what columns read."""
         begin, stop = self.frames[number - self.first_line]
-        text = self.to_whole_json(self.content[begin:stop])
-        return Original(text.encode(), self.offset + begin, stop - begin)
+        return Original(self.to_whole_json(self.content[begin:stop]), self.offset + begin, stop - begin)
 
     def originals(self) -> Iterator[tuple[int, Original]]:
         """All messages as their bytes."""
@@ -85,27 +85,27 @@ class _Frames:
             return None
         data, start, position = self._data, self._at, self._at
         frames: list[tuple[int, int]] = []
-        lines: list[str] = []
+        lines: list[bytes] = []
         unread: list[Unread] = []
-        size = 0
+        size, to_json = 0, message_type.to_json
         while size < _BLOCK:
-            found, begin = _varint(data, position)
-            if found is None or position + begin + found > len(data):
+            found, count = _varint(data, position)
+            begin = position + count
+            if found is None or begin + found > len(data):
                 break
-            frame = (position + begin - start, position + begin + found - start)
-            content = data[position + begin : position + begin + found]
+            position = begin + found
+            content = data[begin:position]
             try:
-                lines.append(message_type.to_json(content))
+                line = to_json(content)
             except UnreadableError:
-                original = Original(content, self._offset + position + begin, found)
-                unread.append(Unread(first + len(frames), BAD_MESSAGE, original))
-                lines.append("")
-            size += len(lines[-1]) + found
-            frames.append(frame)
-            position += begin + found
+                unread.append(Unread(first + len(frames), BAD_MESSAGE, Original(content, self._offset + begin, found)))
+                line = b""
+            lines.append(line)
+            frames.append((begin - start, position - start))
+            size += len(line)
         self._at = position
         return MessageBlock(
-            data="\n".join([*lines, ""]).encode(),
+            data=b"\n".join([*lines, b""]),
             first_line=first,
             offset=self._offset + start,
             unread=tuple(unread),
@@ -121,8 +121,8 @@ class _Frames:
         whole = begin + length if length is not None else None
         head, passed = self._pass_over(whole)
         if length is None or passed < begin + length:
-            return LongLine(number, head, passed, offset, BAD_FRAMING)
-        return LongLine(number, head[begin:], length, offset + begin)
+            return LongLine(number, head[:LINE_LIMIT], passed, offset, BAD_FRAMING)
+        return LongLine(number, head[begin : begin + LINE_LIMIT], length, offset + begin)
 
     def _length(self) -> tuple[int | None, int]:
         """The length that stands next, and how many bytes it takes; None if there is none."""
@@ -130,11 +130,11 @@ class _Frames:
         return _varint(self._data, self._at)
 
     def _pass_over(self, count: int | None) -> tuple[bytes, int]:
-        """Passes over so many bytes, or over all: the first 16 MiB of them, and how many there were."""
+        """Passes over so many bytes, or over all: the first 16 MiB of them and a length before, and how many."""
         head, passed = bytearray(), 0
         while (count is None or passed < count) and self.fill(1):
             taken = self._data[self._at :] if count is None else self._data[self._at : self._at + count - passed]
-            head += taken[: LINE_LIMIT - len(head)]
+            head += taken[: _KEPT - len(head)]
             passed += len(taken)
             self._at += len(taken)
         return bytes(head), passed
@@ -142,6 +142,8 @@ class _Frames:
 
 def _varint(data: bytes, position: int) -> tuple[int | None, int]:
     """The number at a position, and how many bytes it takes; None if it is no length of a message, or not whole."""
+    if position < len(data) and data[position] < 0x80:
+        return data[position], 1
     value = shift = 0
     for count in range(1, _VARINT_BYTES + 1):
         if position + count > len(data):

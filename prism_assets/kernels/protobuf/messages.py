@@ -9,12 +9,13 @@ of them. Fields that the descriptor does not know are passed over.
 from __future__ import annotations
 
 import base64
-import json
-from collections.abc import Callable, Container
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Container, Iterable
 from functools import cache
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
+import orjson
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
@@ -24,7 +25,6 @@ from google.protobuf.message_factory import GetMessageClass
 from prism_assets.domain.names import did_you_mean
 from prism_assets.domain.tables import ProtobufFormat
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _WRAPPERS = frozenset(
     f"google.protobuf.{kind}Value"
     for kind in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
@@ -42,8 +42,7 @@ class UnreadableError(Exception):
     """The bytes are no message of this type."""
 
 
-@dataclass(frozen=True)
-class _Field:
+class _Field(NamedTuple):
     """A field of a message, and how its value is written; `optional` if it may be absent."""
 
     name: str
@@ -51,31 +50,55 @@ class _Field:
     write: _Writer | None
 
 
+class _Fields:
+    """Some fields of a type of messages. Those that are always there, and written as they are, are read all at once."""
+
+    def __init__(self, fields: Iterable[_Field]) -> None:
+        wanted = list(fields)
+        self._plain = [field.name for field in wanted if not field.optional and field.write is None]
+        self._others = [field for field in wanted if field.optional or field.write is not None]
+        self._values = attrgetter(*self._plain) if len(self._plain) > 1 else self._at_most_one
+
+    def _at_most_one(self, message: Any) -> tuple[Any, ...]:
+        return tuple(getattr(message, name) for name in self._plain)
+
+    def document(self, message: Any) -> dict[str, Any]:
+        """What JSON says for a message."""
+        document: dict[str, Any] = dict(zip(self._plain, self._values(message), strict=True))
+        for name, optional, write in self._others:
+            if optional and not message.HasField(name):
+                continue
+            value = getattr(message, name)
+            document[name] = value if write is None else write(value)
+        return document
+
+
 class MessageType:
-    """One type of messages. `fields` limits what `to_json` writes to the fields of these names; None writes all."""
+    """One type of messages. `names` limits what `to_json` writes to the fields of these names; None writes all."""
 
-    def __init__(self, given: ProtobufFormat, fields: Container[str] | None = None) -> None:
-        self.descriptor = find_message(given)
-        self._class: Any = GetMessageClass(self.descriptor)
-        self._all = _fields_of(self.descriptor)
-        self._fields = tuple(field for field in self._all if fields is None or field.name in fields)
-        self._needs_check = _has_required(self.descriptor, set())
+    def __init__(self, given: ProtobufFormat, names: Container[str] | None = None) -> None:
+        descriptor = find_message(given)
+        self._read = GetMessageClass(descriptor).FromString
+        every = _fields_of(descriptor)
+        self._all = _Fields(every)
+        self._wanted = _Fields(field for field in every if names is None or field.name in names)
+        self._needs_check = _has_required(descriptor, set())
 
-    def to_json(self, content: bytes) -> str:
+    def to_json(self, content: bytes) -> bytes:
         """The fields that were asked for, as one line. Raises UnreadableError."""
-        return self._written(content, self._fields)
+        return self._written(content, self._wanted)
 
-    def to_whole_json(self, content: bytes) -> str:
+    def to_whole_json(self, content: bytes) -> bytes:
         """All fields, as one line. Raises UnreadableError."""
         return self._written(content, self._all)
 
-    def _written(self, content: bytes, fields: tuple[_Field, ...]) -> str:
+    def _written(self, content: bytes, fields: _Fields) -> bytes:
         try:
-            message = self._class.FromString(content)
+            message = self._read(content)
             if self._needs_check and not message.IsInitialized():
                 raise UnreadableError
-            return _encode(_document(message, fields))
-        except (DecodeError, UnicodeError, RecursionError) as error:
+            return orjson.dumps(fields.document(message))
+        except (DecodeError, UnicodeError, RecursionError, orjson.JSONEncodeError) as error:
             raise UnreadableError from error
 
 
@@ -138,16 +161,6 @@ def _fields_of(descriptor: Descriptor) -> tuple[_Field, ...]:
     return tuple(_Field(field.name, field.has_presence, _writer(field)) for field in descriptor.fields)
 
 
-def _document(message: Any, fields: tuple[_Field, ...]) -> dict[str, Any]:
-    document = {}
-    for field in fields:
-        if field.optional and not message.HasField(field.name):
-            continue
-        value = getattr(message, field.name)
-        document[field.name] = value if field.write is None else field.write(value)
-    return document
-
-
 def _writer(field: FieldDescriptor) -> _Writer | None:
     """How the value of a field is written; None where JSON takes it as it is."""
     if not field.is_repeated:
@@ -163,7 +176,20 @@ def _single(field: FieldDescriptor) -> _Writer | None:
         return _nested(field.message_type)
     if field.enum_type is not None:
         return _enum(field.enum_type)
-    return _base64 if field.type == FieldDescriptor.TYPE_BYTES else None
+    match field.type:
+        case FieldDescriptor.TYPE_BYTES:
+            return _base64
+        case FieldDescriptor.TYPE_DOUBLE | FieldDescriptor.TYPE_FLOAT:
+            return _number
+        case _:
+            return None
+
+
+def _number(value: float) -> Any:
+    """As lines write what is no number: types of columns decide what becomes of it."""
+    if math.isfinite(value):
+        return value
+    return orjson.Fragment(b"NaN" if math.isnan(value) else b"Infinity" if value > 0 else b"-Infinity")
 
 
 def _enum(enum: EnumDescriptor) -> _Writer:
@@ -214,10 +240,12 @@ def _nested(descriptor: Descriptor) -> _Writer:
         return lambda message: [_struct_value(value) for value in message.values]
     if name == "google.protobuf.Value":
         return _struct_value
-    return lambda message: _document(message, _known_fields(descriptor))
+    return lambda message: _known_fields(descriptor).document(message)
 
 
-_known_fields = cache(_fields_of)
+@cache
+def _known_fields(descriptor: Descriptor) -> _Fields:
+    return _Fields(_fields_of(descriptor))
 
 
 def _well_known_text(message: Any) -> Any:
@@ -225,7 +253,7 @@ def _well_known_text(message: Any) -> Any:
     try:
         return message.ToJsonString()
     except (ValueError, OverflowError):
-        return _document(message, _known_fields(message.DESCRIPTOR))
+        return _known_fields(message.DESCRIPTOR).document(message)
 
 
 def _struct_value(value: Any) -> Any:
@@ -233,4 +261,6 @@ def _struct_value(value: Any) -> Any:
     if kind is None or kind == "null_value":
         return None
     found = getattr(value, kind)
+    if kind == "number_value":
+        return _number(found)
     return _nested(found.DESCRIPTOR)(found) if kind in ("struct_value", "list_value") else found
