@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -38,13 +38,15 @@ def reject(number: int) -> str:
 
 @dataclass(frozen=True)
 class Compiled:
-    """The query that computes everything, the read columns that it uses, and how its results are to be typed.
+    """The queries that compute everything, the read columns that they use, and how the results are to be typed.
 
-    Its answer has a column for each value that is stored, and for `keep` and each rejection; next to each stands where
-    it failed.
+    The answer has a column for each value that is stored, and for `keep` and each rejection. That of `query`, which
+    fails as a whole where an expression does for one row, has no more; that of `trying_query`, which takes half as long
+    again, never fails so, and has next to each where it failed.
     """
 
     query: str
+    trying_query: str
     inputs: tuple[str, ...]
     kinds: tuple[tuple[str, Kind], ...]
     secrets: frozenset[str]
@@ -63,7 +65,7 @@ class _Steps:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, program: RowProgram) -> None:
         self._connection = connection
-        self._query = f"SELECT * FROM {ROWS}"
+        self._query = self._trying_query = f"SELECT * FROM {ROWS}"
         columns = {column.name: pa.array([], seen_type(column)) for column in program.reads}
         connection.register(ROWS, pa.table(columns or {ANY_ROW: pa.array([], pa.bool_())}))
         self._waiting: dict[str, str] = {}
@@ -84,10 +86,10 @@ class _Steps:
         self._waiting[name] = expression.text
         return sql_type
 
-    def query(self) -> str:
-        """The whole of it."""
+    def queries(self) -> tuple[str, str]:
+        """The whole of it: as it is, and with each expression tried."""
         self._close()
-        return self._query
+        return self._query, self._trying_query
 
     def _note(self, name: str, uses: Uses) -> None:
         self.secrets |= uses.secrets
@@ -108,10 +110,17 @@ class _Steps:
     def _close(self) -> None:
         if self._waiting:
             self._query = _computed(self._query, self._waiting)
+            self._trying_query = _tried(self._trying_query, self._waiting)
             self._waiting = {}
 
 
 def _computed(query: str, expressions: Mapping[str, str]) -> str:
+    """The answer to a query with more columns, each with its value."""
+    values = [f"({text}\n) AS {_quoted(name)}" for name, text in expressions.items()]
+    return f"SELECT *, {', '.join(values)} FROM ({query})"
+
+
+def _tried(query: str, expressions: Mapping[str, str]) -> str:
     """The answer to a query with more columns, each with its value, and whether it failed."""
     tried = {name: _quoted(f"prism tried {name}") for name in expressions}
     values = [f"TRY(struct_pack(v := ({text}\n))) AS {tried[name]}" for name, text in expressions.items()]
@@ -212,14 +221,24 @@ class _Compilation:
     def _whole(self) -> Compiled:
         taken = self._kinds
         answers = [f"{sql} AS {_quoted(name)}" for name, (_, sql) in taken.items()]
-        answers += [_quoted(failed(name)) for name in taken]
         conditions = [name for name in self._names() if name not in self._computed]
-        answers += [_quoted(name) for name in conditions] + [_quoted(failed(name)) for name in conditions]
-        query = f"SELECT {', '.join(answers) or 'NULL'} FROM ({self._steps.query()})"
+        answers += [_quoted(name) for name in conditions]
+        failures = [_quoted(failed(name)) for name in (*taken, *conditions)]
+        computed, tried = self._steps.queries()
         reads = [column.name for column in self._program.reads]
         inputs = tuple(name for name in reads if name in self._steps.columns)
         kinds = tuple((name, kind) for name, (kind, _) in taken.items())
-        return Compiled(query, inputs, kinds, frozenset(self._steps.secrets))
+        return Compiled(
+            query=_select(answers, computed),
+            trying_query=_select([*answers, *failures], tried),
+            inputs=inputs,
+            kinds=kinds,
+            secrets=frozenset(self._steps.secrets),
+        )
+
+
+def _select(columns: Sequence[str], query: str) -> str:
+    return f"SELECT {', '.join(columns) or 'NULL'} FROM ({query})"
 
 
 def _called(sql_type: str) -> str:

@@ -15,7 +15,7 @@ from prism_assets.domain.errors import ExpressionsFailed
 from prism_assets.domain.reasons import KEEP_FAILED, REJECT_FAILED
 from prism_assets.kernels.expressions.compiled import ANY_ROW, KEEP, MICROSECONDS, Compiled, compiled, failed, reject
 from prism_assets.kernels.expressions.results import typed
-from prism_assets.kernels.expressions.session import Secrets, connect, give_secrets, run
+from prism_assets.kernels.expressions.session import RowFailure, Secrets, connect, give_secrets, run
 from prism_assets.kernels.expressions.tree import ExpressionError
 from prism_assets.kernels.json.rows import Reject
 from prism_assets.kernels.typed import Layout, Mask, Misfits, TypedRows
@@ -47,6 +47,7 @@ class Computation:
         self._positions = {name: number for number, name in enumerate(names)}
         self._read = [column.name for column in self._program.reads]
         self._connection: duckdb.DuckDBPyConnection | None = None
+        self._tries = False
 
     def close(self) -> None:
         """Lets go of DuckDB."""
@@ -61,7 +62,7 @@ class Computation:
             return Computed(_no_rows(self._layout), [], 0)
         if not self._program.computes:
             return Computed(self._stored(rows, None, np.ones(len(rows.lines), bool)), [], 0)
-        answer = run(self._duckdb, self._query.query, self._seen(rows), self._seconds)
+        answer = self._answer(self._seen(rows))
         kept = np.ones(len(rows.lines), bool)
         rejects = []
         filtered = 0
@@ -73,6 +74,20 @@ class Computation:
             else:
                 rejects += [Reject(line, reason, None) for line in rows.lines[leaving].tolist()]
         return Computed(self._stored(rows, answer, kept), rejects, filtered)
+
+    def _answer(self, seen: pa.Table) -> pa.Table:
+        """What the expressions give. From the first row on for which one fails, each is tried row by row."""
+        if not self._tries:
+            try:
+                return run(self._duckdb, self._query.query, seen, self._seconds)
+            except RowFailure:
+                self._tries = True
+        try:
+            return run(self._duckdb, self._query.trying_query, seen, self._seconds)
+        except RowFailure as failure:
+            raise ExpressionsFailed(
+                f"the expressions of the table cannot be computed: DuckDB has a {failure}"
+            ) from None
 
     @cached_property
     def _query(self) -> Compiled:
@@ -98,10 +113,10 @@ class Computation:
     def _leaving(self, answer: pa.Table) -> Iterator[tuple[str | None, Mask]]:
         """Which rows go no further, and why: the first reason that applies to a row counts; None for filtered ones."""
         if self._program.keep is not None:
-            yield KEEP_FAILED, _mask(answer, failed(KEEP))
+            yield KEEP_FAILED, _failures(answer, KEEP)
             yield None, ~_mask(answer, KEEP)
         for number, rejection in enumerate(self._program.reject):
-            yield REJECT_FAILED, _mask(answer, failed(reject(number)))
+            yield REJECT_FAILED, _failures(answer, reject(number))
             yield rejection.reason, _mask(answer, reject(number))
 
     def _stored(self, rows: TypedRows, answer: pa.Table | None, kept: Mask) -> TypedRows:
@@ -118,7 +133,7 @@ class Computation:
         if answer is not None:
             found = answer if everything else answer.filter(chosen)
             for name, kind in self._query.kinds:
-                position, wrong = self._positions[name], _mask(found, failed(name))
+                position, wrong = self._positions[name], _failures(found, name)
                 columns[name], bad = typed(self._layout, position, kind, _whole(found, name))
                 misfits += [*bad, Misfits(position, VALUE_ERROR, np.flatnonzero(wrong))]
                 if position == self._layout.partition:
@@ -146,6 +161,13 @@ def _whole(answer: pa.Table, name: str) -> pa.Array:
 def _mask(answer: pa.Table, name: str) -> Mask:
     """Where a column is true; null is not."""
     return np.asarray(answer.column(name).fill_null(False).to_numpy(), bool)
+
+
+def _failures(answer: pa.Table, name: str) -> Mask:
+    """Where an expression failed: nowhere, if it was not tried."""
+    if failed(name) not in answer.column_names:
+        return np.zeros(answer.num_rows, bool)
+    return _mask(answer, failed(name))
 
 
 def _nulls(column: pa.Array) -> Mask:

@@ -103,8 +103,16 @@ def _interrupted_after(connection: duckdb.DuckDBPyConnection, seconds: float) ->
         timer.cancel()
 
 
+class RowFailure(Exception):
+    """An expression cannot be computed for at least one of the rows."""
+
+
 def run(connection: duckdb.DuckDBPyConnection, query: str, rows: pa.Table, seconds: float) -> pa.Table:
-    """The answer to a query over `rows`. Raises ExpressionsFailed, which tells nothing of what is in the rows."""
+    """The answer to a query over `rows`.
+
+    Raises RowFailure where DuckDB refuses a value, and ExpressionsFailed for what no other query would mend. Neither
+    tells anything of what is in the rows.
+    """
     import duckdb
 
     connection.register(ROWS, rows)
@@ -122,7 +130,6 @@ def run(connection: duckdb.DuckDBPyConnection, query: str, rows: pa.Table, secon
                 f"the expressions of the table took longer than {seconds:g} s for {rows.num_rows} lines and were "
                 "stopped: make them simpler"
             ) from None
-        kind = type(error).__name__
-        raise ExpressionsFailed(f"the expressions of the table cannot be computed: DuckDB has a {kind}") from None
+        raise RowFailure(type(error).__name__) from None
     finally:
         connection.unregister(ROWS)
