@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 
 from prism_assets.domain.snapshots import FOREIGN, KnownTable, seconds_to_wait, waits_for_a_person
 from prism_assets.domain.tables import TableDefinition
@@ -46,8 +46,8 @@ def published_tables(context: StageContext, names: Collection[str] | None) -> li
     return [table for table in tables if table.iceberg or table.table_id in begun]
 
 
-def find_iceberg_work(context: StageContext, *, now: datetime) -> list[IcebergWork]:
-    """All such tables whose next commit may come now.
+def find_iceberg_work(context: StageContext, *, now: datetime, within_seconds: float = 0.0) -> list[IcebergWork]:
+    """All such tables whose next commit may come now, or within so many seconds.
 
     One at which nothing changes before a person has acted is compared at times and nothing else, so that runs do not
     fail every few seconds for the same reason.
@@ -61,7 +61,9 @@ def find_iceberg_work(context: StageContext, *, now: datetime) -> list[IcebergWo
     found = []
     for table in tables:
         of_table, days = known.get(table.table_id), dirty.get(table.table_id)
-        reasons = tuple(_reasons(table, of_table, days, time, context.settings.catalog_compare_seconds))
+        commit_time = time + timedelta(seconds=within_seconds)
+        compare_seconds = context.settings.catalog_compare_seconds
+        reasons = tuple(_reasons(table, of_table, days, time, commit_time, compare_seconds))
         if reasons:
             newest = days.newest if days and PUBLISH in reasons else table.today(now)
             count = days.days if days and PUBLISH in reasons else 0
@@ -70,8 +72,14 @@ def find_iceberg_work(context: StageContext, *, now: datetime) -> list[IcebergWo
 
 
 def _reasons(
-    table: TableDefinition, known: KnownTable | None, dirty: DirtyDays | None, time: datetime, compare_seconds: float
+    table: TableDefinition,
+    known: KnownTable | None,
+    dirty: DirtyDays | None,
+    time: datetime,
+    commit_time: datetime,
+    compare_seconds: float,
 ) -> Iterator[str]:
+    """Why a publication that commits at `commit_time` would do something."""
     if table.iceberg is None:
         if known is not None:
             yield DROP
@@ -84,7 +92,7 @@ def _reasons(
         if compare:
             yield COMPARE
         return
-    if seconds_to_wait(known, table.iceberg.commit_seconds, time) > 0:
+    if seconds_to_wait(known, table.iceberg.commit_seconds, commit_time) > 0:
         return
     if known.table_uuid is None:
         yield BEGIN

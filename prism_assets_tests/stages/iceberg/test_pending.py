@@ -106,6 +106,14 @@ def test_a_table_that_was_just_committed_to_is_not_due(world: World) -> None:
     assert reasons(world) == (PUBLISH,)
 
 
+def test_a_table_that_is_due_soon_is_found_by_who_asks_for_it(world: World) -> None:
+    a_published_table(world, a_table(iceberg="{commit_seconds: 90}"))
+    dropped(world)
+    assert find_iceberg_work(world.context, now=utc(NOON), within_seconds=10) == []
+    (soon,) = find_iceberg_work(world.context, now=utc(NOON), within_seconds=60)
+    assert soon.reasons == (PUBLISH,)
+
+
 def test_commits_keep_their_pace_though_each_comes_late(world: World) -> None:
     a_published_table(world, a_table(iceberg="{commit_seconds: 50}"))
     begun = pace_time(world)
