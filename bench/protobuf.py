@@ -77,7 +77,8 @@ def _descriptor_set() -> bytes:
     ]
     file = FileDescriptorProto(name="page.proto", package="bench", syntax="proto3")
     file.message_type.append(DescriptorProto(name="Page", field=fields))
-    return FileDescriptorSet(file=[file]).SerializeToString()
+    content: bytes = FileDescriptorSet(file=[file]).SerializeToString()
+    return content
 
 
 def _table(form: str, more: str, content: bytes) -> TableDefinition:

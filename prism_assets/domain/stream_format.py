@@ -12,6 +12,7 @@ from prism_assets.domain.yaml_mapping import YamlMapping, plain
 
 ReadFile = Callable[[str], bytes]
 """Reads a file that a table file names, by its path from there. Raises OSError."""
+_LINES_OF_JSON = "json"
 MOST_DESCRIPTOR_BYTES = 4 << 20
 """Each version of a definition carries the descriptor set, and each batch hands it to its workers."""
 
@@ -24,7 +25,7 @@ def no_file(name: str) -> bytes:
 def read_format(stream: YamlMapping, read_file: ReadFile) -> ProtobufFormat | None:
     """What `format` says: `json`, which is the default, or `{protobuf: {descriptor: FILE, message: NAME}}`."""
     node = stream.children.get("format")
-    if node is None or plain(node) in (None, "json"):
+    if node is None or plain(node) in (None, _LINES_OF_JSON):
         return None
     if not isinstance(node, yaml.MappingNode):
         stream.complain("format", "must be json, or {protobuf: {descriptor: FILE, message: NAME}}")

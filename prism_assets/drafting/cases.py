@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -172,7 +173,10 @@ def _row(value: Any, raw: str, table: TableDefinition) -> Fields:
 
 
 def convert_cases(table: TableDefinition, path: Path, cases: Sequence[Case], received: datetime | None) -> ObjectTrial:
-    """The lines of cases as one object in which each has the number that its case has in the file."""
+    """The lines of cases as one object in which each has the number that its case has in the file.
+
+    They are lines of JSON in streams of protobuf, too: as what its messages say.
+    """
     lines = [b""] * max(case.number for case in cases)
     for case in cases:
         lines[case.number - 1] = case.line
@@ -193,8 +197,13 @@ def convert_cases(table: TableDefinition, path: Path, cases: Sequence[Case], rec
     )
     accepted = None if received else _EVERY_DAY
     return try_object(
-        task, table, lambda: iter([body]), FirstLines(_LONGEST), accepted=accepted, secret_of=secret_of_name
+        task, _of_lines(table), lambda: iter([body]), FirstLines(_LONGEST), accepted=accepted, secret_of=secret_of_name
     )
+
+
+def _of_lines(table: TableDefinition) -> TableDefinition:
+    streams = tuple(dataclasses.replace(stream, format=None) for stream in table.streams)
+    return dataclasses.replace(table, streams=streams)
 
 
 def secret_of_name(name: str) -> str:

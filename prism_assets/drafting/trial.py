@@ -22,6 +22,7 @@ from prism_assets.kernels.expressions.check import problems_of_table
 from prism_assets.kernels.expressions.session import Secrets, secret_of_worker
 from prism_assets.kernels.json.head import FirstLines
 from prism_assets.kernels.parquet.accepted_rows import Limits
+from prism_assets.kernels.protobuf.check import problems_of_streams
 from prism_assets.kernels.trial import LIMITS, ObjectTrial, SetAside, plain, try_object
 from prism_assets.objectstore.config import StoreConfig
 
@@ -79,12 +80,13 @@ class Trial:
 def read_table(path: Path) -> TableDefinition:
     """The table of a file, its expressions checked. DefinitionError with every problem."""
     try:
-        table = parse_table_file(path.read_text(encoding="utf-8"), str(path))
+        text = path.read_text(encoding="utf-8")
+        table = parse_table_file(text, str(path), lambda name: (path.parent / name).read_bytes())
     except UnicodeDecodeError:
         raise DefinitionError(f"{path}:1: the file is not UTF-8") from None
     except OSError as error:
         raise WrongUse(f"{path}: the table file cannot be read: {error.strerror}") from None
-    if problems := problems_of_table(table):
+    if problems := [*problems_of_table(table), *problems_of_streams(table)]:
         raise DefinitionError("\n".join(problems))
     return table
 

@@ -70,7 +70,7 @@ def parse_table_files(folder: Path) -> tuple[list[TableDefinition], list[str]]:
     problems: list[str] = []
     for path in sorted(_table_files(folder), key=_age):
         try:
-            table = parse_table_file(path.read_text(encoding="utf-8"), str(path), _reader_beside(path))
+            table = parse_table_file(path.read_text(encoding="utf-8"), str(path), _beside(path))
         except DefinitionError as error:
             problems.append(str(error))
         except UnicodeDecodeError:
@@ -84,7 +84,7 @@ def parse_table_files(folder: Path) -> tuple[list[TableDefinition], list[str]]:
     return sorted(found, key=lambda table: table.path or ""), sorted(problems)
 
 
-def _reader_beside(path: Path) -> ReadFile:
+def _beside(path: Path) -> ReadFile:
     return lambda name: (path.parent / name).read_bytes()
 
 

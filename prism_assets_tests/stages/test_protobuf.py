@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from pathlib import Path
+
 import pytest
 
 from prism_assets.domain.errors import DefinitionError
+from prism_assets.drafting.cases import run_cases
+from prism_assets.drafting.trial import read_table, try_table
 from prism_assets_tests.builders import utc
 from prism_assets_tests.kernels.protoc import descriptor_set, encoded, framed
 from prism_assets_tests.world import World
@@ -89,3 +95,19 @@ def test_what_is_wrong_with_a_format_is_told_with_its_line(world: World) -> None
         ":6: streams[0].format: must be json, or {protobuf: {descriptor: FILE, message: NAME}}"
     )
     assert "is missing" in refused(world, TABLE.replace("descriptor: page.desc, ", ""))
+
+
+def test_a_table_file_is_tried_on_messages_and_its_cases_are_lines(world: World, tmp_path: Path) -> None:
+    with_descriptors(world, page="page.proto")
+    world.apply(TABLE)
+    path = world.settings.tables_dir / "events.yaml"
+    sample = tmp_path / "sample.gz"
+    sample.write_bytes(gzip.compress(framed([page(1), page(2), b"\x07", *map(page, range(3, 50))])))
+    table = read_table(path)
+    trial = try_table(world.settings.store, table, str(sample), now=utc(NOON))
+    assert (trial.lines, trial.rows, trial.quarantined) == (50, 49, {"bad_message": 1})
+    assert try_table(world.settings.store, table, str(sample), now=utc(NOON), lines=10).lines == 10
+    case = {"line": {"time": 1772366400000, "user": {"id": 7}, "path": "/x"}, "row": {"id": 7, "path": "/x"}}
+    path.with_suffix(".test.jsonl").write_text(json.dumps(case) + "\n")
+    report = run_cases(path)
+    assert report.failures == ()

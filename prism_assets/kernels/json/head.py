@@ -6,8 +6,12 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from prism_assets.kernels.json.blocks import LINE_LIMIT, Block, LongLine, split
+
+if TYPE_CHECKING:
+    from prism_assets.kernels.protobuf.messages import MessageType
 
 _LINE_END = re.compile(rb"\n")
 
@@ -28,6 +32,24 @@ class FirstLines:
         self.is_cut = False
         with suppress(_EnoughError):
             yield from split(self._bounded(pieces))
+
+    def split_messages(self, pieces: Iterable[bytes], message_type: MessageType) -> Iterator[Block | LongLine]:
+        """The same for an object of protobuf messages."""
+        from prism_assets.kernels.protobuf.blocks import split_messages
+
+        self.is_cut = False
+        with suppress(_EnoughError):
+            yield from split_messages(self._bounded_bytes(pieces), message_type, self._most_lines)
+            self.is_cut = self._most_lines is not None  # it may have ended there
+
+    def _bounded_bytes(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        most = self._most_bytes
+        for piece in pieces:
+            yield piece[:most]
+            most -= len(piece)
+            if most <= 0:
+                self.is_cut = True
+                raise _EnoughError
 
     def _bounded(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         most, lines = self._most_bytes, self._most_lines

@@ -10,13 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from prism_assets.domain.reasons import BAD_FRAMING, BAD_MESSAGE
 from prism_assets.kernels.json.blocks import LINE_LIMIT, Block, LongLine, Original, Unread
 from prism_assets.kernels.protobuf.messages import MessageType, UnreadableError
-
-BAD_MESSAGE = "bad_message"
-"""The reason of a message that is none of its type."""
-BAD_FRAMING = "bad_framing"
-"""The reason of the rest of an object, from a length on that is none, or that the object ends before."""
 
 _BLOCK = 4 << 20
 _VARINT_BYTES = 10
@@ -43,12 +39,15 @@ class MessageBlock(Block):
             yield number, Original(self.content[begin:stop], self.offset + begin, stop - begin)
 
 
-def split_messages(pieces: Iterable[bytes], message_type: MessageType) -> Iterator[MessageBlock | LongLine]:
-    """Cuts a stream of bytes into blocks of messages, and bounds what one message holds."""
+def split_messages(
+    pieces: Iterable[bytes], message_type: MessageType, most: int | None = None
+) -> Iterator[MessageBlock | LongLine]:
+    """Cuts a stream of bytes into blocks of messages, the first `most` of them, and bounds what one message holds."""
     frames = _Frames(pieces)
     number = 1
-    while frames.fill(1):
-        part = frames.next_block(number, message_type) or frames.pass_over_next(number)
+    while (most is None or number <= most) and frames.fill(1):
+        left = None if most is None else most - number + 1
+        part = frames.next_block(number, message_type, left) or frames.pass_over_next(number)
         yield part
         number += len(part.frames) if isinstance(part, MessageBlock) else 1
 
@@ -78,7 +77,7 @@ class _Frames:
         self._data, self._at = b"".join(parts), 0
         return held >= count
 
-    def next_block(self, first: int, message_type: MessageType) -> MessageBlock | None:
+    def next_block(self, first: int, message_type: MessageType, most: int | None) -> MessageBlock | None:
         """The messages that are here as a whole, or come with the next bytes; None if the next one is too long."""
         length, begin = self._length()
         if length is None or length > LINE_LIMIT or not self.fill(begin + length):
@@ -88,7 +87,7 @@ class _Frames:
         lines: list[bytes] = []
         unread: list[Unread] = []
         size, to_json = 0, message_type.to_json
-        while size < _BLOCK:
+        while size < _BLOCK and (most is None or len(frames) < most):
             found, count = _varint(data, position)
             begin = position + count
             if found is None or begin + found > len(data):
