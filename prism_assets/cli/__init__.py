@@ -26,6 +26,7 @@ from prism_assets.cli.options import (
     read_day,
     running_clock,
 )
+from prism_assets.cli.rebuild import rebuild
 from prism_assets.cli.tables import table_app
 from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
 from prism_assets.settings import load_reader_settings, load_settings
@@ -46,6 +47,7 @@ app.add_typer(table_app, name="table")
 app.add_typer(quarantine_app, name="quarantine")
 app.add_typer(iceberg_app, name="iceberg")
 app.add_typer(ducklake_app, name="ducklake")
+app.command()(rebuild)
 
 _COMMANDS = "prism_assets.commands"
 _NO_LOCAL = "`prism local` is not installed: run pip install 'prism-assets[local]', or scripts/bootstrap in a clone"

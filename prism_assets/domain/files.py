@@ -58,7 +58,8 @@ class DataFile:
 class SmallObject(DataFile):
     """What Stream writes: the rows of one staging object for one event date.
 
-    `generation` counts how often the staging object was begun anew. `object_id` is 0 until PostgreSQL gave one.
+    `generation` counts how often the staging object was begun anew, or is the number of the rebuild that wrote it.
+    `object_id` is 0 until PostgreSQL gave one.
     """
 
     date: date
@@ -67,6 +68,7 @@ class SmallObject(DataFile):
     delayed: bool
     upload_start_time: datetime
     object_id: int = 0
+    definition_version: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

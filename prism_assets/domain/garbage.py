@@ -16,7 +16,10 @@ object's age, which is asked for besides.
 - A small object is in merged objects, for every reader, when its id is not above the version shown when the reader
   lease began. Merges read what is above the end of the chain, repairs and publications what is above a version shown
   later.
-- An upload of a start of a staging object that is over, and not committed, will never be.
+- An upload of a start of a staging object that is over, and not committed, will never be. Where a rebuild has taken its
+  place it was committed, and readers of publications from before the rebuild, or who were in the middle of reading by
+  the catalog in PostgreSQL, still need it: it stays until the reader lease began with the day as it is since.
+- What a rebuild under way has merged is for its own commit. When it has ended otherwise, that never comes.
 - A file of an Iceberg table that no snapshot names is told from one of a commit under way by its age alone: a commit
   names its files within minutes, or never, and no name is used again.
 """
@@ -45,6 +48,8 @@ class Reason(enum.Enum):
     """A small object whose rows all readers find in merged objects."""
     STRAY = "stray"
     """A small object or quarantined lines of a start of a staging object that is over without them."""
+    REBUILT = "rebuilt"
+    """A small object whose lines have become rows of another one, by a rebuild of its day."""
 
     UNLISTED = "unlisted"
     """A file of an Iceberg table that none of its snapshots needs."""
@@ -58,15 +63,22 @@ class DayRecords:
     """What is recorded of a day: its partition, and the bounds of its ranges in order.
 
     `revisions` says how often the object of a range was rewritten, by its bounds; `fresh` are those that were made,
-    extended or rewritten since the reader lease began. `shown` is what readers were sent to when it began; None if that
-    is not known, or was nothing.
+    extended or rewritten since the reader lease began. `rebuilds` are the numbers of the day's rebuilds, and whether
+    each is under way. `shown` is what readers were sent to when the lease began; None if that is not known, or was
+    nothing.
     """
 
     partition: Partition
     bounds: tuple[tuple[int, int], ...] = ()
     revisions: Mapping[tuple[int, int], int] = field(default_factory=dict)
     fresh: frozenset[tuple[int, int]] = frozenset()
+    rebuilds: Mapping[int, bool] = field(default_factory=dict)
     shown: Publication | None = None
+
+    @property
+    def is_shown_as_it_is(self) -> bool:
+        """Whether readers were sent to no publication from before the last repair or rebuild since the lease began."""
+        return self.shown is not None and self.shown.revision >= self.partition.revision
 
 
 @dataclass(frozen=True)
@@ -82,19 +94,21 @@ class Upload:
 class UploadRecord:
     """What is recorded of an upload: the id and the tier of its small object if it is committed.
 
-    `is_over` if nothing of that start is committed any more. `is_foreign` if the table has no such staging object, and
-    so never had one: objects are registered before anything is uploaded for them.
+    `is_over` if nothing of that start is committed any more. `is_rebuilt` if the day has an object of the staging
+    object from a later rebuild. `is_foreign` if the table has no such staging object, and so never had one: objects are
+    registered before anything is uploaded for them.
     """
 
     object_id: int | None = None
     delayed: bool | None = None
     is_over: bool = False
+    is_rebuilt: bool = False
     is_foreign: bool = False
 
     @property
     def is_stray(self) -> bool:
         """Whether it is not committed and never will be."""
-        return self.object_id is None and self.is_over
+        return self.object_id is None and self.is_over and not self.is_rebuilt
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,8 +170,10 @@ def _of_small_object(named: SmallObjectKey, records: Records) -> Reason | None:
     upload, day = records.uploads[upload_of(named)], records.days.get(named.date)
     if upload.is_stray:
         return Reason.STRAY
-    if upload.object_id is None or day is None:
+    if day is None:
         return None
+    if upload.object_id is None:
+        return Reason.REBUILT if upload.is_over and day.is_shown_as_it_is else None
     oldest = day.shown.version if day.shown else NEW_VERSION
     return Reason.MERGED if upload.object_id <= needed_above(day.partition, oldest) else None
 
@@ -165,12 +181,12 @@ def _of_small_object(named: SmallObjectKey, records: Records) -> Reason | None:
 def _of_merged_object(named: MergedObjectKey, day: DayRecords) -> Reason | None:
     lowers, uppers = {lower for lower, _ in day.bounds}, {upper for _, upper in day.bounds}
     bounds = (named.lower_bound, named.upper_bound)
-    if named.upper_bound > max(uppers, default=0):
+    if named.upper_bound > max(uppers, default=0) or day.rebuilds.get(named.revision, False):
         return None
     if any(lower < named.upper_bound <= upper for lower, upper in day.fresh):
         return None
     if bounds in day.bounds:
-        return _of_rewritten_object(day) if named.revision < day.revisions.get(bounds, 0) else None
+        return _of_other_object(named, day)
     if named.upper_bound in uppers:
         return Reason.ABANDONED
     if day.partition.switched and (day.shown is None or named.upper_bound >= day.shown.version):
@@ -178,9 +194,15 @@ def _of_merged_object(named: MergedObjectKey, day: DayRecords) -> Reason | None:
     return Reason.SUPERSEDED if named.lower_bound in lowers else Reason.ABANDONED
 
 
-def _of_rewritten_object(day: DayRecords) -> Reason | None:
-    """Each rewriting raises the revision of the partition: publications of the present one name the new object."""
-    if day.partition.switched and (day.shown is None or day.shown.revision < day.partition.revision):
+def _of_other_object(named: MergedObjectKey, day: DayRecords) -> Reason | None:
+    """One with the bounds of a range, which may have been rewritten, or was to be.
+
+    Each rewriting raises the revision of the partition: publications of the present one name the new object.
+    """
+    current = day.revisions.get((named.lower_bound, named.upper_bound), 0)
+    if named.revision > current:
+        return Reason.ABANDONED if named.revision in day.rebuilds else None
+    if named.revision == current or (day.partition.switched and not day.is_shown_as_it_is):
         return None
     return Reason.SUPERSEDED
 

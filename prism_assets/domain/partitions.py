@@ -26,7 +26,11 @@ class PartitionState(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Partition:
-    """A partition, with what is recorded of its publication: one row of the view prism_partition_states."""
+    """A partition, with what is recorded of its publication: one row of the view prism_partition_states.
+
+    `revision` counts changes of what a publication names under the same bounds, `rebuild` is the number of the last
+    rebuild, 0 for none.
+    """
 
     partition_id: int
     table_id: int
@@ -40,6 +44,7 @@ class Partition:
     last_object_id: int
     revision: int = 0
     published_revision: int = 0
+    rebuild: int = 0
 
     @property
     def state(self) -> PartitionState:
@@ -117,7 +122,7 @@ def contradiction(evidence: SwitchEvidence) -> str | None:
 class Publication:
     """What a partition should look like in the catalog: the live prefix, or one manifest.
 
-    `revision` counts how often lengths of objects that a manifest may name were set anew by a repair.
+    `revision` counts how often objects that a manifest may name got other lengths or keys, by repairs and rebuilds.
     """
 
     version: int
@@ -153,6 +158,20 @@ def current_publication(partition: Partition) -> Publication | None:
     if not partition.is_published:
         return None
     return Publication(partition.current_version, partition.published_object_id or 0, partition.published_revision)
+
+
+def rebuild_obstacle(partition: Partition) -> str | None:
+    """Why a partition cannot be rebuilt now, or None if it can.
+
+    Readers of an open day list its folder: there is no one step in which they would find other objects in the place of
+    those that lie there, and neither both nor none.
+    """
+    if partition.is_open:
+        return (
+            f"it is {partition.state.value}: readers list its folder, where no objects can take the place of others in "
+            "one step; rebuild it when it is closed, which a catalog run does behind the end of the day"
+        )
+    return None
 
 
 def needed_above(partition: Partition, oldest_version: int | None = None) -> int:

@@ -27,6 +27,8 @@ BAD_MESSAGE = "bad_message"
 """A message of protobuf that is none of its type."""
 BAD_FRAMING = "bad_framing"
 """The rest of an object of messages, from a length on that is none, or that the object ends before."""
+OTHER_DAY = "other_day"
+"""The line was no row, and would be one of another day than the one that was rebuilt."""
 CHANGED_AFTER_DISCOVERY = "changed_after_discovery"
 """Of objects that versions before converted."""
 
@@ -35,6 +37,6 @@ UNREAD = frozenset({BAD_UTF8, BAD_JSON, NOT_OBJECT, TOO_DEEP})
 ALL = UNREAD | {
     LINE_TOO_LONG, DUPLICATE_KEY, MISSING_TIME, BAD_TIME, TOO_OLD, TOO_NEW, NULL_IN_REQUIRED, KEEP_FAILED,
     REJECT_FAILED, TRUNCATED, BAD_CRC, TRAILING_GARBAGE, RATIO_EXCEEDED, ZERO_PADDING, BAD_MESSAGE, BAD_FRAMING,
-    CHANGED_AFTER_DISCOVERY,
+    OTHER_DAY, CHANGED_AFTER_DISCOVERY,
 }  # fmt: skip
 """A rejection of a table needs a reason of its own."""

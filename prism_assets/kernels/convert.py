@@ -19,6 +19,7 @@ from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.parquet.accepted_rows import AcceptedRows, Limits
 from prism_assets.kernels.parquet.small_objects import SmallObjects
 from prism_assets.kernels.reading import ObjectReading, facts_of
+from prism_assets.kernels.scope import Scope
 from prism_assets.kernels.typed import Layout
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
@@ -67,7 +68,7 @@ def _changed(task: ConvertTask, stores: Stores) -> ConvertResult:
 
 
 class Conversion:
-    """One staging object on its way to small objects."""
+    """One staging object on its way to small objects. With a `scope` some of its lines are left to others."""
 
     def __init__(
         self,
@@ -77,6 +78,7 @@ class Conversion:
         lake: Lake,
         by_columns: bool = True,
         limits: Limits = LIMITS,
+        scope: Scope | None = None,
     ) -> None:
         self._task = task
         self._layout = Layout.of(table, facts_of(task))
@@ -90,6 +92,7 @@ class Conversion:
             partial(AcceptedRows, self._layout, limits),
             limits=limits,
             by_columns=by_columns,
+            scope=scope,
         )
         self.is_reading = True
         """Whether the staging object is still being read, and nothing written yet."""
@@ -115,6 +118,14 @@ class Conversion:
             value_errors=reading.value_errors(),
             fast_lines=reading.fast_lines,
         )
+
+    def read(self) -> None:
+        """Reads everything, for what the scope finds out, and writes nothing."""
+        self._reading.read_all()
+
+    def write_empty(self, day: int) -> SmallObject:
+        """Writes an object without rows of a day; to be called behind `run`."""
+        return self._small_objects().write_empty(self._reading.rows, day)
 
     def encode(self) -> Iterator[tuple[SmallObject, pa.Buffer]]:
         """Yields the small objects that `run` would write, with their bytes, and writes nothing."""

@@ -17,10 +17,11 @@ from prism_assets.domain.work import MergeResult, MergeTask
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.fingerprint import fingerprint_of
-from prism_assets.kernels.parquet.format import MERGED_ROW_GROUP, MERGED_SAMPLE, Encoder, dictionary_columns
+from prism_assets.kernels.parquet.format import MERGED_ROW_GROUP, MERGED_SAMPLE, Encoder, dictionary_columns, schema_of
 from prism_assets.kernels.parquet.merge_inputs import Input, Window, merge_order, union_schema
 from prism_assets.kernels.parquet.metrics import column_metrics
 from prism_assets.kernels.parquet.put_if_absent import put_if_absent
+from prism_assets.kernels.typed import Layout
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 
@@ -45,7 +46,8 @@ def merge_range(task: MergeTask, table: TableDefinition, stores: Stores, lake: L
 
 
 def _merged(task: MergeTask, table: TableDefinition, inputs: list[Input], stores: Stores, bucket: str) -> MergeResult:
-    schema = union_schema([entry.schema for entry in inputs], table)
+    # Objects without rows have no row group: where there are no others, the columns are those of the definition.
+    schema = union_schema([entry.schema for entry in inputs] or [schema_of(Layout.of(table))], table)
     merged = _encoded(task, inputs, schema, table)
     _check_sums(task, inputs, merged)
     failpoint("merge.before_put")

@@ -24,6 +24,7 @@ from prism_assets.kernels.json.picks import Facts
 from prism_assets.kernels.json.rows import Reject
 from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets.kernels.quarantine import Quarantine
+from prism_assets.kernels.scope import Scope
 from prism_assets.kernels.typed import Layout
 
 
@@ -52,7 +53,7 @@ class ObjectReading(Generic[_Rows]):
     """One staging object being read. `rows` and `quarantine` have its lines as soon as `read_all` is through.
 
     `chunks` begins to read the object, and `make_rows` makes what takes its rows: again, where it turns out to be
-    unsound. With `first` no more than those lines are read.
+    unsound. With `first` no more than those lines are read; with a `scope` some of the lines are left to others.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class ObjectReading(Generic[_Rows]):
         by_columns: bool = True,
         first: FirstLines | None = None,
         secret_of: Secrets = secret_of_worker,
+        scope: Scope | None = None,
     ) -> None:
         self._task = task
         self._layout = layout
@@ -77,6 +79,7 @@ class ObjectReading(Generic[_Rows]):
         self._make_rows = make_rows
         self._by_columns = by_columns
         self._limits = limits
+        self._scope = scope
         self._begin()
 
     def _begin(self) -> None:
@@ -87,6 +90,8 @@ class ObjectReading(Generic[_Rows]):
         self.fast_lines = 0
         self.filtered = 0
         self._value_errors: Counter[tuple[int, str]] = Counter()
+        if self._scope:
+            self._scope.begin()
 
     def close(self) -> None:
         """Lets go of memory, temporary files and DuckDB."""
@@ -98,7 +103,10 @@ class ObjectReading(Generic[_Rows]):
         self.quarantine.close()
 
     def read_all(self) -> None:
-        """Reads the whole object. Raises InvariantBroken if a line is neither a row, nor set aside, nor filtered."""
+        """Reads the whole object. Raises InvariantBroken if a line is neither a row, nor set aside, nor filtered.
+
+        A scope raises what forbids to write anything.
+        """
         hints, inflation = Hints(), Inflation(self._chunks())
         try:
             for part in self._split(inflation):
@@ -109,6 +117,8 @@ class ObjectReading(Generic[_Rows]):
             if self._first is None or not self._first.is_cut:
                 self._set_garbage_aside(inflation)
         self._check_balance()
+        if self._scope:
+            self._scope.check()
 
     def _split(self, pieces: Iterable[bytes]) -> Iterator[Block | LongLine]:
         """The content by lines, or by messages, as its stream has them."""
@@ -143,14 +153,20 @@ class ObjectReading(Generic[_Rows]):
             return
         read = read_block(self._layout.reading, part, hints, by_columns=self._by_columns)
         rejects = list(read.rejects)
+        kept = self._scope.keeps(read.lines.numbers) if self._scope else None
         for rows in read.parts:
             computed = self._computation.compute(rows)
-            self.filtered += computed.filtered
+            self.filtered += len(computed.filtered) if kept is None else int(kept[computed.filtered].sum())
             rejects.extend(computed.rejects)
             accepted, rejected = self._acceptance.divide(computed.rows, read.lines.numbers)
+            rejects.extend(rejected)
+            if self._scope:
+                accepted, elsewhere = self._scope.narrow(accepted, read.lines.numbers)
+                rejects.extend(elsewhere)
             self.rows.add(accepted)
             self._value_errors.update(accepted.value_errors)
-            rejects.extend(rejected)
+        if kept is not None:
+            rejects = [reject for reject in rejects if kept[reject.line]]
         self.rows.settle()
         self.lines_in += len(read.lines)
         self.fast_lines += read.fast
@@ -187,11 +203,13 @@ class ObjectReading(Generic[_Rows]):
     def _check_balance(self) -> None:
         """Raises InvariantBroken unless each line is a row, in quarantine or filtered: better nothing than a part."""
         lines, rows, others = self.lines_in, self.rows.count, self.quarantine.counts.total()
-        if lines != rows + others + self.filtered:
+        left = self._scope.left if self._scope else 0
+        if lines != rows + others + self.filtered + left:
             where = f"s3://{self._task.bucket}/{self._task.key}"
+            elsewhere = f", {left} rows of other days" if left else ""
             raise InvariantBroken(
-                f"{where}: {lines} lines in, {rows} rows, {others} quarantined and {self.filtered} filtered; nothing "
-                "was written"
+                f"{where}: {lines} lines in, {rows} rows, {others} quarantined and {self.filtered} filtered"
+                f"{elsewhere}; nothing was written"
             )
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import ConvertTask, MergeTask, RepairTask, Result, Task
+from prism_assets.domain.work import ConvertTask, MergeTask, RebuildTask, RepairTask, Result, Task
 from prism_assets.kernels.convert import convert_object
 from prism_assets.kernels.merge import merge_range
+from prism_assets.kernels.rebuild import rebuild_object
 from prism_assets.kernels.repair import repair_object
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
@@ -31,6 +32,7 @@ class Kernel(Generic[_Task]):
 _ALL: tuple[Kernel[Any], ...] = (
     Kernel(ConvertTask, convert_object),
     Kernel(RepairTask, repair_object),
+    Kernel(RebuildTask, rebuild_object),
     Kernel(MergeTask, merge_range),
 )
 KERNELS: Mapping[str, Kernel[Any]] = {kernel.task.kernel: kernel for kernel in _ALL}

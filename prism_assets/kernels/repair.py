@@ -66,7 +66,10 @@ class _Repair:
         self._etags: dict[date, str | None] = {}
 
     def result(self, failure: Failure | None) -> RepairResult:
-        return RepairResult(staging_object_id=self._task.task_id, objects=tuple(self._objects), failure=failure)
+        number, generation = self._task.task_id
+        return RepairResult(
+            staging_object_id=number, generation=generation, objects=tuple(self._objects), failure=failure
+        )
 
     def run(self) -> None:
         """Looks at all first, so that the result names every fault even if the staging object is gone."""

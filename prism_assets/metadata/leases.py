@@ -17,12 +17,13 @@ from prism_assets.domain.errors import LeaseLost
 
 
 class LeaseKind(enum.Enum):
-    """What a lease is for: to publish a table, also as Iceberg, or collect its garbage, or to repair a partition."""
+    """What a lease is for: to publish a table, also as Iceberg, or collect its garbage; to repair or rebuild a day."""
 
     CATALOG = "catalog"
     ICEBERG = "iceberg"
     REPAIR = "repair"
     GC = "gc"
+    REBUILD = "rebuild"
 
 
 @dataclass(frozen=True)

@@ -234,23 +234,28 @@ def _totals(objects: int, rows: object, fingerprint: object) -> ObjectTotals:
 
 def switch(connection: Connection, partition_id: int, evidence: SwitchEvidence, now: datetime) -> None:
     """Switches a locked partition and stores the certificate that allowed it."""
-    connection.execute(
-        text(_CERTIFY),
-        {
-            "id": partition_id,
-            "now": now,
-            "upper": evidence.upper_bound,
-            "live_objects": evidence.live.objects,
-            "live_rows": evidence.live.rows,
-            "live_print": evidence.live.fingerprint,
-            "covered_objects": evidence.covered.objects,
-            "covered_rows": evidence.covered.rows,
-            "covered_print": evidence.covered.fingerprint,
-            "range_rows": evidence.ranges.rows,
-            "range_print": evidence.ranges.fingerprint,
-        },
-    )
+    connection.execute(text(_CERTIFY), {**_certified(partition_id, evidence), "now": now})
     connection.execute(text(_SWITCH), {"id": partition_id})
+
+
+def certify_again(connection: Connection, partition_id: int, evidence: SwitchEvidence) -> None:
+    """Has the certificate of a switched partition, which the caller has locked, say what its rebuilt ranges hold."""
+    connection.execute(text(_CERTIFY_AGAIN), _certified(partition_id, evidence))
+
+
+def _certified(partition_id: int, evidence: SwitchEvidence) -> dict[str, object]:
+    return {
+        "id": partition_id,
+        "upper": evidence.upper_bound,
+        "live_objects": evidence.live.objects,
+        "live_rows": evidence.live.rows,
+        "live_print": evidence.live.fingerprint,
+        "covered_objects": evidence.covered.objects,
+        "covered_rows": evidence.covered.rows,
+        "covered_print": evidence.covered.fingerprint,
+        "range_rows": evidence.ranges.rows,
+        "range_print": evidence.ranges.fingerprint,
+    }
 
 
 _CERTIFY = """
@@ -258,6 +263,12 @@ INSERT INTO prism_switch_certificates (prism_partition_id, switch_time, upper_bo
     live_fingerprint, covered_objects, covered_rows, covered_fingerprint, range_rows, range_fingerprint)
 VALUES (:id, :now, :upper, :live_objects, :live_rows, :live_print, :covered_objects, :covered_rows, :covered_print,
     :range_rows, :range_print)
+"""
+_CERTIFY_AGAIN = """
+UPDATE prism_switch_certificates SET upper_bound = :upper, live_objects = :live_objects, live_rows = :live_rows,
+    live_fingerprint = :live_print, covered_objects = :covered_objects, covered_rows = :covered_rows,
+    covered_fingerprint = :covered_print, range_rows = :range_rows, range_fingerprint = :range_print
+WHERE prism_partition_id = :id
 """
 _SWITCH = "UPDATE prism_partitions SET switched = true WHERE prism_partition_id = :id"
 

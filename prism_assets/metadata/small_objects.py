@@ -119,21 +119,22 @@ def load_above(
 ) -> list[SmallObject]:
     """The committed small objects of a partition of a table with id > lower_bound, by id. Reads without locks."""
     rows = connection.execute(text(_ABOVE), {"partition": partition_id, "lower": lower_bound, "limit": limit})
-    return [_small_object(row._mapping, keys) for row in rows]
+    return [small_object_of(row._mapping, keys) for row in rows]
 
 
 _ABOVE = """
 SELECT s.prism_small_object_id AS object_id, s.prism_staging_object_id AS staging_object_id, s.generation,
     p.partition_date AS date,
     s.delayed, s.content_length, s.upload_start_time, s.row_count, s.min_time, s.max_time, s.fingerprint,
-    s.file_format, s.metrics
+    s.file_format, s.metrics, s.definition_version
 FROM prism_small_objects s JOIN prism_partitions p USING (prism_partition_id)
 WHERE s.prism_partition_id = :partition AND s.prism_small_object_id > :lower
 ORDER BY s.prism_small_object_id LIMIT :limit
 """
 
 
-def _small_object(row: RowMapping, keys: TableKeys) -> SmallObject:
+def small_object_of(row: RowMapping, keys: TableKeys) -> SmallObject:
+    """A row with the fields of a small object, and the key that follows from them."""
     key = keys.small_object(row["date"], row["staging_object_id"], delayed=row["delayed"], generation=row["generation"])
     return SmallObject(bucket=keys.bucket, key=key, **{**row, "metrics": from_jsonb(row["metrics"])})
 
@@ -142,7 +143,7 @@ def trace_uploads(connection: Connection, table_id: int, uploads: Collection[Upl
     """What is recorded of uploads, in one snapshot. Reads without locks: to be asked behind the listing that shows them.
 
     An upload that is over, or was never one of the table, stays so for ever: its staging object was begun anew since,
-    or is done or given up, and what it committed was committed in the same transaction.
+    or is done or given up, or its rebuild has ended, and what it committed was committed in the same transaction.
     """
     ordered = sorted(uploads, key=lambda item: (item.date, item.staging_object_id, item.generation))
     rows = connection.execute(
@@ -156,7 +157,11 @@ def trace_uploads(connection: Connection, table_id: int, uploads: Collection[Upl
     )
     return {
         Upload(row.date, row.id, row.generation): UploadRecord(
-            object_id=row.object_id, delayed=row.delayed, is_over=row.is_over, is_foreign=row.is_foreign
+            object_id=row.object_id,
+            delayed=row.delayed,
+            is_over=row.is_over,
+            is_foreign=row.is_foreign,
+            is_rebuilt=row.is_rebuilt,
         )
         for row in rows
     }
@@ -164,8 +169,11 @@ def trace_uploads(connection: Connection, table_id: int, uploads: Collection[Upl
 
 _TRACE = """
 SELECT f.date, f.id, f.generation, s.prism_small_object_id AS object_id, s.delayed,
-    coalesce(o.generation > f.generation OR (o.generation = f.generation AND o.state IN ('done', 'failed')), false)
-        AS is_over,
+    coalesce(o.generation > f.generation OR (o.generation = f.generation AND o.state IN ('done', 'failed'))
+        OR EXISTS (SELECT 1 FROM prism_rebuilds r WHERE o.generation < f.generation AND r.prism_table_id = :table
+            AND r.generation = f.generation AND r.state <> 'running'), false) AS is_over,
+    EXISTS (SELECT 1 FROM prism_small_objects t WHERE t.prism_staging_object_id = f.id
+        AND t.prism_partition_id = p.prism_partition_id AND t.generation > f.generation) AS is_rebuilt,
     o.prism_staging_object_id IS NULL AS is_foreign
 FROM unnest(CAST(:dates AS date[]), CAST(:ids AS bigint[]), CAST(:generations AS integer[]))
     AS f (date, id, generation)

@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import random
+import re
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
@@ -38,6 +39,7 @@ from prism_assets.stages.iceberg.report import IcebergReport
 from prism_assets.stages.iceberg.run import run_iceberg
 from prism_assets.stages.leases import takeover_seconds
 from prism_assets.stages.merge.run import run_merge
+from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.run import CycleReport, lasting_errors, run_once, run_until_idle
 from prism_assets.stages.stream.plan import start_batch
@@ -366,8 +368,39 @@ def shown(seed: int) -> Life:
     )
 
 
+def rebuilt(seed: int) -> Life:
+    """A day that is closed, switched and late, and is made again under a new definition each time."""
+    author = Author(seed)
+    drop = author.drop
+    events, clicks = "log.events", "log.clicks"
+    noon = "2026-03-01T11:00"
+    merge = "{interval: 0, target_bytes: 5000, max_objects: 3}"
+    return Life(
+        tables={events: "UTC", clicks: "UTC"},
+        files=(a_table(events, merge=merge, iceberg="true"), a_table(clicks, merge="{interval: 0}")),
+        phases=(
+            Phase(utc("2026-03-01T00:00"), ("apply",)),
+            Phase(
+                utc("2026-03-01T12:00"),
+                ("run", "iceberg"),
+                (drop(clicks, noon, broken=1), *(drop(events, noon) for _ in range(5))),
+            ),
+            Phase(utc("2026-03-02T00:10"), ("catalog", "redefine", "rebuild", "catalog")),
+            Phase(
+                utc("2026-03-02T13:00"),
+                ("run", "discover", "stream", "redefine", "rebuild", "iceberg", "run"),
+                (drop(events, "2026-03-01T22:00", "2026-03-02T11:00"), drop(clicks, "2026-03-02T11:00")),
+            ),
+            Phase(utc("2026-03-03T01:00"), ("run",)),
+        ),
+        watched=(events, clicks),
+        rest=("run", "iceberg"),
+        shown=(events,),
+    )
+
+
 LIVES: Mapping[str, Callable[[int], Life]] = {
-    life.__name__: life for life in (days, messages, damage, losses, garbage, shown)
+    life.__name__: life for life in (days, messages, damage, losses, garbage, shown, rebuilt)
 }
 
 
@@ -479,6 +512,22 @@ def _adopt(context: StageContext, now: datetime) -> None:
         raise TerminalError("; ".join(report.errors))
 
 
+def _redefine(context: StageContext, now: datetime) -> None:
+    """A column of log.events is computed otherwise from this instant on."""
+    for path in context.settings.tables_dir.glob("*.yaml"):
+        if "table: events" in (text := path.read_text()):
+            column = f"  - {{name: made, type: string, value: \"'{now:%d %H:%M}'\"}}\nmerge:"
+            path.write_text(re.sub(r"(  - \{name: made.*\n)?merge:", column, text))
+    _apply(context, now)
+
+
+def _rebuild(context: StageContext, now: datetime) -> None:
+    """The first day of log.events."""
+    report = run_rebuild(context, "log.events", day=date(2026, 3, 1), now=now)
+    if report.errors:
+        raise TerminalError("; ".join(report.errors))
+
+
 def _repair(context: StageContext, _now: datetime) -> None:
     run_repair(context)
 
@@ -570,6 +619,8 @@ _STEPS: Mapping[str, _Step] = {
     "iceberg": _only(_iceberg),
     "withdraw": _withdraw,
     "adopt": _adopt,
+    "redefine": _redefine,
+    "rebuild": _rebuild,
     "repair": _repair,
     "gc": _gc,
     "wait": _wait,

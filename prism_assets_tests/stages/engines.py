@@ -10,7 +10,16 @@ from typing import Any, TypeVar
 
 from prism_assets.domain.errors import EngineFailed, EngineUnavailable
 from prism_assets.domain.tables import Definitions
-from prism_assets.domain.work import ConvertTask, Failure, MergeResult, MergeTask, RepairResult, RepairTask, Task
+from prism_assets.domain.work import (
+    ConvertTask,
+    Failure,
+    MergeResult,
+    MergeTask,
+    RebuildTask,
+    RepairResult,
+    RepairTask,
+    Task,
+)
 from prism_assets.engine.base import Engine
 from prism_assets_tests.world import World
 
@@ -55,7 +64,7 @@ class PoisonedEngine:
     def _is_poisonous(self, task: object) -> bool:
         if isinstance(task, MergeTask):
             return self.poison in task.output_key
-        source = task.source if isinstance(task, RepairTask) else task
+        source = task.source if isinstance(task, RepairTask | RebuildTask) else task
         return isinstance(source, ConvertTask) and source.key == self.poison
 
 

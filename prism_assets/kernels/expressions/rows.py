@@ -24,15 +24,19 @@ if TYPE_CHECKING:
     import duckdb
 
 VALUE_ERROR = "value_error"
+_NOTHING = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
 class Computed:
-    """The rows of a block that are kept, typed as they are stored; lines set aside, and how many are left out."""
+    """The rows of a block that are kept, typed as they are stored; lines set aside, and those that are left out.
+
+    `filtered` are positions among the block's lines.
+    """
 
     rows: TypedRows
     rejects: list[Reject]
-    filtered: int
+    filtered: npt.NDArray[np.int64]
 
 
 class Computation:
@@ -57,20 +61,20 @@ class Computation:
     def compute(self, rows: TypedRows) -> Computed:
         """Makes rows of what was read. Raises ExpressionsFailed or MissingSecret."""
         if self._layout.reading is self._layout and not self._program.computes:
-            return Computed(rows, [], 0)
+            return Computed(rows, [], _NOTHING)
         if not len(rows.lines):
-            return Computed(_no_rows(self._layout), [], 0)
+            return Computed(_no_rows(self._layout), [], _NOTHING)
         if not self._program.computes:
-            return Computed(self._stored(rows, None, np.ones(len(rows.lines), bool)), [], 0)
+            return Computed(self._stored(rows, None, np.ones(len(rows.lines), bool)), [], _NOTHING)
         answer = self._answer(self._seen(rows))
         kept = np.ones(len(rows.lines), bool)
         rejects = []
-        filtered = 0
+        filtered = _NOTHING
         for reason, mask in self._leaving(answer):
             leaving = mask & kept
             kept &= ~mask
             if reason is None:
-                filtered = int(leaving.sum())
+                filtered = rows.lines[leaving]
             else:
                 rejects += [Reject(line, reason, None) for line in rows.lines[leaving].tolist()]
         return Computed(self._stored(rows, answer, kept), rejects, filtered)
@@ -143,8 +147,7 @@ class Computation:
 
 
 def _no_rows(layout: Layout) -> TypedRows:
-    nothing = np.zeros(0, np.int64)
-    return TypedRows(nothing, [pa.nulls(0, rules.arrow) for rules in layout.rules], [], np.zeros(0, bool))
+    return TypedRows(_NOTHING, [pa.nulls(0, rules.arrow) for rules in layout.rules], [], np.zeros(0, bool))
 
 
 def _seen(column: pa.Array) -> pa.Array:

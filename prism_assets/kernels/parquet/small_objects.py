@@ -50,6 +50,11 @@ class SmallObjects:
                 day_rows, Encoder(rows.schema, rows.dictionaries(), self._file_format, on_disk=rows.on_disk)
             )
 
+    def write_empty(self, rows: AcceptedRows, day: int) -> SmallObject:
+        """Writes an object without rows, in the place of one whose lines are no rows of the day any more."""
+        encoder = Encoder(rows.schema, [], self._file_format)
+        return self._put(*self._finished(encoder, day, [], [self._midnight(day)], 0))
+
     def _encode(self, rows: DayRows, encoder: Encoder) -> tuple[SmallObject, pa.Buffer]:
         fingerprints: list[int] = []
         bounds: list[datetime] = []
@@ -59,8 +64,13 @@ class SmallObjects:
             fingerprints.append(fingerprint_of(group))
             bounds = [*bounds[:1], self._instant(group, 0), self._instant(group, group.num_rows - 1)]
             count += group.num_rows
+        return self._finished(encoder, rows.day, fingerprints, bounds, count)
+
+    def _finished(
+        self, encoder: Encoder, day: int, fingerprints: list[int], bounds: list[datetime], count: int
+    ) -> tuple[SmallObject, pa.Buffer]:
         body = encoder.finish()
-        date = times.to_date(rows.day)
+        date = times.to_date(day)
         delayed = date in self._task.delayed_dates
         small = SmallObject(
             bucket=self._bucket,
@@ -79,6 +89,7 @@ class SmallObjects:
             file_format=self._file_format,
             metrics=column_metrics(encoder.metadata, self._task.metric_columns),
             upload_start_time=datetime.now(timezone.utc),
+            definition_version=self._task.definition_version,
         )
         return small, body
 
@@ -87,7 +98,9 @@ class SmallObjects:
         column = table.column(self._layout.table.partition_column)
         if pa.types.is_timestamp(column.type):
             return times.to_datetime(column[row].cast(pa.int64()).as_py())
-        day = column[row].cast(pa.int32()).as_py()
+        return self._midnight(column[row].cast(pa.int32()).as_py())
+
+    def _midnight(self, day: int) -> datetime:
         return times.to_datetime(times.midnight_of(day, self._layout.table.zone))
 
     def _put(self, small: SmallObject, body: pa.Buffer) -> SmallObject:

@@ -24,7 +24,14 @@ from prism_assets.domain.garbage import (
 )
 from prism_assets.domain.keys import ObjectKey, QuarantineKey, SmallObjectKey
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import merge_ranges, partitions, publication_history, quarantine, small_objects
+from prism_assets.metadata import (
+    merge_ranges,
+    partitions,
+    publication_history,
+    quarantine,
+    rebuilds,
+    small_objects,
+)
 from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.settings import GcSettings
 from prism_assets.stages.context import StageContext
@@ -197,6 +204,7 @@ def load_records(
     if lock:
         found = partitions.lock_partitions(connection, found)
     shown = publication_history.load_shown_at(connection, found, context.publisher.name, horizon.lease_began)
+    numbers = rebuilds.load_numbers(connection, found)
     bounds = merge_ranges.load_bounds(connection, found)
     starts = [known for known in named.values() if isinstance(known, SmallObjectKey | QuarantineKey)]
     uploads = small_objects.trace_uploads(connection, table.table_id, {upload_of(known) for known in starts})
@@ -213,6 +221,7 @@ def load_records(
                 fresh=frozenset(
                     name for name, change in bounds.get(number, {}).items() if change.update_time > horizon.lease_began
                 ),
+                rebuilds=numbers.get(number, {}),
                 shown=shown.get(number),
             )
             for number, item in found.items()

@@ -22,7 +22,7 @@ from prism_assets.domain.garbage import Garbage, Reason, garbage_reason
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import gc_log, leases, publication_history
+from prism_assets.metadata import gc_log, leases, publication_history, rebuilds
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.gc.plan import GcPlan, Horizon, load_records, plan_gc
@@ -83,6 +83,8 @@ def _report_on(
 def _collect(context: StageContext, table: TableDefinition, lease: Lease, horizon: Horizon) -> TableGcReport:
     """Plans under the lease, settles what a dead run left, and deletes part by part, as far as it comes."""
     with context.database.begin() as connection:
+        leases.hold(connection, lease)
+        rebuilds.drop_forgotten(connection, table.table_id, horizon.floor, context.settings.lease_seconds)
         marked = gc_log.load_marked(connection, table.table_id)
     plan = plan_gc(context, table, horizon, marked)
     failpoint("gc.after_plan")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy import Connection
 
 from prism_assets.domain.attempts import AttemptPolicy
+from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.merge_attempts import after_death, after_failure
 from prism_assets.domain.work import Failure
 from prism_assets.failpoints import failpoint
@@ -23,19 +25,25 @@ def commit_job(
     """Commits one job: partition row, job row, then ranges, desired version, log and backlog in one transaction.
 
     Dying before it leaves merged objects that nothing names; the retry writes the same keys again. LeaseLost if the
-    job was given to another worker meanwhile: then nothing is changed.
+    job was given to another worker meanwhile: then nothing is changed. So it is if the day was rebuilt meanwhile, as
+    what was merged are rows of before; then the job waits again.
     """
     job, done = running.job, running.summary()
     failpoint("merge.before_commit")
     with context.database.begin() as connection:
-        partitions.lock_partition(connection, job.partition_id)
+        partition = partitions.lock_partition(connection, job.partition_id)
         merge_jobs.lock_claimed(connection, job)
-        if failure is not None:
+        is_rebuilt = partition.rebuild != running.plan.partition.rebuild
+        if is_rebuilt:
+            merge_jobs.release(connection, job, None, job.schedule_time)
+        elif failure is not None:
             _return_job(connection, context, job, failure, now, serves_others=serves_others)
         else:
             _save(connection, running, now)
-        if running.plan.merge.ranges:
+        if running.plan.merge.ranges and not is_rebuilt:
             _log(connection, running, done, context.worker)
+    if is_rebuilt:
+        raise LeaseLost(f"{running.plan.table.name} {partition.date} was rebuilt meanwhile; it is merged again")
     failpoint("merge.after_commit")
     return failure or done
 
@@ -77,8 +85,8 @@ def _save(connection: Connection, running: RunningJob, now: datetime) -> None:
     plan, job = running.plan.merge, running.job
     merge_ranges.check_chain_end(connection, job.partition_id, plan)
     for planned, written in zip(plan.ranges, running.written, strict=True):
-        version = running.plan.table.version
-        merge_ranges.save_range(connection, job.partition_id, planned, written, now, definition_version=version)
+        version, named = running.plan.table.version, replace(written, revision=running.plan.partition.rebuild)
+        merge_ranges.save_range(connection, job.partition_id, planned, named, now, definition_version=version)
     failpoint("merge.in_commit")
     if plan.ranges:
         merge_ranges.raise_desired(connection, job.partition_id, plan.ranges[-1].upper_bound)

@@ -64,8 +64,11 @@ def plan_partition(
 
 
 def range_tasks(plan: PartitionPlan, job_id: int, lake: Lake) -> list[MergeTask]:
-    """One task a planned range; the object of an extended range is its first input."""
-    keys, day = lake.keys(plan.table), plan.partition.date
+    """One task a planned range; the object of an extended range is its first input.
+
+    Keys bear the number of the last rebuild of the day: under those without it may lie what was merged of other rows.
+    """
+    keys, day, rebuild = lake.keys(plan.table), plan.partition.date, plan.partition.rebuild
     return [
         MergeTask(
             job_id=job_id,
@@ -73,7 +76,7 @@ def range_tasks(plan: PartitionPlan, job_id: int, lake: Lake) -> list[MergeTask]
             lower_bound=planned.lower_bound,
             upper_bound=planned.upper_bound,
             inputs=tuple(map(_input, planned.inputs)),
-            output_key=keys.merged_object(day, planned.lower_bound, planned.upper_bound),
+            output_key=keys.merged_object(day, planned.lower_bound, planned.upper_bound, rebuild),
             table_id=plan.table.table_id,
             definition_version=plan.table.version,
             metric_columns=plan.table.metric_columns,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from prism_assets.domain.files import SmallObject
 from prism_assets.domain.garbage import upload_of
@@ -25,6 +25,11 @@ class Suspect:
 
     known: SmallObject
     fault: str | None
+
+    @property
+    def start(self) -> tuple[int, int]:
+        """The staging object that it comes from, and which start or rebuild of it."""
+        return self.known.staging_object_id, self.known.generation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,29 +97,30 @@ def find_suspects(recorded: Sequence[SmallObject], listed: Mapping[str, int], *,
 def repair_chunks(
     context: StageContext, plans: Sequence[RepairPlan], *, look_only: bool
 ) -> Iterator[tuple[RepairTask, ...]]:
-    """The suspects as tasks, one a staging object for all of its days, in parts as big as a batch of Stream.
+    """The suspects as tasks, in parts as big as a batch of Stream: one for all days of a start of a staging object.
 
-    A part has at most `stream_max_objects` staging objects and `stream_max_bytes` bytes of them, and always one.
+    What was rebuilt is a task of its own. A part has at most `stream_max_objects` tasks and `stream_max_bytes` bytes of
+    staging objects, and always one.
     """
     recorded = _recorded(plans)
-    numbers, most = sorted(recorded), context.settings.stream_max_objects
-    for start in range(0, len(numbers), most):
-        part = {number: recorded[number] for number in numbers[start : start + most]}
+    starts, most = sorted(recorded), context.settings.stream_max_objects
+    for first in range(0, len(starts), most):
+        part = {start: recorded[start] for start in starts[first : first + most]}
         with context.database.begin() as connection:
-            sources = staging_objects.load_claimed(connection, part)
+            sources = staging_objects.load_claimed(connection, {number for number, _ in part})
         tasks = [
             RepairTask(source=_source(sources[number], items), recorded=tuple(items), look_only=look_only)
-            for number, items in part.items()
+            for (number, _), items in part.items()
         ]
         yield from _within(tasks, context.settings.stream_max_bytes)
 
 
-def _recorded(plans: Sequence[RepairPlan]) -> dict[int, list[SmallObject]]:
-    """The suspects by staging object."""
-    recorded: dict[int, list[SmallObject]] = {}
+def _recorded(plans: Sequence[RepairPlan]) -> dict[tuple[int, int], list[SmallObject]]:
+    """The suspects by staging object and generation."""
+    recorded: dict[tuple[int, int], list[SmallObject]] = {}
     for plan in plans:
         for suspect in plan.suspects:
-            recorded.setdefault(suspect.known.staging_object_id, []).append(suspect.known)
+            recorded.setdefault(suspect.start, []).append(suspect.known)
     return recorded
 
 
@@ -132,4 +138,5 @@ def _within(tasks: Sequence[RepairTask], most_bytes: int) -> Iterator[tuple[Repa
 
 def _source(item: ClaimedObject, recorded: Sequence[SmallObject]) -> ConvertTask:
     """The staging object as it was converted. Its tiers are those on record, whatever is marked by now."""
-    return convert_task(item, frozenset(entry.date for entry in recorded if entry.delayed))
+    task = convert_task(item, frozenset(entry.date for entry in recorded if entry.delayed))
+    return replace(task, generation=recorded[0].generation, definition_version=recorded[0].definition_version)

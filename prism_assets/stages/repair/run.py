@@ -31,8 +31,8 @@ from prism_assets.stages.repair.report import IrreparableObject, PartitionRepair
 _PARTITIONS_AT_ONCE = 100
 _LISTINGS = 8
 
-Results = Mapping[int, RepairResult]
-"""Results by staging object id."""
+Results = Mapping[tuple[int, int], RepairResult]
+"""Results by staging object id and generation."""
 
 
 def run_repair(
@@ -187,7 +187,7 @@ class _Repair:
 
     def _repair(self, plans: Sequence[RepairPlan], held: Mapping[int, Lease]) -> None:
         """Looks at the suspects of some partitions, and tells what became of each also where the engine went away."""
-        results: dict[int, RepairResult] = {}
+        results: dict[tuple[int, int], RepairResult] = {}
         gone: PrismError | None = None
         try:
             if not self._dry_run:
@@ -200,7 +200,7 @@ class _Repair:
             entry, left = _outcome(plan, results, dry_run=self._dry_run)
             self._tell(plan.partition, entry)
             self.left += left
-            if gone and (missed := sum(item.known.staging_object_id not in results for item in plan.suspects)):
+            if gone and (missed := sum(item.start not in results for item in plan.suspects)):
                 self._leave(plan.partition, f"has {missed} objects that were not looked at: {gone}", gone)
         if gone:
             raise gone
@@ -211,13 +211,15 @@ class _Repair:
             self._context.stores.delete(self._context.lake.bucket, strays)
             failpoint("repair.after_removal")
 
-    def _look(self, plans: Sequence[RepairPlan], results: dict[int, RepairResult], held: Mapping[int, Lease]) -> None:
+    def _look(
+        self, plans: Sequence[RepairPlan], results: dict[tuple[int, int], RepairResult], held: Mapping[int, Lease]
+    ) -> None:
         """Fills in the results, part by part. What was written before the engine went away is recorded all the same."""
         for chunk in repair_chunks(self._context, plans, look_only=self._dry_run):
-            found: dict[int, RepairResult] = {}
+            found: dict[tuple[int, int], RepairResult] = {}
             try:
                 for result in _results(self._context, chunk):
-                    found[result.staging_object_id] = result
+                    found[result.task_id] = result
             finally:
                 results |= found
                 if not self._dry_run:
@@ -246,7 +248,7 @@ def _definitions(context: StageContext, tasks: Sequence[RepairTask]) -> Definiti
 
 
 def _found(plan: RepairPlan, suspect: Suspect, results: Results) -> RepairedObject | None:
-    result = results.get(suspect.known.staging_object_id)
+    result = results.get(suspect.start)
     objects = result.objects if result else ()
     return next((item for item in objects if item.date == plan.partition.date), None)
 
@@ -285,7 +287,7 @@ def _outcome(plan: RepairPlan, results: Results, *, dry_run: bool) -> tuple[Part
     for suspect in plan.suspects:
         found = _found(plan, suspect, results)
         fault = suspect.fault or (found.fault if found else None)
-        result = results.get(suspect.known.staging_object_id)
+        result = results.get(suspect.start)
         if fault is None and found:
             continue
         missing += fault == MISSING

@@ -1,0 +1,40 @@
+"""`prism rebuild`: days made again from their staging objects."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from prism_assets import console
+from prism_assets.cli.options import Force, Json, Now, fail_if, open_context, read_clock, read_day
+
+
+def rebuild(
+    table: Annotated[str, typer.Argument(help="schema.table")],
+    day: Annotated[str, typer.Option("--date", help="The event date, such as 2026-11-20.")],
+    since: Annotated[str | None, typer.Option("--since", help="All days from this one up to --date.")] = None,
+    without_missing: Annotated[
+        bool, typer.Option("--without-missing", help="Leave the rows of staging objects that are gone as they are.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plans and change nothing.")] = False,
+    now: Now = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Converts the staging objects of closed days again, under the definition in force, and takes the place of all."""
+    from prism_assets.stages.rebuild.plan import preview
+    from prism_assets.stages.rebuild.run import run_rebuild
+
+    context, clock = open_context(as_json), read_clock(now, force)
+    wanted, first = read_day(day), read_day(since)
+    assert wanted is not None
+    if dry_run:
+        plans = preview(context, table, day=wanted, since=first)
+        console.show_lines(plans, list(map(str, plans)), as_json=as_json)
+        return
+    report = run_rebuild(context, table, day=wanted, since=first, without_missing=without_missing, now=clock)
+    missing = [f"{day.date}: {url} is gone" for day in report.days for url in day.missing]
+    told = [str(day) for day in report.days if not day.skipped]
+    console.show_report(report, "\n".join([*told, *missing]) or "nothing was rebuilt", as_json=as_json)
+    fail_if(report.errors)

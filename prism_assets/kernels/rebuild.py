@@ -1,0 +1,127 @@
+"""The rows of a staging object on one day, made again under the definition in force.
+
+Other days keep the rows that they have, of the lines that these were made of: which lines that are is found by reading
+the object once more under each of the definitions of then. Written are keys of the rebuild alone, which no reader sees
+before all of the day is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from prism_assets.domain.errors import InvariantBroken, ObjectChanged, ObjectMissing
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import ConvertTask, DayOfObject, RebuildResult, RebuildTask
+from prism_assets.failpoints import failpoint
+from prism_assets.kernels import times
+from prism_assets.kernels.convert import Conversion
+from prism_assets.kernels.failures import failure_of
+from prism_assets.kernels.scope import DayScope, LinesOfDays, Numbers
+from prism_assets.objectstore.lake import Lake
+from prism_assets.objectstore.stores import Stores
+
+
+def rebuild_object(task: RebuildTask, table: TableDefinition, stores: Stores, lake: Lake) -> RebuildResult:
+    """Writes the object of the day anew, under a key of its own, and what is set aside now.
+
+    Nothing is raised for an object that cannot be rebuilt: the result's failure tells why. The same object gives the
+    same bytes under the same keys.
+    """
+    rebuild = _Rebuild(task, table, stores, lake)
+    try:
+        return rebuild.run()
+    except MemoryError:
+        raise
+    except (ObjectMissing, ObjectChanged) as error:
+        if rebuild.is_reading:
+            return replace(task.failed(failure_of(error, rebuild.doing)), is_missing=True)
+        return task.failed(failure_of(error, rebuild.doing))
+    except Exception as error:
+        return task.failed(failure_of(error, rebuild.doing, at_source=rebuild.is_reading))
+
+
+class _Rebuild:
+    def __init__(self, task: RebuildTask, table: TableDefinition, stores: Stores, lake: Lake) -> None:
+        self._task = task
+        self._table = table
+        self._stores = stores
+        self._lake = lake
+        self._url = f"s3://{task.source.bucket}/{task.source.key}"
+        self.doing = f"{self._url} was converted again"
+        self.is_reading = True
+
+    def run(self) -> RebuildResult:
+        source, day = self._task.source, times.to_day(self._task.date)
+        if source.etag is None and self._stores.length(source.bucket, source.key) != source.content_length:
+            raise ObjectChanged(f"{self._url} is no longer the object that was converted")
+        others = [item for item in self._task.recorded if item.date != self._task.date]
+        same = [item for item in others if item.definition_version == source.definition_version]
+        taken = self._taken([item for item in others if item not in same])
+        scope = DayScope(day, taken, [times.to_day(item.date) for item in same], self._held, self._url)
+        with closing(Conversion(source, self._table, self._stores, self._lake, scope=scope)) as conversion:
+            done = conversion.run()
+            self.is_reading = False
+            self._check_counts(same, scope.on_other_days)
+            if done.lines_in != self._task.lines_in:
+                raise InvariantBroken(f"{self._url} has {done.lines_in} lines now, and had {self._task.lines_in}")
+            small = done.objects[0] if done.objects else None
+            if small is None and len(others) < len(self._task.recorded):
+                small = conversion.write_empty(day)
+        failpoint("rebuild.after_put")
+        return RebuildResult(
+            staging_object_id=done.staging_object_id,
+            lines_in=done.lines_in,
+            rows_out=done.rows_out,
+            lines_filtered=done.lines_filtered,
+            lines_elsewhere=scope.left,
+            small=small,
+            quarantined=done.quarantined,
+            quarantine_key=done.quarantine_key,
+            value_errors=done.value_errors,
+        )
+
+    def _taken(self, others: Iterable[DayOfObject]) -> Numbers:
+        """The lines that other days have rows of, which were made under earlier definitions."""
+        by_version: dict[int, list[DayOfObject]] = {}
+        for item in others:
+            by_version.setdefault(item.definition_version, []).append(item)
+        found = [np.zeros(0, np.int64)]
+        for version, days in by_version.items():
+            lines = self._lines(version, days)
+            self._check_counts(days, {day: len(numbers) for day, numbers in lines.items()})
+            found += lines.values()
+        return np.sort(np.concatenate(found))
+
+    def _held(self) -> Numbers:
+        """The lines that the day itself has rows of so far."""
+        own = [item for item in self._task.recorded if item.date == self._task.date]
+        found = [numbers for item in own for numbers in self._lines(item.definition_version, [item]).values()]
+        return np.concatenate([np.zeros(0, np.int64), *found])
+
+    def _lines(self, version: int, days: Iterable[DayOfObject]) -> Mapping[int, Numbers]:
+        """The lines of which some days have rows under a definition, by day."""
+        table = self._definitions[version]
+        collector = LinesOfDays({times.to_day(item.date) for item in days})
+        source: ConvertTask = replace(self._task.source, definition_version=version)
+        with closing(Conversion(source, table, self._stores, self._lake, scope=collector)) as conversion:
+            conversion.read()
+        return collector.lines()
+
+    @cached_property
+    def _definitions(self) -> Mapping[int, TableDefinition]:
+        earlier = {version: TableDefinition.from_json(body) for version, body in self._task.definitions}
+        return {**earlier, self._task.definition_version: self._table}
+
+    def _check_counts(self, recorded: Iterable[DayOfObject], found: Mapping[int, int]) -> None:
+        for item in recorded:
+            count = found.get(times.to_day(item.date), 0)
+            if count != item.row_count:
+                raise InvariantBroken(
+                    f"{self._url} gives {count} rows of {item.date} under version {item.definition_version} of the "
+                    f"definition, and {item.row_count} were committed: nothing of the day was rebuilt"
+                )

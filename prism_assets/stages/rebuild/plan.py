@@ -1,0 +1,112 @@
+"""What a rebuild of a day has to do: which staging objects it reads again, and as which tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta, timezone
+
+from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.partitions import Partition, rebuild_obstacle
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import DayOfObject, RebuildTask
+from prism_assets.metadata import merge_ranges, partitions, rebuilds, staging_objects, tables
+from prism_assets.metadata.rebuilds import Arrival, Candidate, Rebuild
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.rebuild.report import RebuildPlan
+from prism_assets.stages.stream.plan import convert_task
+
+
+@dataclass(frozen=True, kw_only=True)
+class RebuildPart:
+    """Some staging objects of a day, as big as a batch of Stream: as they are known, and as tasks."""
+
+    candidates: tuple[Candidate, ...]
+    tasks: tuple[RebuildTask, ...]
+
+
+def arrival_of(table: TableDefinition, day: date) -> Arrival:
+    """When objects came that may have lines of a day, and no rows: on that day or the next, in the table's zone."""
+    midnight = datetime.combine(day, datetime.min.time(), tzinfo=table.zone)
+    return Arrival(first=midnight.astimezone(timezone.utc), last=table.day_ends(day + timedelta(days=1)))
+
+
+def find_days(context: StageContext, table: TableDefinition, *, day: date, since: date | None) -> list[Partition]:
+    """The partitions of a day, or of those from `since` up to it; WrongUse if there is none."""
+    first = day if since is None else since
+    if first > day:
+        raise WrongUse(f"--since {first} is behind --date {day}: it is the first of the days up to that date")
+    with context.database.begin() as connection:
+        found = [
+            item for item in partitions.load_table_partitions(connection, table.table_id) if first <= item.date <= day
+        ]
+    if not found:
+        days = f"{day}" if first == day else f"any day from {first} to {day}"
+        raise WrongUse(f"{table.name} has no rows of {days}: there is nothing to rebuild")
+    return found
+
+
+def preview(context: StageContext, name: str, *, day: date, since: date | None = None) -> list[RebuildPlan]:
+    """What a rebuild would do, day by day; changes nothing, and reads no staging object."""
+    context.check_lake()
+    table = context.choose_tables([name])[0]
+    return [_plan(context, table, item) for item in find_days(context, table, day=day, since=since)]
+
+
+def _plan(context: StageContext, table: TableDefinition, partition: Partition) -> RebuildPlan:
+    with context.database.begin() as connection:
+        chain = merge_ranges.load_bounds(connection, [partition.partition_id])
+        totals = rebuilds.count_candidates(connection, partition, table.version, arrival_of(table, partition.date))
+    return RebuildPlan(
+        table=str(table.name),
+        date=partition.date,
+        version=table.version,
+        candidates=totals,
+        ranges=len(chain.get(partition.partition_id, ())),
+        obstacle=rebuild_obstacle(partition),
+    )
+
+
+def next_part(
+    context: StageContext, table: TableDefinition, partition: Partition, rebuild: Rebuild, above: int | None
+) -> RebuildPart | None:
+    """The next objects that are not ready: those with rows of the day above a small object, then, with None, others."""
+    most = context.settings.stream_max_objects
+    with context.database.begin() as connection:
+        if above is not None:
+            found = rebuilds.next_holders(connection, rebuild, above, most)
+        else:
+            arrival = arrival_of(table, partition.date)
+            found = rebuilds.next_others(connection, rebuild, partition, arrival, most)
+        if not found:
+            return None
+        numbers = [item.staging_object_id for item in found]
+        # Behind the candidates: a day that changes meanwhile is one of an object that is not as it was read there.
+        days = rebuilds.load_days(connection, numbers)
+        sources = staging_objects.load_claimed(connection, numbers)
+        versions = {day.definition_version for known in days.values() for day in known} - {table.version}
+        earlier = tables.load_versions(connection, {(table.table_id, version) for version in versions})
+    documents = {version: definition.for_tasks().to_json() for (_, version), definition in earlier.items()}
+
+    def task(known: Candidate) -> RebuildTask:
+        recorded = days.get(known.staging_object_id, [])
+        source = replace(
+            convert_task(sources[known.staging_object_id], frozenset([partition.date])),
+            definition_version=table.version,
+            generation=rebuild.generation,
+            metric_columns=table.metric_columns,
+        )
+        return RebuildTask(
+            source=source,
+            date=partition.date,
+            recorded=tuple(recorded),
+            definitions=tuple((version, documents[version]) for version in _earlier(recorded, table)),
+            lines_in=known.lines_in,
+        )
+
+    return RebuildPart(candidates=tuple(found), tasks=tuple(map(task, found)))
+
+
+def _earlier(recorded: Sequence[DayOfObject], table: TableDefinition) -> list[int]:
+    """The definitions, but for the one in force, that the rows of an object were made under."""
+    return sorted({item.definition_version for item in recorded} - {table.version})

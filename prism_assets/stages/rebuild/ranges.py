@@ -1,0 +1,129 @@
+"""Merges the ranges of a day that is rebuilt anew: the same bounds, and so the same places in the chain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from prism_assets.domain.errors import EngineFailed, InvariantBroken, KeyOccupied, StoreUnavailable
+from prism_assets.domain.files import DataFile, MergedRange, SmallObject
+from prism_assets.domain.partitions import Partition
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import MergeResult, MergeTask
+from prism_assets.failpoints import failpoint
+from prism_assets.metadata import leases, rebuilds, tables
+from prism_assets.metadata.leases import Lease
+from prism_assets.metadata.rebuilds import RangeToRebuild, Rebuild
+from prism_assets.stages.bisect import run_bisected
+from prism_assets.stages.context import StageContext
+
+_AT_ONCE = 8
+
+
+@dataclass
+class _Growing:
+    """A range on its way: the object that holds what is merged of it so far, and up to which small object."""
+
+    known: RangeToRebuild
+    above: int
+    so_far: MergedRange | None = None
+    inputs: Sequence[SmallObject] = field(default_factory=tuple)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there is nothing left to merge."""
+        return self.so_far is not None and self.above == self.known.upper_bound
+
+
+def merge_ranges_anew(
+    context: StageContext, table: TableDefinition, partition: Partition, rebuild: Rebuild, lease: Lease
+) -> None:
+    """Merges every range that is not ready, a few at once, and records each as it is whole.
+
+    A range of more small objects than a merge takes grows in steps, as ranges that are extended do: a step is an object
+    of its own, under a key with the bounds it has reached. A death before a record has the range merged again, which
+    writes the same bytes under the same keys.
+    """
+    with context.database.begin() as connection:
+        missing = rebuilds.load_ranges_to_rebuild(connection, rebuild)
+    for start in range(0, len(missing), _AT_ONCE):
+        part = [_Growing(known, known.lower_bound) for known in missing[start : start + _AT_ONCE]]
+        while growing := [item for item in part if not item.is_whole]:
+            for item, current in _grow(context, table, partition, rebuild, growing):
+                if item.is_whole:
+                    _record(context, rebuild, lease, item, current)
+
+
+def _grow(
+    context: StageContext,
+    table: TableDefinition,
+    partition: Partition,
+    rebuild: Rebuild,
+    growing: Sequence[_Growing],
+) -> Iterator[tuple[_Growing, TableDefinition]]:
+    """Merges one step of each range as one job; yields it with the definition whose columns the object has."""
+    keys = context.lake.keys(table)
+    with context.database.begin() as connection:
+        for item in growing:
+            item.inputs = rebuilds.load_inputs(
+                connection, keys, rebuild, item.above, item.known.upper_bound, table.merge.max_objects
+            )
+        # Behind the objects: none of them is of a later definition, so the merged ones have the names of all columns.
+        current = tables.load_current(connection, table)
+    tasks = {
+        task.task_id: (item, task) for item in growing for task in [_task(context, current, partition, rebuild, item)]
+    }
+    definitions = {(current.table_id, current.version): current}
+    results = run_bisected(
+        lambda part: context.engine.run(part, definitions), [task for _, task in tasks.values()], context.engine.probe
+    )
+    for result in results:
+        item, task = tasks[result.task_id]
+        item.so_far, item.above = _written(result), task.upper_bound
+        yield item, current
+
+
+def _task(
+    context: StageContext, table: TableDefinition, partition: Partition, rebuild: Rebuild, item: _Growing
+) -> MergeTask:
+    inputs: list[DataFile] = [replace(item.so_far, metrics=())] if item.so_far else []
+    inputs += item.inputs
+    # The last step reaches the bound of the range, above which none of its objects lies.
+    is_last = len(item.inputs) < table.merge.max_objects or item.inputs[-1].object_id == item.known.upper_bound
+    upper = item.known.upper_bound if is_last else item.inputs[-1].object_id
+    return MergeTask(
+        job_id=partition.partition_id,
+        date=partition.date,
+        lower_bound=item.known.lower_bound,
+        upper_bound=upper,
+        inputs=tuple(inputs),
+        output_key=context.lake.keys(table).merged_object(
+            partition.date, item.known.lower_bound, upper, rebuild.generation
+        ),
+        table_id=table.table_id,
+        definition_version=table.version,
+        metric_columns=table.metric_columns,
+    )
+
+
+def _written(result: MergeResult) -> MergedRange:
+    """What was merged; the error of the result if nothing was."""
+    if result.written is not None:
+        return result.written
+    failure = result.failure
+    assert failure is not None
+    if failure.occupied:
+        raise KeyOccupied(failure.message)
+    if failure.transient:
+        raise StoreUnavailable(failure.message)
+    raise EngineFailed(failure.message) if failure.killed else InvariantBroken(failure.message)
+
+
+def _record(context: StageContext, rebuild: Rebuild, lease: Lease, item: _Growing, current: TableDefinition) -> None:
+    assert item.so_far is not None
+    failpoint("rebuild.after_merge")
+    with context.database.begin() as connection:
+        leases.hold(connection, lease)
+        rebuilds.lock_running(connection, rebuild)
+        rebuilds.add_range(connection, rebuild, item.known, item.so_far, current.version)
+    failpoint("rebuild.after_range")

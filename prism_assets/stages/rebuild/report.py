@@ -1,0 +1,97 @@
+"""What a rebuild did, or would do: one value for the terminal, for JSON, for Dagster and for tests."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+
+from prism_assets.domain.problems import Problem
+from prism_assets.metadata.leases import Holder
+from prism_assets.metadata.rebuilds import CandidateTotals, RebuiltTotals
+
+
+@dataclass(frozen=True, kw_only=True)
+class RebuildPlan:
+    """What a rebuild of one day reads and writes anew, or the `obstacle` for which it leaves the day as it is."""
+
+    table: str
+    date: datetime.date
+    version: int
+    candidates: CandidateTotals
+    ranges: int
+    obstacle: str | None = None
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether all rows of the day are of the definition in force already."""
+        return not self.candidates.objects
+
+    def __str__(self) -> str:
+        where = f"{self.table} {self.date}"
+        if self.obstacle:
+            return f"{where}: not rebuild: {self.obstacle}"
+        if self.changes_nothing:
+            return f"{where}: nothing to rebuild, its rows are of version {self.version} of the definition"
+        several = self.candidates.of_several_days
+        others = f"; {several} of them have rows of other days, too, which stay as they are" if several else ""
+        return (
+            f"{where}: convert {self.candidates.objects} staging objects of "
+            f"{self.candidates.content_length / 1e6:.1f} MB under version {self.version} of the definition, merge "
+            f"{self.ranges} objects anew{others}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RebuiltDay:
+    """What became of one day. `totals` is None if nothing changed; `missing` are staging objects that are gone.
+
+    `skipped` if another run is at the day: its `holder`, unless it just ended.
+    """
+
+    table: str
+    table_id: int
+    date: datetime.date
+    version: int
+    totals: RebuiltTotals | None = None
+    missing: tuple[str, ...] = ()
+    resumed: bool = False
+    skipped: bool = False
+    holder: Holder | None = None
+
+    def __str__(self) -> str:
+        where = f"{self.table} {self.date}"
+        if self.skipped:
+            who = f" ({self.holder})" if self.holder else ""
+            return f"{where}: another rebuild is at it{who}; nothing was done; repeat when that has ended"
+        if self.totals is None:
+            return f"{where}: nothing to rebuild, its rows are of version {self.version} of the definition"
+        done = self.totals
+        left = (
+            f"; {len(self.missing)} staging objects are gone, and their rows stay as they were" if self.missing else ""
+        )
+        return (
+            f"{where}: {done.objects} staging objects converted under version {self.version} of the definition, "
+            f"{done.rows_after:,} rows (before: {done.rows_before:,}), {done.quarantined_after:,} lines quarantined "
+            f"(before: {done.quarantined_before:,}), {done.filtered_after:,} filtered (before: "
+            f"{done.filtered_before:,}){left}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RebuildReport:
+    """What a rebuild did with the days asked for, and what is wrong with those that it left as they were."""
+
+    table: str
+    days: tuple[RebuiltDay, ...]
+    problems: tuple[Problem, ...]
+    seconds: float
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was changed."""
+        return any(day.totals for day in self.days)
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """What went wrong and what was left undone, one sentence each."""
+        return (*map(str, self.problems), *(str(day) for day in self.days if day.skipped))
