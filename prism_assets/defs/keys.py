@@ -15,9 +15,18 @@ DAILY_JOBS = {MAINTENANCE: "daily maintenance", GARBAGE_COLLECTION: "garbage col
 STAGE_TAG = "prism/stage"
 DAY_TAG = "prism/day"
 FAILED_TABLES_TAG = "prism/failed_tables"
+REBUILD_TAG = "prism/rebuild"
+"""Given to a run or backfill of `live` by hand, it has the days asked for made again: see `Rebuilding`."""
 SENSOR_TAG = "dagster/sensor_name"
 PRIORITY_TAG = "dagster/priority"
 PARTITION_TAG = "dagster/partition"
+
+
+class Rebuilding(enum.Enum):
+    """What the tag of a run may say: whether staging objects that are gone stop a rebuild, or are gone on without."""
+
+    YES = "yes"
+    WITHOUT_MISSING = "without-missing"
 
 
 class Stage(enum.Enum):

@@ -16,7 +16,7 @@ from dagster import (
 )
 
 from prism_assets.defs.assets.build import build_assets
-from prism_assets.defs.keys import FAILED_TABLES_TAG, SENSOR_TAG, asset_key
+from prism_assets.defs.keys import FAILED_TABLES_TAG, REBUILD_TAG, SENSOR_TAG, asset_key
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import build_resources
 from prism_assets_tests.builders import a_table, some_rows
@@ -42,6 +42,7 @@ def run(
     tables: Sequence[str] = ("log.events",),
     by_sensor: bool = False,
     day: str = TODAY,
+    rebuild: str = "",
 ) -> ExecuteInProcessResult:
     """Materialises parts of tables for a day; by a sensor without selecting their checks, as it requests it."""
     chosen = AssetSelection.assets(*(asset_key(table, part) for table in tables for part in parts))
@@ -52,7 +53,7 @@ def run(
         resources=build_resources(),
         instance=instance,
         raise_on_error=False,
-        tags={SENSOR_TAG: "a_sensor"} if by_sensor else {},
+        tags={**({SENSOR_TAG: "a_sensor"} if by_sensor else {}), **({REBUILD_TAG: rebuild} if rebuild else {})},
     )
 
 
@@ -151,6 +152,48 @@ def test_a_table_that_cannot_be_repaired_is_sick_and_the_others_are_done(
     description = str(failure.user_failure_data.description)
     assert f"log.events {TODAY}: {lost[0]} is missing and cannot be repaired" in description
     assert f"its staging object s3://staging/{key} is gone" in description
+
+
+def description_of(result: ExecuteInProcessResult) -> str:
+    failure = result.failure_data_for_node("live_utc")
+    assert failure is not None
+    assert failure.user_failure_data is not None
+    return str(failure.user_failure_data.description)
+
+
+def test_a_day_is_rebuilt_where_the_tag_of_the_run_says_so(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_table())
+    gone, _ = settled.drop(some_rows(3, NOW - timedelta(days=1))), settled.drop(some_rows(2, NOW - timedelta(days=1)))
+    run(instance, location, ["live", "catalog"], day=YESTERDAY)
+    run(instance, location, ["catalog"], day=YESTERDAY)
+    location = a_location(settled.root, a_table(columns=["{name: mark, type: integer, value: '7'}"]))
+    ((_, _, unasked),) = made(run(instance, location, ["live"], day=YESTERDAY))
+    assert "objects converted again" not in unasked.metadata
+    ((_, _, item),) = made(run(instance, location, ["live"], day=YESTERDAY, rebuild="yes"))
+    assert {name: item.metadata[name].value for name in ("definition version", "rows after the rebuild")} == {
+        "definition version": 2, "rows after the rebuild": 5,
+    }  # fmt: skip
+    assert run(instance, location, ["catalog"], day=YESTERDAY).success
+    assert settled.query("SELECT mark, count(*) FROM log.events GROUP BY 1") == [(7, 5)]
+    ((_, _, again),) = made(run(instance, location, ["live"], day=YESTERDAY, rebuild="yes"))
+    assert again.metadata["objects converted again"].value == 0
+    location = a_location(settled.root, a_table(columns=["{name: mark, type: integer, value: '8'}"]))
+    settled.context.stores.delete("staging", [gone])
+    assert "staging objects are gone" in description_of(run(instance, location, ["live"], day=YESTERDAY, rebuild="yes"))
+    ((_, _, partly),) = made(run(instance, location, ["live"], day=YESTERDAY, rebuild="without-missing"))
+    assert partly.metadata["examples of them"].value == [f"s3://staging/{gone}"]
+
+
+def test_days_that_cannot_be_rebuilt_fail_and_days_without_rows_do_not(
+    settled: World, instance: DagsterInstance
+) -> None:
+    location = a_location(settled.root, a_table())
+    settled.drop(some_rows(3, NOW))
+    run(instance, location, ["live"])
+    assert "it is not rebuilt: it is new" in description_of(run(instance, location, ["live"], rebuild="yes"))
+    assert run(instance, location, ["live"], day=YESTERDAY, rebuild="yes").success
+    said = description_of(run(instance, location, ["live"], rebuild="please"))
+    assert "the tag prism/rebuild of the run is please: say yes or without-missing, or leave it out" in said
 
 
 def test_missing_settings_fail_the_run_with_their_names(

@@ -1,6 +1,6 @@
 """live: brings tables up to date. A batch takes whatever is pending for its tables, of all days.
 
-By hand and by backfill it also repairs the day that was asked for.
+By hand and by backfill it also repairs the day that was asked for, and rebuilds it where the run's tag says so.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from datetime import datetime
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
 from prism_assets.defs.assets.latency import latency_of_batch
 from prism_assets.defs.assets.outcome import Facts, Outcome, Task
+from prism_assets.defs.assets.rebuilds import rebuild_day, rebuild_facts
 from prism_assets.defs.assets.reported_positions import read_positions
 from prism_assets.defs.keys import Stage
 from prism_assets.domain.errors import PrismError
@@ -36,6 +37,9 @@ def make_live(context: StageContext, task: Task) -> Outcome:
     if not task.by_sensor and not problems:
         problems = _unconverted(context, ids, now)
     repaired, irreparable = (None, ()) if task.by_sensor or problems else _repaired(context, task)
+    rebuilt, refused = (
+        ({}, ()) if task.rebuild is None or task.by_sensor or problems else rebuild_day(context, task, ids)
+    )
     changes = {(change.table_id, change.date): change for change in streamed.changes}
     days = with_own_day(ids, task.day, changes)
     positions = read_positions(context, Stage.LIVE, ids, days)
@@ -53,10 +57,15 @@ def make_live(context: StageContext, task: Task) -> Outcome:
             for (table, day), change in changes.items()
         },
         own_day={
-            name: {**figures[name, task.day], **lines.get(name, {}), **_repairs(repaired, name)}
+            name: {
+                **figures[name, task.day],
+                **lines.get(name, {}),
+                **_repairs(repaired, name),
+                **rebuild_facts(rebuilt.get(name)),
+            }
             for name in ids.values()
         },
-        problems=(*_unread(discovered, ids), *streamed.problems, *problems, *irreparable),
+        problems=(*_unread(discovered, ids), *streamed.problems, *problems, *irreparable, *refused),
         positions=positions,
     )
 

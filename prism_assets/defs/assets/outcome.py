@@ -11,7 +11,16 @@ from dagster import AssetCheckResult, AssetExecutionContext, AssetMaterializatio
 
 from prism_assets.defs import failures
 from prism_assets.defs.assets.reported_positions import Positions
-from prism_assets.defs.keys import FAILED_TABLES_TAG, SENSOR_TAG, Stage, asset_key, daily, has_day, table_of
+from prism_assets.defs.keys import (
+    FAILED_TABLES_TAG,
+    REBUILD_TAG,
+    SENSOR_TAG,
+    Stage,
+    asset_key,
+    daily,
+    has_day,
+    table_of,
+)
 from prism_assets.domain.problems import Problem
 
 Facts = Mapping[str, Any]
@@ -20,12 +29,13 @@ _FAILURES_SHOWN = 20
 
 @dataclass(frozen=True)
 class Task:
-    """What one run was asked for: tables of one zone, and one day of them."""
+    """What one run was asked for: tables of one zone, and one day of them; `rebuild` is what its tag for that says."""
 
     stage: Stage
     tables: tuple[str, ...]
     day: date
     by_sensor: bool
+    rebuild: str | None = None
     started: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
 
     @classmethod
@@ -36,6 +46,7 @@ class Task:
             tables=tuple(sorted(table_of(key) for key in context.selected_asset_keys)),
             day=date.fromisoformat(context.partition_key),
             by_sensor=SENSOR_TAG in context.run.tags,
+            rebuild=context.run.tags.get(REBUILD_TAG),
         )
 
 

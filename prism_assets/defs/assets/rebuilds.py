@@ -1,0 +1,67 @@
+"""Rebuilds of a day that is made by hand or by backfill, where a tag of the run asks for that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from prism_assets.defs.assets.outcome import Facts, Task
+from prism_assets.defs.keys import REBUILD_TAG, Rebuilding
+from prism_assets.domain.errors import PrismError
+from prism_assets.domain.problems import Problem
+from prism_assets.metadata import partitions
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.rebuild.report import RebuildReport
+from prism_assets.stages.rebuild.run import run_rebuild
+
+_EXAMPLES = 20
+
+
+def rebuild_day(
+    context: StageContext, task: Task, ids: Mapping[int, str]
+) -> tuple[dict[str, RebuildReport], tuple[Problem, ...]]:
+    """Rebuilds the day of each table that has it; returns what was done by table, and what is wrong.
+
+    A backfill goes over days without rows, too. A tag that says something else rebuilds nothing, and is told.
+    """
+    try:
+        said = Rebuilding(task.rebuild)
+    except ValueError:
+        choices = " or ".join(item.value for item in Rebuilding)
+        reason = f"the tag {REBUILD_TAG} of the run is {task.rebuild}: say {choices}, or leave it out"
+        return {}, tuple(Problem(table=table, date=task.day, reason=reason) for table in task.tables)
+    with context.database.begin() as connection:
+        wanted = [name for table, name in ids.items() if partitions.load_days(connection, table, [task.day])]
+    reports: dict[str, RebuildReport] = {}
+    problems: list[Problem] = []
+    without_missing = said is Rebuilding.WITHOUT_MISSING
+    for name in wanted:
+        try:
+            report = run_rebuild(context, name, day=task.day, without_missing=without_missing, now=task.started)
+        except PrismError as error:
+            problems.append(Problem.of(error, name, task.day))
+            continue
+        reports[name] = report
+        skipped = [day for day in report.days if day.skipped]
+        problems += report.problems
+        problems += [Problem(table=name, date=day.date, reason=str(day), transient=True) for day in skipped]
+    return reports, tuple(problems)
+
+
+def rebuild_facts(report: RebuildReport | None) -> Facts:
+    """What a rebuild did, for the page of the asset; nothing where none was asked for."""
+    facts: dict[str, object] = {}
+    for day in report.days if report else ():
+        facts["definition version"] = day.version
+        facts["objects converted again"] = day.totals.objects if day.totals else 0
+        if day.totals:
+            facts["rows before the rebuild"] = day.totals.rows_before
+            facts["rows after the rebuild"] = day.totals.rows_after
+            facts["merged objects written anew"] = day.totals.ranges
+            facts["lines quarantined before the rebuild"] = day.totals.quarantined_before
+            facts["lines quarantined after the rebuild"] = day.totals.quarantined_after
+            facts["lines filtered before the rebuild"] = day.totals.filtered_before
+            facts["lines filtered after the rebuild"] = day.totals.filtered_after
+        if day.missing:
+            facts["staging objects that are gone"] = len(day.missing)
+            facts["examples of them"] = list(day.missing[:_EXAMPLES])
+    return facts
