@@ -11,10 +11,12 @@ from prism_assets.console import escape, out, print_json
 from prism_assets.domain.words import counted
 
 if TYPE_CHECKING:
+    from prism_assets.domain.table_draft import DraftedColumn
     from prism_assets.drafting.cases import CaseReport
     from prism_assets.drafting.differences import Differences
     from prism_assets.drafting.draft import Draft
     from prism_assets.drafting.trial import Trial
+    from prism_assets.stages.drift import Drift
 
 
 def show_draft(draft: Draft, *, as_json: bool) -> None:
@@ -48,6 +50,8 @@ def show_trial(trial: Trial, *, as_json: bool) -> None:
         out.print(escape(f"{reason}: {counted(count, 'line')} quarantined"))
     for error in trial.value_errors:
         out.print(escape(f"{error.column}: {error.count:,} {error.reason}"))
+    for key, place in trial.undefined.items():
+        out.print(f"no column reads {escape(key)} [dim]{escape(place)}[/dim]")
     if trial.differences:
         _show_differences(trial.differences)
     quarantined = sum(trial.quarantined.values())
@@ -81,3 +85,28 @@ def show_cases(reports: Sequence[CaseReport], *, as_json: bool) -> None:
         out.print(escape(f"{report.path}: {counted(report.cases, 'case')}{failed}"))
     if not reports:
         out.print("no table file has cases: write them to T.test.jsonl beside T.yaml")
+
+
+def show_drift(drift: Drift, *, as_json: bool) -> None:
+    """Prints the fields that no column of a table reads, never a value."""
+    if as_json:
+        print_json({"table": str(drift.table.name), "fields": drift.fields, "is_full": drift.is_full})
+        return
+    for field in drift.fields:
+        times = f"from {field.first_time:%Y-%m-%d %H:%M}Z to {field.last_time:%Y-%m-%d %H:%M}Z"
+        out.print(f"[bold]{escape(field.key)}[/bold]: {field.count:,} {field.kind.value}, {times}")
+        out.print(f"    [dim]{escape(field.place)}[/dim]")
+    if drift.is_full:
+        out.print("no more keys are counted: there may be others")
+    if drift.fields:
+        out.print(f"`prism table drift {drift.table.name} --patch` prints columns for them")
+    else:
+        out.print(f"{drift.table.name}: every field that was seen has a column")
+
+
+def show_patch(columns: Sequence[DraftedColumn], *, as_json: bool) -> None:
+    """Prints columns as table files have them."""
+    if as_json:
+        print_json([str(column) for column in columns])
+        return
+    sys.stdout.write("".join(["# below columns:\n" * bool(columns), *(f"{column}\n" for column in columns)]))

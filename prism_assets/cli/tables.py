@@ -11,7 +11,7 @@ import typer
 
 from prism_assets import console
 from prism_assets.cli.options import Force, Json, Now, fail_if, open_context, read_clock
-from prism_assets.cli.table_reports import show_cases, show_draft, show_trial
+from prism_assets.cli.table_reports import show_cases, show_draft, show_drift, show_patch, show_trial
 from prism_assets.domain.errors import WrongUse
 from prism_assets.settings import LocationSettings, load, load_reader_settings
 
@@ -108,6 +108,25 @@ def table_try(
     trial = try_table(store, table, sample, now=clock, against=before, lines=lines, rows=rows)
     show_trial(trial, as_json=as_json)
     fail_if([trial.problem] if trial.problem else [])
+
+
+@table_app.command("drift")
+def table_drift(
+    name: Annotated[str, typer.Argument(help="schema.table")],
+    patch: Annotated[bool, typer.Option("--patch", help="Print columns for them, to be added to the file.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Says which fields lines of a table have that no column reads: by key and kind, and where one stands."""
+    from prism_assets.stages.drift import read_drift
+
+    context = open_context(as_json)
+    drift = read_drift(context, name)
+    if not patch:
+        show_drift(drift, as_json=as_json)
+        return
+    from prism_assets.drafting.patch import draft_patch
+
+    show_patch(draft_patch(context.settings.store, drift.table, drift.fields), as_json=as_json)
 
 
 @table_app.command("test")

@@ -13,6 +13,10 @@ BAD_TIME = "bad_time"
 TOO_OLD = "too_old"
 TOO_NEW = "too_new"
 NULL_IN_REQUIRED = "null_in_required"
+UNDEFINED_FIELD = "undefined_field"
+"""The line has a field that no column reads, and the contract of the table freezes its fields."""
+MISFIT = "misfit"
+"""A value does not fit its column, and the contract of the table sets such lines aside."""
 KEEP_FAILED = "keep_failed"
 """The expression of `keep` could not be computed for the line."""
 REJECT_FAILED = "reject_failed"
@@ -35,8 +39,8 @@ CHANGED_AFTER_DISCOVERY = "changed_after_discovery"
 UNREAD = frozenset({BAD_UTF8, BAD_JSON, NOT_OBJECT, TOO_DEEP})
 """Those of lines that were not read: nobody knows what they hold."""
 ALL = UNREAD | {
-    LINE_TOO_LONG, DUPLICATE_KEY, MISSING_TIME, BAD_TIME, TOO_OLD, TOO_NEW, NULL_IN_REQUIRED, KEEP_FAILED,
-    REJECT_FAILED, TRUNCATED, BAD_CRC, TRAILING_GARBAGE, RATIO_EXCEEDED, ZERO_PADDING, BAD_MESSAGE, BAD_FRAMING,
-    OTHER_DAY, CHANGED_AFTER_DISCOVERY,
+    LINE_TOO_LONG, DUPLICATE_KEY, MISSING_TIME, BAD_TIME, TOO_OLD, TOO_NEW, NULL_IN_REQUIRED, UNDEFINED_FIELD,
+    MISFIT, KEEP_FAILED, REJECT_FAILED, TRUNCATED, BAD_CRC, TRAILING_GARBAGE, RATIO_EXCEEDED, ZERO_PADDING,
+    BAD_MESSAGE, BAD_FRAMING, OTHER_DAY, CHANGED_AFTER_DISCOVERY,
 }  # fmt: skip
 """A rejection of a table needs a reason of its own."""

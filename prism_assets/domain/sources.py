@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from prism_assets.domain.tables import Column
 
 FACTS = ("@stream", "@object", "@line", "@received")
 """What is known of a line without reading it: its stream, its object's URL, its number there, when that arrived."""
@@ -61,6 +64,20 @@ def parse_source(text: str) -> Source:
     if len(text) > 2 and text.startswith("/") and text.endswith("/"):
         return Pattern(text[1:-1])
     return _path(text) if text.startswith(("$.", "$[")) else Key(text)
+
+
+def sources_of(column: Column) -> tuple[Source, ...]:
+    """The sources of a column that is read, in the order in which they are tried."""
+    return tuple(map(parse_source, column.sources)) if column.sources else (Key(column.source),)
+
+
+def keys_of(sources: Iterable[Source]) -> list[str]:
+    """The keys of the line that sources name."""
+    return [
+        source.first if isinstance(source, Path) else source.name
+        for source in sources
+        if isinstance(source, Key | Path)
+    ]
 
 
 def source_of_key(key: str) -> str:

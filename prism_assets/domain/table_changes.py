@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from prism_assets.domain.tables import Column, IcebergOptions, Stream, TableDefinition
+from prism_assets.domain.tables import Column, Contract, IcebergOptions, Stream, TableDefinition
 from prism_assets.domain.types import FILE_FORMATS
 
 
@@ -134,6 +134,8 @@ def _line(name: str, change: Change) -> str | None:
             return f"keep rows of {name} only where {condition}"
         case ChangeSetting("keep", None):
             return f"keep all rows of {name}"
+        case ChangeSetting("contract", Contract() as contract):
+            return f"contract of {name}: new fields {contract.new_fields}, misfits {contract.misfits}"
         case ChangeSetting("ducklake", bool(shown)):
             return f"show {name} to clients of DuckLake" if shown else f"hide {name} from clients of DuckLake"
         case ChangeSetting():

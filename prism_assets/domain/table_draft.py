@@ -45,8 +45,11 @@ _NUMBERS = {ValueKind.WHOLE, ValueKind.FRACTION}
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Column:
-    """A column of the draft. `time_unit` for unix times; `comment` is its evidence."""
+class DraftedColumn:
+    """A column of a draft; `str` writes it as a table file has it.
+
+    `time_unit` is that of unix times; `comment` is what the sample says of the key.
+    """
 
     name: str
     key: str
@@ -104,6 +107,17 @@ def draft_table(name: TableName, sample: Survey, url: str | None, origin: str, n
     return "\n".join(lines) + "\n"
 
 
+def draft_columns(keys: Collection[str], sample: Survey, known: Collection[str]) -> list[DraftedColumn]:
+    """Columns for keys of a table that has others, whose names are `known`; any text, where no line has the key."""
+    names = _column_names(keys, known)
+    return [
+        _column(sample.keys[key], names[key], sample.lines, is_time=False)
+        if key in sample.keys
+        else DraftedColumn(name=names[key], key=key, type=StringType(), comment="in no line that is there now")
+        for key in keys
+    ]
+
+
 def _check(sample: Survey, origin: str) -> None:
     if sample.lines:
         if sample.keys:
@@ -120,10 +134,10 @@ def _check(sample: Survey, origin: str) -> None:
     raise WrongUse(f"{origin}: none of its lines is a JSON object ({reasons}): {advice}")
 
 
-def _column_names(keys: Collection[str]) -> dict[str, str]:
+def _column_names(keys: Collection[str], known: Collection[str] = ()) -> dict[str, str]:
     """A name for each key, in snake case; one that is taken already gets a number."""
     names: dict[str, str] = {}
-    taken = {_RESERVED}
+    taken = {_RESERVED, *known}
     for key in keys:
         words = _NO_WORD.sub("_", _NEW_WORD.sub("_", key[:_LONGEST_NAME]).lower()).strip("_")
         wanted = words if words[:1].isalpha() else f"c_{words}".rstrip("_")
@@ -179,9 +193,9 @@ def _instant(milliseconds: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=milliseconds)
 
 
-def _column(evidence: KeyEvidence, name: str, lines: int, *, is_time: bool) -> _Column:
+def _column(evidence: KeyEvidence, name: str, lines: int, *, is_time: bool) -> DraftedColumn:
     kind, unit = _type(evidence, name)
-    return _Column(
+    return DraftedColumn(
         name=name,
         key=evidence.key,
         type=kind,

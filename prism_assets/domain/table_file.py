@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -17,11 +18,14 @@ from prism_assets.domain.stream_format import ReadFile, no_file, read_format
 from prism_assets.domain.tables import (
     ACCEPT_FROM,
     FUTURE_DAYS,
+    MISFITS,
     MOST_FUTURE_DAYS,
     MOST_PAST_DAYS,
+    NEW_FIELDS,
     ON_FOREIGN,
     PAST_DAYS,
     Column,
+    Contract,
     IcebergOptions,
     MergePolicy,
     Stream,
@@ -40,7 +44,7 @@ from prism_assets.domain.yaml_mapping import (
 _URL = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<prefix>.*)")
 _TABLE_KEYS = {
     "schema", "table", "description", "owner", "streams", "partition", "columns", "operators", "merge", "accept",
-    "retention_days", "freshness", "checks", "timestamps", "iceberg", "ducklake", "keep", "reject",
+    "retention_days", "freshness", "checks", "timestamps", "iceberg", "ducklake", "keep", "reject", "contract",
 }  # fmt: skip
 _STREAM_KEYS = {"name", "url", "enabled", "discard", "format"}
 _ICEBERG_KEYS = {"commit_seconds", "keep_hours", "daily_tags", "metrics", "on_foreign"}
@@ -101,6 +105,7 @@ def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefini
         computed=entries.computed,
         keep=entries.keep,
         reject=entries.reject,
+        contract=_contract(top.mapping("contract")),
         merge=_merge(top.mapping("merge"), partition_column, columns),
         past_days=accept.number("past_days", PAST_DAYS, 0, MOST_PAST_DAYS),
         future_days=accept.number("future_days", FUTURE_DAYS, 0, MOST_FUTURE_DAYS),
@@ -176,6 +181,22 @@ def _accept_from(accept: YamlMapping) -> str:
     if start not in ACCEPT_FROM:
         accept.complain("from", f"must be one of {', '.join(ACCEPT_FROM)}")
     return start
+
+
+def _contract(contract: YamlMapping) -> Contract:
+    contract.only({"new_fields", "misfits"})
+    default = Contract()
+    return Contract(
+        new_fields=_one_of(contract, "new_fields", default.new_fields, NEW_FIELDS),
+        misfits=_one_of(contract, "misfits", default.misfits, MISFITS),
+    )
+
+
+def _one_of(mapping: YamlMapping, key: str, default: str, allowed: Sequence[str]) -> str:
+    said: str = mapping.text(key, default)
+    if said not in allowed:
+        mapping.complain(key, f"must be one of {', '.join(allowed)}{did_you_mean(said, allowed)}")
+    return said
 
 
 def _owner(top: YamlMapping) -> str | None:

@@ -19,6 +19,8 @@ from prism_assets.domain.types import FILE_FORMATS, MILLISECONDS, ColumnType, ty
 
 ACCEPT_FROM = ("object", "arrival")
 ON_FOREIGN = ("restore", "stop")
+REPORT, FREEZE = NEW_FIELDS = ("report", "freeze")
+EMPTY, SET_ASIDE = MISFITS = ("empty", "quarantine")
 TIME_UNITS = {"seconds": 1_000, "milliseconds": 1, "microseconds": 0.001}
 DEFAULT_LENGTH = 65_535
 """Also the greatest."""
@@ -29,7 +31,6 @@ MOST_PAST_DAYS, MOST_FUTURE_DAYS = 3_650, 365
 _ALWAYS_STORED = ("precision", "scale")
 # What stored definitions leave out where it says nothing, as versions that know none of it read those, too.
 _SILENT: Mapping[str, object] = {"description": None, "sources": (), "value": None, "sensitive": False}
-_SILENT_OF_TABLE: Mapping[str, object] = {"unstored": (), "computed": (), "keep": None, "reject": ()}
 _OF_THE_FILE = ("path", "freshness", "limits", "says_format", "places")
 
 
@@ -187,6 +188,29 @@ class IcebergOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Contract:
+    """What follows where lines have fields that no column reads, and values that do not fit their column.
+
+    `new_fields` are counted (`report`), or set their lines aside (`freeze`). `misfits` are
+    null or cut (`empty`), or set their lines aside (`quarantine`).
+    """
+
+    new_fields: str = REPORT
+    misfits: str = EMPTY
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any], table: str) -> Contract:
+        """Reads what the definition of a table stores. InvariantBroken if this version does not know a field."""
+        _check_known(cls, document, f"contract of {table}")
+        return cls(**document)
+
+
+_SILENT_OF_TABLE: Mapping[str, object] = {
+    "unstored": (), "computed": (), "keep": None, "reject": (), "contract": Contract(),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
 class TableDefinition:
     """One table: columns, streams, event date, merge policy and accepted window of event dates.
 
@@ -219,6 +243,7 @@ class TableDefinition:
     computed: tuple[str, ...] = ()
     keep: str | None = None
     reject: tuple[Rejection, ...] = ()
+    contract: Contract = Contract()
     table_id: int = 0
     version: int = 0
     path: str | None = dataclasses.field(default=None, compare=False)
@@ -316,6 +341,8 @@ class TableDefinition:
         _check_known(cls, document, str(document["name"]))
         if "iceberg" in document:
             document["iceberg"] = IcebergOptions.from_document(document["iceberg"], str(document["name"]))
+        if "contract" in document:
+            document["contract"] = Contract.from_document(document["contract"], str(document["name"]))
         if document.get("file_format", MILLISECONDS) not in FILE_FORMATS:
             raise InvariantBroken(
                 f"{document['name']} has file format {document['file_format']}, which this version does not know; "
@@ -340,5 +367,5 @@ def _check_known(kind: type, document: Mapping[str, Any], what: str) -> None:
 # Looked up for every column of every table, and each tick of a sensor reads them all.
 _FIELDS: Mapping[type, frozenset[str]] = {
     kind: frozenset(field.name for field in dataclasses.fields(kind))
-    for kind in (Column, IcebergOptions, Stream, TableDefinition)
+    for kind in (Column, Contract, IcebergOptions, Stream, TableDefinition)
 }

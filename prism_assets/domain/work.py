@@ -106,6 +106,19 @@ class ValueErrors:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UndefinedField:
+    """How many fields of lines had this key, which no column reads, and a value of this kind; the first line is told.
+
+    Kinds are those of `domain.drift.FieldKind`.
+    """
+
+    key: str
+    kind: str
+    count: int
+    line: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class SourceVersion:
     """What the store says of the object that lies under a staging object's key now; the length is in bytes."""
 
@@ -120,6 +133,8 @@ class ConvertResult:
 
     `lines_in == rows_out + lines_quarantined + lines_filtered` unless it failed; each is counted by itself.
 
+    `undefined` are fields of at most 500 keys that no column reads.
+
     `changed` is the version that was met instead of the one that was registered; nothing of it was read.
     """
 
@@ -131,6 +146,7 @@ class ConvertResult:
     quarantined: tuple[QuarantineCount, ...] = ()
     quarantine_key: str | None = None
     value_errors: tuple[ValueErrors, ...] = ()
+    undefined: tuple[UndefinedField, ...] = ()
     fast_lines: int = 0
     changed: SourceVersion | None = None
     failure: Failure | None = None

@@ -68,15 +68,13 @@ def find_objects(place: str, config: StoreConfig) -> Sequence[SampleObject]:
     found = _evenly(_listed(stores, bucket, match["key"]), MOST_OBJECTS)
     if not found:
         raise WrongUse(f"{place}: there is no object, and none below it")
-    return [
-        SampleObject(
-            key=item.key,
-            chunks=partial(stores.get_chunks, bucket, item.key, chunk=_CHUNK),
-            bucket=bucket,
-            stored=item.last_modified,
-        )
-        for item in found
-    ]
+    return [object_at(stores, bucket, item.key, item.last_modified) for item in found]
+
+
+def object_at(stores: Stores, bucket: str, key: str, stored: datetime | None = None) -> SampleObject:
+    """An object in S3."""
+    chunks = partial(stores.get_chunks, bucket, key, chunk=_CHUNK)
+    return SampleObject(key=key, chunks=chunks, bucket=bucket, stored=stored)
 
 
 def read_sample(place: str, config: StoreConfig) -> SampleLines:
@@ -86,6 +84,14 @@ def read_sample(place: str, config: StoreConfig) -> SampleLines:
     is one of more than 16 MiB.
     """
     objects = find_objects(place, config)
+    lines, too_long = read_lines(objects)
+    match = _URL.fullmatch(place)
+    prefix = f"s3://{match['bucket']}/{match['key'][: match['key'].rfind('/') + 1]}" if match else None
+    return SampleLines(lines=lines, objects=len(objects), too_long=too_long, prefix=prefix)
+
+
+def read_lines(objects: Sequence[SampleObject]) -> tuple[list[bytes], int]:
+    """Lines of these objects, and how many more were too long."""
     lines: list[bytes] = []
     too_long = 0
     for item in objects:
@@ -97,9 +103,7 @@ def read_sample(place: str, config: StoreConfig) -> SampleLines:
                 else:
                     too_long += 1
         lines += _evenly(found, max(2, MOST_LINES // len(objects)))
-    match = _URL.fullmatch(place)
-    prefix = f"s3://{match['bucket']}/{match['key'][: match['key'].rfind('/') + 1]}" if match else None
-    return SampleLines(lines=lines, objects=len(objects), too_long=too_long, prefix=prefix)
+    return lines, too_long
 
 
 def _files(path: Path) -> list[Path]:

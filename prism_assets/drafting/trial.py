@@ -58,7 +58,8 @@ class TriedLine:
 class Trial:
     """What becomes of a sample under a table file.
 
-    `quarantined` are lines by reason, `days` rows by event date; `rows_shown` and `lines_shown` are the first of all.
+    `quarantined` are lines by reason, `undefined` the keys that no column reads with where one stands, and `days` rows
+    by event date; `rows_shown` and `lines_shown` are the first of all.
     `problem` says why a table should not be applied like this.
     """
 
@@ -69,6 +70,7 @@ class Trial:
     filtered: int
     quarantined: Mapping[str, int]
     value_errors: tuple[ValueErrors, ...]
+    undefined: Mapping[str, str]
     days: Mapping[str, int]
     rows_shown: tuple[TriedRow, ...]
     lines_shown: tuple[TriedLine, ...]
@@ -130,6 +132,7 @@ def try_table(
         filtered=sum(item.filtered for item in tried),
         quarantined={reason: quarantined[reason] for reason in sorted(quarantined)},
         value_errors=_value_errors(tried),
+        undefined=_undefined(names, tried),
         days=_days(tried),
         rows_shown=tuple(_first_rows(names, tried, rows)),
         lines_shown=tuple(_first_lines(names, tried)),
@@ -189,6 +192,14 @@ def _value_errors(tried: Sequence[ObjectTrial]) -> tuple[ValueErrors, ...]:
     return tuple(
         ValueErrors(column=column, reason=reason, count=count) for (column, reason), count in sorted(counts.items())
     )
+
+
+def _undefined(names: Sequence[str], tried: Sequence[ObjectTrial]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, item in zip(names, tried, strict=True):
+        for field in item.undefined:
+            found.setdefault(field.key, f"{name}:{field.line}")
+    return dict(sorted(found.items()))
 
 
 def _days(tried: Sequence[ObjectTrial]) -> dict[str, int]:

@@ -116,6 +116,7 @@ class Conversion:
             quarantined=reading.quarantined(),
             quarantine_key=self._put_quarantine(),
             value_errors=reading.value_errors(),
+            undefined=reading.undefined(),
             fast_lines=reading.fast_lines,
         )
 

@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 from prism_assets.domain.accepted import DateRange
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.reasons import ZERO_PADDING
-from prism_assets.domain.work import ConvertTask, QuarantineCount, ValueErrors
+from prism_assets.domain.work import ConvertTask, QuarantineCount, UndefinedField, ValueErrors
 from prism_assets.kernels.expressions.rows import Computation
 from prism_assets.kernels.expressions.session import Secrets, secret_of_worker
 from prism_assets.kernels.inflate import Inflation, UnsoundError, salvage
@@ -22,6 +22,7 @@ from prism_assets.kernels.json.columnar import Hints, read_block
 from prism_assets.kernels.json.head import FirstLines
 from prism_assets.kernels.json.picks import Facts
 from prism_assets.kernels.json.rows import Reject
+from prism_assets.kernels.json.undefined import UndefinedFields
 from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets.kernels.quarantine import Quarantine
 from prism_assets.kernels.scope import Scope
@@ -90,6 +91,7 @@ class ObjectReading(Generic[_Rows]):
         self.fast_lines = 0
         self.filtered = 0
         self._value_errors: Counter[tuple[int, str]] = Counter()
+        self._undefined = UndefinedFields()
         if self._scope:
             self._scope.begin()
 
@@ -130,7 +132,8 @@ class ObjectReading(Generic[_Rows]):
         from prism_assets.kernels.protobuf.messages import MessageType
 
         lookups = self._layout.reading.lookups
-        messages = MessageType(stream.format, None if lookups.collects else lookups.wanted)
+        whole = lookups.collects or self._layout.freezes
+        messages = MessageType(stream.format, None if whole else lookups.wanted)
         if self._first is None:
             return split_messages(pieces, messages)
         return self._first.split_messages(pieces, messages)
@@ -145,6 +148,11 @@ class ObjectReading(Generic[_Rows]):
         names = [column.name for column in self._layout.program.columns]
         counts = sorted((names[column], reason, count) for (column, reason), count in self._value_errors.items())
         return tuple(ValueErrors(column=name, reason=reason, count=count) for name, reason, count in counts if count)
+
+    def undefined(self) -> tuple[UndefinedField, ...]:
+        """The fields that no column reads, by key and kind."""
+        found = sorted((key, kind.value, count, line) for (key, kind), (count, line) in self._undefined.found.items())
+        return tuple(UndefinedField(key=key, kind=kind, count=count, line=line) for key, kind, count, line in found)
 
     def _read(self, part: Block | LongLine, hints: Hints) -> None:
         if isinstance(part, LongLine):
@@ -168,6 +176,7 @@ class ObjectReading(Generic[_Rows]):
         if kept is not None:
             rejects = [reject for reject in rejects if kept[reject.line]]
         self.rows.settle()
+        self._undefined.update(read.undefined)
         self.lines_in += len(read.lines)
         self.fast_lines += read.fast
         for reject in sorted(rejects, key=_line):

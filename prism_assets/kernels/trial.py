@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from prism_assets.domain.accepted import DateRange, accepted_days
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import ConvertTask, QuarantineCount, ValueErrors
+from prism_assets.domain.work import ConvertTask, QuarantineCount, UndefinedField, ValueErrors
 from prism_assets.kernels import times
 from prism_assets.kernels.expressions.session import Secrets, secret_of_worker
 from prism_assets.kernels.json.accept import Accepted
@@ -56,6 +56,7 @@ class ObjectTrial:
     quarantined: tuple[QuarantineCount, ...]
     set_aside: Sequence[SetAside]
     value_errors: tuple[ValueErrors, ...]
+    undefined: tuple[UndefinedField, ...]
 
 
 class _NumberedRows:
@@ -123,6 +124,7 @@ def try_object(
             quarantined=reading.quarantined(),
             set_aside=_set_aside(reading.quarantine.finish()),
             value_errors=reading.value_errors(),
+            undefined=reading.undefined(),
         )
 
 

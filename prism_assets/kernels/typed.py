@@ -12,9 +12,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from prism_assets.domain.row_program import RowProgram
-from prism_assets.domain.tables import Column, TableDefinition
+from prism_assets.domain.tables import FREEZE, Column, TableDefinition
 from prism_assets.kernels.columns import Indices, InexactError
 from prism_assets.kernels.json.picks import Facts, Lookups
+from prism_assets.kernels.json.undefined import FieldFinder
 from prism_assets.kernels.type_rules import TypeRules, rules_of
 from prism_assets.kernels.values import NOT_FINITE, Constant, Rule
 
@@ -88,6 +89,19 @@ class Layout:
     def lookups(self) -> Lookups:
         """How columns find their values in a line."""
         return Lookups.of(self.columns, self.facts)
+
+    @cached_property
+    def undefined(self) -> FieldFinder | None:
+        """Finds the fields that no column reads; None where all are read."""
+        lookups = self.lookups
+        if lookups.takes_all:
+            return None
+        return FieldFinder(tuple(lookups.wanted), lookups.wanted, everywhere=self.freezes)
+
+    @property
+    def freezes(self) -> bool:
+        """Whether lines with a field that no column reads are set aside."""
+        return self.table.contract.new_fields == FREEZE
 
     @property
     def sources(self) -> tuple[str, ...]:

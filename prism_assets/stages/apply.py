@@ -10,13 +10,14 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from prism_assets.domain.drift import defined_keys
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.names import TableName
 from prism_assets.domain.stream_format import ReadFile
 from prism_assets.domain.table_changes import Change, applied, changes_between, describe
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import Stream, TableDefinition
-from prism_assets.metadata import locks, tables
+from prism_assets.metadata import locks, tables, undefined_fields
 from prism_assets.metadata.tables import KnownStream
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.installation import preview_lake, take_lake
@@ -194,6 +195,7 @@ def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> Non
         tables.save_version(connection, table, now)
         tables.save_columns(connection, table, now)
         tables.save_streams(connection, table.table_id, table.streams)
+        undefined_fields.forget_fields(connection, table.table_id, defined_keys(table))
 
 
 def _with_ids(connection: Connection, table: TableDefinition) -> TableDefinition:

@@ -51,8 +51,8 @@ def test_every_command_explains_itself(prism: Prism) -> None:
 def test_the_names_of_all_commands_are_known() -> None:
     """A new command shows here, so that it gets its tests."""
     assert {" ".join(words) for words in every_command(typer.main.get_command(app)) if words} >= {
-        "table", "table apply", "table list", "table show", "table init", "table try", "table test", "discover",
-        "stream", "merge", "catalog", "run", "status", "doctor", "repair", "files", "query", "quarantine",
+        "table", "table apply", "table list", "table show", "table init", "table try", "table test", "table drift",
+        "discover", "stream", "merge", "catalog", "run", "status", "doctor", "repair", "files", "query", "quarantine",
         "quarantine list", "quarantine show", "rebuild",
     }  # fmt: skip
 
@@ -104,6 +104,21 @@ def test_cases_of_tables_are_proposed_and_held_against_their_files(prism: Prism)
     failed = prism("table", "test", str(file))
     assert (failed.status, failed.err) == (1, f"prism: {cases}:1: id: expected 8, got 7\n")
     assert prism("table", "test", "--json").json[0]["cases"] == 2
+
+
+def test_fields_without_a_column_are_told_and_drafted_as_columns(full: Prism) -> None:
+    assert full.ok("table", "drift", "log.events").out == "log.events: every field that was seen has a column\n"
+    full.world.drop(some_rows(2, utc(f"{DAY}T12:00"), Name="canary"))
+    full.ok("run", "--now", NOON)
+    said = full.ok("table", "drift", "log.events").out
+    assert said.startswith(
+        f"Name: 2 text, from {DAY} 12:00Z to {DAY} 12:00Z\n    s3://staging/events/2026/000002.gz:1\n"
+    )
+    assert "canary" not in said
+    assert full.ok("table", "drift", "log.events", "--json").json["fields"][0]["count"] == 2
+    assert full.ok("table", "drift", "log.events", "--patch").out == (
+        "# below columns:\n  - {name: name, type: string, source: Name, length: 16}  # 2 of 2 lines, at most 6 bytes\n"
+    )
 
 
 def test_what_apply_would_do_is_a_document_of_changes(prism: Prism) -> None:

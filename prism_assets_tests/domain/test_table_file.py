@@ -10,8 +10,9 @@ import pytest
 from prism_assets.domain.errors import DefinitionError, WrongUse
 from prism_assets.domain.limits import CheckLimits, Freshness
 from prism_assets.domain.names import NAME_RULE, TableName
+from prism_assets.domain.table_changes import ChangeSetting, describe
 from prism_assets.domain.table_file import parse_table_file
-from prism_assets.domain.tables import IcebergOptions, MergePolicy, TableDefinition
+from prism_assets.domain.tables import Contract, IcebergOptions, MergePolicy, TableDefinition
 from prism_assets.domain.types import MICROSECONDS
 
 PATH = "tables/log/pv_log.yaml"
@@ -312,4 +313,22 @@ def test_all_problems_are_told_at_once() -> None:
         "columns[1].type",
         "schema",
         "partition.timezone",
+    ]
+
+
+def test_a_contract_is_part_of_the_definition_and_stored_only_where_it_says_something() -> None:
+    silent = parse_table_file(GOOD, PATH)
+    assert silent.contract == Contract()
+    assert "contract" not in silent.to_json()
+    frozen = parse_table_file(f"{GOOD}contract: {{new_fields: freeze, misfits: quarantine}}\n", PATH)
+    assert frozen.contract == Contract(new_fields="freeze", misfits="quarantine")
+    assert TableDefinition.from_json(frozen.to_json()) == frozen
+    change = ChangeSetting("contract", frozen.contract)
+    assert describe("log.pv_log", [change]) == ("contract of log.pv_log: new fields freeze, misfits quarantine",)
+
+
+def test_a_contract_that_says_something_else_is_told() -> None:
+    assert problems(f"{GOOD}contract: {{new_fields: freez, misfit: empty}}\n") == [
+        "22: contract.misfit: is not a known field (known: misfits, new_fields); did you mean misfits?",
+        "22: contract.new_fields: must be one of report, freeze; did you mean freeze?",
     ]

@@ -92,7 +92,7 @@ class Outcome:
     def comparable(self) -> tuple[Any, ...]:
         """Everything that both ways of reading must agree on."""
         result = self.result
-        counts = (result.lines_in, result.rows_out, result.lines_filtered, result.failure)
+        counts = (result.lines_in, result.rows_out, result.lines_filtered, result.undefined, result.failure)
         return counts, repr(self.rows), self.quarantined, self.value_errors, self.stored
 
 

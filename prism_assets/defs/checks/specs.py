@@ -34,6 +34,7 @@ _KINDS: dict[Stage, tuple[CheckKind, ...]] = {
         ),
         CheckKind(checks.UNREAD_OBJECTS, "No staging object was given up, or written again after its conversion."),
         CheckKind(checks.QUARANTINE_RATE, "The share of lines of the last day that were quarantined is in its limit."),
+        CheckKind(checks.UNDEFINED_FIELDS, "Lines have no new field that no column reads."),
     ),
     Stage.MERGED: (
         CheckKind(checks.OBJECT_SIZES, "Closed days have one merged object, or several that are big enough."),

@@ -8,10 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from prism_assets.domain.row_program import RowProgram, source_field
-from prism_assets.domain.sources import Pattern
+from prism_assets.domain.sources import Pattern, sources_of
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.kernels.expressions.compiled import problems_of
-from prism_assets.kernels.json.picks import sources_of
 
 
 def problems_of_table(table: TableDefinition) -> list[str]:

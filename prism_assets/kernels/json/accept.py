@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from prism_assets.domain.accepted import DateRange
-from prism_assets.domain.reasons import BAD_TIME, MISSING_TIME, NULL_IN_REQUIRED, TOO_NEW, TOO_OLD
+from prism_assets.domain.reasons import BAD_TIME, MISFIT, MISSING_TIME, NULL_IN_REQUIRED, TOO_NEW, TOO_OLD
+from prism_assets.domain.tables import SET_ASIDE
 from prism_assets.kernels import times
 from prism_assets.kernels.json.rows import Reject
 from prism_assets.kernels.typed import Layout, Mask, TypedRows
@@ -78,6 +79,11 @@ class Acceptance:
             if name != time:
                 position = [column.name for column in layout.columns].index(name)
                 yield NULL_IN_REQUIRED, name, _nulls(rows.columns[position])
+        if layout.table.contract.misfits == SET_ASIDE:
+            for bad in rows.misfits:
+                mask = np.zeros(len(rows.lines), bool)
+                mask[bad.rows] = True
+                yield MISFIT, layout.program.columns[bad.column].name, mask
 
 
 def _nulls(column: pa.Array) -> Mask:

@@ -7,8 +7,8 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 
 from prism_assets.domain.reasons import UNREAD
 from prism_assets.domain.row_program import RowProgram
-from prism_assets.domain.sources import Pattern, Rest
-from prism_assets.kernels.json.picks import Wanted, keys_of, matcher, sources_of
+from prism_assets.domain.sources import Pattern, Rest, keys_of, sources_of
+from prism_assets.kernels.json.picks import Wanted, matcher
 from prism_assets.kernels.values import scan_once
 
 _OPENING = re.compile(r"[ \t\r\n]*\{[ \t\r\n]*")

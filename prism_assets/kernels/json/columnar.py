@@ -18,6 +18,7 @@ from prism_assets.kernels.json.lines import fact_columns, read_lines
 from prism_assets.kernels.json.prefilter import suspects
 from prism_assets.kernels.json.retry import unfit_lines
 from prism_assets.kernels.json.rows import NOTHING, Fields, Reject, RejectedError, Value, read_line
+from prism_assets.kernels.json.undefined import UndefinedFields
 from prism_assets.kernels.typed import Layout, Misfits, TextNeededError, TypedRows, type_column, type_one_by_one
 
 _ATTEMPTS = 12
@@ -38,32 +39,38 @@ class Hints:
 
 @dataclass(frozen=True)
 class BlockRows:
-    """What became of one block: rows, and lines set aside. `fast` counts the lines that were read by columns."""
+    """What became of one block: rows, lines set aside, and fields of well-formed lines that no column reads.
+
+    `fast` counts the lines that were read by columns.
+    """
 
     lines: Lines
     parts: list[TypedRows]
     rejects: list[Reject]
     fast: int
+    undefined: UndefinedFields
 
 
 def read_block(layout: Layout, block: Block, hints: Hints, *, by_columns: bool = True) -> BlockRows:
     """Reads a block. `by_columns=False` reads all lines one by one, with the same result."""
     lines, odd = find_lines(block)
     if not len(lines):
-        return BlockRows(lines, [], [], 0)
+        return BlockRows(lines, [], [], 0, UndefinedFields())
     marked = suspects(block.data, lines, odd) if by_columns else np.ones(len(lines), bool)
     parts: list[TypedRows] = []
+    undefined = UndefinedFields()
     if not marked.all():
         reading = _Reading(layout, block.data, lines, marked, hints)
         rows = reading.rows()
-        marked = reading.marked
+        marked, undefined = reading.marked, reading.undefined
         parts.extend([rows] if rows is not None else [])
     slow = np.flatnonzero(marked)
     rejects: list[Reject] = []
     if len(slow):
-        rest, rejects = read_lines(layout, _cut_out(block.data, lines, slow), lines.numbers)
+        rest, rejects, others = read_lines(layout, _cut_out(block.data, lines, slow), lines.numbers)
         parts.append(rest)
-    return BlockRows(lines, parts, rejects, len(lines) - len(slow))
+        undefined.update(others)
+    return BlockRows(lines, parts, rejects, len(lines) - len(slow), undefined)
 
 
 def _cut_out(data: bytes, lines: Lines, wanted: Indices) -> list[tuple[int, bytes]]:
@@ -80,6 +87,7 @@ class _Reading:
         self._lines = lines
         self._unfit = marked
         self.marked = marked.copy()
+        self.undefined = UndefinedFields()
         self._hints = hints
         self._patient = False
         self._found: Found | None = None
@@ -126,10 +134,23 @@ class _Reading:
         kept = candidates[~reader.refused]
         self.marked[candidates[reader.refused]] = True
         try:
-            return self._typed(kept, _arrays(table), found), True
+            rows = self._typed(kept, _arrays(table), found)
         except TextNeededError as needed:
             self._hints.raw.add(needed.source)
             return None, False
+        return (rows, True) if self._take_note(reader.body) else (None, False)
+
+    def _take_note(self, body: bytes | bytearray) -> bool:
+        """Counts undefined fields of the lines that were read; False if some of these are to be set aside for them."""
+        finder = self._layout.undefined
+        if finder is None:
+            return True
+        seen = finder.find(body, self._lines)
+        if self._layout.freezes and len(seen.lines):
+            self._unfit[seen.lines] = True
+            return False
+        self.undefined = seen.fields
+        return True
 
     def _find(self, sources: list[str]) -> Found:
         """The JSON text of some keys, by key and line, and what is picked. Lines that take the exact way are marked."""

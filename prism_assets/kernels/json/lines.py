@@ -7,13 +7,17 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
+from prism_assets.domain.reasons import UNDEFINED_FIELD
 from prism_assets.kernels.columns import Indices
 from prism_assets.kernels.json.picks import line_fact
-from prism_assets.kernels.json.rows import NOTHING, Reject, RejectedError, Value, read_line
+from prism_assets.kernels.json.rows import NOTHING, Others, Reject, RejectedError, Value, read_line
+from prism_assets.kernels.json.undefined import UndefinedFields, looked_at, noted
 from prism_assets.kernels.typed import Layout, Misfits, TypedRows, all_misfits, builders, type_column, type_one_by_one
 
 
-def read_lines(layout: Layout, lines: Iterable[tuple[int, bytes]], numbers: Indices) -> tuple[TypedRows, list[Reject]]:
+def read_lines(
+    layout: Layout, lines: Iterable[tuple[int, bytes]], numbers: Indices
+) -> tuple[TypedRows, list[Reject], UndefinedFields]:
     """Reads lines given as (position, bytes without line end); `numbers` are those of all positions."""
     lookups, readers = layout.lookups, builders(layout)
     plain = [(readers[position], key) for position, key in lookups.plain.items()]
@@ -23,12 +27,21 @@ def read_lines(layout: Layout, lines: Iterable[tuple[int, bytes]], numbers: Indi
     kept: list[int] = []
     absent: list[bool] = []
     rejects: list[Reject] = []
+    undefined, looked = UndefinedFields(), looked_at(numbers)
     for position, line in lines:
+        others: Others | None = [] if layout.freezes or looked[position] else None
         try:
-            fields = read_line(line, lookups.wanted)
+            fields = read_line(line, lookups.wanted, others)
             picked = [pick(fields, int(numbers[position])) for _, pick in picks]
         except RejectedError as rejected:
             rejects.append(Reject(position, rejected.reason, rejected.column))
+            continue
+        first = None
+        for key, kind in noted(others or ()):
+            undefined.add(key, kind, 1, int(numbers[position]))
+            first = first or key
+        if first is not None and layout.freezes:
+            rejects.append(Reject(position, UNDEFINED_FIELD, first))
             continue
         kept.append(position)
         for reader, key in plain:
@@ -48,7 +61,7 @@ def read_lines(layout: Layout, lines: Iterable[tuple[int, bytes]], numbers: Indi
         arrays[position] = column
         misfits.extend(bad)
     missing = np.array(absent, bool) if absent else np.zeros(len(kept), bool)
-    return TypedRows(positions, arrays, misfits, missing), rejects
+    return TypedRows(positions, arrays, misfits, missing), rejects, undefined
 
 
 def fact_columns(layout: Layout, numbers: Indices) -> Iterable[tuple[int, pa.Array, list[Misfits]]]:

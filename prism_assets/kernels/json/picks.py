@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from prism_assets.domain.sources import Fact, Key, Path, Pattern, Rest, Source, parse_source
+from prism_assets.domain.sources import Fact, Key, Path, Pattern, Rest, Source, keys_of, sources_of
 from prism_assets.domain.tables import Column
 from prism_assets.kernels.json.rows import NOTHING, Fields, Value, read_object
 from prism_assets.kernels.values import Number, scan_once
@@ -27,20 +27,6 @@ _OPENING = re.compile(r"\[[ \t\r\n]*")
 _KEYS_REMEMBERED = 10_000
 
 
-def sources_of(column: Column) -> tuple[Source, ...]:
-    """The sources of a column that is read, in the order in which they are tried."""
-    return tuple(map(parse_source, column.sources)) if column.sources else (Key(column.source),)
-
-
-def keys_of(sources: Iterable[Source]) -> list[str]:
-    """The keys of the line that sources name."""
-    return [
-        source.first if isinstance(source, Path) else source.name
-        for source in sources
-        if isinstance(source, Key | Path)
-    ]
-
-
 class Wanted(dict[str, str]):
     """The keys that are read, each with a column that reads it; where one collects keys, those of nobody, too."""
 
@@ -50,6 +36,11 @@ class Wanted(dict[str, str]):
         flat = [(source, column.name) for column, sources in read for source in sources]
         self._patterns = [(matcher(source), name) for source, name in flat if isinstance(source, Pattern)]
         self._rest = next((name for source, name in flat if isinstance(source, Rest)), None)
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether every key is read."""
+        return self._rest is not None
 
     @property
     def collects(self) -> bool:
@@ -160,12 +151,14 @@ def _together(fields: Fields, belongs: Callable[[str], bool]) -> Value:
 class Lookups:
     """How the columns that are read find their values in a line.
 
-    `wanted` are the keys that are read, and what is to be known of them; `collects` if some are not known beforehand.
+    `wanted` are the keys that are read, and what is to be known of them; `collects` if some are not known beforehand,
+    and `takes_all` if there are no others.
     `plain` are those of one key, by position; `picks` those that need more of the line, `facts` those that need none.
     """
 
     wanted: Mapping[str, str]
     collects: bool
+    takes_all: bool
     plain: dict[int, str]
     picks: dict[int, Pick]
     facts: dict[int, str]
@@ -190,4 +183,4 @@ class Lookups:
                     keys.update(dict.fromkeys(keys_of(sources)))
         # Membership in a plain dict is looked up in C, for every key of every line.
         known: Mapping[str, str] = wanted if wanted.collects else dict(wanted)
-        return cls(known, wanted.collects, plain, picks, alone, tuple(keys))
+        return cls(known, wanted.collects, wanted.takes_all, plain, picks, alone, tuple(keys))

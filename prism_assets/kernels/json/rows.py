@@ -26,6 +26,8 @@ Value = tuple[Any, str]
 NOTHING: Value = (None, "")
 """Null, or no value at all."""
 Fields = dict[str, Value]
+Others = list[tuple[str, Any]]
+"""Keys that nobody reads, with their values."""
 
 
 class _EveryKey(dict[str, str]):
@@ -58,10 +60,10 @@ class Reject:
     column: str | None
 
 
-def read_line(line: bytes, wanted: Mapping[str, str]) -> Fields:
+def read_line(line: bytes, wanted: Mapping[str, str], others: Others | None = None) -> Fields:
     """The wanted fields of a line: JSON key → (value, its text). Raises RejectedError.
 
-    `wanted` maps the JSON keys that are read to a column that reads them.
+    `wanted` maps the JSON keys that are read to a column that reads them; `others` takes all other fields.
     """
     try:
         text = line.decode()
@@ -73,7 +75,7 @@ def read_line(line: bytes, wanted: Mapping[str, str]) -> Fields:
     if text[start : start + 1] != "{":
         _check_other(text, start)
     try:
-        fields = read_object(text, start + 1, wanted)
+        fields = read_object(text, start + 1, wanted, others)
     except (ValueError, StopIteration):
         raise RejectedError(BAD_JSON) from None
     finally_checked(text)
@@ -103,7 +105,7 @@ def _check_other(text: str, start: int) -> None:
     raise RejectedError(NOT_OBJECT)
 
 
-def read_object(text: str, position: int, wanted: Mapping[str, str]) -> Fields:
+def read_object(text: str, position: int, wanted: Mapping[str, str], others: Others | None = None) -> Fields:
     """Walks the object whose bracket stands before `position` and that ends with the text, pair by pair.
 
     Raises ValueError or StopIteration where it is malformed, and RejectedError for a wanted key that is there twice.
@@ -125,6 +127,8 @@ def read_object(text: str, position: int, wanted: Mapping[str, str]) -> Fields:
         if key in wanted:
             doubled = doubled or (wanted[key] if key in fields else None)
             fields[key] = (value, text[start:position])
+        elif others is not None:
+            others.append((key, value))
         following = _NEXT.match(text, position)
         if following is None:
             raise ValueError

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from prism_assets.domain.names import did_you_mean
 from prism_assets.domain.row_program import RowProgram
-from prism_assets.domain.sources import Fact, Pattern, Rest
+from prism_assets.domain.sources import Fact, Pattern, Rest, keys_of, sources_of
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.kernels.json.picks import keys_of, sources_of
 from prism_assets.kernels.protobuf.messages import DescriptorError, find_message
 
 

@@ -9,9 +9,11 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
+from prism_assets.domain.drift import SeenField, still_undefined
 from prism_assets.domain.limits import CheckLimits
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.metadata import ledgers, merge_queue, merge_ranges, partitions, small_objects
 from prism_assets.metadata.ledgers import Balance
 from prism_assets.metadata.merge_queue import ParkedJob
@@ -24,6 +26,7 @@ from prism_assets.metadata.quarantine import (
     unfit_values,
 )
 from prism_assets.metadata.small_objects import Unmerged
+from prism_assets.metadata.undefined_fields import load_fields
 from prism_assets.metadata.unread_objects import UnreadObjects, load_unread
 from prism_assets.stages.catalog.differences import Comparison, compare_locations
 from prism_assets.stages.checks.iceberg import (
@@ -45,6 +48,7 @@ from prism_assets.stages.status import waits_in_life
 
 ROWS_BALANCE = "rows_balance"
 UNREAD_OBJECTS = "unread_objects"
+UNDEFINED_FIELDS = "undefined_fields"
 QUARANTINE_RATE = "quarantine_rate"
 OBJECT_SIZES = "object_sizes"
 UNMERGED_AGE = "unmerged_age"
@@ -55,6 +59,7 @@ ASK_A_CATALOG = (CATALOG_AGREES, SNAPSHOT_ROWS, HEALTH)
 
 _DAY = timedelta(days=1)
 _RECENT = timedelta(days=14)
+_NEWS = timedelta(days=7)
 _Fact = TypeVar("_Fact", RangeSizes, Unmerged, ParkedJob, Partition)
 
 
@@ -183,6 +188,30 @@ def _judge_share(
     why = ", ".join(f"{lines} {reason}" for reason, lines in reasons[:SHOWN])
     more = f"above the limit of {limits.quarantine_rate:.2%}: {why}; see `prism quarantine list --table {table.name}`"
     return failed(table, QUARANTINE_RATE, f"{sentence}, {more}", figures)
+
+
+def _undefined_fields(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
+    with context.database.begin() as connection:
+        seen = load_fields(connection, request.ids)
+    return [_judge_fields(table, still_undefined(table, seen), request.now) for table in request.tables]
+
+
+def _judge_fields(table: TableDefinition, fields: Sequence[SeenField], now: datetime) -> CheckOutcome:
+    """Only what is new fails: who leaves fields out on purpose is told of them once."""
+    places = {field.key: field.place for field in fields}
+    new = sorted({field.key for field in fields if field.first_time and field.first_time > now - _NEWS})
+    figures: Figures = {"undefined keys": len(places), "new keys": len(new)}
+    if not new:
+        sentence = f"no field came new in the last {_NEWS.days} days; {counted(len(places), 'key')} have no column"
+        return passed(table, UNDEFINED_FIELDS, sentence, figures)
+    told = few([f"{key} (as in {places[key]})" for key in new])
+    return failed(
+        table,
+        UNDEFINED_FIELDS,
+        f"lines have fields that no column reads, new in the last {_NEWS.days} days: {told}. "
+        f"`prism table drift {table.name} --patch` prints columns for them",
+        figures,
+    )
 
 
 def _object_sizes(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
@@ -392,6 +421,7 @@ _CHECKS: Mapping[str, Callable[[StageContext, CheckRequest], list[CheckOutcome]]
     ROWS_BALANCE: _rows_balance,
     UNREAD_OBJECTS: _unread_objects,
     QUARANTINE_RATE: _quarantine_rate,
+    UNDEFINED_FIELDS: _undefined_fields,
     OBJECT_SIZES: _object_sizes,
     UNMERGED_AGE: _unmerged_age,
     CLOSING_BLOCKED: _closing_blocked,

@@ -18,6 +18,7 @@ from prism_assets.domain.attempts import (
     after_lost_engine,
     after_rewrite,
 )
+from prism_assets.domain.drift import FieldKind, SeenField, summed
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import ConvertResult, ConvertTask, SourceVersion
@@ -32,6 +33,7 @@ from prism_assets.metadata import (
     small_objects,
     staging_objects,
     tables,
+    undefined_fields,
 )
 from prism_assets.metadata.attempts import ChangedObject, FailedAttempt
 from prism_assets.metadata.staging_objects import ClaimedObject
@@ -93,6 +95,7 @@ def commit_batch(
         attempts.take_up_versions(connection, batch_id, outcome.changed)
         abandoned_uploads.abandon_uploads(connection, [plan.upload(number) for number in outcome.abandoned])
         _schedule_merges(connection, plan, partition_ids, now)
+        undefined_fields.count_fields(connection, _seen_fields(plan, outcome.done), now)
         batches.finish_batch(connection, plan.batch)
     return _report(plan, outcome)
 
@@ -157,6 +160,23 @@ def _begun_anew(item: ClaimedObject, version: SourceVersion, reason: str, policy
 def _version(task: ConvertTask) -> SourceVersion:
     """The version that was read: its keys were taken, so it begins anew under others."""
     return SourceVersion(etag=task.etag, content_length=task.content_length, last_modified=task.sent)
+
+
+def _seen_fields(plan: StreamPlan, done: Sequence[ConvertResult]) -> list[SeenField]:
+    return summed(
+        SeenField(
+            table_id=task.table_id,
+            key=field.key,
+            kind=FieldKind(field.kind),
+            count=field.count,
+            bucket=task.bucket,
+            object_key=task.key,
+            line=field.line,
+        )
+        for result in done
+        for task in (plan.task(result),)
+        for field in result.undefined
+    )
 
 
 def _schedule_merges(

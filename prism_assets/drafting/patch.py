@@ -1,0 +1,41 @@
+"""Columns for fields that lines of a table have and no column reads: what to add to its file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from prism_assets.domain.drift import SeenField, is_whole
+from prism_assets.domain.errors import ObjectMissing
+from prism_assets.domain.table_draft import DraftedColumn, draft_columns
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.drafting.sample_lines import MOST_OBJECTS, SampleObject, object_at, read_lines
+from prism_assets.kernels.json.survey import survey
+from prism_assets.objectstore.config import StoreConfig
+from prism_assets.objectstore.stores import Stores
+
+
+def draft_patch(config: StoreConfig, table: TableDefinition, fields: Sequence[SeenField]) -> list[DraftedColumn]:
+    """A column for each key, in the order of the keys, by the rule of drafts: types that lose nothing.
+
+    The objects in which the fields were seen last are looked at. Where one is gone, as staging buckets are cleaned up,
+    a key that no other has is drafted as text, which takes every value.
+    """
+    stores = Stores(config)
+    places = Counter((field.bucket, field.object_key) for field in fields)
+    there = [
+        item
+        for (bucket, key), _ in places.most_common(MOST_OBJECTS)
+        if (item := _if_there(stores, bucket, key)) is not None
+    ]
+    sample = survey(read_lines(there)[0] if there else ())
+    known = [column.name for column in (*table.columns, *table.unstored)]
+    return draft_columns(sorted({field.key for field in fields if is_whole(field.key)}), sample, known)
+
+
+def _if_there(stores: Stores, bucket: str, key: str) -> SampleObject | None:
+    try:
+        stores.head(bucket, key)
+    except ObjectMissing:
+        return None
+    return object_at(stores, bucket, key)

@@ -1,0 +1,164 @@
+"""Drift: fields that no column reads are counted with the batch, told, and offered as columns."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from threading import Thread
+
+import pytest
+
+from prism_assets.domain.drift import MOST_KEYS, FieldKind, SeenField, within_limit
+from prism_assets.drafting.patch import draft_patch
+from prism_assets.metadata import undefined_fields
+from prism_assets.stages.checks.run import UNDEFINED_FIELDS
+from prism_assets.stages.drift import Drift, read_drift
+from prism_assets.stages.repair.run import run_repair
+from prism_assets.stages.stream.plan import start_batch
+from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.stages.engines import FailingEngine, another_worker, expire_leases, rest_is_over
+from prism_assets_tests.stages.test_checks import check
+from prism_assets_tests.world import World
+
+NOON = "2026-03-01T12:00"
+
+
+@pytest.fixture
+def events(world: World) -> World:
+    world.apply(a_table())
+    return world
+
+
+def drift(world: World) -> Drift:
+    return read_drift(world.context, "log.events")
+
+
+def counts(world: World) -> dict[tuple[str, str], int]:
+    return {(field.key, field.kind.value): field.count for field in drift(world).fields}
+
+
+def test_fields_are_counted_with_first_last_and_one_object(events: World) -> None:
+    events.drop([*some_rows(2, utc(NOON)), *some_rows(3, utc(NOON), more="x")])
+    events.stream(NOON)
+    key = events.drop(some_rows(2, utc(NOON), more=1))
+    events.drop(some_rows(2, utc(NOON), more="y", other=None))
+    events.stream("2026-03-01T13:00")
+    assert counts(events) == {("more", "text"): 5, ("more", "number"): 2}
+    number, text = drift(events).fields
+    assert (number.place, number.first_time) == (f"s3://staging/{key}:1", utc("2026-03-01T13:00"))
+    assert (text.first_time, text.last_time) == (utc(NOON), utc("2026-03-01T13:00"))
+
+
+def test_an_object_that_is_tried_again_or_repaired_counts_once(events: World) -> None:
+    key = events.drop(some_rows(3, utc(NOON), more="x"))
+    worker = another_worker(events, FailingEngine(events.context.engine, times=1))
+    assert worker.stream(NOON).retried == 1
+    assert counts(events) == {}
+    rest_is_over(events)
+    start_batch(events.context, None)  # a worker dies with it
+    expire_leases(events)
+    rest_is_over(events)
+    events.stream(NOON)
+    rest_is_over(events)
+    events.stream(NOON)
+    assert counts(events) == {("more", "text"): 3}, key
+    (small,) = [item.key for item in events.context.stores.list("lake", "") if "/live/" in item.key]
+    events.context.stores.delete("lake", [small])
+    assert run_repair(events.context).repaired == 1
+    assert counts(events) == {("more", "text"): 3}
+
+
+def test_a_key_that_gets_a_column_is_no_drift_any_more(events: World) -> None:
+    events.drop(some_rows(3, utc(NOON), more="x", other=1))
+    events.stream(NOON)
+    events.apply(a_table(columns=["{name: more, type: string}"]))
+    assert counts(events) == {("other", "number"): 3}
+    with events.context.database.begin() as connection:
+        statement = "SELECT count(*) FROM prism_undefined_fields WHERE field_key = 'more'"
+        assert connection.exec_driver_sql(statement).scalar_one() == 0
+    events.apply(a_table(columns=["{name: more, type: string}", "{name: rest, type: json, source: '*'}"]))
+    assert counts(events) == {}
+
+
+def test_a_patch_has_a_column_for_each_key_by_the_rule_of_drafts(events: World) -> None:
+    events.drop(some_rows(100, utc(NOON), userName="ann", at="2026-03-01T11:00:00Z", n=5, share=0.5, deep={"a": 1}))
+    events.stream(NOON)
+    context, found = events.context, drift(events)
+    columns = [str(column) for column in draft_patch(context.stores.config, found.table, found.fields)]
+    assert [column.partition("  #")[0] for column in columns] == [
+        "  - {name: at, type: timestamp}",
+        "  - {name: deep, type: json, length: 16}",
+        "  - {name: n, type: bigint}",
+        "  - {name: share, type: double}",
+        "  - {name: user_name, type: string, source: userName, length: 16}",
+    ]
+    assert columns[0].endswith("# 100 of 100 lines")
+    events.apply(a_table(columns=[column.partition("- ")[2] for column in columns]))
+    assert drift(events).fields == ()
+
+
+def test_a_key_whose_objects_are_gone_is_drafted_as_text(events: World) -> None:
+    key = events.drop(some_rows(1, utc(NOON), more=1))
+    events.stream(NOON)
+    events.context.stores.delete("staging", [key])
+    found = drift(events)
+    (column,) = draft_patch(events.context.stores.config, found.table, found.fields)
+    assert str(column) == "  - {name: more, type: string}  # in no line that is there now"
+
+
+def test_a_table_has_no_more_than_so_many_keys(events: World) -> None:
+    for number in range(2):
+        keys = {f"k{number}_{n}": n for n in range(MOST_KEYS - 100)}
+        events.drop([{**row, **keys} for row in some_rows(1, utc(NOON))])
+    events.stream(NOON)
+    assert len(counts(events)) == MOST_KEYS
+    assert drift(events).is_full
+
+
+def test_only_keys_that_are_known_are_counted_where_there_is_no_room() -> None:
+    seen = [a_field(f"k{number}") for number in range(3)]
+    known = {(1, f"x{number}") for number in range(MOST_KEYS - 2)} | {(1, "k2")}
+    assert [field.key for field in within_limit(seen, known)] == ["k0", "k2"]
+    assert within_limit(seen, {(2, f"x{number}") for number in range(MOST_KEYS)}) == seen
+
+
+def a_field(key: str, table_id: int = 1) -> SeenField:
+    return SeenField(table_id=table_id, key=key, kind=FieldKind.TEXT, count=1, bucket="staging", object_key="k", line=1)
+
+
+def test_batches_with_the_same_keys_in_any_order_do_not_lock_each_other_out(world: World) -> None:
+    """Two tables, two batches, each with both: a hundred times, whoever comes first."""
+    world.apply(a_table(), a_table("log.clicks"))
+    ids = [table.table_id for table in world.context.choose_tables(None)]
+    fields = [a_field(f"k{number}", table) for table in ids for number in range(5)]
+    failures: list[BaseException] = []
+
+    def count(seen: list[SeenField]) -> None:
+        try:
+            for _ in range(50):
+                with world.context.database.begin() as connection:
+                    undefined_fields.count_fields(connection, seen, utc(NOON))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [Thread(target=count, args=(seen,)) for seen in (fields, fields[::-1])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    with world.context.database.begin() as connection:
+        assert {field.count for field in undefined_fields.load_fields(connection, ids)} == {100}
+
+
+def test_the_check_tells_of_new_fields_for_a_week(events: World) -> None:
+    assert check(events, UNDEFINED_FIELDS, NOON).passed
+    events.drop(some_rows(3, utc(NOON), more="canary"))
+    events.stream(NOON)
+    outcome = check(events, UNDEFINED_FIELDS, NOON)
+    assert not outcome.passed
+    assert "more (as in s3://staging/events/2026/000001.gz:1)" in outcome.sentence
+    assert "canary" not in outcome.sentence
+    assert outcome.figures == {"undefined keys": 1, "new keys": 1}
+    later = check(events, UNDEFINED_FIELDS, (utc(NOON) + timedelta(days=8)).strftime("%Y-%m-%dT%H:%M"))
+    assert later.passed
+    assert later.figures == {"undefined keys": 1, "new keys": 0}
