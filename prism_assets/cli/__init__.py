@@ -309,6 +309,26 @@ def quarantine_show(
         sys.stdout.buffer.write(piece)
 
 
+@quarantine_app.command("replay")
+def quarantine_replay(
+    table: Annotated[str, typer.Argument(help="schema.table")],
+    reason: Annotated[
+        list[str] | None, typer.Option("--reason", help="Only objects with lines for this reason; may be repeated.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done and change nothing.")] = False,
+    now: Now = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Converts objects anew whose lines are in quarantine, under the definition in force."""
+    from prism_assets.stages.replay import run_replay
+
+    context, clock = open_context(as_json), read_clock(now, force)
+    report = run_replay(context, table, reasons=reason, dry_run=dry_run, now=clock)
+    console.show_report(report, "\n".join(report.sentences), as_json=as_json)
+    fail_if(report.errors)
+
+
 def _report_leftovers(
     context: StageContext,
     names: Sequence[str] | None,

@@ -35,6 +35,15 @@ class QuarantineRow:
     create_time: datetime
 
 
+def forget_quarantine(connection: Connection, staging_object_ids: Collection[int]) -> None:
+    """Forgets what was set aside of staging objects, in the transaction that says it anew. Locks these rows."""
+    if staging_object_ids:
+        connection.execute(text(_FORGET), {"ids": list(staging_object_ids)})
+
+
+_FORGET = "DELETE FROM prism_quarantine WHERE prism_staging_object_id = ANY(:ids)"
+
+
 def insert_quarantine(connection: Connection, results: Sequence[ConvertResult], now: datetime) -> None:
     """Notes what was set aside, one row a staging object and reason. Locks the objects against deletion."""
     rows = [

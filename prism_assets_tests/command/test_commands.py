@@ -53,7 +53,7 @@ def test_the_names_of_all_commands_are_known() -> None:
     assert {" ".join(words) for words in every_command(typer.main.get_command(app)) if words} >= {
         "table", "table apply", "table list", "table show", "table init", "table try", "table test", "table drift",
         "discover", "stream", "merge", "catalog", "run", "status", "doctor", "repair", "files", "query", "quarantine",
-        "quarantine list", "quarantine show", "rebuild",
+        "quarantine list", "quarantine show", "rebuild", "quarantine replay",
     }  # fmt: skip
 
 

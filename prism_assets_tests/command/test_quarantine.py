@@ -104,3 +104,18 @@ def test_values_that_became_null_are_told_by_column_and_reason(unfit: Prism) -> 
 def test_values_that_became_null_long_ago_or_elsewhere_are_not_told(unfit: Prism) -> None:
     assert "did not fit" not in unfit.ok("status", "--table", "log.events", "--now", "2026-03-08T12:01").out
     assert "did not fit" not in unfit.ok("status", "--table", "log.others", "--now", NOON).out
+
+
+def test_lines_that_are_rows_now_are_replayed(prism: Prism) -> None:
+    noon = "2026-03-01T12:00"
+    prism.world.apply(a_table() + 'reject: [{when: "id > 0", reason: not_yet}]\n')
+    prism.world.drop(some_rows(2, utc(noon)))
+    prism.world.stream(noon)
+    prism.world.apply(a_table())
+    replay = ("quarantine", "replay", "log.events")
+    planned = "log.events: convert 1 objects with 2 lines in quarantine anew, under version 2 of the definition\n"
+    assert prism.ok(*replay, "--dry-run", "--reason", "not_yet").out == planned
+    done = prism.ok(*replay, "--now", f"{noon}:00Z").out
+    assert done.endswith("under version 2 of the definition: 0 lines are in quarantine now\n")
+    assert prism.ok(*replay, "--json").json["objects"] == 0
+    assert prism("quarantine", "replay", "log.other").status == 2

@@ -41,6 +41,7 @@ from prism_assets.stages.leases import takeover_seconds
 from prism_assets.stages.merge.run import run_merge
 from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets.stages.repair.run import run_repair
+from prism_assets.stages.replay import run_replay
 from prism_assets.stages.run import CycleReport, lasting_errors, run_once, run_until_idle
 from prism_assets.stages.stream.plan import start_batch
 from prism_assets.stages.stream.run import run_stream
@@ -52,6 +53,7 @@ VANISHING = "-vanishes.gz"
 KEEP = 'keep: "id > 0"\n'
 """What the file of a table with filtered lines says: those of a drop have the id 0."""
 _OLD_FORMAT = "timestamps: milliseconds\n"
+_REFUSING = 'reject: [{when: "id > 0", reason: not_yet}]\n'
 HIDDEN_SECONDS = 1
 """How long a message that was received stays hidden from others."""
 
@@ -369,7 +371,9 @@ def shown(seed: int) -> Life:
 
 
 def rebuilt(seed: int) -> Life:
-    """A day that is closed, switched and late, and is made again under a new definition each time."""
+    """A day that is closed, switched and late, and is made again under a new definition each time; and lines of another
+    table that are refused at first, and replayed when their day is over.
+    """
     author = Author(seed)
     drop = author.drop
     events, clicks = "log.events", "log.clicks"
@@ -377,15 +381,18 @@ def rebuilt(seed: int) -> Life:
     merge = "{interval: 0, target_bytes: 5000, max_objects: 3}"
     return Life(
         tables={events: "UTC", clicks: "UTC"},
-        files=(a_table(events, merge=merge, iceberg="true"), a_table(clicks, merge="{interval: 0}")),
+        files=(
+            a_table(events, merge=merge, iceberg="true"),
+            a_table(clicks, merge="{interval: 0}") + _REFUSING,
+        ),
         phases=(
             Phase(utc("2026-03-01T00:00"), ("apply",)),
             Phase(
                 utc("2026-03-01T12:00"),
                 ("run", "iceberg"),
-                (drop(clicks, noon, broken=1), *(drop(events, noon) for _ in range(5))),
+                (drop(clicks, noon, broken=1), drop(clicks, noon), *(drop(events, noon) for _ in range(5))),
             ),
-            Phase(utc("2026-03-02T00:10"), ("catalog", "redefine", "rebuild", "catalog")),
+            Phase(utc("2026-03-02T00:10"), ("catalog", "redefine", "rebuild", "replay", "catalog")),
             Phase(
                 utc("2026-03-02T13:00"),
                 ("run", "discover", "stream", "redefine", "rebuild", "iceberg", "run"),
@@ -528,6 +535,17 @@ def _rebuild(context: StageContext, now: datetime) -> None:
         raise TerminalError("; ".join(report.errors))
 
 
+def _replay(context: StageContext, now: datetime) -> None:
+    """The table file of log.clicks refuses no lines any more, and those that it refused come back."""
+    for path in context.settings.tables_dir.glob("*.yaml"):
+        if "table: clicks" in (text := path.read_text()):
+            path.write_text(text.replace(_REFUSING, ""))
+    _apply(context, now)
+    report = run_replay(context, "log.clicks", now=now)
+    if report.errors:
+        raise TerminalError("; ".join(report.errors))
+
+
 def _repair(context: StageContext, _now: datetime) -> None:
     run_repair(context)
 
@@ -621,6 +639,7 @@ _STEPS: Mapping[str, _Step] = {
     "adopt": _adopt,
     "redefine": _redefine,
     "rebuild": _rebuild,
+    "replay": _replay,
     "repair": _repair,
     "gc": _gc,
     "wait": _wait,

@@ -62,6 +62,10 @@ class _Outcome:
         changed = [(item.staging_object_id, item.reason, item.verdict) for item in self.changed]
         return [(number, why, verdict) for number, why, verdict in failed + changed if isinstance(verdict, GiveUp)]
 
+    def begun_anew(self, plan: StreamPlan) -> list[int]:
+        """Converted objects of which an earlier start may have been converted, and lines set aside: by a replay."""
+        return [result.staging_object_id for result in self.done if plan.task(result).generation]
+
     @property
     def abandoned(self) -> list[int]:
         """Objects whose uploads are of no use: given up, or begun anew."""
@@ -90,6 +94,7 @@ def commit_batch(
         failpoint("stream.after_insert")
         partitions.raise_last_object(connection, highest)
         staging_objects.finish(connection, batch_id, outcome.done, now)
+        quarantine.forget_quarantine(connection, outcome.begun_anew(plan))
         quarantine.insert_quarantine(connection, outcome.done, now)
         attempts.fail_attempts(connection, batch_id, outcome.failed)
         attempts.take_up_versions(connection, batch_id, outcome.changed)

@@ -1,0 +1,223 @@
+"""Replay: quarantined lines that are rows now become such once, and what is still wrong stays, with its reason."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from prism_assets.domain.errors import EngineUnavailable
+from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.quarantine import quarantined_lines
+from prism_assets.stages.replay import ReplayReport, run_replay
+from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
+from prism_assets_tests.stages.aging import keys
+from prism_assets_tests.stages.engines import VanishingEngine, another_worker
+from prism_assets_tests.stages.test_rebuild import close, ids_of_lake, ledgers, rebuilt, switch
+from prism_assets_tests.world import World
+
+DAY = "2026-03-01"
+NOON = f"{DAY}T12:00"
+LATER = "2026-03-02T12:00"
+KIND = ["{name: kind, type: string}"]
+
+
+def a_version(*refused: str) -> str:
+    """A table file that refuses lines of some kinds, each for a reason of its own."""
+    said = ", ".join(f"{{when: \"kind = '{kind}'\", reason: is_{kind}}}" for kind in refused)
+    return a_table(merge="{interval: 0}", columns=KIND) + (f"reject: [{said}]\n" if said else "")
+
+
+def arrive(world: World, *kinds: str, now: str = NOON, broken: int = 0) -> list[int]:
+    """Streams an object for each of the words; returns the ids of its lines."""
+    ids = []
+    for word in kinds:
+        rows = [row | {"kind": kind} for row, kind in zip(some_rows(len(word), utc(NOON)), word, strict=True)]
+        ids += [row["id"] for row in rows]
+        world.drop([], body=as_lines(rows) + b"broken\n" * broken)
+    world.stream(now)
+    return ids
+
+
+def replay(world: World, now: str = NOON, **more: Any) -> ReplayReport:
+    report = run_replay(world.context, "log.events", now=utc(now), **more)
+    assert report.errors == ()
+    return report
+
+
+def quarantine(world: World) -> list[tuple[int, str, int]]:
+    statement = "SELECT prism_staging_object_id, reason, line_count FROM prism_quarantine ORDER BY 1, 2"
+    with world.context.database.begin() as connection:
+        return [tuple(row) for row in connection.exec_driver_sql(statement)]
+
+
+def is_sound(world: World) -> bool:
+    """Whether the doctor misses nothing, and the files of the quarantine hold the lines on record for each reason."""
+    found = run_doctor(world.context, deep=True)
+    assert found.is_clean, [*map(str, found.findings), *map(str, found.unseen)]
+    counted: dict[tuple[int, str], int] = {}
+    for number in {number for number, _, _ in quarantine(world)}:
+        for line in b"".join(quarantined_lines(world.context, number)).splitlines():
+            key = number, json.loads(line)["reason"]
+            counted[key] = counted.get(key, 0) + 1
+    assert counted == {(number, reason): count for number, reason, count in quarantine(world)}
+    return True
+
+
+def test_lines_of_an_open_day_become_rows_at_once(world: World) -> None:
+    world.apply(a_version("a", "b"))
+    ids = arrive(world, "ab", "ba", "c")
+    world.catalog(NOON)
+    assert world.ids() == ids[4:]
+    world.apply(a_version())
+    report = replay(world)
+    assert (report.objects, report.lines, report.lines_left, report.with_rows) == (2, 4, 0, 0)
+    assert world.ids() == ids == ids_of_lake(world)
+    assert quarantine(world) == []
+    assert ledgers(world) == [(2, 2, 0, 0), (2, 2, 0, 0), (1, 1, 0, 0)]
+    assert is_sound(world)
+
+
+def test_replaying_twice_changes_nothing(world: World) -> None:
+    world.apply(a_version("a", "b"))
+    arrive(world, "ab")
+    world.apply(a_version("b"))
+    replay(world)
+    before = keys(world), quarantine(world), ledgers(world)
+    again = replay(world)
+    assert again.sentences[0] == "log.events: no object to replay under version 2 of the definition"
+    assert (keys(world), quarantine(world), ledgers(world)) == before
+
+
+def test_lines_that_still_fail_stay_with_the_reason_they_have_now(world: World) -> None:
+    world.apply(a_version("a", "b"))
+    ids = arrive(world, "aab", broken=1)
+    assert quarantine(world) == [(1, "bad_json", 1), (1, "is_a", 2), (1, "is_b", 1)]
+    world.apply(a_version("b").replace("is_b", "not_b"))
+    report = replay(world)
+    assert (report.lines, report.lines_left) == (4, 2)
+    assert quarantine(world) == [(1, "bad_json", 1), (1, "not_b", 1)]
+    world.catalog(NOON)
+    assert world.ids() == ids[:2]
+    assert ledgers(world) == [(4, 2, 2, 0)]
+    assert is_sound(world)
+
+
+@pytest.mark.parametrize("is_switched", [True, False])
+def test_lines_of_a_day_that_is_over_are_shown_by_the_next_catalog_run(world: World, is_switched: bool) -> None:
+    world.apply(a_version("a"))
+    ids = arrive(world, "aa", "b")
+    world.catalog(NOON)
+    (switch if is_switched else close)(world)
+    world.apply(a_version())
+    replay(world, now=LATER)
+    assert ids_of_lake(world) == ids
+    assert world.ids() == ids[2:]
+    world.catalog(LATER)
+    assert world.ids() == ids
+    world.merge(LATER, everything=True)
+    world.catalog(LATER)
+    world.catalog(LATER)
+    assert world.ids() == ids
+    assert world.status(DAY, LATER).state == "switched"
+    assert is_sound(world)
+
+
+def test_objects_that_have_rows_are_left_to_rebuilds(world: World) -> None:
+    world.apply(a_version("a"))
+    ids = arrive(world, "ab", "a")
+    world.catalog(NOON)
+    switch(world)
+    world.apply(a_version())
+    report = replay(world, now=LATER)
+    assert (report.objects, report.with_rows, report.lines_with_rows) == (1, 1, 1)
+    assert report.sentences[1] == (
+        "1 objects with 1 lines in quarantine have rows, too: rebuild their days, "
+        "`prism rebuild log.events --date 2026-03-01`"
+    )
+    world.catalog(LATER)
+    assert world.ids() == ids[1:]
+    rebuilt(world)
+    world.catalog(LATER)
+    assert world.ids() == ids
+    assert replay(world, now=LATER).with_rows == 0
+    assert is_sound(world)
+
+
+def test_a_replay_behind_a_rebuild_writes_keys_of_its_own(world: World) -> None:
+    world.apply(a_version("a", "b"))
+    ids = arrive(world, "a", "c", "cb")
+    switch(world)
+    world.apply(a_version("a"))
+    rebuilt(world)
+    world.apply(a_version())
+    replay(world, now=LATER)
+    world.catalog(LATER)
+    assert world.ids() == ids
+    assert quarantine(world) == []
+    assert is_sound(world)
+
+
+def test_only_objects_with_lines_for_the_reasons_asked_for_are_replayed(world: World) -> None:
+    world.apply(a_version("a", "b"))
+    ids = arrive(world, "a", "b", "ab")
+    world.apply(a_version())
+    assert replay(world, reasons=["is_b"], dry_run=True).objects == 2
+    assert replay(world, reasons=["is_b"]).objects == 2
+    world.catalog(NOON)
+    assert world.ids() == ids[1:]
+    assert quarantine(world) == [(1, "is_a", 1)]
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(world: World) -> None:
+    world.apply(a_version("a"))
+    arrive(world, "a")
+    world.apply(a_version())
+    before = keys(world), quarantine(world), ledgers(world)
+    said = "log.events: convert 1 objects with 1 lines in quarantine anew, under version 2 of the definition"
+    assert replay(world, dry_run=True).sentences == (said,)
+    assert (keys(world), quarantine(world), ledgers(world)) == before
+
+
+def test_an_object_that_is_gone_stays_as_it_is_and_is_told(world: World) -> None:
+    world.apply(a_version("a"))
+    arrive(world, "a", "a")
+    world.apply(a_version())
+    world.context.stores.delete("staging", ["events/2026/000001.gz"])
+    report = run_replay(world.context, "log.events", now=utc(NOON))
+    gone = "s3://staging/events/2026/000001.gz is gone, or is no longer what was converted"
+    assert report.errors == (f"log.events: {gone}",)
+    assert report.objects == 1
+    assert quarantine(world) == [(1, "is_a", 1)]
+    assert ledgers(world) == [(1, 0, 1, 0), (1, 1, 0, 0)]
+    assert is_sound(world)
+
+
+def test_values_that_were_blanked_in_quarantine_are_read_from_the_staging_object(world: World) -> None:
+    secret = "{name: email, type: string, sensitive: true, stored: false}"
+    hashed = '{name: hashed, type: string, sensitive: true, value: "upper(email)"}'
+    world.apply(a_table(columns=[secret, hashed]) + 'reject: [{when: "id > 0", reason: not_yet}]\n')
+    world.drop([row | {"email": "ann@x.org"} for row in some_rows(1, utc(NOON))])
+    world.stream(NOON)
+    assert b"ann@x.org" not in b"".join(quarantined_lines(world.context, 1))
+    world.apply(a_table(columns=[secret, hashed]))
+    replay(world)
+    world.catalog(NOON)
+    assert world.query("SELECT hashed FROM log.events") == [("ANN@X.ORG",)]
+
+
+def test_a_replay_that_dies_leaves_the_quarantine_as_it_is_until_the_next_batch(world: World) -> None:
+    world.apply(a_version("a"))
+    ids = arrive(world, "a", "a")
+    world.apply(a_version())
+    with pytest.raises(EngineUnavailable):
+        run_replay(another_worker(world, VanishingEngine(world.context.engine, 1)).context, "log.events", now=utc(NOON))
+    assert quarantine(world) == [(1, "is_a", 1), (2, "is_a", 1)]
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_staging_objects SET retry_time = NULL, batch_limit = NULL")
+    world.stream(NOON)
+    world.catalog(NOON)
+    assert world.ids() == ids
+    assert quarantine(world) == []
+    assert is_sound(world)
