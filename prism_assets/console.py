@@ -116,11 +116,21 @@ def show_apply(plan: ApplyPlan, *, dry_run: bool, as_json: bool) -> None:
             }
             for table in plan.tables
         ]
-        print_json({"lines": plan.lines, "lake": plan.lake, "problems": plan.problems, "tables": tables})
+        print_json(
+            {
+                "lines": plan.lines,
+                "lake": plan.lake,
+                "problems": plan.problems,
+                "notices": plan.notices,
+                "tables": tables,
+            }
+        )
         return
     for line in plan.lines:
         out.print(("would " if dry_run else "") + escape(line))
-    if not plan.lines:
+    for notice in plan.notices:
+        out.print(escape(notice))
+    if not plan.lines and not plan.notices:
         out.print("tables and streams are as the files say; nothing to do")
 
 

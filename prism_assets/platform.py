@@ -7,8 +7,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from prism_assets.domain.drift import SeenField
 from prism_assets.domain.row_program import RowProgram
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables import Column, TableDefinition
 from prism_assets.engine.base import Engine
 from prism_assets.metadata.database import Database
 from prism_assets.objectstore.lake import Lake
@@ -53,6 +54,7 @@ def build_context(
         publisher=GluePublisher(_glue(settings, fail_fast=deadline is not None), lake, stores),
         make_iceberg=partial(_iceberg, settings, lake, stores),
         check_expressions=_check_expressions,
+        draft_columns=partial(_draft_columns, settings),
         queues=tuple(
             SqsQueue(url, settings.sqs_endpoint, settings.region, wait_seconds=settings.sqs_wait_seconds)
             for url in settings.sqs_queue_urls
@@ -83,6 +85,12 @@ def _check_expressions(table: TableDefinition) -> Sequence[str]:
 
         problems += problems_of_streams(table)
     return problems
+
+
+def _draft_columns(settings: Settings, table: TableDefinition, fields: Sequence[SeenField]) -> Sequence[Column]:
+    from prism_assets.drafting.patch import draft_patch
+
+    return [drafted.column() for drafted in draft_patch(settings.store, table, fields)]
 
 
 def _iceberg(settings: Settings, lake: Lake, stores: Stores, installation_id: str) -> IcebergPublisher:

@@ -11,7 +11,6 @@ from prism_assets.console import escape, out, print_json
 from prism_assets.domain.words import counted
 
 if TYPE_CHECKING:
-    from prism_assets.domain.table_draft import DraftedColumn
     from prism_assets.drafting.cases import CaseReport
     from prism_assets.drafting.differences import Differences
     from prism_assets.drafting.draft import Draft
@@ -104,9 +103,9 @@ def show_drift(drift: Drift, *, as_json: bool) -> None:
         out.print(f"{drift.table.name}: every field that was seen has a column")
 
 
-def show_patch(columns: Sequence[DraftedColumn], *, as_json: bool) -> None:
+def show_patch(columns: Sequence[str], *, as_json: bool) -> None:
     """Prints columns as table files have them."""
     if as_json:
-        print_json([str(column) for column in columns])
+        print_json(columns)
         return
     sys.stdout.write("".join(["# below columns:\n" * bool(columns), *(f"{column}\n" for column in columns)]))

@@ -124,9 +124,10 @@ def table_drift(
     if not patch:
         show_drift(drift, as_json=as_json)
         return
-    from prism_assets.drafting.patch import draft_patch
+    from prism_assets.drafting.patch import column_lines, draft_patch
 
-    show_patch(draft_patch(context.settings.store, drift.table, drift.fields), as_json=as_json)
+    drafted = draft_patch(context.settings.store, drift.table, drift.fields)
+    show_patch(column_lines(drift.table, drafted), as_json=as_json)
 
 
 @table_app.command("test")

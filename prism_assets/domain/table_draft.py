@@ -19,7 +19,7 @@ from prism_assets.domain.names import TableName
 from prism_assets.domain.reasons import NOT_OBJECT
 from prism_assets.domain.sources import source_of_key
 from prism_assets.domain.survey import KeyEvidence, Survey, ValueKind
-from prism_assets.domain.tables import DEFAULT_LENGTH, FUTURE_DAYS, MOST_FUTURE_DAYS, MOST_PAST_DAYS, PAST_DAYS
+from prism_assets.domain.tables import DEFAULT_LENGTH, FUTURE_DAYS, MOST_FUTURE_DAYS, MOST_PAST_DAYS, PAST_DAYS, Column
 from prism_assets.domain.types import (
     BigIntType,
     BooleanType,
@@ -58,6 +58,17 @@ class DraftedColumn:
     length: int | None = None
     time_unit: str | None = None
     required: bool = False
+
+    def column(self) -> Column:
+        """The column that table files mean by what `str` writes."""
+        return Column(
+            name=self.name,
+            type=self.type,
+            source=self.key,
+            length=(self.length or DEFAULT_LENGTH) if self.type.takes_length else None,
+            time_unit=None if self.time_unit == "seconds" else self.time_unit,
+            required=self.required,
+        )
 
     def __str__(self) -> str:
         parts = [f"name: {_quoted(self.name)}", f"type: {self.type.name}"]

@@ -19,7 +19,7 @@ from prism_assets.domain.types import FILE_FORMATS, MILLISECONDS, ColumnType, ty
 
 ACCEPT_FROM = ("object", "arrival")
 ON_FOREIGN = ("restore", "stop")
-REPORT, FREEZE = NEW_FIELDS = ("report", "freeze")
+EVOLVE, REPORT, FREEZE = NEW_FIELDS = ("evolve", "report", "freeze")
 EMPTY, SET_ASIDE = MISFITS = ("empty", "quarantine")
 TIME_UNITS = {"seconds": 1_000, "milliseconds": 1, "microseconds": 0.001}
 DEFAULT_LENGTH = 65_535
@@ -30,7 +30,13 @@ MOST_PAST_DAYS, MOST_FUTURE_DAYS = 3_650, 365
 # The parameters that stored definitions name at every column, null where its type does not take them.
 _ALWAYS_STORED = ("precision", "scale")
 # What stored definitions leave out where it says nothing, as versions that know none of it read those, too.
-_SILENT: Mapping[str, object] = {"description": None, "sources": (), "value": None, "sensitive": False}
+_SILENT: Mapping[str, object] = {
+    "description": None,
+    "sources": (),
+    "value": None,
+    "sensitive": False,
+    "evolved": False,
+}
 _OF_THE_FILE = ("path", "freshness", "limits", "says_format", "places")
 
 
@@ -39,6 +45,8 @@ class Column:
     """One column. `column_id` is the Parquet and Iceberg field id, never reused; 0 until PostgreSQL gave one.
 
     Lengths are bytes of UTF-8. Offsets are `+HH:MM`. `zone_offset` stands in definitions of before and does nothing.
+    One that `evolved` came by the contract of the table, and its file does not have it yet.
+
     Values are those of the key `source`, or of the first of `sources` that is not null, which are written as in table
     files (`domain/sources.py`), or are computed by the SQL expression `value`; `source` is then the column's name, and
     nobody reads it.
@@ -57,6 +65,7 @@ class Column:
     sources: tuple[str, ...] = ()
     value: str | None = None
     sensitive: bool = False
+    evolved: bool = False
 
     @property
     def precision(self) -> int | None:
@@ -191,7 +200,7 @@ class IcebergOptions:
 class Contract:
     """What follows where lines have fields that no column reads, and values that do not fit their column.
 
-    `new_fields` are counted (`report`), or set their lines aside (`freeze`). `misfits` are
+    `new_fields` become columns (`evolve`), are counted (`report`), or set their lines aside (`freeze`). `misfits` are
     null or cut (`empty`), or set their lines aside (`quarantine`).
     """
 
@@ -289,7 +298,7 @@ class TableDefinition:
 
     def for_tasks(self) -> TableDefinition:
         """The same without what no kernel asks for, descriptions and who reads: the versions of tasks may be older."""
-        columns = tuple(dataclasses.replace(column, description=None) for column in self.columns)
+        columns = tuple(dataclasses.replace(column, description=None, evolved=False) for column in self.columns)
         unstored = tuple(dataclasses.replace(column, description=None) for column in self.unstored)
         return dataclasses.replace(self, columns=columns, unstored=unstored, iceberg=None, ducklake=True)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from prism_assets.domain.drift import SeenField, is_whole
 from prism_assets.domain.errors import ObjectMissing
 from prism_assets.domain.table_draft import DraftedColumn, draft_columns
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables import DEFAULT_LENGTH, TableDefinition
 from prism_assets.drafting.sample_lines import MOST_OBJECTS, SampleObject, object_at, read_lines
 from prism_assets.kernels.json.survey import survey
 from prism_assets.objectstore.config import StoreConfig
@@ -31,6 +31,23 @@ def draft_patch(config: StoreConfig, table: TableDefinition, fields: Sequence[Se
     sample = survey(read_lines(there)[0] if there else ())
     known = [column.name for column in (*table.columns, *table.unstored)]
     return draft_columns(sorted({field.key for field in fields if is_whole(field.key)}), sample, known)
+
+
+def column_lines(table: TableDefinition, drafted: Sequence[DraftedColumn]) -> list[str]:
+    """What to add to the table file: columns that came by the contract, and those that are drafted."""
+    evolved = [
+        DraftedColumn(
+            name=column.name,
+            key=column.source,
+            type=column.type,
+            comment="came by the contract",
+            length=None if column.length == DEFAULT_LENGTH else column.length,
+            time_unit=column.time_unit,
+        )
+        for column in table.columns
+        if column.evolved
+    ]
+    return [str(column) for column in (*evolved, *drafted)]
 
 
 def _if_there(stores: Stores, bucket: str, key: str) -> SampleObject | None:

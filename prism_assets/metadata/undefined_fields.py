@@ -84,3 +84,22 @@ def forget_fields(connection: Connection, table_id: int, keys: Collection[str]) 
 
 
 _FORGET = "DELETE FROM prism_undefined_fields WHERE prism_table_id = :table AND field_key = ANY(:keys)"
+
+
+def tables_to_evolve(connection: Connection, table_ids: Collection[int] | None) -> list[int]:
+    """The tables, of these or of all, whose contract makes columns of new fields and that have some.
+
+    Reads without locks.
+    """
+    found = connection.execute(text(_TO_EVOLVE), {"tables": None if table_ids is None else list(table_ids)})
+    return [row.prism_table_id for row in found]
+
+
+_TO_EVOLVE = """
+SELECT t.prism_table_id FROM prism_tables t
+JOIN prism_table_definitions d ON d.prism_table_id = t.prism_table_id AND d.version = t.definition_version
+WHERE d.definition -> 'contract' ->> 'new_fields' = 'evolve'
+    AND (CAST(:tables AS bigint[]) IS NULL OR t.prism_table_id = ANY(:tables))
+    AND EXISTS (SELECT FROM prism_undefined_fields f WHERE f.prism_table_id = t.prism_table_id)
+ORDER BY t.prism_table_id
+"""

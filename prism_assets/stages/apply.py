@@ -16,7 +16,7 @@ from prism_assets.domain.names import TableName
 from prism_assets.domain.stream_format import ReadFile
 from prism_assets.domain.table_changes import Change, applied, changes_between, describe
 from prism_assets.domain.table_file import parse_table_file
-from prism_assets.domain.tables import Stream, TableDefinition
+from prism_assets.domain.tables import Column, Stream, TableDefinition
 from prism_assets.metadata import locks, tables, undefined_fields
 from prism_assets.metadata.tables import KnownStream
 from prism_assets.stages.context import StageContext
@@ -45,6 +45,8 @@ class ApplyPlan:
     problems: tuple[str, ...] = ()
     lake: tuple[str, ...] = ()
     """What will be done so that database and lake belong together."""
+    notices: tuple[str, ...] = ()
+    """What stays otherwise than the files say, and what to do."""
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -121,16 +123,19 @@ def plan_apply(
     """Compares files with what is in force. Changes that stored rows do not allow become problems."""
     by_name = {str(table.name): table for table in known}
     problems: list[str] = []
+    notices: list[str] = []
     plans = []
     for table in sorted(files, key=lambda item: item.name):
         old = by_name.get(str(table.name))
         others = [entry.stream for entry in streams if old is None or entry.table_id != old.table_id]
         wrong = [*_taken_streams(table, others), *(_forbidden_changes(table, old) if old else [])]
         problems += wrong
+        if old and not wrong:
+            notices += _notices(table, old)
         if not wrong:
             wanted = _on_top_of(table, old) if old else table
             plans.append(TablePlan(table.name, old, changes_between(old, wanted)))
-    return ApplyPlan(tuple(plans), tuple(problems))
+    return ApplyPlan(tuple(plans), tuple(problems), notices=tuple(notices))
 
 
 def _taken_streams(table: TableDefinition, others: Sequence[Stream]) -> list[str]:
@@ -160,6 +165,7 @@ def _forbidden_changes(table: TableDefinition, old: TableDefinition) -> list[str
     problems = [
         f"{table.path}:1: columns: {name} is missing; columns cannot be dropped or renamed yet"
         for name in known.keys() - {column.name for column in table.columns}
+        if not known[name].evolved
     ]
     problems += [
         f"{table.path}:1: columns: {column.name} is {before.type.name} and cannot become {column.type.name}; "
@@ -172,10 +178,25 @@ def _forbidden_changes(table: TableDefinition, old: TableDefinition) -> list[str
     return problems
 
 
+def _kept(table: TableDefinition, old: TableDefinition) -> tuple[Column, ...]:
+    """The columns that came by the contract, and that the file does not have: they stay, as rows have them."""
+    named = {column.name for column in table.columns}
+    return tuple(column for column in old.columns if column.evolved and column.name not in named)
+
+
+def _notices(table: TableDefinition, old: TableDefinition) -> list[str]:
+    return [
+        f"{old.name} keeps the column {column.name} {column.type.name}, which came by its contract and is not in "
+        f"{table.path}: `prism table drift {old.name} --patch` prints the line to add"
+        for column in _kept(table, old)
+    ]
+
+
 def _on_top_of(table: TableDefinition, old: TableDefinition) -> TableDefinition:
     """What a file says with the ids that the table and its columns have."""
     ids = {column.name: column.column_id for column in old.columns}
     columns = tuple(dataclasses.replace(column, column_id=ids.get(column.name, 0)) for column in table.columns)
+    columns += _kept(table, old)
     # Iceberg needs microseconds, as which a file with it is read.
     says_format = table.says_format or table.iceberg is not None
     file_format = table.file_format if says_format else old.file_format

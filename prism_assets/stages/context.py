@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from prism_assets.domain.drift import SeenField
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.installation import Installation
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables import Column, TableDefinition
 from prism_assets.engine.base import Engine
 from prism_assets.metadata import tables
 from prism_assets.metadata.database import Database, worker_name
@@ -32,7 +33,8 @@ def _silent(_message: str) -> None:
 class StageContext:
     """Everything a stage needs. Engine, publisher and queues open nothing before they are used.
 
-    `check_expressions` says what is wrong with the SQL expressions of a table file, a line each.
+    `check_expressions` says what is wrong with the SQL expressions of a table file, a line each; `draft_columns`
+    gives columns for fields that lines of a table have.
     """
 
     settings: Settings
@@ -43,6 +45,7 @@ class StageContext:
     publisher: Publisher
     make_iceberg: Callable[[str], IcebergPublisher]
     check_expressions: Callable[[TableDefinition], Sequence[str]]
+    draft_columns: Callable[[TableDefinition, Sequence[SeenField]], Sequence[Column]]
     queues: tuple[SqsQueue, ...] = ()
     progress: Callable[[str], None] = _silent
     worker: str = field(default_factory=worker_name)

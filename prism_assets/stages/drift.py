@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import datetime
 
-from prism_assets.domain.drift import MOST_KEYS, SeenField, still_undefined
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import undefined_fields
+from prism_assets.domain.drift import MOST_KEYS, SeenField, is_whole, still_undefined
+from prism_assets.domain.errors import PrismError
+from prism_assets.domain.problems import Problem
+from prism_assets.domain.table_changes import changes_between
+from prism_assets.domain.tables import Column, TableDefinition
+from prism_assets.metadata import locks, tables, undefined_fields
+from prism_assets.stages.apply import ApplyPlan, TablePlan, execute_apply
 from prism_assets.stages.context import StageContext
 
 
@@ -29,3 +35,43 @@ def read_drift(context: StageContext, name: str) -> Drift:
         fields=tuple(still_undefined(table, seen)),
         is_full=len({field.key for field in seen}) >= MOST_KEYS,
     )
+
+
+def evolve_tables(context: StageContext, table_ids: Collection[int] | None, now: datetime) -> tuple[Problem, ...]:
+    """Adds columns for the fields that were seen of tables whose contract wants it; what hinders one is a problem.
+
+    Objects that are claimed for the first time from then on have them; those of before are as they were.
+    """
+    with context.database.begin() as connection:
+        wanted = undefined_fields.tables_to_evolve(connection, table_ids)
+        if not wanted:
+            return ()
+        known = [table for table in tables.load_definitions(connection) if table.table_id in wanted]
+        seen = undefined_fields.load_fields(connection, wanted)
+    problems = []
+    for table in known:
+        fields = [field for field in still_undefined(table, seen) if is_whole(field.key)]
+        try:
+            if fields:
+                _evolve(context, table, context.draft_columns(table, fields), now)
+        except PrismError as error:
+            problems.append(Problem.of(error, str(table.name)))
+    return tuple(problems)
+
+
+def _evolve(context: StageContext, table: TableDefinition, columns: Collection[Column], now: datetime) -> None:
+    """One transaction: a death in it leaves the table as it was, and the fields to the next run.
+
+    Columns were drafted before it, from objects in S3; where the table has changed meanwhile, the next run looks again.
+    """
+    with context.database.begin() as connection:
+        locks.hold_apply(connection)
+        current = tables.load_current(connection, table)
+        if current.version != table.version:
+            return
+        evolved = tuple(replace(column, evolved=True) for column in columns)
+        changes = changes_between(current, replace(current, columns=(*current.columns, *evolved)))
+        plan = ApplyPlan((TablePlan(table.name, current, changes),))
+        execute_apply(connection, plan, now)
+    for line in plan.lines:
+        context.progress(f"stream: {line}, by its contract")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from threading import Thread
 
 import pytest
 
 from prism_assets.domain.drift import MOST_KEYS, FieldKind, SeenField, within_limit
-from prism_assets.drafting.patch import draft_patch
+from prism_assets.domain.errors import StoreUnavailable
+from prism_assets.domain.tables import Column
+from prism_assets.drafting.patch import column_lines, draft_patch
 from prism_assets.metadata import undefined_fields
 from prism_assets.stages.checks.run import UNDEFINED_FIELDS
 from prism_assets.stages.drift import Drift, read_drift
@@ -162,3 +165,72 @@ def test_the_check_tells_of_new_fields_for_a_week(events: World) -> None:
     later = check(events, UNDEFINED_FIELDS, (utc(NOON) + timedelta(days=8)).strftime("%Y-%m-%dT%H:%M"))
     assert later.passed
     assert later.figures == {"undefined keys": 1, "new keys": 0}
+
+
+EVOLVING = "contract: {new_fields: evolve}\n"
+
+
+def test_new_fields_of_an_evolving_table_become_columns_of_the_next_objects(world: World) -> None:
+    world.apply(a_table() + EVOLVING)
+    world.drop(some_rows(3, utc(NOON), userName="ann", n=1))
+    assert world.stream(NOON).errors == ()
+    (table,) = world.context.choose_tables(None)
+    assert [(column.name, column.type.name, column.evolved) for column in table.columns[2:]] == [
+        ("n", "bigint", True),
+        ("user_name", "string", True),
+    ]
+    assert (table.version, drift(world).fields) == (2, ())
+    world.drop(some_rows(2, utc(NOON), userName="bea", n=None))
+    world.stream(NOON)
+    world.catalog(NOON)
+    assert world.query("SELECT user_name, n, count(*) FROM log.events GROUP BY ALL ORDER BY ALL") == [
+        ("bea", None, 2),
+        (None, None, 3),
+    ]
+    assert world.context.choose_tables(None)[0].version == 2, "nothing was new any more"
+
+
+def test_a_file_without_the_new_column_keeps_it_and_says_so_till_it_has_the_line(world: World) -> None:
+    world.apply(a_table() + EVOLVING)
+    world.drop(some_rows(3, utc(NOON), at="2026-03-01T11:00:00Z", ts=1772366400000, share=0.5))
+    world.stream(NOON)
+    before = world.context.choose_tables(None)[0]
+    plan = world.apply(a_table() + EVOLVING)
+    assert plan.lines == ()
+    assert len(plan.notices) == 3
+    assert "keeps the column at timestamp, which came by its contract and is not in" in plan.notices[0]
+    assert world.context.choose_tables(None) == [before]
+    world.apply(a_table(columns=["{name: mine, type: string}"]) + EVOLVING)
+    assert [column.name for column in world.context.choose_tables(None)[0].columns] == [
+        "time", "id", "mine", "at", "share", "ts",
+    ]  # fmt: skip
+    found = drift(world)
+    lines = [line.partition("- ")[2] for line in column_lines(found.table, ())]
+    assert world.apply(a_table(columns=["{name: mine, type: string}", *lines]) + EVOLVING).notices == ()
+    now = world.context.choose_tables(None)[0].columns
+    assert [replace(column, evolved=False) for column in found.table.columns] == list(now)
+
+
+def test_what_hinders_new_columns_hinders_no_conversion(world: World) -> None:
+    world.apply(a_table() + EVOLVING)
+
+    def fail(*_given: object) -> list[Column]:
+        raise StoreUnavailable("the store coughed")
+
+    coughing = replace(world, context=replace(world.context, draft_columns=fail))
+    world.drop(some_rows(3, utc(NOON), more="x"))
+    report = coughing.stream(NOON)
+    assert (report.rows_out, report.errors) == (3, ("the store coughed",))
+    world.stream(NOON)
+    assert world.context.choose_tables(None)[0].version == 2
+
+
+def test_only_tables_that_say_so_evolve(world: World) -> None:
+    world.apply(a_table(), a_table("log.clicks") + EVOLVING)
+    for stream in ("events", "clicks"):
+        world.drop(some_rows(1, utc(NOON), more="x"), stream=stream)
+    world.stream(NOON)
+    assert {str(table.name): table.version for table in world.context.choose_tables(None)} == {
+        "log.clicks": 2,
+        "log.events": 1,
+    }

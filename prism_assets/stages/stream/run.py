@@ -14,6 +14,7 @@ from prism_assets.failpoints import failpoint
 from prism_assets.metadata import attempts, batches
 from prism_assets.stages.bisect import check_engine, run_bisected
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.drift import evolve_tables
 from prism_assets.stages.heartbeats import Heartbeat
 from prism_assets.stages.stream.commit import charge_batch, charge_lost_engine, commit_batch, release_batch, revive
 from prism_assets.stages.stream.plan import StreamPlan, start_batch
@@ -56,6 +57,7 @@ def stream_batches(
         objects, rows = objects + report.objects, rows + report.rows_out
         context.progress(f"stream: {objects} objects, {rows} rows")
         yield replace(report, problems=(*report.problems, *remove_abandoned(context, table_ids)))
+    yield StreamReport(problems=evolve_tables(context, table_ids, now))
 
 
 def _look_back(context: StageContext, table_ids: Collection[int] | None) -> StreamReport:
