@@ -165,7 +165,10 @@ def show_table(table: TableDefinition, *, as_json: bool) -> None:
     for rejection in table.reject:
         out.print(f"lines are set aside as {rejection.reason} where {escape(rejection.when)}")
     for stream in table.streams:
-        out.print(escape(f"stream {stream.name}: {stream.url}{'' if stream.enabled else ' (disabled)'}"))
+        state = " (discarded)" if stream.discard else ""
+        out.print(escape(f"stream {stream.name}: {stream.url}{state if stream.enabled else ' (stopped)'}"))
+        for own in stream.columns:
+            out.print(escape(f"    {own.name} from {own.source if own.value is None else own.value}"))
 
 
 def show_catalog(report: CatalogReport, *, as_json: bool) -> None:
@@ -321,8 +324,10 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
                 out.print(f"    {unread.objects} {_UNREAD[unread.why.value]}")
                 for example in unread.examples:
                     out.print(f"        {escape(example)}")
-        elif not table.partitions:
+        elif not table.partitions and not table.stopped:
             out.print(f"{table.table}: nothing arrived yet")
+        for stopped in table.stopped:
+            out.print(escape(f"{table.table}: {stopped.sentence}"))
         if table.unfit_values:
             out.print(f"{table.table}: values of the last {table.unfit_days} days that did not fit (null, or cut)")
             for values in table.unfit_values:

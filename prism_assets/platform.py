@@ -76,7 +76,7 @@ def _glue(settings: Settings, *, fail_fast: bool) -> GlueCatalog:
 def _check_expressions(table: TableDefinition) -> Sequence[str]:
     """DuckDB, protobuf and the kernels are imported for tables that have something to check."""
     problems: list[str] = []
-    if RowProgram.of(table).needs_checks:
+    if any(RowProgram.of(reading).needs_checks for reading in table.readings):
         from prism_assets.kernels.expressions.check import problems_of_table
 
         problems += problems_of_table(table)

@@ -98,7 +98,8 @@ def stream(
         report,
         f"{report.objects} objects, {report.lines_in} lines: {report.rows_out} rows, {report.quarantined} quarantined"
         + (f", {report.filtered} filtered" if report.filtered else "")
-        + (f", {report.retried} to be tried again" if report.retried else ""),
+        + (f", {report.retried} to be tried again" if report.retried else "")
+        + (f"; {report.discarded} objects discarded" if report.discarded else ""),
         as_json=as_json,
     )
     _report_leftovers(context, table, leftovers.objects_left, now=clock, errors=report.errors, as_json=as_json)

@@ -11,10 +11,10 @@ from typing import Any
 import yaml
 
 from prism_assets.domain import reasons
-from prism_assets.domain.names import NAME_RULE, is_name
+from prism_assets.domain.names import NAME_RULE, did_you_mean, is_name
 from prism_assets.domain.row_program import KEEP_FIELD, reject_field, source_field, value_field
 from prism_assets.domain.sources import Key, Pattern, Rest, parse_source
-from prism_assets.domain.tables import DEFAULT_LENGTH, TIME_UNITS, Column, Rejection
+from prism_assets.domain.tables import DEFAULT_LENGTH, TIME_UNITS, Column, Rejection, StreamColumn
 from prism_assets.domain.types import ColumnType, JsonType, StringType, parse_type
 from prism_assets.domain.yaml_mapping import YamlMapping, check_unique, plain, read_name
 
@@ -76,6 +76,31 @@ def read_columns(top: YamlMapping) -> ColumnEntries:
         reject=rejections,
         places={**places, KEEP_FIELD: top.place("keep")},
     )
+
+
+def read_stream_columns(
+    stream: YamlMapping, entries: ColumnEntries, url: str
+) -> tuple[tuple[StreamColumn, ...], dict[str, str]]:
+    """What a stream reads or computes otherwise, and where its expressions stand, by `url field`."""
+    if "columns" not in stream.children:
+        return (), {}
+    known = {column.name: column for column in (*entries.stored, *entries.unstored)}
+    found = stream.sequence("columns")
+    check_unique(found, "name", lambda entry: str(entry.read("name", str, "", "text")))
+    columns, places = [], dict[str, str]()
+    for entry in found:
+        entry.only({"name", "source", "value"})
+        name = read_name(entry, "name")
+        if name not in known:
+            entry.complain("name", f"{name} is not among the columns of the table{did_you_mean(name, known)}")
+        elif not {"source", "value"} & entry.children.keys():
+            entry.complain("source", "is missing; say with source or value what the column is in this stream")
+        kind = known[name].type if name in known else StringType()
+        columns.append(StreamColumn(name=name, **_origin(entry, name, kind)))
+        for key, field in (("value", value_field(name)), ("source", source_field(name))):
+            if key in entry.children:
+                places[f"{url} {field}"] = entry.place(key)
+    return tuple(columns), places
 
 
 def _rejections(top: YamlMapping, places: dict[str, str]) -> tuple[Rejection, ...]:

@@ -100,4 +100,6 @@ def still_undefined(table: TableDefinition, seen: Iterable[SeenField]) -> list[S
 
 
 def _read(table: TableDefinition) -> list[Column]:
-    return [column for column in (*table.columns, *table.unstored) if column.value is None]
+    """Those that are read in any stream of the table."""
+    columns = (column for reading in table.readings for column in (*reading.columns, *reading.unstored))
+    return [column for column in columns if column.value is None]

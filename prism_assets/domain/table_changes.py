@@ -7,8 +7,8 @@ was shown is what happens. A new kind of change is a class here, its case in `ch
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from prism_assets.domain.tables import Column, Contract, IcebergOptions, Stream, TableDefinition
 from prism_assets.domain.types import FILE_FORMATS
@@ -23,9 +23,26 @@ class CreateTable:
 
 @dataclass(frozen=True)
 class AddStream:
-    """A stream is read from now on. Its name in the file may be that of one before."""
+    """A stream is read from now on, maybe one of another table, `moved_from`. Its name may be that of one before."""
 
     stream: Stream
+    moved_from: str | None = None
+
+
+@dataclass(frozen=True)
+class ChangeStream:
+    """A stream of before is stopped or read again, discarded, named or read otherwise."""
+
+    before: Stream
+    stream: Stream
+
+
+@dataclass(frozen=True)
+class RemoveStream:
+    """A stream is read no longer, but for what has arrived; or by another table, `moved_to`."""
+
+    stream: Stream
+    moved_to: str | None = None
 
 
 @dataclass(frozen=True)
@@ -44,14 +61,27 @@ class ChangeSetting:
     value: object
 
 
-Change = CreateTable | AddStream | AddColumn | ChangeSetting
+Change = CreateTable | AddStream | ChangeStream | RemoveStream | AddColumn | ChangeSetting
 
 
-def changes_between(old: TableDefinition | None, new: TableDefinition) -> tuple[Change, ...]:
+@dataclass(frozen=True)
+class Moves:
+    """Streams that change their table, by URL: the tables that they come from, and those that they go to."""
+
+    origins: Mapping[str, str] = field(default_factory=dict)
+    targets: Mapping[str, str] = field(default_factory=dict)
+
+
+NOTHING_MOVES = Moves()
+
+
+def changes_between(
+    old: TableDefinition | None, new: TableDefinition, moves: Moves = NOTHING_MOVES
+) -> tuple[Change, ...]:
     """The changes that make `new` of `old`, or of nothing. Columns that are known have their ids, new ones have 0."""
     changes: list[Change] = []
     at = old
-    for change in _wanted(old, new):
+    for change in _wanted(old, new, moves):
         changes.append(change)
         at = _changed(at, change)
     if at is not None:
@@ -59,15 +89,22 @@ def changes_between(old: TableDefinition | None, new: TableDefinition) -> tuple[
     return tuple(changes)
 
 
-def _wanted(old: TableDefinition | None, new: TableDefinition) -> Iterator[Change]:
+def _wanted(old: TableDefinition | None, new: TableDefinition, moves: Moves) -> Iterator[Change]:
     if old is None:
         yield CreateTable(dataclasses.replace(new, streams=()))
     else:
         for position, column in enumerate(new.columns):
             if not column.column_id:
                 yield AddColumn(column, position)
-    known = {stream.url for stream in old.streams} if old else set()
-    yield from (AddStream(stream) for stream in new.streams if stream.url not in known)
+    before = {stream.url: stream for stream in old.streams} if old else {}
+    for stream in new.streams:
+        if stream.url not in before:
+            yield AddStream(stream, moves.origins.get(stream.url))
+        elif stream != before[stream.url]:
+            yield ChangeStream(before[stream.url], stream)
+    for stream in before.values():
+        if stream.url not in {item.url for item in new.streams}:
+            yield RemoveStream(stream, moves.targets.get(stream.url))
 
 
 def applied(old: TableDefinition | None, changes: Sequence[Change]) -> TableDefinition:
@@ -88,9 +125,15 @@ def _changed(table: TableDefinition | None, change: Change) -> TableDefinition:
     match change:
         case AddStream(stream):
             return dataclasses.replace(table, streams=(*table.streams, stream))
+        case ChangeStream(before, stream):
+            return dataclasses.replace(
+                table, streams=tuple(stream if item == before else item for item in table.streams)
+            )
+        case RemoveStream(stream):
+            return dataclasses.replace(table, streams=tuple(item for item in table.streams if item != stream))
         case AddColumn(column, position):
-            before, behind = table.columns[:position], table.columns[position:]
-            return dataclasses.replace(table, columns=(*before, column, *behind))
+            columns = (*table.columns[:position], column, *table.columns[position:])
+            return dataclasses.replace(table, columns=columns)
         case ChangeSetting(field, value):
             return dataclasses.replace(table, **{field: value})  # type: ignore[arg-type]  # a value of that field
 
@@ -120,8 +163,16 @@ def _line(name: str, change: Change) -> str | None:
     match change:
         case CreateTable(table):
             return f"create table {name} with {len(table.columns)} columns"
+        case AddStream(stream, str(origin)):
+            return f"move stream {stream.name} at {stream.url} from {origin} to {name}: what no batch has claimed yet"
         case AddStream(stream):
             return f"create stream {stream.name} of {name} at {stream.url}{_format(stream)}"
+        case ChangeStream(before, stream):
+            return f"{_stream_change(before, stream)} stream {stream.name} of {name} at {stream.url}"
+        case RemoveStream(stream, str(target)):
+            return f"end stream {stream.name} of {name} at {stream.url}, which feeds {target} from now on"
+        case RemoveStream(stream):
+            return f"end stream {stream.name} of {name} at {stream.url}: what has arrived there is still converted"
         case AddColumn(column):
             return f"add column {column.name} {column.type.name} to {name}"
         case ChangeSetting("file_format", int(file_format)):
@@ -145,6 +196,14 @@ def _line(name: str, change: Change) -> str | None:
 def _format(stream: Stream) -> str:
     given = stream.format
     return f" of protobuf messages {given.message} (descriptor set {given.fingerprint})" if given else ""
+
+
+def _stream_change(before: Stream, after: Stream) -> str:
+    if before.enabled != after.enabled:
+        return "read again" if after.enabled else "stop, and have objects wait, at"
+    if before.discard != after.discard:
+        return "discard what arrives at" if after.discard else "convert again what arrives at"
+    return "change"
 
 
 def _options(options: IcebergOptions) -> str:

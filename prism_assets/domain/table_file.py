@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import yaml
 
-from prism_assets.domain.column_entries import read_columns
+from prism_assets.domain.column_entries import ColumnEntries, read_columns, read_stream_columns
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.limits import CheckLimits, Freshness
 from prism_assets.domain.names import TableName, did_you_mean
@@ -46,7 +47,7 @@ _TABLE_KEYS = {
     "schema", "table", "description", "owner", "streams", "partition", "columns", "operators", "merge", "accept",
     "retention_days", "freshness", "checks", "timestamps", "iceberg", "ducklake", "keep", "reject", "contract",
 }  # fmt: skip
-_STREAM_KEYS = {"name", "url", "enabled", "discard", "format"}
+_STREAM_KEYS = {"name", "url", "enabled", "discard", "format", "columns"}
 _ICEBERG_KEYS = {"commit_seconds", "keep_hours", "daily_tags", "metrics", "on_foreign"}
 _SHORTEST_FRESHNESS = timedelta(minutes=1)  # Dagster takes none below it
 _NO_RETENTION = (
@@ -93,11 +94,12 @@ def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefini
     partition_column = partition.text("column", "time")
     _check_partition_column(top, partition, partition_column, columns)
     file_format = _file_format(top)
+    streams, places = _streams(top, entries, read_file)
     return TableDefinition(
         name=TableName(read_name(top, "schema"), read_name(top, "table")),
         description=top.text("description", ""),
         owner=_owner(top),
-        streams=tuple(_streams(top, read_file)),
+        streams=streams,
         partition_column=partition_column,
         timezone=_timezone(partition),
         columns=entries.with_required(partition_column),
@@ -116,7 +118,7 @@ def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefini
         ducklake=top.flag("ducklake", True),
         says_format="timestamps" in top.children,
         path=path,
-        places={**entries.places, **_places_of_formats(top)},
+        places={**entries.places, **places, **_places_of_formats(top)},
         freshness=_freshness(top.mapping("freshness")),
         limits=_limits(top.mapping("checks")),
     )
@@ -207,10 +209,13 @@ def _owner(top: YamlMapping) -> str | None:
     return owner
 
 
-def _streams(top: YamlMapping, read_file: ReadFile) -> list[Stream]:
+def _streams(
+    top: YamlMapping, columns: ColumnEntries, read_file: ReadFile
+) -> tuple[tuple[Stream, ...], dict[str, str]]:
+    """The streams, and where they stand in the file: each by its URL, and the expressions of its columns."""
     entries = top.sequence("streams")
     check_unique(entries, "name", lambda entry: str(entry.read("name", str, "", "text")))
-    streams = []
+    streams, places = [], dict[str, str]()
     for entry in entries:
         entry.only(_STREAM_KEYS)
         match = _URL.fullmatch(entry.text("url", "") or "")
@@ -218,17 +223,18 @@ def _streams(top: YamlMapping, read_file: ReadFile) -> list[Stream]:
             entry.complain("url", "must be s3://bucket/prefix/")
         elif match["prefix"] and not match["prefix"].endswith("/"):
             entry.complain("url", "must end with / so that it takes in whole folders only")
-        streams.append(
-            Stream(
-                name=entry.text("name"),
-                bucket=match["bucket"] if match else "",
-                key_prefix=match["prefix"] if match else "",
-                enabled=entry.flag("enabled", True),
-                discard=entry.flag("discard", False),
-                format=read_format(entry, read_file),
-            )
+        stream = Stream(
+            name=entry.text("name"),
+            bucket=match["bucket"] if match else "",
+            key_prefix=match["prefix"] if match else "",
+            enabled=entry.flag("enabled", True),
+            discard=entry.flag("discard", False),
+            format=read_format(entry, read_file),
         )
-    return streams
+        own, places_of_own = read_stream_columns(entry, columns, stream.url)
+        streams.append(replace(stream, columns=own))
+        places |= {stream.url: entry.place("url"), **places_of_own}
+    return tuple(streams), places
 
 
 def _places_of_formats(top: YamlMapping) -> dict[str, str]:

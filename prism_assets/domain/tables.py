@@ -133,10 +133,25 @@ class ProtobufFormat:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StreamColumn:
+    """Where the values of a column come from in the objects of one stream; the fields are those of Column."""
+
+    name: str
+    source: str
+    sources: tuple[str, ...] = ()
+    value: str | None = None
+
+    def to_document(self) -> dict[str, Any]:
+        """As definitions store it."""
+        return {name: value for name, value in vars(self).items() if name not in _SILENT or value != _SILENT[name]}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Stream:
     """Where objects of a table arrive: everything under `s3://bucket/key_prefix`.
 
-    They hold lines of JSON if they have no other `format`.
+    They hold lines of JSON if they have no other `format`. Objects of a stream that is not `enabled` wait, those of one
+    with `discard` are counted done and never read. `columns` are read otherwise than in the table's other streams.
     """
 
     name: str
@@ -145,18 +160,37 @@ class Stream:
     enabled: bool = True
     discard: bool = False
     format: ProtobufFormat | None = None
+    columns: tuple[StreamColumn, ...] = ()
 
     @property
     def url(self) -> str:
         """`s3://bucket/prefix`."""
         return f"s3://{self.bucket}/{self.key_prefix}"
 
+    def holds(self, bucket: str, key: str) -> bool:
+        """Whether an object lies under it."""
+        return bucket == self.bucket and key.startswith(self.key_prefix)
+
+    def to_document(self) -> dict[str, Any]:
+        """As definitions store it; what says nothing is left out, as versions that know none of it read it, too."""
+        document = {
+            **vars(self),
+            "columns": [column.to_document() for column in self.columns],
+            "format": self.format and vars(self.format),
+        }
+        return {name: value for name, value in document.items() if name not in ("columns", "format") or value}
+
     @classmethod
     def from_document(cls, document: Mapping[str, Any], table: str) -> Stream:
         """Reads what the definition of a table stores. InvariantBroken if this version does not know a field."""
         _check_known(cls, document, f"a stream of {table}")
+        columns = []
+        for column in document.get("columns", ()):
+            _check_known(StreamColumn, column, f"a stream of {table}")
+            columns.append(StreamColumn(**{**column, "sources": tuple(column.get("sources", ()))}))
         stored = document.get("format")
-        return cls(**{**document, "format": ProtobufFormat(**stored) if stored else None})
+        form = ProtobufFormat(**stored) if stored else None
+        return cls(**{**document, "columns": tuple(columns), "format": form})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,7 +319,35 @@ class TableDefinition:
 
     def stream_of(self, bucket: str, key: str) -> Stream | None:
         """The stream whose objects a key is one of; None if none of this definition's."""
-        return next((one for one in self.streams if one.bucket == bucket and key.startswith(one.key_prefix)), None)
+        return next((one for one in self.streams if one.holds(bucket, key)), None)
+
+    def for_object(self, bucket: str, key: str) -> TableDefinition:
+        """The definition as it holds for one staging object: with what its stream reads otherwise."""
+        stream = self.stream_of(bucket, key)
+        return self if stream is None else self.for_stream(stream)
+
+    def for_stream(self, stream: Stream) -> TableDefinition:
+        """The definition with what one stream reads or computes otherwise.
+
+        What only the stream computes comes before what the table does; a value in the place of another stays there.
+        """
+        own = {column.name: column for column in stream.columns}
+        if not own:
+            return self
+        computed = {name: name not in own or own[name].value is not None for name in self.computed}
+        first = [name for name, column in own.items() if column.value is not None and name not in computed]
+        return dataclasses.replace(
+            self,
+            columns=tuple(_of_stream(column, own.get(column.name)) for column in self.columns),
+            unstored=tuple(_of_stream(column, own.get(column.name)) for column in self.unstored),
+            computed=(*first, *(name for name, still in computed.items() if still)),
+            places={**self.places, **_places_of(stream, self.places)},
+        )
+
+    @property
+    def readings(self) -> tuple[TableDefinition, ...]:
+        """The definition as it holds for each way in which streams are read: its own, and those of streams."""
+        return (self, *(self.for_stream(stream) for stream in self.streams if stream.columns))
 
     def today(self, now: datetime) -> date:
         """The event date that `now` falls on in the table's zone."""
@@ -308,16 +370,14 @@ class TableDefinition:
         The first file format is not named, nor is Iceberg where it is not wanted, nor DuckLake where it is, nor that
         streams hold JSON, as versions that know of none of them read it, too.
         """
-        document = dataclasses.asdict(dataclasses.replace(self, columns=(), unstored=(), places={}))
+        document = dataclasses.asdict(dataclasses.replace(self, columns=(), unstored=(), streams=(), places={}))
         for name in _OF_THE_FILE:
             del document[name]
         for name, nothing in _SILENT_OF_TABLE.items():
             if getattr(self, name) == nothing:
                 del document[name]
-        for stream in document["streams"]:
-            if stream["format"] is None:
-                del stream["format"]
         document["columns"] = [column.to_document() for column in self.columns]
+        document["streams"] = [stream.to_document() for stream in self.streams]
         if self.unstored:
             document["unstored"] = [column.to_document() for column in self.unstored]
         if self.file_format == MILLISECONDS:
@@ -360,6 +420,18 @@ class TableDefinition:
         return cls(**document)
 
 
+def _of_stream(column: Column, own: StreamColumn | None) -> Column:
+    if own is None:
+        return column
+    return dataclasses.replace(column, source=own.source, sources=own.sources, value=own.value)
+
+
+def _places_of(stream: Stream, places: Mapping[str, str]) -> dict[str, str]:
+    """Where the expressions of a stream stand in the file, by the fields that they replace."""
+    begin = f"{stream.url} "
+    return {field.removeprefix(begin): place for field, place in places.items() if field.startswith(begin)}
+
+
 Definitions = Mapping[tuple[int, int], TableDefinition]
 """Table definitions by (table id, version)."""
 
@@ -376,5 +448,5 @@ def _check_known(kind: type, document: Mapping[str, Any], what: str) -> None:
 # Looked up for every column of every table, and each tick of a sensor reads them all.
 _FIELDS: Mapping[type, frozenset[str]] = {
     kind: frozenset(field.name for field in dataclasses.fields(kind))
-    for kind in (Column, Contract, IcebergOptions, Stream, TableDefinition)
+    for kind in (Column, Contract, IcebergOptions, Stream, StreamColumn, TableDefinition)
 }

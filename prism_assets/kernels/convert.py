@@ -81,7 +81,7 @@ class Conversion:
         scope: Scope | None = None,
     ) -> None:
         self._task = task
-        self._layout = Layout.of(table, facts_of(task))
+        self._layout = Layout.of(table.for_object(task.bucket, task.key), facts_of(task))
         self._stores = stores
         self._lake = lake
         self._reading = ObjectReading(

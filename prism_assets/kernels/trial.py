@@ -100,7 +100,7 @@ def try_object(
 
     Raises what a conversion fails with.
     """
-    layout = Layout.of(table, facts_of(task))
+    layout = Layout.of(table.for_object(task.bucket, task.key), facts_of(task))
     reading = ObjectReading(
         task,
         layout,

@@ -30,14 +30,24 @@ def count_pending(connection: Connection, lease_seconds: float, at_most: int = 1
     ]
 
 
-# Pending, held by dead batches, due to be tried again, with uploads to be removed: the last as `due_uploads` has it.
+# Of a stream that is read: what its own table has claimed, or may claim; of a discarded one, what is to be counted done.
+# What was begun at a stream that goes another way now is its table's. Then what dead batches hold, what is due to be tried
+# again, and what has uploads to be removed: the last as `due_uploads` has it.
 _PENDING = """
 SELECT prism_table_id, sum(pending) AS pending, sum(abandoned) AS abandoned FROM (
     SELECT s.prism_table_id, w.pending, 0 AS abandoned FROM prism_streams s
     CROSS JOIN LATERAL (SELECT count(*) AS pending FROM (
         SELECT 1 FROM prism_staging_objects o WHERE o.prism_stream_id = s.prism_stream_id AND o.state = 'pending'
+            AND o.prism_table_id = s.prism_table_id
+            AND (s.intake = 'convert' OR o.first_batch_id IS NULL AND o.generation = 0)
             AND (o.retry_time IS NULL OR o.retry_time <= clock_timestamp()) LIMIT :most) q) w
-    WHERE w.pending > 0
+    WHERE s.intake <> 'wait' AND w.pending > 0
+    UNION ALL
+    SELECT o.prism_table_id, count(*), 0 FROM prism_streams s JOIN prism_staging_objects o USING (prism_stream_id)
+    WHERE (s.intake <> 'convert' OR s.moved) AND (s.intake <> 'convert' OR o.prism_table_id <> s.prism_table_id)
+        AND o.state = 'pending' AND (o.first_batch_id IS NOT NULL OR o.generation > 0)
+        AND (o.retry_time IS NULL OR o.retry_time <= clock_timestamp())
+    GROUP BY o.prism_table_id
     UNION ALL
     SELECT o.prism_table_id, 0, count(*) FROM prism_stream_batches b
     JOIN prism_staging_objects o ON o.prism_stream_batch_id = b.prism_stream_batch_id AND o.state = 'claimed'
@@ -57,16 +67,24 @@ SELECT prism_table_id, sum(pending) AS pending, sum(abandoned) AS abandoned FROM
 
 
 def count_backlog(connection: Connection, at_most: int) -> int:
-    """Pending objects of all streams, those that wait for another try included; counting stops at `at_most`."""
+    """Pending objects of all streams but stopped ones, those that wait for another try included; stops at `at_most`."""
     return int(connection.execute(text(_BACKLOG), {"most": at_most}).scalar_one())
 
 
-_BACKLOG = "SELECT count(*) FROM (SELECT 1 FROM prism_staging_objects WHERE state = 'pending' LIMIT :most) q"
+_BACKLOG = """
+SELECT count(*) FROM (
+    SELECT 1 FROM prism_streams s JOIN prism_staging_objects o ON o.prism_stream_id = s.prism_stream_id
+    WHERE s.intake <> 'wait' AND o.state = 'pending' LIMIT :most
+) q
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StagingCounts:
-    """How many staging objects of a table wait or are being converted; `latest_error` is that of one that was tried."""
+    """How many staging objects of a table wait or are being converted; `latest_error` is that of one that was tried.
+
+    Those that no batch has claimed and whose stream is stopped are not among them: see `count_stopped`.
+    """
 
     table_id: int
     pending: int
@@ -83,24 +101,67 @@ _UNFINISHED = """
 SELECT u.prism_table_id AS table_id, pending, claimed, CASE WHEN latest_tried IS NOT NULL
     THEN format('s3://%s/%s: %s', o.bucket_name, o.object_key, o.last_error) END AS latest_error
 FROM (
-    SELECT prism_table_id, count(*) FILTER (WHERE state = 'pending') AS pending,
-        count(*) FILTER (WHERE state = 'claimed') AS claimed,
-        max(prism_staging_object_id) FILTER (WHERE last_error IS NOT NULL) AS latest_tried
-    FROM prism_staging_objects WHERE state IN ('pending', 'claimed') GROUP BY prism_table_id
+    SELECT o.prism_table_id, count(*) FILTER (WHERE o.state = 'pending') AS pending,
+        count(*) FILTER (WHERE o.state = 'claimed') AS claimed,
+        max(o.prism_staging_object_id) FILTER (WHERE o.last_error IS NOT NULL) AS latest_tried
+    FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
+    WHERE o.state IN ('pending', 'claimed')
+        AND NOT (s.intake = 'wait' AND o.first_batch_id IS NULL AND o.generation = 0)
+    GROUP BY o.prism_table_id
 ) u LEFT JOIN prism_staging_objects o ON o.prism_staging_object_id = u.latest_tried
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class StoppedStream:
+    """A stream that its table file has stopped, and how many objects wait there that no batch has claimed."""
+
+    table_id: int
+    stream: str
+    url: str
+    objects: int
+
+    @property
+    def sentence(self) -> str:
+        """What waits, and what ends that."""
+        return (
+            f"{self.objects} objects wait at {self.url}, as stream {self.stream} is stopped: `enabled: true` in the "
+            "table file has them converted, `discard: true` beside it counts them done"
+        )
+
+
+def count_stopped(connection: Connection, table_ids: Collection[int]) -> list[StoppedStream]:
+    """The stopped streams of some tables at which objects wait, by table and id."""
+    rows = connection.execute(text(_STOPPED), {"tables": list(table_ids)})
+    return [StoppedStream(**row._mapping) for row in rows]
+
+
+_STOPPED = """
+SELECT s.prism_table_id AS table_id, s.stream_name AS stream, format('s3://%s/%s', s.bucket_name, s.key_prefix) AS url,
+    w.objects
+FROM prism_streams s CROSS JOIN LATERAL (
+    SELECT count(*) AS objects FROM prism_staging_objects o WHERE o.prism_stream_id = s.prism_stream_id
+        AND o.state = 'pending' AND o.first_batch_id IS NULL AND o.generation = 0
+) w
+WHERE s.intake = 'wait' AND s.prism_table_id = ANY(:tables) AND w.objects > 0
+ORDER BY s.prism_table_id, s.prism_stream_id
+"""
+
+
 def count_waiting(connection: Connection, table_ids: Collection[int], before: datetime) -> dict[int, int]:
-    """How many objects first seen up to a time wait to be converted, or are just being: by table, where there are."""
+    """How many objects first seen up to a time wait to be converted, or are just being: by table, where there are.
+
+    Without those that wait at a stopped stream.
+    """
     rows = connection.execute(text(_WAITING), {"tables": list(table_ids), "before": before})
     return {row.prism_table_id: row.objects for row in rows}
 
 
 _WAITING = """
-SELECT prism_table_id, count(*) AS objects FROM prism_staging_objects
-WHERE state IN ('pending', 'claimed') AND prism_table_id = ANY(:tables) AND first_receive_time <= :before
-GROUP BY prism_table_id
+SELECT o.prism_table_id, count(*) AS objects FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
+WHERE o.state IN ('pending', 'claimed') AND o.prism_table_id = ANY(:tables) AND o.first_receive_time <= :before
+    AND NOT (s.intake = 'wait' AND o.first_batch_id IS NULL AND o.generation = 0)
+GROUP BY o.prism_table_id
 """
 
 

@@ -56,7 +56,6 @@ class ClaimedObject:
 def register(
     connection: Connection,
     stream_id: int,
-    table_id: int,
     found: Sequence[FoundObject],
     now: datetime,
     *,
@@ -68,7 +67,9 @@ def register(
 
     `listed` if the objects were there just now, and not named by events, which come late and in any order.
     Known keys are left out first, so that repeats burn no ids; ON CONFLICT settles a race between two scans. What the
-    other scan inserted meanwhile is seen by the refresh, as that is a statement of its own.
+    other scan inserted meanwhile is seen by the refresh, as that is a statement of its own. Shares the lock of the
+    stream's row till the end of the transaction: an object belongs to the table that its stream then feeds, and comes
+    to none where the stream has left the table files.
     """
     values = {
         "buckets": [item.bucket for item in found],
@@ -77,7 +78,7 @@ def register(
         "lengths": [item.content_length for item in found],
         "sent": [item.send_time for item in found],
     }
-    added = connection.execute(text(_INSERT), {**values, "stream": stream_id, "table": table_id, "now": now}).rowcount
+    added = connection.execute(text(_INSERT), {**values, "stream": stream_id, "now": now}).rowcount
     if added < len(found):
         connection.execute(text(_REFRESH), values)
         connection.execute(text(_BEGIN_ANEW), {**values, "listed": listed})
@@ -86,10 +87,13 @@ def register(
 
 
 _INSERT = """
+WITH stream AS (
+    SELECT prism_stream_id, prism_table_id FROM prism_streams WHERE prism_stream_id = :stream AND NOT removed FOR SHARE
+)
 INSERT INTO prism_staging_objects (prism_stream_id, prism_table_id, bucket_name, object_key, etag, content_length,
     send_time, first_receive_time)
-SELECT :stream, :table, f.bucket, f.key, f.etag, f.length, f.sent, :now
-FROM unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]), CAST(:lengths AS bigint[]),
+SELECT stream.prism_stream_id, stream.prism_table_id, f.bucket, f.key, f.etag, f.length, f.sent, :now
+FROM stream CROSS JOIN unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]), CAST(:lengths AS bigint[]),
     CAST(:sent AS timestamptz[])) AS f (bucket, key, etag, length, sent)
 WHERE NOT EXISTS (SELECT 1 FROM prism_staging_objects o WHERE o.bucket_name = f.bucket AND o.object_key = f.key)
 ORDER BY f.key
@@ -133,7 +137,7 @@ FROM (
 ) n
 WHERE o.prism_staging_object_id = n.id
 """
-# One that was written again behind its conversion stays what was converted; that there is more is noted once for each
+# One that was written again behind its conversion stays what was converted, and a discarded one is what nobody reads; that there is more is noted once for each
 # version that is seen, to be told. What a listing shows is there, whatever its time: S3 dates an object that was uploaded
 # in parts by the beginning of its upload. An event without an ETag proves nothing.
 _NOTE_OVERWRITTEN = """
@@ -144,7 +148,7 @@ FROM (
     FROM unnest(CAST(:buckets AS text[]), CAST(:keys AS text[]), CAST(:etags AS text[]), CAST(:lengths AS bigint[]),
         CAST(:sent AS timestamptz[])) AS f (bucket, key, etag, length, sent)
     JOIN prism_staging_objects o ON o.bucket_name = f.bucket AND o.object_key = f.key
-    WHERE o.state = 'done' AND o.etag IS NOT NULL AND f.etag IS NOT NULL
+    WHERE o.state = 'done' AND o.first_batch_id IS NOT NULL AND o.etag IS NOT NULL AND f.etag IS NOT NULL
         AND (o.etag IS DISTINCT FROM f.etag OR o.content_length <> f.length)
         AND f.etag IS DISTINCT FROM o.overwritten_etag
         AND (CAST(:listed AS boolean) OR (greatest(o.send_time, o.overwritten_send_time) IS NULL
@@ -203,29 +207,49 @@ def claim_pending(
 def _claim_unsuspected(
     connection: Connection, batch_id: int, table_ids: Collection[int] | None, max_objects: int, max_bytes: int
 ) -> list[ClaimedObject]:
-    """Streams that still have objects share what the first round left over."""
-    claimed: list[ClaimedObject] = []
+    """What batches have begun at streams that go another way now, then the others, fairly.
+
+    Streams that still have objects share what the first round left over.
+    """
+    begun = connection.execute(text(_PICK_BEGUN), {"tables": _listed(table_ids), "limit": max_objects}).all()
+    picked, left_bytes = _within(begun, max_objects, max_bytes, started=False)
+    claimed = _mark_claimed(connection, batch_id, picked)
     streams = _streams_with_pending(connection, table_ids)
-    left_bytes = max_bytes
     while streams and len(claimed) < max_objects and left_bytes > 0:
         share = max(1, (max_objects - len(claimed)) // len(streams))
-        rows = _round_robin(connection.execute(text(_PICK), {"streams": streams, "share": share}).all())
+        chosen = {"streams": list(streams), "tables": list(streams.values()), "share": share}
+        rows = _round_robin(connection.execute(text(_PICK), chosen).all())
         picked, left_bytes = _within(rows, max_objects - len(claimed), left_bytes, started=bool(claimed))
         claimed += _mark_claimed(connection, batch_id, picked)
         if len(picked) < len(rows):
             break
         taken = Counter(row.prism_stream_id for row in rows)
-        streams = [stream for stream in streams if taken[stream] == share]
+        streams = {stream: table for stream, table in streams.items() if taken[stream] == share}
     return claimed
 
 
+# Objects of streams that are stopped or discarded now, or that feed another table: what a batch has claimed once is
+# finished, for the table that it was claimed for, so that no day of that waits for a stream that nobody reads.
+_PICK_BEGUN = """
+SELECT o.prism_staging_object_id, o.prism_stream_id, o.content_length
+FROM prism_streams s JOIN prism_staging_objects o ON o.prism_stream_id = s.prism_stream_id
+WHERE (s.intake <> 'convert' OR s.moved) AND (s.intake <> 'convert' OR o.prism_table_id <> s.prism_table_id)
+    AND o.state = 'pending' AND (o.first_batch_id IS NOT NULL OR o.generation > 0) AND o.batch_limit IS NULL
+    AND (CAST(:tables AS bigint[]) IS NULL OR o.prism_table_id = ANY(CAST(:tables AS bigint[])))
+    AND (o.retry_time IS NULL OR o.retry_time <= clock_timestamp())
+    AND (o.generation = 0 OR NOT EXISTS (SELECT 1 FROM prism_abandoned_uploads a
+        WHERE a.prism_staging_object_id = o.prism_staging_object_id AND a.generation < o.generation
+            AND NOT a.removed))
+ORDER BY o.prism_staging_object_id LIMIT :limit FOR UPDATE OF o SKIP LOCKED
+"""
 # What is begun anew waits, by the last condition, until what a former start of it uploaded is removed.
 _PICK = """
 SELECT o.prism_staging_object_id, o.prism_stream_id, o.content_length
-FROM unnest(CAST(:streams AS bigint[])) AS s (id)
+FROM unnest(CAST(:streams AS bigint[]), CAST(:tables AS bigint[])) AS s (id, table_id)
 CROSS JOIN LATERAL (
     SELECT * FROM prism_staging_objects o
     WHERE o.prism_stream_id = s.id AND o.state = 'pending' AND o.batch_limit IS NULL
+        AND o.prism_table_id = s.table_id
         AND (o.retry_time IS NULL OR o.retry_time <= clock_timestamp())
         AND (o.generation = 0 OR NOT EXISTS (SELECT 1 FROM prism_abandoned_uploads a
             WHERE a.prism_staging_object_id = o.prism_staging_object_id AND a.generation < o.generation
@@ -244,7 +268,7 @@ def _claim_suspects(
     """
     rows = connection.execute(
         text(_PICK_SUSPECTS),
-        {"tables": None if table_ids is None else list(table_ids), "limit": max_objects},
+        {"tables": _listed(table_ids), "limit": max_objects},
     ).all()
     count, limit = 0, max_objects
     for row in rows:
@@ -268,14 +292,19 @@ ORDER BY attempts, prism_staging_object_id LIMIT :limit FOR UPDATE SKIP LOCKED
 """
 
 
-def _streams_with_pending(connection: Connection, table_ids: Collection[int] | None) -> list[int]:
-    values = {"tables": None if table_ids is None else list(table_ids)}
-    return list(connection.execute(text(_STREAMS), values).scalars())
+def _listed(table_ids: Collection[int] | None) -> list[int] | None:
+    return None if table_ids is None else list(table_ids)
+
+
+def _streams_with_pending(connection: Connection, table_ids: Collection[int] | None) -> dict[int, int]:
+    """The streams that have objects to be converted, with the tables that they feed."""
+    rows = connection.execute(text(_STREAMS), {"tables": _listed(table_ids)})
+    return {row.prism_stream_id: row.prism_table_id for row in rows}
 
 
 _STREAMS = """
-SELECT s.prism_stream_id FROM prism_streams s
-WHERE (CAST(:tables AS bigint[]) IS NULL OR s.prism_table_id = ANY(CAST(:tables AS bigint[])))
+SELECT s.prism_stream_id, s.prism_table_id FROM prism_streams s
+WHERE s.intake = 'convert' AND (CAST(:tables AS bigint[]) IS NULL OR s.prism_table_id = ANY(CAST(:tables AS bigint[])))
     AND EXISTS (SELECT 1 FROM prism_staging_objects o
         WHERE o.prism_stream_id = s.prism_stream_id AND o.state = 'pending')
 ORDER BY s.prism_stream_id
@@ -320,6 +349,27 @@ WHERE o.prism_staging_object_id = ANY(:ids) AND t.prism_table_id = o.prism_table
 RETURNING o.prism_staging_object_id AS staging_object_id, s.stream_name, o.prism_table_id AS table_id,
     o.definition_version, o.bucket_name AS bucket, o.object_key AS key, o.etag, o.content_length, o.send_time,
     o.first_receive_time, o.first_batch_id, o.attempts, o.outages, o.rewrites, o.generation, o.batch_limit
+"""
+
+
+def discard(connection: Connection, table_ids: Collection[int] | None, now: datetime, at_most: int) -> int:
+    """Counts objects done, without a line, that no batch has claimed and whose stream is discarded; returns how many.
+
+    Locks their rows, with SKIP LOCKED.
+    """
+    values = {"tables": _listed(table_ids), "now": now, "most": at_most}
+    return connection.execute(text(_DISCARD), values).rowcount
+
+
+_DISCARD = """
+UPDATE prism_staging_objects SET state = 'done', finish_time = :now, lines_in = 0, rows_out = 0, rows_quarantined = 0,
+    rows_filtered = 0, definition_version = NULL
+WHERE prism_staging_object_id IN (
+    SELECT o.prism_staging_object_id FROM prism_streams s
+    JOIN prism_staging_objects o ON o.prism_stream_id = s.prism_stream_id
+    WHERE s.intake = 'discard' AND o.state = 'pending' AND o.first_batch_id IS NULL AND o.generation = 0
+        AND (CAST(:tables AS bigint[]) IS NULL OR s.prism_table_id = ANY(CAST(:tables AS bigint[])))
+    LIMIT :most FOR UPDATE OF o SKIP LOCKED)
 """
 
 

@@ -13,11 +13,12 @@ from prism_assets.domain.tables import Column, Definitions, Stream, TableDefinit
 
 @dataclass(frozen=True)
 class KnownStream:
-    """A stream with its ids."""
+    """A stream with its ids; `removed` if no table file names it any more."""
 
     stream_id: int
     table_id: int
     stream: Stream
+    removed: bool = False
 
 
 def load_definitions(connection: Connection) -> list[TableDefinition]:
@@ -156,7 +157,7 @@ _HIGHEST_COLUMN = "SELECT coalesce(max(column_id), 0) FROM prism_table_columns W
 
 
 def load_streams(connection: Connection) -> list[KnownStream]:
-    """All streams, disabled ones included. Reads without locks."""
+    """All streams, those that are stopped or removed included. Reads without locks."""
     rows = connection.execute(text("SELECT * FROM prism_streams ORDER BY prism_stream_id"))
     return [
         KnownStream(
@@ -169,25 +170,51 @@ def load_streams(connection: Connection) -> list[KnownStream]:
                 enabled=row.enabled,
                 discard=row.discard,
             ),
+            row.removed,
         )
         for row in rows
     ]
 
 
-def save_streams(connection: Connection, table_id: int, streams: Iterable[Stream]) -> None:
-    """Creates streams and updates the switches of known ones; a stream no longer in the file is disabled, not lost.
+def lock_streams(connection: Connection) -> None:
+    """Locks all streams, in the order of their ids, as who registers objects does: nobody registers any meanwhile."""
+    connection.execute(text("SELECT 1 FROM prism_streams ORDER BY prism_stream_id FOR UPDATE"))
 
-    Locks the rows of the streams.
+
+def remove_streams(connection: Connection, table: TableDefinition, former_version: int) -> None:
+    """Ends the streams of a table that its file names no more; they are not lost, and may be named again.
+
+    Objects that wait there are still converted, under the last definition that named their stream. The caller has
+    locked the streams; locks the rows of these objects.
     """
-    kept = list(streams)
-    connection.execute(
-        text(_DISABLE_OTHERS),
-        {
-            "table": table_id,
-            "buckets": [stream.bucket for stream in kept],
-            "prefixes": [stream.key_prefix for stream in kept],
-        },
-    )
+    kept = {
+        "table": table.table_id,
+        "buckets": [stream.bucket for stream in table.streams],
+        "prefixes": [stream.key_prefix for stream in table.streams],
+    }
+    removed = connection.execute(text(_REMOVE_OTHERS), kept).scalars().all()
+    if removed:
+        connection.execute(text(_PIN_WAITING), {"streams": removed, "version": former_version})
+
+
+_REMOVE_OTHERS = """
+UPDATE prism_streams SET enabled = false, removed = true
+WHERE prism_table_id = :table AND NOT removed AND (bucket_name, key_prefix) NOT IN
+    (SELECT * FROM unnest(CAST(:buckets AS text[]), CAST(:prefixes AS text[])))
+RETURNING prism_stream_id
+"""
+_PIN_WAITING = """
+UPDATE prism_staging_objects SET definition_version = :version
+WHERE prism_stream_id = ANY(:streams) AND state = 'pending' AND first_batch_id IS NULL AND generation = 0
+"""
+
+
+def save_streams(connection: Connection, table_id: int, streams: Iterable[Stream]) -> None:
+    """Creates streams and updates the switches of known ones, which may have been those of another table.
+
+    Objects that no batch has claimed yet go along; what one has begun stays with its table. The caller has locked the
+    streams, and no batch is starting; locks the rows of objects that go along.
+    """
     connection.execute(
         text(_SAVE_STREAM),
         [
@@ -199,19 +226,23 @@ def save_streams(connection: Connection, table_id: int, streams: Iterable[Stream
                 "enabled": stream.enabled,
                 "discard": stream.discard,
             }
-            for stream in kept
+            for stream in streams
         ],
     )
+    connection.execute(text(_TAKE_ALONG), {"table": table_id})
 
 
-_DISABLE_OTHERS = """
-UPDATE prism_streams SET enabled = false
-WHERE prism_table_id = :table AND (bucket_name, key_prefix) NOT IN
-    (SELECT * FROM unnest(CAST(:buckets AS text[]), CAST(:prefixes AS text[])))
-"""
 _SAVE_STREAM = """
 INSERT INTO prism_streams (prism_table_id, stream_name, bucket_name, key_prefix, enabled, discard)
 VALUES (:table, :name, :bucket, :prefix, :enabled, :discard)
-ON CONFLICT (bucket_name, key_prefix) DO UPDATE SET stream_name = EXCLUDED.stream_name,
-    enabled = EXCLUDED.enabled, discard = EXCLUDED.discard
+ON CONFLICT (bucket_name, key_prefix) DO UPDATE SET prism_table_id = EXCLUDED.prism_table_id,
+    moved = prism_streams.moved OR prism_streams.prism_table_id <> EXCLUDED.prism_table_id, stream_name = EXCLUDED.stream_name, enabled = EXCLUDED.enabled, discard = EXCLUDED.discard, removed = false
+"""
+# Also those of a stream that is named again: the definition that they were left with is not the last one any more.
+_TAKE_ALONG = """
+UPDATE prism_staging_objects o SET prism_table_id = s.prism_table_id, definition_version = NULL
+FROM prism_streams s
+WHERE s.prism_table_id = :table AND NOT s.removed AND o.prism_stream_id = s.prism_stream_id AND o.state = 'pending'
+    AND o.first_batch_id IS NULL AND o.generation = 0
+    AND (o.prism_table_id <> s.prism_table_id OR o.definition_version IS NOT NULL)
 """

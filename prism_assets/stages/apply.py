@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,9 +14,10 @@ from prism_assets.domain.drift import defined_keys
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.names import TableName
 from prism_assets.domain.stream_format import ReadFile
-from prism_assets.domain.table_changes import Change, applied, changes_between, describe
+from prism_assets.domain.table_changes import Change, Moves, applied, changes_between, describe
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import Column, Stream, TableDefinition
+from prism_assets.failpoints import failpoint
 from prism_assets.metadata import locks, tables, undefined_fields
 from prism_assets.metadata.tables import KnownStream
 from prism_assets.stages.context import StageContext
@@ -109,12 +110,24 @@ def _clashes(table: TableDefinition, others: Sequence[TableDefinition]) -> list[
     known = [(stream, other) for other in others for stream in other.streams]
     for number, stream in enumerate(table.streams):
         for before, owner in [*known, *((earlier, table) for earlier in table.streams[:number])]:
-            if stream.url.startswith(before.url) or before.url.startswith(stream.url):
-                problems.append(f"{table.path}:1: streams: {stream.url} overlaps {before.url} of {owner.name}")
+            if _overlap(stream, before):
+                problems.append(
+                    f"{_place(table, stream)}: {stream.url} of {table.name} overlaps {before.url} of {owner.name} "
+                    f"({owner.path}); an object has one table, so give the prefix to one of them"
+                )
     same = next((other for other in others if other.name == table.name), None)
     if same is not None:
         problems.append(f"{table.path}:1: table: {table.name} is also defined in {same.path}")
     return problems
+
+
+def _overlap(one: Stream, other: Stream) -> bool:
+    return one.url.startswith(other.url) or other.url.startswith(one.url)
+
+
+def _place(table: TableDefinition, stream: Stream) -> str:
+    """Where a stream stands in its file."""
+    return table.places.get(stream.url, f"{table.path}:1: streams")
 
 
 def plan_apply(
@@ -122,37 +135,78 @@ def plan_apply(
 ) -> ApplyPlan:
     """Compares files with what is in force. Changes that stored rows do not allow become problems."""
     by_name = {str(table.name): table for table in known}
+    forbidden = {table.name: _forbidden_changes(table, old) for table in files if (old := by_name.get(str(table.name)))}
+    claims = _Claims.of(
+        [table for table in files if not forbidden.get(table.name)], {table.table_id: table for table in known}, streams
+    )
     problems: list[str] = []
     notices: list[str] = []
     plans = []
     for table in sorted(files, key=lambda item: item.name):
         old = by_name.get(str(table.name))
-        others = [entry.stream for entry in streams if old is None or entry.table_id != old.table_id]
-        wrong = [*_taken_streams(table, others), *(_forbidden_changes(table, old) if old else [])]
+        wrong = [*claims.taken(table, old), *forbidden.get(table.name, ())]
         problems += wrong
         if old and not wrong:
             notices += _notices(table, old)
         if not wrong:
             wanted = _on_top_of(table, old) if old else table
-            plans.append(TablePlan(table.name, old, changes_between(old, wanted)))
+            plans.append(TablePlan(table.name, old, changes_between(old, wanted, claims.moves_of(table, old))))
     return ApplyPlan(tuple(plans), tuple(problems), notices=tuple(notices))
 
 
-def _taken_streams(table: TableDefinition, others: Sequence[Stream]) -> list[str]:
-    """Streams of a table whose objects another table reads already, or read once: a prefix has one owner for ever."""
-    return [
-        f"{table.path}:1: streams: {stream.url} overlaps {other.url}, which already feeds another table"
-        for stream in table.streams
-        for other in others
-        if stream.url == other.url
-        or (other.enabled and (stream.url.startswith(other.url) or other.url.startswith(stream.url)))
-    ]
+@dataclass(frozen=True)
+class _Claims:
+    """Who reads which stream, before and after: `ended` are those that the file of their table names no more."""
+
+    names: Mapping[int, str]
+    ended: frozenset[int]
+    known: tuple[KnownStream, ...]
+    wanted: Mapping[str, str]
+
+    @classmethod
+    def of(
+        cls, files: Sequence[TableDefinition], known: Mapping[int, TableDefinition], streams: Sequence[KnownStream]
+    ) -> _Claims:
+        """A table whose file is not among these keeps its streams."""
+        wanted = {stream.url: str(table.name) for table in files for stream in table.streams}
+        names = {number: str(table.name) for number, table in known.items()}
+        applied_names = {str(table.name) for table in files}
+        ended = {
+            item.stream_id
+            for item in streams
+            if item.removed
+            or (names.get(item.table_id) in applied_names and wanted.get(item.stream.url) != names[item.table_id])
+        }
+        return cls(names, frozenset(ended), tuple(streams), wanted)
+
+    def taken(self, table: TableDefinition, old: TableDefinition | None) -> list[str]:
+        """Streams of a table whose objects another table reads: a prefix has one owner at a time."""
+        return [
+            f"{_place(table, stream)}: {stream.url} of {table.name} overlaps {other.stream.url}, which feeds another "
+            f"table, {self.names.get(other.table_id)}; take it out of that file in the same run of apply to move it"
+            for stream in table.streams
+            for other in self.known
+            if (old is None or other.table_id != old.table_id)
+            and other.stream_id not in self.ended
+            and _overlap(stream, other.stream)
+        ]
+
+    def moves_of(self, table: TableDefinition, old: TableDefinition | None) -> Moves:
+        """Which streams a table gets from others, and gives to others."""
+        mine = old.table_id if old else None
+        owners = {item.stream.url: item.table_id for item in self.known}
+        origins = {
+            stream.url: self.names[owner]
+            for stream in table.streams
+            if (owner := owners.get(stream.url)) is not None and owner != mine and owner in self.names
+        }
+        return Moves(origins, {url: name for url, name in self.wanted.items() if name != str(table.name)})
 
 
 def _lake_streams(files: Sequence[TableDefinition], lake_url: str) -> list[str]:
     """Streams that would take in the lake's own objects."""
     return [
-        f"{table.path}:1: streams: {stream.url} overlaps the lake at {lake_url}"
+        f"{_place(table, stream)}: {stream.url} overlaps the lake at {lake_url}"
         for table in files
         for stream in table.streams
         if lake_url.startswith(stream.url) or stream.url.startswith(lake_url)
@@ -205,7 +259,14 @@ def _on_top_of(table: TableDefinition, old: TableDefinition) -> TableDefinition:
 
 
 def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> None:
-    """Writes the plan; one transaction with the caller's reads, so a death in it leaves nothing half-done."""
+    """Writes the plan; one transaction with the caller's reads, so a death in it leaves nothing half-done.
+
+    No batch is starting meanwhile, and no object is being registered: what a batch has claimed belongs to the table
+    that its stream fed before, everything later to the one that it feeds now.
+    """
+    if any(planned.changes for planned in plan.tables):
+        locks.hold_epoch(connection)
+        tables.lock_streams(connection)
     for planned in plan.tables:
         if not planned.changes:
             continue
@@ -215,8 +276,10 @@ def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> Non
         table = dataclasses.replace(_with_ids(connection, table), version=table.version + 1)
         tables.save_version(connection, table, now)
         tables.save_columns(connection, table, now)
+        tables.remove_streams(connection, table, table.version - 1)
         tables.save_streams(connection, table.table_id, table.streams)
         undefined_fields.forget_fields(connection, table.table_id, defined_keys(table))
+        failpoint("apply.in_table")
 
 
 def _with_ids(connection: Connection, table: TableDefinition) -> TableDefinition:

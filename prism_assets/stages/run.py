@@ -43,13 +43,14 @@ class CycleReport:
     @property
     def changed(self) -> bool:
         """Whether anything was done at all."""
-        stream = self.stream.batches or self.stream.revived or self.stream.restarted
+        stream = self.stream.batches or self.stream.revived or self.stream.restarted or self.stream.discarded
         return bool(self.discover.new or stream or self.merge.jobs or self.merge.revived) or self.published
 
     @property
     def progressed(self) -> bool:
         """Whether anything got on; what was only tried in vain did not."""
-        ended = self.stream.objects or self.stream.revived or self.merge.merged or self.merge.revived
+        stream = self.stream.objects or self.stream.revived or self.stream.discarded
+        ended = stream or self.merge.merged or self.merge.revived
         return bool(self.discover.new or ended) or self.published
 
     @property

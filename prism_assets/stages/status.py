@@ -19,7 +19,7 @@ from prism_assets.domain.lifecycle import (
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import backlog, gc_log, leases, merge_jobs, partitions, publication_notes
-from prism_assets.metadata.backlog import StagingCounts
+from prism_assets.metadata.backlog import StagingCounts, StoppedStream
 from prism_assets.metadata.leases import Holder, LeaseKind
 from prism_assets.metadata.merge_jobs import JobStatus
 from prism_assets.metadata.partition_figures import PartitionFigures, partition_figures
@@ -54,7 +54,8 @@ class TableStatus:
 
     `catalog_holder` is the catalog run that is at it, and since when; `comparison_due` is why the next one compares all
     of it. `unfit_values` are those of the last `unfit_days` that did not fit their column; only where tables are named.
-    `undeleted_objects` should have been deleted by a garbage collection of days ago.
+    `undeleted_objects` should have been deleted by a garbage collection of days ago. `stopped` are streams at which
+    objects wait that are in no other count.
     """
 
     table: str
@@ -67,6 +68,7 @@ class TableStatus:
     catalog_holder: Holder | None = None
     comparison_due: ComparisonDue | None = None
     undeleted_objects: int = 0
+    stopped: tuple[StoppedStream, ...] = ()
 
 
 def read_status(
@@ -92,6 +94,7 @@ def read_status(
         since = now - timedelta(days=_UNFIT_DAYS)
         undeleted = gc_log.count_overdue(connection)
         unfit = {} if names is None else unfit_values(connection, ids, since)
+        stopped = backlog.count_stopped(connection, ids)
     return tuple(
         replace(
             status,
@@ -99,6 +102,7 @@ def read_status(
             comparison_due=due.get(table.table_id),
             unfit_values=tuple(unfit.get(table.table_id, ())),
             undeleted_objects=undeleted.get(table.table_id, 0),
+            stopped=tuple(item for item in stopped if item.table_id == table.table_id),
         )
         for table, status in zip(chosen, found, strict=True)
     )

@@ -118,7 +118,8 @@ def _ledger(connection: sqlalchemy.Connection, life: Life) -> Iterator[str]:
             if said[:4] != ("failed", None, None, None) or said[5:] != (0, 0):
                 yield f"I9 {drop.key} vanished, and is {said}"
             continue
-        wanted = ("done", drop.lines, len(drop.rows), drop.broken, drop.filtered, len(drop.rows), drop.broken)
+        rows_out, aside = len(drop.kept), drop.set_aside
+        wanted = ("done", drop.lines, rows_out, aside, drop.filtered, rows_out, aside)
         if said != wanted:
             yield (
                 f"I9 {drop.key}: state, lines, rows, set aside, filtered, rows and lines in objects are {said}, not "
@@ -197,7 +198,7 @@ def _quarantined_lines(world: World, life: Life) -> Iterator[str]:
         statement = "SELECT DISTINCT object_key FROM prism_quarantine WHERE object_key IS NOT NULL"
         keys = list(connection.exec_driver_sql(statement).scalars())
     lines = sum(len(gzip.decompress(world.context.stores.get(lake, key)).splitlines()) for key in keys)
-    if lines != (wanted := sum(drop.broken for drop in life.drops if not drop.vanishes)):
+    if lines != (wanted := sum(drop.set_aside for drop in life.drops if not drop.vanishes)):
         yield f"I1 {lines} lines lie in quarantine, not {wanted}"
 
 

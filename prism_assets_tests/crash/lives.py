@@ -16,7 +16,7 @@ import re
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,8 @@ KEEP = 'keep: "id > 0"\n'
 """What the file of a table with filtered lines says: those of a drop have the id 0."""
 _OLD_FORMAT = "timestamps: milliseconds\n"
 _REFUSING = 'reject: [{when: "id > 0", reason: not_yet}]\n'
+_EXTRA = '  - {name: extra, url: "s3://staging/extra/"}\n'
+_NOISE = '  - {name: noise, url: "s3://staging/noise/", discard: true}\n'
 HIDDEN_SECONDS = 1
 """How long a message that was received stays hidden from others."""
 
@@ -62,7 +64,8 @@ HIDDEN_SECONDS = 1
 class Drop:
     """One staging object: rows as (id, time), and behind them broken lines, of so many bytes that do not compress.
 
-    Lines that the table filters are between the two. It may vanish before it is read.
+    Lines that the table filters are between the two. It may vanish before it is read, or be discarded with its stream. It
+    lies in a folder named after its table, or in another that feeds the table then.
     """
 
     table: str
@@ -72,16 +75,28 @@ class Drop:
     vanishes: bool = False
     broken_bytes: int = 0
     filtered: int = 0
+    folder: str = ""
+    discarded: bool = False
 
     @property
     def key(self) -> str:
         """Its key in the staging bucket."""
-        return f"{self.table.split('.')[1]}/2026/{self.name}.gz"
+        return f"{self.folder or self.table.split('.')[1]}/2026/{self.name}.gz"
 
     @property
     def lines(self) -> int:
-        """How many lines it has."""
-        return len(self.rows) + self.filtered + self.broken
+        """How many of its lines are counted."""
+        return len(self.kept) + self.filtered + self.set_aside
+
+    @property
+    def kept(self) -> tuple[tuple[int, datetime], ...]:
+        """The rows that are taken in."""
+        return () if self.vanishes or self.discarded else self.rows
+
+    @property
+    def set_aside(self) -> int:
+        """How many lines go to quarantine."""
+        return 0 if self.discarded else self.broken
 
     def body(self) -> bytes:
         """Its bytes, always the same."""
@@ -145,10 +160,8 @@ class Life:
         """The ids of each partition that readers must see in the end."""
         found: dict[tuple[str, date], set[int]] = {}
         for drop in self.drops:
-            if drop.vanishes:
-                continue
             zone = ZoneInfo(self.tables[drop.table])
-            for number, at in drop.rows:
+            for number, at in drop.kept:
                 found.setdefault((drop.table, at.astimezone(zone).date()), set()).add(number)
         return found
 
@@ -406,8 +419,49 @@ def rebuilt(seed: int) -> Life:
     )
 
 
+def streams(seed: int) -> Life:
+    """A stream that moves from one table to another, one that is stopped over the end of a day, and a discarded one."""
+    author = Author(seed)
+    drop = author.drop
+    events, clicks = "log.events", "log.clicks"
+    hour = "2026-03-01T11:00"
+    return Life(
+        tables={events: "UTC", clicks: "UTC"},
+        files=(
+            a_table(events, merge="{interval: 0}"),
+            a_table(clicks, merge="{interval: 0}").replace("streams:\n", f"streams:\n{_EXTRA}{_NOISE}"),
+        ),
+        phases=(
+            Phase(utc("2026-03-01T00:00"), ("apply",)),
+            Phase(
+                utc("2026-03-01T12:00"),
+                ("run",),
+                (
+                    drop(events, hour),
+                    drop(clicks, hour, broken=1),
+                    replace(drop(clicks, hour), folder="extra"),
+                    replace(drop(clicks, hour), folder="noise", discarded=True),
+                ),
+            ),
+            Phase(
+                utc("2026-03-01T13:00"),
+                ("move", "run"),
+                (replace(drop(events, hour, broken=1), folder="extra"), drop(clicks, hour)),
+            ),
+            Phase(utc("2026-03-01T14:00"), ("stop", "run"), (drop(events, hour), drop(clicks, hour))),
+            Phase(
+                utc("2026-03-02T00:20"),
+                ("run", "resume", "run"),
+                (drop(events, hour, "2026-03-02T00:05"), replace(drop(events, hour), folder="extra")),
+            ),
+            Phase(utc("2026-03-03T01:00"), ("run",), (drop(clicks, hour),)),
+        ),
+        watched=(events, clicks),
+    )
+
+
 LIVES: Mapping[str, Callable[[int], Life]] = {
-    life.__name__: life for life in (days, messages, damage, losses, garbage, shown, rebuilt)
+    life.__name__: life for life in (days, messages, damage, losses, garbage, shown, rebuilt, streams)
 }
 
 
@@ -506,6 +560,21 @@ def _withdraw(context: StageContext, now: datetime) -> None:
         if "table: clicks" in (text := path.read_text()):
             path.write_text(text.replace("iceberg: true\n", ""))
     _apply(context, now)
+
+
+def _move(context: StageContext, now: datetime, *, stopped: bool = False) -> None:
+    """The stream `extra` feeds log.events from now on, whose own stream is read, or stopped."""
+    for path in context.settings.tables_dir.glob("*.yaml"):
+        text = path.read_text().replace(_EXTRA, "").replace(", enabled: false}", "}")
+        if "table: events" in text:
+            text = text.replace("streams:\n", f"streams:\n{_EXTRA}")
+            text = text.replace('/events/"}', '/events/", enabled: false}') if stopped else text
+        path.write_text(text)
+    _apply(context, now)
+
+
+def _stop(context: StageContext, now: datetime) -> None:
+    _move(context, now, stopped=True)
 
 
 def _adopt(context: StageContext, now: datetime) -> None:
@@ -636,6 +705,9 @@ _STEPS: Mapping[str, _Step] = {
     "catalog": _only(run_catalog),
     "iceberg": _only(_iceberg),
     "withdraw": _withdraw,
+    "move": _move,
+    "stop": _stop,
+    "resume": _move,
     "adopt": _adopt,
     "redefine": _redefine,
     "rebuild": _rebuild,

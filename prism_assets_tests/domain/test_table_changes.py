@@ -88,7 +88,13 @@ columns = st.lists(
     max_size=4,
 )
 streams = st.lists(
-    st.builds(Stream, name=st.just("s"), bucket=st.just("b"), key_prefix=st.sampled_from("xyz"), enabled=st.booleans()),
+    st.builds(
+        Stream,
+        name=st.sampled_from("st"),
+        bucket=st.just("b"),
+        key_prefix=st.sampled_from("xyz"),
+        enabled=st.booleans(),
+    ),
     unique_by=lambda stream: stream.url,
     max_size=3,
 )

@@ -69,7 +69,7 @@ class Rows:
         ]
         with self.database.begin() as connection:
             streams = [known for known in tables.load_streams(connection) if known.table_id == table.table_id]
-            staging_objects.register(connection, streams[0].stream_id, table.table_id, found, NOON)
+            staging_objects.register(connection, streams[0].stream_id, found, NOON)
         keys = [item.key for item in found]
         ids = self.sql("SELECT prism_staging_object_id FROM prism_staging_objects WHERE object_key = ANY(:k)", k=keys)
         return sorted(row[0] for row in ids)

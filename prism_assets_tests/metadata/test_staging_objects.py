@@ -10,8 +10,9 @@ from sqlalchemy import Connection
 
 from prism_assets.domain.attempts import GiveUp, Retry, Verdict
 from prism_assets.domain.errors import InvariantBroken, LeaseLost
+from prism_assets.domain.tables import Stream
 from prism_assets.domain.work import ConvertResult, QuarantineCount, SourceVersion
-from prism_assets.metadata import abandoned_uploads, attempts, backlog, batches, ledgers, staging_objects
+from prism_assets.metadata import abandoned_uploads, attempts, backlog, batches, ledgers, staging_objects, tables
 from prism_assets.metadata.attempts import ChangedObject, FailedAttempt
 from prism_assets.metadata.batches import DeadBatch
 from prism_assets.metadata.staging_objects import ClaimedObject, FoundObject
@@ -47,8 +48,8 @@ def test_registering_known_objects_adds_nothing_and_burns_no_ids(rows: Rows) -> 
     rows.staging(table, 3)
     found = [an_object(f"events/{number:06}") for number in range(1, 4)]
     with rows.database.begin() as connection:
-        assert staging_objects.register(connection, 1, table.table_id, found, NOON) == 0
-        assert staging_objects.register(connection, 1, table.table_id, [an_object("events/new")], NOON) == 1
+        assert staging_objects.register(connection, 1, found, NOON) == 0
+        assert staging_objects.register(connection, 1, [an_object("events/new")], NOON) == 1
     assert rows.value("SELECT max(prism_staging_object_id) FROM prism_staging_objects") == 4
 
 
@@ -60,7 +61,7 @@ def again(etag: str, seconds: float, *, length: int = 1) -> FoundObject:
 
 def register(rows: Rows, *found: FoundObject, listed: bool = False) -> int:
     with rows.database.begin() as connection:
-        return staging_objects.register(connection, 1, 1, found, NOON, listed=listed)
+        return staging_objects.register(connection, 1, found, NOON, listed=listed)
 
 
 def recorded(rows: Rows) -> list[tuple[str, int]]:
@@ -112,7 +113,7 @@ def test_a_claim_that_comes_first_keeps_the_object_as_it_was(rows: Rows, session
     (item,) = claiming.do(
         lambda connection: staging_objects.claim_pending(connection, batch.batch_id, None, 9, 1 << 30)
     )
-    told = telling.start(lambda connection: staging_objects.register(connection, 1, 1, [again("f", 1)], NOON))
+    told = telling.start(lambda connection: staging_objects.register(connection, 1, [again("f", 1)], NOON))
     telling.wait_until_blocked()
     claiming.commit()
     assert told.result(timeout=10) == 0
@@ -124,7 +125,7 @@ def test_an_object_that_is_told_anew_is_claimed_afterwards(rows: Rows, sessions:
     rows.table()
     register(rows, an_object("events/1"))
     telling = sessions.open()
-    telling.do(lambda connection: staging_objects.register(connection, 1, 1, [again("f", 1)], NOON))
+    telling.do(lambda connection: staging_objects.register(connection, 1, [again("f", 1)], NOON))
     assert claim(rows) == []
     telling.commit()
     assert [item.etag for item in claim(rows)] == ["f"]
@@ -133,8 +134,8 @@ def test_an_object_that_is_told_anew_is_claimed_afterwards(rows: Rows, sessions:
 def test_two_that_find_an_object_at_once_leave_it_as_it_was_written_last(rows: Rows, sessions: Sessions) -> None:
     rows.table()
     first, second = sessions.open(), sessions.open()
-    first.do(lambda connection: staging_objects.register(connection, 1, 1, [again("e", 0)], NOON))
-    told = second.start(lambda connection: staging_objects.register(connection, 1, 1, [again("f", 1)], NOON))
+    first.do(lambda connection: staging_objects.register(connection, 1, [again("e", 0)], NOON))
+    told = second.start(lambda connection: staging_objects.register(connection, 1, [again("f", 1)], NOON))
     second.wait_until_blocked()
     first.commit()
     assert told.result(timeout=10) == 0
@@ -162,7 +163,10 @@ def converted(rows: Rows) -> Rows:
     """An object `events/1` with the ETag "e" that was converted."""
     rows.table()
     register(rows, again("e", 0))
-    rows.sql("UPDATE prism_staging_objects SET state = 'done', lines_in = 0, rows_out = 0, rows_quarantined = 0")
+    rows.sql(
+        "UPDATE prism_staging_objects SET state = 'done', first_batch_id = 1, lines_in = 0, rows_out = 0, "
+        "rows_quarantined = 0"
+    )
     return rows
 
 
@@ -398,3 +402,39 @@ def test_a_heartbeat_keeps_a_batch_alive(rows: Rows) -> None:
         assert batches.heartbeat(connection, batch)
     with rows.database.begin() as connection:
         assert batches.declare_dead(connection, 60) == []
+
+
+def test_an_object_that_is_registered_while_its_stream_moves_belongs_to_the_table_that_it_feeds_then(
+    rows: Rows, sessions: Sessions
+) -> None:
+    """Who registers it has looked the stream up before."""
+    rows.table()
+    taker = rows.table("log.taker").table_id
+    stream = Stream(name="events", bucket="staging", key_prefix="events/")
+    moving, registering = sessions.open(), sessions.open()
+    moving.do(tables.lock_streams)
+    moving.do(lambda connection: tables.save_streams(connection, taker, [stream]))
+    told = registering.start(lambda connection: staging_objects.register(connection, 1, [an_object("events/x")], NOON))
+    registering.wait_until_blocked()
+    moving.commit()
+    assert told.result() == 1
+    registering.commit()
+    assert rows.value("SELECT prism_table_id FROM prism_staging_objects") == taker
+
+
+def test_an_object_that_a_batch_claims_while_its_stream_moves_stays_with_the_table_that_it_was_claimed_for(
+    rows: Rows, sessions: Sessions
+) -> None:
+    table = rows.table()
+    rows.staging(table)
+    taker = rows.table("log.taker").table_id
+    stream = Stream(name="events", bucket="staging", key_prefix="events/")
+    claiming, moving = sessions.open(), sessions.open()
+    batch = rows.batch()
+    claiming.do(lambda connection: staging_objects.claim_pending(connection, batch.batch_id, None, 9, 1 << 30))
+    moved = moving.start(lambda connection: tables.save_streams(connection, taker, [stream]))
+    moving.wait_until_blocked()
+    claiming.commit()
+    moved.result()
+    moving.commit()
+    assert rows.value("SELECT prism_table_id FROM prism_staging_objects") == table.table_id

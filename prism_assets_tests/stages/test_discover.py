@@ -121,11 +121,15 @@ def test_a_sick_stream_does_not_stop_the_others(world: World) -> None:
     assert report.errors == ("stream sick: bucket nowhere does not exist: create the folder nowhere in the local root",)
 
 
-def test_disabled_and_discarded_streams_are_not_listed(world: World) -> None:
+def test_stopped_and_discarded_streams_are_listed_and_removed_ones_are_not(world: World) -> None:
     text = a_table().replace('/events/"}', '/events/", enabled: false}')
-    world.apply(text, a_table("log.other").replace('/other/"}', '/other/", discard: true}'))
-    world.drop(some_rows(1, START))
-    assert world.discover(NOON).scans == ()
+    world.apply(text, a_table("log.other").replace('/other/"}', '/other/", discard: true}'), a_table("log.gone"))
+    world.apply(a_table("log.gone").replace("staging/gone/", "staging/here/"))
+    for stream in ("events", "other", "gone", "here"):
+        world.drop(some_rows(1, START), stream=stream)
+    found = world.discover(NOON)
+    assert sorted(scan.stream_name for scan in found.scans if scan.new) == ["events", "gone", "other"]
+    assert known_keys(world) == ["events/2026/000001.gz", "here/2026/000001.gz", "other/2026/000001.gz"]
 
 
 def test_keys_that_grow_with_time_are_listed_from_an_hour_back(events: World) -> None:

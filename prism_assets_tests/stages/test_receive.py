@@ -183,18 +183,33 @@ def test_folder_markers_are_ignored(events: World, queue: QueueOfTest) -> None:
     assert receive(events) == ReceiveReport(messages=1, ignored=1)
 
 
-def test_disabled_and_discarded_streams_register_nothing(events: World, queue: QueueOfTest) -> None:
-    disabled = a_table().replace('/events/"}', '/events/", enabled: false}')
-    events.apply(disabled, a_table("log.other").replace('/other/"}', '/other/", discard: true}'))
-    queue.tell("events/1.gz", "other/1.gz")
-    assert receive(events) == ReceiveReport(messages=2, ignored=2)
-    assert (registered(events), unknown(events)) == ([], [])
+def test_stopped_and_discarded_streams_register_what_comes_and_removed_ones_ignore_it(
+    events: World, queue: QueueOfTest
+) -> None:
+    stopped = a_table().replace('/events/"}', '/events/", enabled: false}')
+    events.apply(stopped, a_table("log.other").replace('/other/"}', '/other/", discard: true}'), a_table("log.gone"))
+    events.apply(a_table("log.gone").replace("staging/gone/", "staging/here/"))
+    queue.tell("events/1.gz", "other/1.gz", "gone/1.gz")
+    assert receive(events) == ReceiveReport(messages=3, registered=2, ignored=1)
+    assert ([row[0] for row in registered(events)], unknown(events)) == (["events/1.gz", "other/1.gz"], [])
 
 
-def test_a_disabled_stream_takes_nothing_from_the_one_around_it(events: World, queue: QueueOfTest) -> None:
+def test_what_waits_at_a_stopped_stream_does_not_fill_the_backlog(events: World, queue: QueueOfTest) -> None:
+    """Or the messages of all other streams would stay in the queue for as long as it is stopped."""
+    limited = replace(events.context, settings=events.settings.model_copy(update={"backlog_objects": 2}))
+    events.apply(a_table().replace('/events/"}', '/events/", enabled: false}'), a_table("log.other"))
+    queue.tell("events/1.gz", "events/2.gz", "events/3.gz")
+    receive(events)
+    queue.tell("other/1.gz")
+    assert receive(replace(events, context=limited)).registered == 1
+
+
+def test_a_removed_stream_takes_nothing_from_the_one_around_it(events: World, queue: QueueOfTest) -> None:
     events.apply(a_table("log.inner").replace("/inner/", "/logs/inner/"))
     with events.context.database.begin() as connection:
-        connection.exec_driver_sql("UPDATE prism_streams SET enabled = false WHERE stream_name = 'inner'")
+        connection.exec_driver_sql(
+            "UPDATE prism_streams SET enabled = false, removed = true WHERE stream_name = 'inner'"
+        )
     (events.settings.tables_dir / "inner.yaml").unlink()
     events.apply(a_table("log.outer").replace("/outer/", "/logs/"))
     queue.tell("logs/inner/1.gz")
@@ -357,23 +372,22 @@ def test_a_bucket_and_its_queue_agree_with_the_listing(
     assert set(listed) == set(keys)
 
 
-def a_stream(number: int, prefix: str, enabled: bool) -> KnownStream:
-    return KnownStream(number, number, Stream(name=f"s{number}", bucket="b", key_prefix=prefix, enabled=enabled))
+def a_stream(number: int, prefix: str, removed: bool) -> KnownStream:
+    return KnownStream(number, number, Stream(name=f"s{number}", bucket="b", key_prefix=prefix), removed)
 
 
 folders = st.lists(st.sampled_from(["a", "b", ""]), max_size=4).map(lambda parts: "".join(f"{p}/" for p in parts))
 
 
 @given(st.dictionaries(folders, st.booleans(), max_size=6), st.tuples(folders, st.sampled_from(["x", "ab"])))
-def test_the_stream_of_an_object_is_that_of_its_longest_prefix_the_enabled_first(
+def test_the_stream_of_an_object_is_that_of_its_longest_prefix_the_removed_last(
     prefixes: dict[str, bool], where: tuple[str, str]
 ) -> None:
     streams = [a_stream(number, *found) for number, found in enumerate(sorted(prefixes.items()))]
     key = "".join(where)
-    fitting = [known.stream for known in streams if key.startswith(known.stream.key_prefix)]
-    expected = max(fitting, key=lambda stream: (stream.enabled, len(stream.key_prefix)), default=None)
-    found = StreamIndex.of(streams).find("b", key)
-    assert (found.stream if found else None) == expected
+    fitting = [known for known in streams if key.startswith(known.stream.key_prefix)]
+    expected = max(fitting, key=lambda known: (not known.removed, len(known.stream.key_prefix)), default=None)
+    assert StreamIndex.of(streams).find("b", key) == expected
     assert StreamIndex.of(streams).find("other", key) is None
 
 

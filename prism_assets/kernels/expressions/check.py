@@ -14,10 +14,15 @@ from prism_assets.kernels.expressions.compiled import problems_of
 
 
 def problems_of_table(table: TableDefinition) -> list[str]:
-    """Each problem as a line `path:line: field: message`."""
+    """Each problem as a line `path:line: field: message`, those of streams that are read otherwise among them."""
+    return list(dict.fromkeys(line for reading in table.readings for line in _problems_of_reading(reading)))
+
+
+def _problems_of_reading(table: TableDefinition) -> Iterator[str]:
     program = RowProgram.of(table)
     found = [*_patterns(program), *((problem.field, problem.message) for problem in problems_of(program))]
-    return [f"{table.places.get(field) or f'{table.path}:1: {field}'}: {message}" for field, message in found]
+    for field, message in found:
+        yield f"{table.places.get(field) or f'{table.path}:1: {field}'}: {message}"
 
 
 def _patterns(program: RowProgram) -> Iterator[tuple[str, str]]:

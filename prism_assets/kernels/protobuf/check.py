@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from prism_assets.domain.names import did_you_mean
 from prism_assets.domain.row_program import RowProgram
 from prism_assets.domain.sources import Fact, Pattern, Rest, keys_of, sources_of
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables import Column, TableDefinition
 from prism_assets.kernels.protobuf.messages import DescriptorError, find_message
 
 
@@ -30,10 +30,18 @@ def problems_of_streams(table: TableDefinition) -> list[str]:
 
 def _columns_of_nothing(table: TableDefinition, fields: set[str]) -> Iterator[str]:
     """Columns that no message can ever fill: messages have no other fields than those of their type."""
+    programs = [RowProgram.of(table.for_stream(stream)) for stream in table.streams]
     for column in RowProgram.of(table).reads:
-        sources = sources_of(column)
-        keys = keys_of(sources)
-        if any(isinstance(source, Fact | Pattern | Rest) for source in sources) or fields.intersection(keys):
+        keys = keys_of(sources_of(column))
+        own = [one for program in programs for one in program.columns if one.name == column.name]
+        if any(one.value is not None or _is_filled(one, fields) for one in own):
             continue
         near = next((near for key in keys if (near := did_you_mean(key, fields))), "")
         yield f"{table.path}:1: columns: {column.name} reads {', '.join(keys)}, which no message has as a field{near}"
+
+
+def _is_filled(column: Column, fields: set[str]) -> bool:
+    sources = sources_of(column)
+    return any(isinstance(source, Fact | Pattern | Rest) for source in sources) or bool(
+        fields.intersection(keys_of(sources))
+    )

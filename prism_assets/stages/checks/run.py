@@ -14,7 +14,8 @@ from prism_assets.domain.limits import CheckLimits
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.metadata import ledgers, merge_queue, merge_ranges, partitions, small_objects
+from prism_assets.metadata import backlog, ledgers, merge_queue, merge_ranges, partitions, small_objects
+from prism_assets.metadata.backlog import StoppedStream
 from prism_assets.metadata.ledgers import Balance
 from prism_assets.metadata.merge_queue import ParkedJob
 from prism_assets.metadata.merge_ranges import RangeSizes
@@ -113,17 +114,27 @@ def _judge_balance(table: TableDefinition, ledger: Balance | None) -> CheckOutco
 def _unread_objects(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
     with context.database.begin() as connection:
         found = load_unread(connection, request.ids)
+        stopped = backlog.count_stopped(connection, request.ids)
     return [
-        _judge_unread(table, [item for item in found if item.table_id == table.table_id]) for table in request.tables
+        _judge_unread(
+            table,
+            [item for item in found if item.table_id == table.table_id],
+            [item for item in stopped if item.table_id == table.table_id],
+        )
+        for table in request.tables
     ]
 
 
-def _judge_unread(table: TableDefinition, unread: Sequence[UnreadObjects]) -> CheckOutcome:
+def _judge_unread(
+    table: TableDefinition, unread: Sequence[UnreadObjects], stopped: Sequence[StoppedStream]
+) -> CheckOutcome:
+    """What waits at a stopped stream was meant to: it is told, and fails nothing."""
     objects = sum(item.objects for item in unread)
     later = sum(item.objects for item in unread if not item.why.needs_a_person)
-    facts = {"objects": objects, "retried_later": later}
+    facts = {"objects": objects, "retried_later": later, "at_stopped_streams": sum(item.objects for item in stopped)}
     if not unread:
-        return passed(table, UNREAD_OBJECTS, "every object was read, or waits for its turn", facts)
+        more = "".join(f"; {item.sentence}" for item in stopped)
+        return passed(table, UNREAD_OBJECTS, f"every object was read, or waits for its turn{more}", facts)
     examples = [example for item in unread for example in item.examples]
     more = f"; and {objects - len(examples)} more" if objects > len(examples) else ""
     again = f"{later} of them are tried again by themselves. " if later else ""

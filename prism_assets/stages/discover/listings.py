@@ -88,7 +88,9 @@ def run_discover(
     deadline: Deadline = NEVER,
     only_due: bool = False,
 ) -> DiscoverReport:
-    """Takes in the queues, then lists the enabled streams. One that fails does not stop the others; the report says so.
+    """Takes in the queues, then lists the streams, stopped and discarded ones too.
+
+    One that fails does not stop the others; the report says so.
 
     Queues are shared by all tables, so with `names` there is only listing. `only_due` leaves out what was listed within
     PRISM_SQS_LISTING_SECONDS, if all queues answer. Nothing is begun after the deadline; the least recently listed
@@ -116,7 +118,7 @@ def _choose_streams(
     pairs = [
         (known, scans.get(known.stream_id))
         for known in streams
-        if known.stream.enabled and not known.stream.discard and (chosen is None or known.table_id in chosen)
+        if not known.removed and (chosen is None or known.table_id in chosen)
     ]
     if only_due:
         pairs = [pair for pair in pairs if _is_due(pair[1], now, context.settings.sqs_listing_seconds)]
@@ -308,7 +310,7 @@ def _register(context: StageContext, known: KnownStream, page: list[ObjectInfo],
             continue
         (found if is_readable(item.key) else strange).append(_found(known, item))
     with context.database.begin() as connection:
-        added = staging_objects.register(connection, known.stream_id, known.table_id, found, now, listed=True)
+        added = staging_objects.register(connection, known.stream_id, found, now, listed=True)
         for odd in strange:
             staging_objects.register_unknown(connection, odd, UNREADABLE, now)
         failpoint("discover.in_page")

@@ -144,14 +144,14 @@ class _Sorting:
     ignored: int = 0
 
     def add(self, item: CreatedObject, index: StreamIndex) -> None:
-        """Does with an object what a listing would: streams that are disabled or discarded are not listed."""
+        """Does with an object what a listing would: streams that no table file names are not listed."""
         if is_folder_marker(item.key):
             self.ignored += 1
             return
         known = index.find(item.bucket, item.key)
         if known is None:
             self.unknown.append((_found(item), why_unknown(storable(item.key))))
-        elif not known.stream.enabled or known.stream.discard:
+        elif known.removed:
             self.ignored += 1
         elif not is_readable(item.key):
             self.unknown.append((_found(item), UNREADABLE))
@@ -188,7 +188,7 @@ def _register(connection: Connection, sorting: _Sorting, now: datetime) -> int:
     registered = 0
     for _, (known, created) in sorted(sorting.streams.items()):
         found = [_found(item) for item in latest(created)]
-        registered += staging_objects.register(connection, known.stream_id, known.table_id, found, now)
+        registered += staging_objects.register(connection, known.stream_id, found, now)
     for item, message in sorted(sorting.unknown, key=lambda pair: (pair[0].bucket, pair[0].key)):
         staging_objects.register_unknown(connection, item, message, now)
     return registered

@@ -32,25 +32,25 @@ def storable(key: str) -> str:
 class StreamIndex:
     """Finds the stream of an object: the one whose bucket is the object's and whose prefix is the longest that fits.
 
-    A disabled stream is found only where no enabled one fits: a listing of the enabled one takes the object in as well.
+    One that no table file names is found only where no other fits: a listing of the other takes the object in as well.
     """
 
     by_place: Mapping[tuple[str, str], KnownStream]
 
     @classmethod
     def of(cls, streams: Collection[KnownStream]) -> StreamIndex:
-        """Takes in all streams, disabled ones too."""
+        """Takes in all streams, removed ones too."""
         return cls({(known.stream.bucket, known.stream.key_prefix): known for known in streams})
 
     def find(self, bucket: str, key: str) -> KnownStream | None:
         """Prefixes are whole folders, so it is enough to look at those of the key, the deepest first."""
         fitting = filter(None, (self.by_place.get((bucket, folder)) for folder in _folders(key)))
-        disabled = None
+        removed = None
         for known in fitting:
-            if known.stream.enabled:
+            if not known.removed:
                 return known
-            disabled = disabled or known
-        return disabled
+            removed = removed or known
+        return removed
 
 
 def _folders(key: str) -> Iterator[str]:

@@ -76,7 +76,7 @@ class StreamReport(Summable):
 
     `problems` are the objects that were given up, and what could not be removed of them. `quarantined` and
     `filtered` count lines, `revived` objects of dead batches, `restarted` those that were given up once and begun anew
-    by themselves.
+    by themselves, `discarded` those that were counted done unread.
     """
 
     batches: int = 0
@@ -91,6 +91,7 @@ class StreamReport(Summable):
     problems: tuple[Problem, ...] = ()
     revived: int = 0
     restarted: int = 0
+    discarded: int = 0
     changes: tuple[PartitionChange, ...] = summed_by(lambda ours, theirs: sum_changes((*ours, *theirs)), ())
     lines: tuple[TableLines, ...] = summed_by(lambda ours, theirs: sum_lines((*ours, *theirs)), ())
     seconds: float = 0.0

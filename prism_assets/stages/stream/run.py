@@ -11,7 +11,7 @@ from datetime import datetime
 from prism_assets.domain.errors import EngineUnavailable, InvariantBroken, LeaseLost, PrismError
 from prism_assets.domain.work import ConvertResult
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import attempts, batches
+from prism_assets.metadata import attempts, batches, staging_objects
 from prism_assets.stages.bisect import check_engine, run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.drift import evolve_tables
@@ -20,6 +20,8 @@ from prism_assets.stages.stream.commit import charge_batch, charge_lost_engine, 
 from prism_assets.stages.stream.plan import StreamPlan, start_batch
 from prism_assets.stages.stream.report import StreamReport
 from prism_assets.stages.stream.uploads import remove_abandoned
+
+_DISCARDED_AT_ONCE = 10_000
 
 
 def run_stream(
@@ -47,6 +49,7 @@ def stream_batches(
     context.stores.check_bucket(context.lake.bucket)
     yield revive(context)
     yield _look_back(context, table_ids)
+    yield _discard(context, table_ids, now)
     objects = rows = 0
     while (plan := start_batch(context, table_ids)) is not None:
         try:
@@ -65,6 +68,18 @@ def _look_back(context: StageContext, table_ids: Collection[int] | None) -> Stre
     problems = remove_abandoned(context, table_ids)
     with context.database.begin() as connection:
         return StreamReport(restarted=attempts.retry_due(connection, table_ids), problems=problems)
+
+
+def _discard(context: StageContext, table_ids: Collection[int] | None, now: datetime) -> StreamReport:
+    """Counts done what arrived at discarded streams. Nothing is read of it; a death leaves the rest to the next run."""
+    discarded = 0
+    while True:
+        with context.database.begin() as connection:
+            found = staging_objects.discard(connection, table_ids, now, _DISCARDED_AT_ONCE)
+            failpoint("stream.in_discard")
+        discarded += found
+        if found < _DISCARDED_AT_ONCE:
+            return StreamReport(discarded=discarded)
 
 
 def _run_batch(context: StageContext, plan: StreamPlan, now: datetime) -> StreamReport:

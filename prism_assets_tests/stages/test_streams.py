@@ -1,0 +1,363 @@
+"""Streams that are stopped, discarded, read otherwise, moved to another table, or named no more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from prism_assets.domain.errors import DefinitionError
+from prism_assets.metadata import attempts
+from prism_assets.metadata.backlog import count_pending
+from prism_assets.stages.apply import apply_sound
+from prism_assets.stages.checks.run import ROWS_BALANCE, UNREAD_OBJECTS
+from prism_assets.stages.leftovers import objects_left, read_leftovers
+from prism_assets.stages.run import run_until_idle
+from prism_assets.stages.status import read_status
+from prism_assets.stages.stream.commit import release_batch
+from prism_assets.stages.stream.plan import start_batch
+from prism_assets.stages.stream.run import run_stream
+from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.stages.test_checks import check
+from prism_assets_tests.world import World
+
+NOON, MORNING = "2026-03-01T12:00", "2026-03-02T00:30"
+STOPPED = a_table().replace('/events/"}', '/events/", enabled: false}')
+DISCARDED = a_table().replace('/events/"}', '/events/", discard: true}')
+ELSEWHERE = a_table().replace("staging/events/", "staging/elsewhere/")
+TAKER = a_table("log.taker").replace("staging/taker/", "staging/events/")
+
+
+def drop(world: World, count: int = 1, stream: str = "events") -> list[int]:
+    rows = some_rows(count, utc(NOON))
+    world.drop(rows, stream=stream)
+    return [row["id"] for row in rows]
+
+
+def states(world: World) -> list[tuple[Any, ...]]:
+    statement = "SELECT state, lines_in, rows_out FROM prism_staging_objects ORDER BY prism_staging_object_id"
+    with world.context.database.begin() as connection:
+        return [tuple(row) for row in connection.exec_driver_sql(statement)]
+
+
+def tables_of_objects(world: World) -> list[str]:
+    statement = (
+        "SELECT table_name FROM prism_staging_objects JOIN prism_tables USING (prism_table_id) ORDER BY object_key"
+    )
+    with world.context.database.begin() as connection:
+        return list(connection.exec_driver_sql(statement).scalars())
+
+
+def work(world: World) -> dict[int, int]:
+    """What the sensor asks for runs by."""
+    with world.context.database.begin() as connection:
+        return {item.table_id: item.pending for item in count_pending(connection, 60)}
+
+
+def claim_and_release(world: World) -> None:
+    """A batch claims what is pending, and gives it back unread."""
+    world.discover(NOON)
+    plan = start_batch(world.context, None)
+    assert plan is not None
+    release_batch(world.context, plan)
+
+
+# stopped
+
+
+def test_objects_of_a_stopped_stream_wait_and_are_converted_when_it_is_read_again(world: World) -> None:
+    world.apply(a_table())
+    before = drop(world)
+    world.stream(NOON)
+    assert world.apply(STOPPED).lines == (
+        "stop, and have objects wait, at stream events of log.events at s3://staging/events/",
+    )
+    later = drop(world)
+    assert (world.discover(NOON).new, run_stream(world.context, now=utc(NOON)).batches) == (1, 0)
+    assert [state for state, *_ in states(world)] == ["done", "pending"]
+    assert work(world) == {}
+    assert world.apply(a_table()).lines == ("read again stream events of log.events at s3://staging/events/",)
+    assert world.stream(NOON).objects == 1
+    world.catalog(NOON)
+    assert world.ids() == before + later
+
+
+def test_status_and_a_check_say_what_waits_at_a_stopped_stream_and_nothing_else_waits_for_it(world: World) -> None:
+    world.apply(STOPPED)
+    drop(world)
+    drop(world)
+    turns = run_until_idle(world.context, clock=lambda: utc(NOON), patience=0)
+    assert turns[-1].errors == ()
+    (status,) = read_status(world.context, now=utc(NOON))
+    assert (status.pending, [item.objects for item in status.stopped]) == (0, [2])
+    assert status.stopped[0].sentence == (
+        "2 objects wait at s3://staging/events/, as stream events is stopped: `enabled: true` in the table file has "
+        "them converted, `discard: true` beside it counts them done"
+    )
+    outcome = check(world, UNREAD_OBJECTS, NOON)
+    assert (outcome.passed, outcome.figures["at_stopped_streams"]) == (True, 2)
+    assert status.stopped[0].sentence in outcome.sentence
+    assert read_leftovers(world.context, None, [objects_left], utc(NOON)) == ()
+
+
+def test_a_day_closes_while_objects_wait_at_a_stopped_stream_and_their_rows_come_as_late_ones(world: World) -> None:
+    world.apply(a_table())
+    early = drop(world, 3)
+    world.stream(NOON)
+    world.apply(STOPPED)
+    late = drop(world, 2)
+    world.discover(NOON)
+    (report,) = world.catalog(MORNING).tables
+    assert (len(report.closed), report.waiting) == (1, ())
+    assert world.ids() == early
+    world.apply(a_table())
+    world.stream(MORNING)
+    world.catalog(MORNING)
+    assert world.ids() == early + late
+    assert check(world, ROWS_BALANCE, MORNING).passed
+
+
+def test_what_a_batch_has_begun_at_a_stream_that_is_stopped_is_finished_so_that_its_day_closes(world: World) -> None:
+    """Its rows may be live ones: the day waits for it, and nobody would ever convert it."""
+    world.apply(a_table())
+    drop(world, 3)
+    world.stream(NOON)
+    drop(world, 2)
+    claim_and_release(world)
+    world.apply(STOPPED)
+    drop(world, 1)
+    world.discover(NOON)
+    (report,) = world.catalog(MORNING).tables
+    assert [item.reason for item in report.waiting] == [
+        "is not closed: 1 staging objects that batches claimed before its mark are not converted yet"
+    ]
+    assert list(work(world).values()) == [1]
+    assert run_stream(world.context, now=utc(MORNING), names=["log.events"]).rows_out == 2
+    (report,) = world.catalog(MORNING).tables
+    assert len(report.closed) == 1
+    assert work(world) == {}
+
+
+# discarded
+
+
+def test_objects_of_a_discarded_stream_are_counted_done_and_never_read(world: World) -> None:
+    world.apply(a_table())
+    before = drop(world)
+    world.stream(NOON)
+    drop(world)
+    world.discover(NOON)
+    assert world.apply(DISCARDED).lines == (
+        "discard what arrives at stream events of log.events at s3://staging/events/",
+    )
+    world.drop([], body=b"what is discarded is never read")
+    world.discover(NOON)
+    assert len(work(world)) == 1
+    report = run_stream(world.context, now=utc(NOON))
+    assert (report.discarded, report.objects, report.errors) == (2, 0, ())
+    assert states(world) == [("done", 1, 1), ("done", 0, 0), ("done", 0, 0)]
+    assert check(world, ROWS_BALANCE, NOON).passed
+    assert work(world) == {}
+    world.catalog(NOON)
+    assert world.ids() == before
+    assert run_stream(world.context, now=utc(NOON)).discarded == 0
+
+
+def test_an_object_that_was_discarded_stays_so_and_may_be_written_again(world: World) -> None:
+    world.apply(DISCARDED)
+    key = world.drop(some_rows(1, utc(NOON)))
+    world.discover(NOON)
+    run_stream(world.context, now=utc(NOON))
+    (world.root / "buckets" / "staging" / key).write_bytes(b"something else")
+    world.apply(a_table())
+    assert world.stream(NOON).batches == 0
+    assert check(world, UNREAD_OBJECTS, NOON).figures["objects"] == 0
+
+
+def test_a_stream_that_is_stopped_and_discarded_waits(world: World) -> None:
+    world.apply(a_table().replace('/events/"}', '/events/", enabled: false, discard: true}'))
+    drop(world)
+    world.discover(NOON)
+    assert run_stream(world.context, now=utc(NOON)).discarded == 0
+
+
+# named no more
+
+
+def test_what_had_arrived_at_a_stream_that_leaves_its_file_is_still_converted_as_it_was_read_there(
+    world: World,
+) -> None:
+    named = a_table().replace('/events/"}', '/events/", columns: [{name: id, source: number}]}')
+    world.apply(named)
+    world.drop([{"time": "2026-03-01T12:00:00Z", "number": 7}])
+    world.discover(NOON)
+    assert world.apply(ELSEWHERE).lines == (
+        "create stream events of log.events at s3://staging/elsewhere/",
+        "end stream events of log.events at s3://staging/events/: what has arrived there is still converted",
+    )
+    world.drop([{"time": "2026-03-01T12:00:00Z", "number": 8}])
+    assert world.discover(NOON).new == 0
+    world.stream(NOON)
+    world.catalog(NOON)
+    assert world.ids() == [7]
+
+
+def test_a_table_whose_file_is_gone_goes_on_as_before(world: World) -> None:
+    world.apply(a_table(), a_table("log.other"))
+    (world.settings.tables_dir / "events.yaml").unlink()
+    assert world.apply().lines == ()
+    ids = drop(world)
+    world.stream(NOON)
+    world.catalog(NOON)
+    assert world.ids() == ids
+
+
+# several streams, read otherwise
+
+
+SEVERAL = (
+    a_table(
+        columns=[
+            "{name: mail, type: string, stored: false}",
+            "{name: host, type: string, value: \"split_part(mail, '@', 2)\"}",
+            "{name: origin, type: string, source: '@stream'}",
+        ]
+    )
+    .replace(
+        "streams:\n",
+        "streams:\n"
+        '  - name: app\n    url: "s3://staging/app/"\n    columns:\n'
+        "      - {name: id, source: $.user.id}\n"
+        "      - {name: mail, value: \"lower(contact) || '@app'\"}\n"
+        "      - {name: host, source: server}\n",
+    )
+    .replace("columns:\n  -", "columns:\n  - {name: contact, type: string, stored: false}\n  -", 1)
+)
+
+
+def test_streams_of_one_table_may_be_read_otherwise(world: World) -> None:
+    world.apply(SEVERAL)
+    world.drop([{"time": "2026-03-01T12:00:00Z", "id": 1, "mail": "ann@x.org"}])
+    row = {"time": "2026-03-01T12:00:00Z", "id": 9, "user": {"id": 2}, "contact": "BOB", "server": "s7", "mail": "no"}
+    world.drop([row], stream="app")
+    world.stream(NOON)
+    world.catalog(NOON)
+    found = [tuple(row) for row in world.query("SELECT id, host, origin FROM log.events ORDER BY id")]
+    assert found == [(1, "x.org", "events"), (2, "s7", "app")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("{name: id, source: $.user.id}", "{name: idd, source: a}", "streams[0].columns[0].name: idd is not among"),
+        ("{name: id, source: $.user.id}", "{name: id}", "streams[0].columns[0].source: is missing; say with source"),
+        ("source: server", "type: bigint", "streams[0].columns[2].type: is not a known field"),
+        ("source: server", 'source: "/^x/"', "streams[0].columns[2].source"),
+        ("lower(contact)", "lower(contct)", "there is no column contct above this one; did you mean contact?"),
+        ("lower(contact)", "now()::text", "streams[0].columns[1].value: the function now is not allowed"),
+    ],
+    ids=["an unknown column", "nothing", "a type", "keys for a text", "an unknown name", "a forbidden function"],
+)
+def test_what_a_stream_may_not_say_of_columns_is_refused_with_its_place(
+    world: World, old: str, new: str, message: str
+) -> None:
+    assert SEVERAL.count(old) == 1
+    text = SEVERAL.replace(old, new)
+    if message.endswith("columns[2].source"):
+        text = text.replace("host, type: string", "host, type: bigint")
+    with pytest.raises(DefinitionError) as raised:
+        world.apply(text)
+    assert message in str(raised.value)
+
+
+# moved
+
+
+def test_a_moved_stream_feeds_the_other_table_from_then_on_and_what_was_begun_stays_with_its_own(world: World) -> None:
+    world.apply(a_table())
+    converted = drop(world)
+    world.stream(NOON)
+    begun = drop(world)
+    claim_and_release(world)
+    waiting = drop(world)
+    world.discover(NOON)
+    assert world.apply(TAKER, ELSEWHERE).lines == (
+        "create stream events of log.events at s3://staging/elsewhere/",
+        "end stream events of log.events at s3://staging/events/, which feeds log.taker from now on",
+        "create table log.taker with 2 columns",
+        "move stream taker at s3://staging/events/ from log.events to log.taker: what no batch has claimed yet",
+    )
+    assert tables_of_objects(world) == ["events", "events", "taker"]
+    later = drop(world)
+    world.discover(NOON)
+    assert sorted(work(world).values()) == [1, 2]
+    assert run_stream(world.context, now=utc(NOON), names=["log.taker"]).objects == 2
+    assert run_stream(world.context, now=utc(NOON), names=["log.events"]).objects == 1
+    world.catalog(NOON)
+    assert (world.ids(), world.ids("log.taker")) == (converted + begun, waiting + later)
+    assert world.apply().lines == ()
+
+
+def test_a_stream_may_come_back_to_its_table(world: World) -> None:
+    world.apply(a_table())
+    world.apply(TAKER, ELSEWHERE)
+    ids = drop(world)
+    world.discover(NOON)
+    world.apply(a_table(), TAKER.replace("staging/events/", "staging/taker/"))
+    world.stream(NOON)
+    world.catalog(NOON)
+    assert world.ids() == ids
+
+
+def test_a_stream_that_left_its_file_before_may_feed_another_table(world: World) -> None:
+    world.apply(a_table())
+    ids = drop(world)
+    world.discover(NOON)
+    world.apply(ELSEWHERE)
+    world.apply(TAKER)
+    world.stream(NOON)
+    world.catalog(NOON)
+    assert world.ids("log.taker") == ids
+
+
+@pytest.mark.parametrize("given_up", [False, True], ids=["tried again", "given up"])
+def test_an_object_that_is_begun_anew_stays_with_the_table_that_began_it(world: World, given_up: bool) -> None:
+    """What its former start has uploaded lies in the folder of that one, and is looked for there."""
+    world.apply(a_table())
+    ids = drop(world)
+    claim_and_release(world)
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_staging_objects SET state = 'failed'" if given_up else "SELECT 1")
+    world.apply(TAKER, ELSEWHERE)
+    with world.context.database.begin() as connection:
+        attempts.retry_failed(connection, None)
+    world.stream(NOON)
+    world.catalog(NOON)
+    assert tables_of_objects(world) == ["events"]
+    assert world.ids() == ids
+
+
+def test_a_table_with_two_files_at_one_prefix_is_refused_with_place_and_both_names(world: World) -> None:
+    with pytest.raises(DefinitionError) as raised:
+        world.apply(a_table(), TAKER)
+    folder = world.settings.tables_dir
+    assert str(raised.value) in {
+        f"{folder}/{one}.yaml:6: streams[0].url: s3://staging/events/ of log.{one} overlaps s3://staging/events/ of "
+        f"log.{other} ({folder}/{other}.yaml); an object has one table, so give the prefix to one of them"
+        for one, other in (("events", "taker"), ("taker", "events"))
+    }
+
+
+def test_a_stream_is_not_taken_from_a_table_whose_file_is_gone_or_wrong(world: World) -> None:
+    world.apply(a_table())
+    (world.settings.tables_dir / "events.yaml").unlink()
+    with pytest.raises(DefinitionError) as raised:
+        world.apply(TAKER)
+    assert str(raised.value).endswith(
+        "taker.yaml:6: streams[0].url: s3://staging/events/ of log.taker overlaps s3://staging/events/, which feeds "
+        "another table, log.events; take it out of that file in the same run of apply to move it"
+    )
+    (world.settings.tables_dir / "events.yaml").write_text(ELSEWHERE.replace("type: bigint", "type: string"))
+    plan = apply_sound(world.context, world.settings.tables_dir, utc(NOON))
+    assert len(plan.problems) == 2
+    assert plan.lines == ()
