@@ -177,7 +177,13 @@ def show_catalog(report: CatalogReport, *, as_json: bool) -> None:
         print_json(report)
         return
     for table in report.tables:
-        for verb, days in (("switched", table.switched), ("marked", table.marked), ("closed", table.closed)):
+        for verb, days in (
+            ("expired", table.expired),
+            ("switched", table.switched),
+            ("marked", table.marked),
+            ("closed", table.closed),
+            ("taken out of the catalog", table.withdrawn),
+        ):
             for day in days:
                 out.print(f"{table.table} {day}: {verb}")
         if table.defined:

@@ -135,6 +135,9 @@ class CatalogSettings(PrismSettings):
     sample_rows: int = Field(
         default=5, ge=0, le=20, description="rows of a table's newest day that the asset `_catalog` shows; 0 for none"
     )
+    expire_max_days: int = Field(
+        default=31, ge=1, description="most days of a table that one catalog run has expire, the oldest first"
+    )
 
 
 class IcebergSettings(PrismSettings):
@@ -193,6 +196,7 @@ class GcSettings(PrismSettings):
     gc_max_fraction: float = Field(
         default=0.1, gt=0, le=1, description="largest part of a table's objects, and of its bytes, that one run deletes"
     )
+    quarantine_days: int = Field(default=30, ge=1, description="quarantined lines are deleted after so many days")
 
 
 class EngineSettings(PrismSettings):

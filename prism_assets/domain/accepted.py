@@ -19,7 +19,7 @@ _FARTHEST_EAST = timezone(timedelta(hours=14))
 
 @dataclass(frozen=True)
 class DateRange:
-    """The dates from `first` to `last`, both included."""
+    """The dates from `first` to `last`, both included; none where `last` is before `first`."""
 
     first: date
     last: date
@@ -36,8 +36,14 @@ def accepted_days(table: TableDefinition, task: ConvertTask) -> DateRange:
 
     They count from the object's own time: the date in its key where that has one, else when its bucket got it. With
     `accept.from: arrival`, or where neither is known, from when it was first seen. A date in a key is a day of a zone
-    that nobody names, which begins or ends up to a day from the table's: it has a day on either side at least.
+    that nobody names, which begins or ends up to a day from the table's: it has a day on either side at least. None is
+    before the day from which on the table took rows when a batch claimed the object first.
     """
+    days = _window(table, task)
+    return days if task.retained_from is None else DateRange(max(days.first, task.retained_from), days.last)
+
+
+def _window(table: TableDefinition, task: ConvertTask) -> DateRange:
     if table.accept_from == "arrival":
         return _around(_day(task.received, table.zone), table.past_days, table.future_days)
     stored = task.sent or task.received

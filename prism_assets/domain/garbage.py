@@ -20,6 +20,9 @@ object's age, which is asked for besides.
   place it was committed, and readers of publications from before the rebuild, or who were in the middle of reading by
   the catalog in PostgreSQL, still need it: it stays until the reader lease began with the day as it is since.
 - What a rebuild under way has merged is for its own commit. When it has ended otherwise, that never comes.
+- A day that expired, and was taken out of every catalog before the reader lease began, is read by nobody, and nothing
+  is added to it: all that lies in its folders goes.
+- Quarantined lines are kept for so many days after their staging object arrived.
 - A file of an Iceberg table that no snapshot names is told from one of a commit under way by its age alone: a commit
   names its files within minutes, or never, and no name is used again.
 """
@@ -51,6 +54,8 @@ class Reason(enum.Enum):
     REBUILT = "rebuilt"
     """A small object whose lines have become rows of another one, by a rebuild of its day."""
 
+    EXPIRED = "expired"
+    """Rows of a day that is older than its table keeps rows, or quarantined lines that were kept for their time."""
     UNLISTED = "unlisted"
     """A file of an Iceberg table that none of its snapshots needs."""
 
@@ -65,7 +70,7 @@ class DayRecords:
     `revisions` says how often the object of a range was rewritten, by its bounds; `fresh` are those that were made,
     extended or rewritten since the reader lease began. `rebuilds` are the numbers of the day's rebuilds, and whether
     each is under way. `shown` is what readers were sent to when the lease began; None if that is not known, or was
-    nothing.
+    nothing. `is_gone` if the day had expired by then, and no catalog sent readers to it any more.
     """
 
     partition: Partition
@@ -74,6 +79,7 @@ class DayRecords:
     fresh: frozenset[tuple[int, int]] = frozenset()
     rebuilds: Mapping[int, bool] = field(default_factory=dict)
     shown: Publication | None = None
+    is_gone: bool = False
 
     @property
     def is_shown_as_it_is(self) -> bool:
@@ -113,11 +119,15 @@ class UploadRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Records:
-    """What is recorded of some keys: of their days, of uploads, and which keys hold quarantined lines."""
+    """What is recorded of some keys: of their days, of uploads, and which keys hold quarantined lines.
+
+    Quarantined lines of objects that arrived before `quarantine_from` are kept no longer.
+    """
 
     days: Mapping[date, DayRecords]
     uploads: Mapping[Upload, UploadRecord]
     quarantined: Collection[str]
+    quarantine_from: date = date.min
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,9 +170,13 @@ def garbage_reason(key: str, named: ObjectKey, records: Records) -> Reason | Non
             return _of_merged_object(named, records.days[named.date])
         case ManifestKey():
             shown = records.days[named.date].shown
+            if records.days[named.date].is_gone:
+                return Reason.EXPIRED
             return Reason.REPLACED if shown and named.publication.is_before(shown) else None
         case QuarantineKey():
             is_over = records.uploads[upload_of(named)].is_over
+            if is_over and key in records.quarantined and named.date < records.quarantine_from:
+                return Reason.EXPIRED
             return Reason.STRAY if is_over and key not in records.quarantined else None
 
 
@@ -172,6 +186,8 @@ def _of_small_object(named: SmallObjectKey, records: Records) -> Reason | None:
         return Reason.STRAY
     if day is None:
         return None
+    if day.is_gone:
+        return Reason.EXPIRED
     if upload.object_id is None:
         return Reason.REBUILT if upload.is_over and day.is_shown_as_it_is else None
     oldest = day.shown.version if day.shown else NEW_VERSION
@@ -179,6 +195,8 @@ def _of_small_object(named: SmallObjectKey, records: Records) -> Reason | None:
 
 
 def _of_merged_object(named: MergedObjectKey, day: DayRecords) -> Reason | None:
+    if day.is_gone:
+        return Reason.EXPIRED
     lowers, uppers = {lower for lower, _ in day.bounds}, {upper for _, upper in day.bounds}
     bounds = (named.lower_bound, named.upper_bound)
     if named.upper_bound > max(uppers, default=0) or day.rebuilds.get(named.revision, False):

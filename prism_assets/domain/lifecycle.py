@@ -38,6 +38,14 @@ class Facts(Protocol):
         """Live objects above the merged ranges. None where nobody wants to know how many."""
         ...
 
+    def expires(self, partition: Partition) -> datetime | None:
+        """When the day is older than its table keeps rows, in UTC; None where it keeps all."""
+        ...
+
+    def unfinished_before_expiry(self, partition: Partition) -> int:
+        """Staging objects that are not converted and that a batch saw before rows of the day became too old."""
+        ...
+
     def switch_evidence(self, partition: Partition) -> SwitchEvidence:
         """Sums over all objects and ranges of the partition: not cheap."""
         ...
@@ -96,6 +104,26 @@ class Publish(_Step):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Expire(_Step):
+    """Ends the day: nobody is sent to it any more, and what it holds may be deleted when its readers are done."""
+
+    action: ClassVar[str] = "expire"
+
+    def __str__(self) -> str:
+        return "expire, as it is older than retention_days"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Withdraw(_Step):
+    """Takes an expired day out of the catalog."""
+
+    action: ClassVar[str] = "withdraw"
+
+    def __str__(self) -> str:
+        return "take it out of the catalog"
+
+
+@dataclass(frozen=True, kw_only=True)
 class WaitForDayEnd(_Step):
     """The day is not over."""
 
@@ -130,18 +158,37 @@ class WaitForMerge(_Step):
         return f"not switch: {self.reason}"
 
 
-Move = Mark | Close | Switch | Publish
-Wait = WaitForDayEnd | WaitForObjects | WaitForMerge
+@dataclass(frozen=True, kw_only=True)
+class WaitToExpire(_Step):
+    """The day is too old, and may not expire yet."""
+
+    undone: ClassVar[str] = "expired"
+    reason: str
+
+    def __str__(self) -> str:
+        return f"not expire: {self.reason}"
+
+
+Move = Mark | Close | Switch | Publish | Expire | Withdraw
+Wait = WaitForDayEnd | WaitForObjects | WaitForMerge | WaitToExpire
 Step = Move | Wait
 
 
 def next_steps(partition: Partition, facts: Facts, now: datetime) -> tuple[Step, ...]:
     """What one catalog run at `now` does to a partition, in order; what it waits for is among them.
 
-    Switching comes before closing, so a run that closes a day never switches it.
+    Switching comes before closing, so a run that closes a day never switches it; and a day that is too old is closed,
+    merged and switched first, so that none expires with rows that nobody has counted.
     """
+    if partition.expired:
+        return (Withdraw(),) if partition.is_published else ()
     steps: list[Step] = []
     after = partition
+    if may_expire(partition, facts.expires(partition), now):
+        end = _expire_or_wait(partition, facts)
+        if isinstance(end, Expire):
+            return (end, Withdraw(follows=True)) if partition.is_published else (end,)
+        steps.append(end)
     if may_switch(partition):
         steps.append(step := _switch_or_wait(partition, facts))
         if isinstance(step, Switch):
@@ -166,6 +213,11 @@ def may_switch(partition: Partition) -> bool:
     return partition.state is PartitionState.CLOSED
 
 
+def may_expire(partition: Partition, expires: datetime | None, now: datetime) -> bool:
+    """Whether expiring is what comes next, if only nothing more can come to the day."""
+    return partition.state is PartitionState.SWITCHED and expires is not None and expires <= now
+
+
 def may_close(partition: Partition, day_ends: datetime, now: datetime) -> bool:
     """Whether closing is what comes next, if only everything is converted."""
     return partition.is_open and day_ends <= now
@@ -177,7 +229,12 @@ def may_mark(partition: Partition, day_ends: datetime, now: datetime) -> bool:
 
 
 def publication_due(partition: Partition) -> Publish | None:
-    """The publication that is due as the partition stands, or None where the catalog shows what it should."""
+    """The publication that is due as the partition stands, or None where the catalog shows what it should.
+
+    An expired day is taken out of the catalog instead.
+    """
+    if partition.expired:
+        return None
     before, wanted = current_publication(partition), wanted_publication(partition)
     return None if before == wanted else Publish(before=before, wanted=wanted)
 
@@ -187,6 +244,15 @@ def work_for_a_run(steps: tuple[Step, ...]) -> Move | None:
     moves = [step for step in steps if isinstance(step, Move)]
     due = [step for step in moves if isinstance(step, Publish) and not step.follows]
     return next(iter([*due, *moves]), None)
+
+
+def _expire_or_wait(partition: Partition, facts: Facts) -> Expire | WaitToExpire:
+    """Everything is merged first: then no merge, no repair and no count has to know of expired days."""
+    if partition.desired_version < partition.last_object_id:
+        return WaitToExpire(reason="objects that came late are not merged yet")
+    if left := facts.unfinished_before_expiry(partition):
+        return WaitToExpire(reason=f"{left} staging objects that may have rows of it are not converted yet")
+    return Expire()
 
 
 def _switch_or_wait(partition: Partition, facts: Facts) -> Switch | WaitForMerge:

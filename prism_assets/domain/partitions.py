@@ -1,7 +1,7 @@
 """The life of a partition: its states and what the columns of prism_partitions say about them.
 
-new → live → closing → closed → switched. SQL narrows by these columns; what follows from them is decided here and in
-`lifecycle.py`.
+new → live → closing → closed → switched → expired. SQL narrows by these columns; what follows from them is decided here
+and in `lifecycle.py`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ class PartitionState(enum.Enum):
     CLOSING = "closing"
     CLOSED = "closed"
     SWITCHED = "switched"
+    EXPIRED = "expired"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +46,13 @@ class Partition:
     revision: int = 0
     published_revision: int = 0
     rebuild: int = 0
+    expired: bool = False
 
     @property
     def state(self) -> PartitionState:
         """The step of life the partition is in."""
+        if self.expired:
+            return PartitionState.EXPIRED
         if self.switched:
             return PartitionState.SWITCHED
         if self.last_live_object_id is not None:
@@ -144,7 +148,10 @@ class Publication:
 
 
 def wanted_publication(partition: Partition) -> Publication:
-    """What the catalog should show: the live prefix, all small objects, or ranges and the small objects above."""
+    """What the catalog should show: the live prefix, all small objects, or ranges and the small objects above.
+
+    Of a partition that is not expired: one that is should not be in it at all.
+    """
     if partition.is_open:
         return Publication(LIVE_VERSION, 0)
     if not partition.switched:
@@ -171,6 +178,8 @@ def rebuild_obstacle(partition: Partition) -> str | None:
             f"it is {partition.state.value}: readers list its folder, where no objects can take the place of others in "
             "one step; rebuild it when it is closed, which a catalog run does behind the end of the day"
         )
+    if partition.expired:
+        return "it is expired: it is older than its table keeps rows, and nobody is sent there any more"
     return None
 
 
@@ -179,7 +188,9 @@ def needed_above(partition: Partition, oldest_version: int | None = None) -> int
 
     Before the switch that is all of them: readers list or name them, whether merged or not. After it, as long as the
     catalog still shows the manifest of before, too; then only those above the ranges that it shows. Readers that may
-    still have an earlier manifest are told by its `oldest_version`.
+    still have an earlier manifest are told by its `oldest_version`. Of an expired day it is none.
     """
+    if partition.expired:
+        return partition.last_object_id
     version = partition.current_version if oldest_version is None else oldest_version
     return max(version, LIVE_VERSION) if partition.switched else 0

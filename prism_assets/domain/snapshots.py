@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from prism_assets.domain.files import DataFile, MergedRange, SmallObject
-from prism_assets.domain.partitions import Partition, Publication
+from prism_assets.domain.partitions import NEW_VERSION, Partition, Publication
 from prism_assets.domain.types import MICROSECONDS
 
 ACTIVE, FOREIGN, FAILED = "active", "foreign", "failed"
@@ -113,7 +113,9 @@ class SnapshotContent:
 
     @property
     def publication(self) -> Publication:
-        """Up to which range and which small object this is."""
+        """Up to which range and which small object this is; that of nothing for an expired day."""
+        if self.partition.expired:
+            return Publication(NEW_VERSION, 0)
         version = max((item.upper_bound for item in self.ranges), default=0)
         last = max((item.object_id for item in self.small_objects), default=version)
         return Publication(version, last, self.partition.revision)
@@ -124,8 +126,10 @@ class SnapshotContent:
         return sum(file.file_format != MICROSECONDS for file in self.files)
 
 
-def wanted_snapshot(partition: Partition) -> Publication:
-    """What the Iceberg table should list of a partition now, in any state of its life."""
+def wanted_snapshot(partition: Partition) -> Publication | None:
+    """What the Iceberg table should list of a partition now, in any state of its life; None for nothing."""
+    if partition.expired:
+        return None
     version = partition.desired_version
     return Publication(version, max(partition.last_object_id, version), partition.revision)
 

@@ -168,7 +168,8 @@ def _line(name: str, change: Change) -> str | None:
         case AddStream(stream):
             return f"create stream {stream.name} of {name} at {stream.url}{_format(stream)}"
         case ChangeStream(before, stream):
-            return f"{_stream_change(before, stream)} stream {stream.name} of {name} at {stream.url}"
+            form = _format(stream) if before.format != stream.format else ""
+            return f"{_stream_change(before, stream)} stream {stream.name} of {name} at {stream.url}{form}"
         case RemoveStream(stream, str(target)):
             return f"end stream {stream.name} of {name} at {stream.url}, which feeds {target} from now on"
         case RemoveStream(stream):
@@ -187,6 +188,10 @@ def _line(name: str, change: Change) -> str | None:
             return f"keep all rows of {name}"
         case ChangeSetting("contract", Contract() as contract):
             return f"contract of {name}: new fields {contract.new_fields}, misfits {contract.misfits}"
+        case ChangeSetting("retention_days", int(days)):
+            return f"keep days of {name} for {days} days"
+        case ChangeSetting("retention_days", None):
+            return f"keep all days of {name} that are not expired yet"
         case ChangeSetting("ducklake", bool(shown)):
             return f"show {name} to clients of DuckLake" if shown else f"hide {name} from clients of DuckLake"
         case ChangeSetting():

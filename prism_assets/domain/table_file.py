@@ -50,10 +50,7 @@ _TABLE_KEYS = {
 _STREAM_KEYS = {"name", "url", "enabled", "discard", "format", "columns"}
 _ICEBERG_KEYS = {"commit_seconds", "keep_hours", "daily_tags", "metrics", "on_foreign"}
 _SHORTEST_FRESHNESS = timedelta(minutes=1)  # Dagster takes none below it
-_NO_RETENTION = (
-    "this version deletes no rows by age, and an object that a rule of the bucket deletes makes its day unreadable; "
-    "remove the field, or set it to null"
-)
+_LONGEST_RETENTION = 36_500
 _NO_OPERATORS = (
     "this version has no operators: columns say with source and value what becomes of a line, keep and reject which "
     "lines are rows; docs/tables.md names the form for each operator"
@@ -84,7 +81,6 @@ def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefini
     top.only(_TABLE_KEYS)
     if "operators" in top.children:
         top.complain("operators", _NO_OPERATORS)
-    top.refuse("retention_days", _NO_RETENTION)
     partition = top.mapping("partition")
     partition.only({"column", "timezone"})
     accept = top.mapping("accept")
@@ -111,7 +107,7 @@ def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefini
         merge=_merge(top.mapping("merge"), partition_column, columns),
         past_days=accept.number("past_days", PAST_DAYS, 0, MOST_PAST_DAYS),
         future_days=accept.number("future_days", FUTURE_DAYS, 0, MOST_FUTURE_DAYS),
-        retention_days=None,
+        retention_days=top.number("retention_days", None, 1, _LONGEST_RETENTION),
         accept_from=_accept_from(accept),
         file_format=file_format,
         iceberg=_iceberg(top, columns, file_format),

@@ -364,6 +364,14 @@ class TableDefinition:
         unstored = tuple(dataclasses.replace(column, description=None) for column in self.unstored)
         return dataclasses.replace(self, columns=columns, unstored=unstored, iceberg=None, ducklake=True)
 
+    def expires(self, day: date) -> datetime | None:
+        """The instant at which a day is older than `retention_days`, in UTC; None where all days are kept."""
+        return None if self.retention_days is None else self.day_ends(day + timedelta(days=self.retention_days))
+
+    def oldest_kept(self, now: datetime) -> date | None:
+        """The first day that is not older than `retention_days`; None where all days are kept."""
+        return None if self.retention_days is None else self.today(now) - timedelta(days=self.retention_days)
+
     def to_json(self) -> str:
         """One line of JSON that `from_json` reads back; keys sorted, so equal definitions give equal text.
 

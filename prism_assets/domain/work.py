@@ -170,7 +170,7 @@ class ConvertTask:
     dates hang on them and on the key (`accepted_days`), so that every attempt decides alike. Rows of `delayed_dates` go
     to the delayed tier, all others to the live tier. `table_id` and `definition_version` name the definition to convert
     under. `generation` is part of the keys that are written: it counts how often the object was begun anew. Metrics are
-    made of the columns with the ids `metric_columns`.
+    made of the columns with the ids `metric_columns`. Rows of days before `retained_from` are too old for the table.
     """
 
     staging_object_id: int
@@ -186,6 +186,7 @@ class ConvertTask:
     generation: int = 0
     sent: datetime | None = None
     metric_columns: tuple[int, ...] = ()
+    retained_from: date | None = None
 
     kernel: ClassVar[str] = "convert"
     result: ClassVar[type[ConvertResult]] = ConvertResult

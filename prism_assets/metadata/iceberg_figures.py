@@ -113,7 +113,7 @@ CROSS JOIN LATERAL (
     WHERE prism_partition_id = p.prism_partition_id AND lower_bound IS NOT NULL AND file_format = 1
 ) r
 WHERE t.prism_table_id = ANY(:tables) AND t.table_uuid IS NOT NULL AND p.last_object_id > 0
-    AND q.dirty IS NOT TRUE
+    AND q.dirty IS NOT TRUE AND p.expire_time IS NULL
     AND (q.version IS NULL OR q.version < p.desired_manifest_version OR q.published_object_id < p.last_object_id
         OR q.revision < p.revision)
 ORDER BY p.prism_table_id, p.partition_date
@@ -142,7 +142,7 @@ WITH days AS MATERIALIZED (
     SELECT prism_partition_id, last_live_object_id IS NOT NULL AS closed, desired_manifest_version,
         clock_timestamp() - make_interval(secs => t.merge_interval) - interval '1 hour' AS late_before
     FROM prism_partitions JOIN prism_tables t USING (prism_table_id)
-    WHERE prism_table_id = :table AND last_object_id > 0
+    WHERE prism_table_id = :table AND last_object_id > 0 AND expire_time IS NULL
 ), small AS (
     SELECT coalesce(sum(s.content_length) FILTER (WHERE d.closed AND s.commit_time < d.late_before), 0) AS closed,
         coalesce(sum(s.content_length), 0) AS bytes

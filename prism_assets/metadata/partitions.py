@@ -281,7 +281,7 @@ def load_needed(connection: Connection, table_ids: Collection[int], day: date | 
 
 _NEEDED = """
 SELECT * FROM prism_partition_states
-WHERE table_id = ANY(:tables) AND (CAST(:day AS date) IS NULL OR date = :day) AND last_object_id > 0
+WHERE table_id = ANY(:tables) AND (CAST(:day AS date) IS NULL OR date = :day) AND last_object_id > 0 AND NOT expired
     AND (NOT switched OR last_object_id > current_version)
 ORDER BY partition_id
 """

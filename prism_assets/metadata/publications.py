@@ -51,6 +51,21 @@ WHERE q.version <= excluded.version AND q.published_object_id <= excluded.publis
 """
 
 
+def withdraw(connection: Connection, partition_id: int, publisher: str, now: datetime) -> None:
+    """Records that a publisher shows an expired day no more. The caller holds the partition's row."""
+    connection.execute(text(_WITHDRAW), {"partition": partition_id, "publisher": publisher, "now": now})
+
+
+_WITHDRAW = """
+INSERT INTO prism_publications
+    (prism_partition_id, publisher, version, published_object_id, revision, dirty, publish_time, withdraw_time)
+VALUES (:partition, :publisher, -1, 0, 0, false, :now, clock_timestamp())
+ON CONFLICT (prism_partition_id, publisher) DO UPDATE SET version = excluded.version,
+    published_object_id = excluded.published_object_id, revision = excluded.revision, dirty = excluded.dirty,
+    publish_time = excluded.publish_time, withdraw_time = excluded.withdraw_time
+"""
+
+
 def set_dirty(connection: Connection, partition_id: int, publisher: str, *, dirty: bool) -> None:
     """Records whether a publication may be due, and nothing else. The caller holds the partition's row."""
     connection.execute(text(_SET_DIRTY), {"partition": partition_id, "publisher": publisher, "dirty": dirty})

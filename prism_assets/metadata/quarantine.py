@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 
@@ -89,6 +89,21 @@ def find_kept(connection: Connection, staging_object_ids: Collection[int]) -> se
 _KEPT = """
 SELECT DISTINCT object_key FROM prism_quarantine
 WHERE prism_staging_object_id = ANY(:ids) AND object_key IS NOT NULL
+"""
+
+
+def forget_lines(connection: Connection, objects: Mapping[str, int]) -> None:
+    """Notes of objects with quarantined lines, staging objects by key, that they are kept no longer; counts stay.
+
+    In the transaction that marks them for deletion. Locks the rows.
+    """
+    if objects:
+        connection.execute(text(_FORGET_LINES), {"ids": list(objects.values()), "keys": list(objects)})
+
+
+_FORGET_LINES = """
+UPDATE prism_quarantine SET object_key = NULL
+WHERE prism_staging_object_id = ANY(:ids) AND object_key = ANY(:keys)
 """
 
 

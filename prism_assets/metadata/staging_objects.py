@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, text
@@ -51,6 +51,7 @@ class ClaimedObject:
     rewrites: int
     generation: int
     batch_limit: int | None
+    retained_from: date | None
 
 
 def register(
@@ -342,13 +343,15 @@ def _mark_claimed(connection: Connection, batch_id: int, ids: Sequence[int]) -> 
 _MARK_CLAIMED = """
 UPDATE prism_staging_objects o SET state = 'claimed', prism_stream_batch_id = :batch,
     first_batch_id = coalesce(o.first_batch_id, :batch),
-    definition_version = coalesce(o.definition_version, t.definition_version)
+    definition_version = coalesce(o.definition_version, t.definition_version),
+    retained_from = CASE WHEN o.first_batch_id IS NULL THEN t.retained_from ELSE o.retained_from END
 FROM prism_tables t, prism_streams s
 WHERE o.prism_staging_object_id = ANY(:ids) AND t.prism_table_id = o.prism_table_id
     AND s.prism_stream_id = o.prism_stream_id
 RETURNING o.prism_staging_object_id AS staging_object_id, s.stream_name, o.prism_table_id AS table_id,
     o.definition_version, o.bucket_name AS bucket, o.object_key AS key, o.etag, o.content_length, o.send_time,
-    o.first_receive_time, o.first_batch_id, o.attempts, o.outages, o.rewrites, o.generation, o.batch_limit
+    o.first_receive_time, o.first_batch_id, o.attempts, o.outages, o.rewrites, o.generation,
+    o.batch_limit, o.retained_from
 """
 
 
@@ -382,7 +385,8 @@ def load_claimed(connection: Connection, staging_object_ids: Collection[int]) ->
 _CLAIMED = """
 SELECT o.prism_staging_object_id AS staging_object_id, s.stream_name, o.prism_table_id AS table_id,
     o.definition_version, o.bucket_name AS bucket, o.object_key AS key, o.etag, o.content_length, o.send_time,
-    o.first_receive_time, o.first_batch_id, o.attempts, o.outages, o.rewrites, o.generation, o.batch_limit
+    o.first_receive_time, o.first_batch_id, o.attempts, o.outages, o.rewrites, o.generation,
+    o.batch_limit, o.retained_from
 FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
 WHERE o.prism_staging_object_id = ANY(:ids)
 """
@@ -398,7 +402,8 @@ _OF_BATCHES = """
 SELECT o.prism_stream_batch_id AS batch_id,
     o.prism_staging_object_id AS staging_object_id, s.stream_name, o.prism_table_id AS table_id,
     o.definition_version, o.bucket_name AS bucket, o.object_key AS key, o.etag, o.content_length, o.send_time,
-    o.first_receive_time, o.first_batch_id, o.attempts, o.outages, o.rewrites, o.generation, o.batch_limit
+    o.first_receive_time, o.first_batch_id, o.attempts, o.outages, o.rewrites, o.generation,
+    o.batch_limit, o.retained_from
 FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
 WHERE o.prism_stream_batch_id = ANY(:batches) AND o.state = 'claimed'
 ORDER BY o.prism_staging_object_id
@@ -428,7 +433,8 @@ def lock_waiting(connection: Connection, staging_object_id: int) -> ClaimedObjec
 _LOCK_WAITING = """
 SELECT o.prism_staging_object_id AS staging_object_id, s.stream_name, o.prism_table_id AS table_id,
     o.definition_version, o.bucket_name AS bucket, o.object_key AS key, o.etag, o.content_length, o.send_time,
-    o.first_receive_time, o.first_batch_id, o.attempts, o.outages, o.rewrites, o.generation, o.batch_limit
+    o.first_receive_time, o.first_batch_id, o.attempts, o.outages, o.rewrites, o.generation,
+    o.batch_limit, o.retained_from
 FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
 WHERE o.prism_staging_object_id = :id AND o.state = 'pending' AND o.first_batch_id IS NOT NULL
 FOR UPDATE OF o

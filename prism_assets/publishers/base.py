@@ -78,6 +78,12 @@ class Publisher(Protocol):
         """
         ...
 
+    def withdraw(
+        self, table: TableDefinition, days: Collection[date], observer: CallObserver = UNOBSERVED
+    ) -> dict[date, PrismError]:
+        """Shows days no more, and looks whether it does not; returns why for each that is still shown."""
+        ...
+
     def shown_locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
         """Where it sends readers of the given days at present; days without a partition are left out."""
         ...

@@ -78,6 +78,12 @@ class GluePublisher:
         failpoint("catalog.after_manifest")
         return failed | (self.catalog.publish(table, locations, observer) if locations else {})
 
+    def withdraw(
+        self, table: TableDefinition, days: Collection[date], observer: CallObserver = UNOBSERVED
+    ) -> dict[date, PrismError]:
+        """Deletes the partitions in Glue; what they name stays."""
+        return self.catalog.withdraw(table, days, observer)
+
     def shown_locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
         """As Glue has them."""
         return self.catalog.shown_locations(table, days)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 BATCH_CREATE = 100
 BATCH_UPDATE = 100
+BATCH_DELETE = 25
 BATCH_GET = 1_000
 _GET_TRIES = 5
 _INPUT_FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
@@ -228,6 +229,30 @@ class GlueCatalog:
             PartitionInputList=[partition_input(table, day, locations[day]) for day in days],
         )
         return _errors_by_day(answer.get("Errors", []), tolerated="AlreadyExistsException")
+
+    def withdraw(
+        self, table: TableDefinition, days: Collection[date], observer: CallObserver = UNOBSERVED
+    ) -> dict[date, PrismError]:
+        """Deletes what is there, 25 a call, then reads back: a lost answer is settled by looking."""
+        wanted = sorted(days)
+        with _translated():
+            failed: dict[date, PrismError] = {}
+            for part in _parts(sorted(self._shapes(table, wanted)), BATCH_DELETE):
+                failed |= self._delete(table, part, observer)
+            shown = self._shapes(table, wanted)
+        return {
+            day: failed.get(day) or CatalogUnavailable("the catalog still shows it; repeat") for day in sorted(shown)
+        }
+
+    def _delete(self, table: TableDefinition, days: Sequence[date], observer: CallObserver) -> dict[date, PrismError]:
+        answer = _change(
+            observer,
+            self._client.batch_delete_partition,
+            DatabaseName=self.database_name(table),
+            TableName=table.name.table,
+            PartitionsToDelete=[{"Values": [day.isoformat()]} for day in days],
+        )
+        return _errors_by_day(answer.get("Errors", []), tolerated="EntityNotFoundException")
 
     def shown_locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
         """Asks for the partitions of the given days, 1,000 a call."""

@@ -58,6 +58,16 @@ class MemoryPublisher:
         observer.answered()
         return {}
 
+    def withdraw(
+        self, table: TableDefinition, days: Collection[date], observer: CallObserver = UNOBSERVED
+    ) -> dict[date, PrismError]:
+        """Forgets their contents."""
+        observer.begin()
+        for day in days:
+            self.contents.get(table.name, {}).pop(day, None)
+        observer.answered()
+        return {}
+
     def shown_locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
         """The names of what it shows."""
         shown = self.contents.get(table.name, {})

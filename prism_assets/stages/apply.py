@@ -18,7 +18,7 @@ from prism_assets.domain.table_changes import Change, Moves, applied, changes_be
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import Column, Stream, TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import locks, tables, undefined_fields
+from prism_assets.metadata import locks, retention, tables, undefined_fields
 from prism_assets.metadata.tables import KnownStream
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.installation import preview_lake, take_lake
@@ -31,11 +31,13 @@ class TablePlan:
     name: TableName
     old: TableDefinition | None
     changes: tuple[Change, ...]
+    consequences: tuple[str, ...] = ()
+    """What later runs do because of it, a line each."""
 
     @property
     def lines(self) -> tuple[str, ...]:
         """What is said to people; nothing where nothing changes."""
-        return describe(str(self.name), self.changes)
+        return (*describe(str(self.name), self.changes), *self.consequences)
 
 
 @dataclass(frozen=True)
@@ -318,9 +320,28 @@ def run_apply(
         plan = plan_apply(files, tables.load_definitions(connection), tables.load_streams(connection))
         if plan.problems:
             raise DefinitionError("\n".join(plan.problems))
+        plan = _with_consequences(context, connection, plan, now)
         if not dry_run:
             execute_apply(connection, plan, now)
     return dataclasses.replace(plan, lake=taken)
+
+
+def _with_consequences(context: StageContext, connection: Connection, plan: ApplyPlan, now: datetime) -> ApplyPlan:
+    """Says how many days and rows expire where a table keeps its days for another time."""
+    told = []
+    for planned in plan.tables:
+        table = applied(planned.old, planned.changes)
+        oldest_kept = table.oldest_kept(now)
+        if planned.old is None or oldest_kept is None or table.retention_days == planned.old.retention_days:
+            told.append(planned)
+            continue
+        found = retention.count_older(connection, table.table_id, oldest_kept)
+        line = (
+            f"expire {found.days} days of {table.name} before {oldest_kept}, with {found.rows:,} rows, at most "
+            f"{context.settings.expire_max_days} days in each catalog run (PRISM_EXPIRE_MAX_DAYS)"
+        )
+        told.append(dataclasses.replace(planned, consequences=(line,) if found.days else ()))
+    return dataclasses.replace(plan, tables=tuple(told))
 
 
 def apply_sound(context: StageContext, folder: Path, now: datetime) -> ApplyPlan:

@@ -22,7 +22,10 @@ def quarantined_lines(context: StageContext, staging_object_id: int) -> Iterator
     with context.database.begin() as connection:
         key = quarantine_key(connection, staging_object_id)
     if key is None:
-        raise WrongUse(f"no line of staging object {staging_object_id} is in quarantine")
+        raise WrongUse(
+            f"no line of staging object {staging_object_id} is in quarantine, or they were kept for their "
+            f"{context.settings.quarantine_days} days"
+        )
     return _inflated(context, key)
 
 

@@ -14,6 +14,7 @@ from prism_assets.domain.lifecycle import (
     WaitForDayEnd,
     WaitForMerge,
     WaitForObjects,
+    WaitToExpire,
     next_steps,
 )
 from prism_assets.domain.partitions import Partition
@@ -177,6 +178,8 @@ def _awaited(step: Step) -> str | None:
             return f"the close: {step.reason}"
         case WaitForMerge():
             return f"the switch: {step.reason}"
+        case WaitToExpire():
+            return f"the end of its retention: {step.reason}"
         case Publish():
             return None
         case _:

@@ -186,6 +186,12 @@ def _everything_switched(connection: sqlalchemy.Connection, life: Life) -> Itera
         found.add((row.name, row.date))
         state = (row.switched, row.current_version, row.desired_version, row.published_object_id)
         last = row.last_object_id
+        if row.expired is not ((row.name, row.date) in life.ended):
+            yield f"I10 {row.name} {row.date} is {'' if row.expired else 'not '}expired"
+        if row.expired:
+            if state != (True, -1, last, 0) or row.dirty is not False:
+                yield f"I10 {row.name} {row.date} is expired, and not at rest: {state}"
+            continue
         if state != (True, last, last, last) or row.published_revision != row.revision or row.dirty is not False:
             yield f"I10 {row.name} {row.date} is not at rest at {last}: {state}"
     yield from (f"I1 {table} {day} has no partition" for table, day in set(life.expected()) - found)

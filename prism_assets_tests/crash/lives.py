@@ -64,8 +64,8 @@ HIDDEN_SECONDS = 1
 class Drop:
     """One staging object: rows as (id, time), and behind them broken lines, of so many bytes that do not compress.
 
-    Lines that the table filters are between the two. It may vanish before it is read, or be discarded with its stream. It
-    lies in a folder named after its table, or in another that feeds the table then.
+    Lines that the table filters are between the two. It may vanish before it is read, be discarded with its stream, or
+    have rows that are too old. It lies in a folder named after its table, or in another that feeds the table then.
     """
 
     table: str
@@ -77,6 +77,7 @@ class Drop:
     filtered: int = 0
     folder: str = ""
     discarded: bool = False
+    too_old: bool = False
 
     @property
     def key(self) -> str:
@@ -91,12 +92,12 @@ class Drop:
     @property
     def kept(self) -> tuple[tuple[int, datetime], ...]:
         """The rows that are taken in."""
-        return () if self.vanishes or self.discarded else self.rows
+        return () if self.vanishes or self.discarded or self.too_old else self.rows
 
     @property
     def set_aside(self) -> int:
         """How many lines go to quarantine."""
-        return 0 if self.discarded else self.broken
+        return 0 if self.discarded else self.broken + (len(self.rows) if self.too_old else 0)
 
     def body(self) -> bytes:
         """Its bytes, always the same."""
@@ -126,7 +127,8 @@ class Life:
     `watched` are the tables a reader looks at all the time; the others are damaged on purpose meanwhile. `more` is what
     arrives besides the phases. `rest` are the stages that run in the end. With a `queue` the bucket tells of what
     arrives. `collected` are the tables whose garbage is collected, as if days went by between two looks of a reader: so
-    they are not watched. `shown` are the tables that are published as Iceberg in the end.
+    they are not watched. `shown` are the tables that are published as Iceberg in the end. Days of tables that `ended`
+    are expired then: a reader may see them vanish as a whole.
     """
 
     tables: Mapping[str, str]
@@ -138,6 +140,7 @@ class Life:
     queue: bool = False
     collected: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
+    ended: frozenset[tuple[str, date]] = frozenset()
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -162,7 +165,8 @@ class Life:
         for drop in self.drops:
             zone = ZoneInfo(self.tables[drop.table])
             for number, at in drop.kept:
-                found.setdefault((drop.table, at.astimezone(zone).date()), set()).add(number)
+                if (place := (drop.table, at.astimezone(zone).date())) not in self.ended:
+                    found.setdefault(place, set()).add(number)
         return found
 
 
@@ -341,7 +345,7 @@ def garbage(seed: int) -> Life:
         watched=(clicks,),
         rest=("run", "gc"),
         collected=(events,),
-        settings={"gc_max_fraction": 1.0},
+        settings={"gc_max_fraction": 1.0, "quarantine_days": 36_500},
     )
 
 
@@ -460,8 +464,40 @@ def streams(seed: int) -> Life:
     )
 
 
+def retention(seed: int) -> Life:
+    """Two tables with days that expire one after the other, one of them Iceberg, too; some rows come too late."""
+    author = Author(seed)
+    drop = author.drop
+    events, clicks = "log.events", "log.clicks"
+    noons = [f"2026-03-0{day}T11:00" for day in (1, 2, 3)]
+    keeps = "retention_days: 2\n"
+    return Life(
+        tables={events: "UTC", clicks: "UTC"},
+        files=(
+            a_table(events, merge="{interval: 0}") + keeps,
+            a_table(clicks, merge="{interval: 0}", iceberg="true") + keeps,
+        ),
+        phases=(
+            Phase(utc("2026-03-01T00:00"), ("apply",)),
+            Phase(utc("2026-03-01T12:00"), ("run",), (drop(events, noons[0], broken=1), drop(clicks, noons[0]))),
+            Phase(utc("2026-03-02T12:00"), ("run",), (drop(events, *noons[:2]), drop(clicks, noons[1]))),
+            Phase(utc("2026-03-03T12:00"), ("run",), (drop(events, noons[2]), drop(clicks, noons[2]))),
+            Phase(utc("2026-03-04T00:20"), ("run",), (drop(events, *noons[:2]),)),
+            Phase(
+                utc("2026-03-04T06:00"),
+                ("run",),
+                (replace(drop(events, noons[0], broken=1), too_old=True), drop(events, noons[1])),
+            ),
+            Phase(utc("2026-03-05T06:00"), ("run",), (replace(drop(clicks, noons[0]), too_old=True),)),
+        ),
+        watched=(events, clicks),
+        shown=(clicks,),
+        ended=frozenset((table, date(2026, 3, day)) for table in (events, clicks) for day in (1, 2)),
+    )
+
+
 LIVES: Mapping[str, Callable[[int], Life]] = {
-    life.__name__: life for life in (days, messages, damage, losses, garbage, shown, rebuilt, streams)
+    life.__name__: life for life in (days, messages, damage, losses, garbage, shown, rebuilt, streams, retention)
 }
 
 

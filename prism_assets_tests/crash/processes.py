@@ -32,6 +32,7 @@ def environment(world: World, **more: str) -> dict[str, str]:
         "PRISM_LEASE_SECONDS": "1",
         "PRISM_MAX_ATTEMPTS": str(settings.max_attempts),
         "PRISM_GC_MAX_FRACTION": str(settings.gc_max_fraction),
+        "PRISM_QUARANTINE_DAYS": str(settings.quarantine_days),
         **_given("PRISM_SQS_ENDPOINT", settings.sqs_endpoint),
         **_given("PRISM_SQS_QUEUE_URLS", ",".join(settings.sqs_queue_urls)),
         **more,

@@ -119,7 +119,8 @@ def _of_the_store() -> Iterator[None]:
 class Poller(threading.Thread):
     """Looks at tables again and again, and keeps what no reader may ever see.
 
-    I2: no id twice. I3: a partition never shows less than before. I4: no object that is missing or has another length.
+    I2: no id twice. I3: a partition never shows less than before, but for those that are `ending`, which may vanish
+    whole. I4: no object that is missing or has another length.
     It looks `at_least` so often, however busy the machine is; the last looks may be at what is there in the end.
 
     A look fails where its servers are down: those of Glue and the store only if it `may_fail`, that of clients of
@@ -128,6 +129,7 @@ class Poller(threading.Thread):
 
     settings: Settings
     tables: Iterable[str]
+    ending: frozenset[tuple[str, date]] = frozenset()
     every: float = EVERY
     may_fail: bool = False
     database_may_fail: bool = False
@@ -205,7 +207,8 @@ class Poller(threading.Thread):
                     f"I3 {where}: {len(before - now)} of {len(before)} rows were seen before and not now"
                 )
             self.seen[table, day] = before | now
-        for lost in {day for name, day in self.seen if name == table} - set(views):
+        name = table.removesuffix(_LAKE)
+        for lost in {day for of, day in self.seen if of == table and (name, day) not in self.ending} - set(views):
             self.violations.append(f"I3 {table} {lost}: the partition was seen before and not now")
 
     def finish(self) -> list[str]:

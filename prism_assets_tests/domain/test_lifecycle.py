@@ -10,6 +10,7 @@ import pytest
 
 from prism_assets.domain.lifecycle import (
     Close,
+    Expire,
     Mark,
     Publish,
     Step,
@@ -17,6 +18,8 @@ from prism_assets.domain.lifecycle import (
     WaitForDayEnd,
     WaitForMerge,
     WaitForObjects,
+    WaitToExpire,
+    Withdraw,
     next_steps,
     work_for_a_run,
 )
@@ -42,6 +45,7 @@ class KnownFacts:
     unfinished: int = 0
     unmerged: int | None = 3
     ranges: ObjectTotals = NINE
+    too_old: datetime | None = None
     asked: list[str] = field(default_factory=list)
 
     def day_ends(self, partition: Partition) -> datetime:
@@ -50,6 +54,13 @@ class KnownFacts:
 
     def unfinished_objects(self, partition: Partition) -> int:
         self.asked.append("unfinished")
+        return self.unfinished
+
+    def expires(self, partition: Partition) -> datetime | None:
+        return self.too_old
+
+    def unfinished_before_expiry(self, partition: Partition) -> int:
+        self.asked.append("unfinished before expiry")
         return self.unfinished
 
     def unmerged_live(self, partition: Partition) -> int | None:
@@ -138,3 +149,44 @@ def test_sensors_ask_for_a_run_for_what_it_would_do_and_not_for_what_waits(
 ) -> None:
     move = work_for_a_run(next_steps(a_partition(**facts), KnownFacts(), now))
     assert (move and move.action) == action
+
+
+EXPIRED: dict[str, Any] = {**SWITCHED, "expired": True}
+
+
+@pytest.mark.parametrize(
+    ("stored", "unfinished", "steps", "asked"),
+    [
+        (SWITCHED, 0, (Expire(), Withdraw(follows=True)), ["unfinished before expiry"]),
+        ({**SWITCHED, "current_version": -1}, 0, (Expire(),), ["unfinished before expiry"]),
+        (
+            SWITCHED,
+            2,
+            (WaitToExpire(reason="2 staging objects that may have rows of it are not converted yet"),),
+            ["unfinished before expiry"],
+        ),
+        (
+            {**SWITCHED, "last_object_id": 12},
+            0,
+            (
+                WaitToExpire(reason="objects that came late are not merged yet"),
+                Publish(before=Publication(9, 9), wanted=Publication(9, 12)),
+            ),
+            [],
+        ),
+        (MERGED, 0, (Switch(), Publish(before=Publication(0, 9), wanted=BIG, follows=True)), ["evidence"]),
+        (EXPIRED, 0, (Withdraw(),), []),
+        ({**EXPIRED, "current_version": -1}, 0, (), []),
+    ],
+    ids=["at rest", "never shown", "unfinished", "late rows", "not switched", "expired", "withdrawn"],
+)
+def test_a_day_that_is_too_old_ends_when_nothing_more_can_come(
+    stored: dict[str, Any], unfinished: int, steps: tuple[Step, ...], asked: list[str]
+) -> None:
+    facts = KnownFacts(too_old=AFTER, unfinished=unfinished)
+    assert next_steps(a_partition(**{"published_object_id": 9, **stored}), facts, AFTER) == steps
+    assert facts.asked == asked
+
+
+def test_a_day_that_is_not_too_old_yet_stays() -> None:
+    assert next_steps(a_partition(**{**SWITCHED, "published_object_id": 9}), KnownFacts(too_old=AFTER), BEFORE) == ()

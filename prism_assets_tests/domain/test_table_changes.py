@@ -60,7 +60,8 @@ def test_columns_streams_and_settings_are_changes_of_their_own() -> None:
     assert describe("log.events", changes) == (
         "add column color string to log.events",
         "create stream more of log.events at s3://staging/more/",
-        "update log.events: owner, retention_days",
+        "keep days of log.events for 9 days",
+        "update log.events: owner",
     )
 
 

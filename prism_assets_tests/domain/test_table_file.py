@@ -232,8 +232,12 @@ MISTAKES = {
     "text as number": ("description: Page views", "description: 5", "3: description: must be text"),
     "number too low": ("interval: 600", "interval: -1", "16: merge.interval: must lie between 0 and 604800"),
     "number too high": ("length: 2000", "length: 65536", "12: columns[2].length: must lie between 1 and 65535"),
-    "retention": ("retention_days: null", "retention_days: 400", "18: retention_days: this version deletes no rows by"),
-    "retention for ever": ("retention_days: null", "retention_days: never", "18: retention_days: this version deletes"),
+    "retention": ("retention_days: null", "retention_days: 0", "18: retention_days: must lie between 1 and 36500"),
+    "retention for ever": (
+        "retention_days: null",
+        "retention_days: never",
+        "18: retention_days: must be a whole number",
+    ),
     "zone offset": (
         "type: timestamp, time_unit: milliseconds",
         'type: timestamp, zone_offset: "-05:00"',

@@ -148,7 +148,7 @@ def test_garbage_collection_in_any_order_takes_nothing_from_anybody(
         nonlocal worlds
         worlds += 1
         root = Path(opened.enter_context(tempfile.TemporaryDirectory()))
-        more = {"max_attempts": 1_000, "gc_max_fraction": 1.0 if worlds % 2 else 0.5}
+        more = {"max_attempts": 1_000, "gc_max_fraction": 1.0 if worlds % 2 else 0.5, "quarantine_days": 36_500}
         return opened.enter_context(a_world(services, database_url, root, **more))
 
     machine = type("GarbageHere", (GarbageInAnyOrder,), {"make_world": staticmethod(make_world), "total": 0})

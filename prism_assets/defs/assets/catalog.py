@@ -53,7 +53,13 @@ def make_catalog(context: StageContext, task: Task) -> Outcome:
 def _days(table: TableReport) -> dict[date, Facts]:
     """What happened to each day of a table."""
     facts: dict[date, dict[str, object]] = {}
-    for step, days in (("marked", table.marked), ("closed", table.closed), ("switched", table.switched)):
+    for step, days in (
+        ("marked", table.marked),
+        ("closed", table.closed),
+        ("switched", table.switched),
+        ("expired", table.expired),
+        ("withdrawn", table.withdrawn),
+    ):
         for day in days:
             facts.setdefault(day, {})[step] = True
     for item in table.published:

@@ -24,7 +24,7 @@ from prism_assets.stages.delayed import DelayedRows, find_delayed
 def catalog_work(
     stages: StageContext, context: SensorEvaluationContext, location: Location, deadline: Deadline
 ) -> SensorResult:
-    """Requests catalog for tables with days to publish, close or switch, a new definition, or a comparison due."""
+    """Requests catalog for tables with days to publish or move on, a new definition, or a comparison due."""
     stages.check_lake()
     now = datetime.now(timezone.utc)
     tables = stages.choose_tables(None)
@@ -59,4 +59,5 @@ def _undefined(stages: StageContext, tables: Collection[TableDefinition], now: d
 def _sentence(work: Collection[CatalogWork], tables: int) -> str:
     steps = Counter(item.step for item in work)
     parts = ", ".join(f"{steps[step]} to {step}" for step in ("publish", "close", "switch"))
-    return f"partitions of {tables} tables: {parts}"
+    ends = "".join(f", {steps[step]} to {step}" for step in ("expire", "withdraw") if steps[step])
+    return f"partitions of {tables} tables: {parts}{ends}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import date
 
@@ -14,10 +14,13 @@ from prism_assets.stages.context import StageContext
 
 @dataclass(frozen=True)
 class Difference:
-    """A day that readers are not sent where they should be: `shown` is None where the catalog has no such day."""
+    """A day that readers are not sent where they should be: `shown` is None where the catalog has no such day.
+
+    `recorded` is None of one that is expired, and that the catalog should not have.
+    """
 
     date: date
-    recorded: str
+    recorded: str | None
     shown: str | None
 
 
@@ -29,20 +32,19 @@ class Comparison:
     differences: tuple[Difference, ...]
 
 
-def compare_locations(context: StageContext, table: TableDefinition, found: Iterable[Partition]) -> Comparison:
+def compare_locations(context: StageContext, table: TableDefinition, found: Collection[Partition]) -> Comparison:
     """Compares where readers of some partitions are sent with where they should be; asks the catalog once."""
-    recorded = {
+    recorded: dict[date, str] = {
         item.date: context.publisher.location(table, item.date, publication)
         for item in found
         if (publication := current_publication(item))
     }
-    shown = _shown(context, table, recorded)
+    wanted = {**recorded, **{item.date: None for item in found if item.expired and not item.is_published}}
+    shown = _shown(context, table, wanted)
     return Comparison(
         published=len(recorded),
         differences=tuple(
-            Difference(day, location, shown.get(day))
-            for day, location in recorded.items()
-            if shown.get(day) != location
+            Difference(day, location, shown.get(day)) for day, location in wanted.items() if shown.get(day) != location
         ),
     )
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from prism_assets.domain.partitions import Partition, SwitchEvidence
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import backlog, partitions, small_objects
+from prism_assets.metadata import backlog, partitions, retention, small_objects
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,16 @@ class StoredFacts:
         if not self.for_people:
             return None
         return small_objects.count_unmerged_live(self.connection, partition.partition_id, partition.desired_version)
+
+    def expires(self, partition: Partition) -> datetime | None:
+        """By the definition of the table."""
+        return self.table.expires(partition.date)
+
+    def unfinished_before_expiry(self, partition: Partition) -> int:
+        """Those that a batch up to the mark of the retention saw first; up to the newest where there is none yet."""
+        mark = retention.load_mark(self.connection, self.table.table_id)
+        batch_id = mark.batch_id if mark and partition.date < mark.first_day else None
+        return backlog.unfinished_before(self.connection, self.table.table_id, batch_id)
 
     def switch_evidence(self, partition: Partition) -> SwitchEvidence:
         """Sums up both sides."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from prism_assets.domain.lifecycle import Publish, next_steps, work_for_a_run
-from prism_assets.metadata import partitions, publication_notes
+from prism_assets.metadata import publication_notes
+from prism_assets.stages.catalog.candidates import load_candidates
 from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.context import StageContext
 
@@ -16,7 +17,7 @@ COMPARE = "compare"
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogWork:
-    """One partition that the next catalog run would move on: `step` is publish, close or switch.
+    """One partition that the next catalog run would move on: `step` is publish, close, switch, expire or withdraw.
 
     Or, with the date of today, a whole table that it would compare with the catalog: `step` is compare.
     """
@@ -34,7 +35,7 @@ def find_catalog_work(context: StageContext, *, now: datetime) -> list[CatalogWo
         due = publication_notes.load_comparisons_due(
             connection, list(tables), settings.catalog_compare_seconds, settings.lease_seconds
         )
-        pending = partitions.load_pending(connection, list(tables))
+        pending = load_candidates(connection, list(tables.values()), now)
         found = [
             (item, next_steps(item, StoredFacts(connection, tables[item.table_id], for_people=False), now))
             for item in pending

@@ -9,10 +9,22 @@ from datetime import date, datetime
 from sqlalchemy import Connection
 
 from prism_assets.domain.errors import PrismError
-from prism_assets.domain.lifecycle import Close, Mark, Switch, WaitForMerge, WaitForObjects, next_steps
+from prism_assets.domain.lifecycle import (
+    Close,
+    Expire,
+    Mark,
+    Switch,
+    WaitForMerge,
+    WaitForObjects,
+    WaitToExpire,
+    Withdraw,
+    may_expire,
+    next_steps,
+)
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import catalog_state, partitions
+from prism_assets.metadata import catalog_state
+from prism_assets.stages.catalog.candidates import load_candidates
 from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.catalog.publish import plan_publish
 from prism_assets.stages.context import StageContext
@@ -50,8 +62,16 @@ def _of_table(
         known = catalog_state.load_catalog_state(
             connection, table.table_id, settings.catalog_compare_seconds, settings.lease_seconds
         )
-        pending = partitions.load_pending(connection, [table.table_id])
-        moves = {item.date: _moves(connection, table, item, now) for item in pending if not republish}
+        table = known.definition
+        pending = load_candidates(connection, [table], now)
+        most = context.settings.expire_max_days
+        expiring = [item for item in pending if may_expire(item, table.expires(item.date), now)]
+        later = {item.partition_id for item in expiring[most:]}
+        moves = {
+            item.date: _moves(connection, table, item, now)
+            for item in pending
+            if not republish and item.partition_id not in later
+        }
     try:
         plan = plan_publish(context, known, pending, republish=republish)
     except PrismError as error:
@@ -62,6 +82,8 @@ def _of_table(
     if known.comparison_due:
         yield None, f"compare it with the catalog: {known.comparison_due}"
     publish = {item.partition.date: str(item.step) for item in plan.publications} if plan else {}
+    if later:
+        yield None, f"leave {len(later)} more days to the next runs, as PRISM_EXPIRE_MAX_DAYS is {most}"
     for day in sorted({*moves, *publish}):
         for step in moves.get(day, []):
             yield day, step
@@ -72,5 +94,5 @@ def _of_table(
 def _moves(connection: Connection, table: TableDefinition, partition: Partition, now: datetime) -> list[str]:
     """What a run does to the partition, or would do if it could; publications are planned with the catalog."""
     steps = next_steps(partition, StoredFacts(connection, table), now)
-    shown = (Mark, Close, Switch, WaitForObjects, WaitForMerge)
+    shown = (Mark, Close, Switch, Expire, Withdraw, WaitForObjects, WaitForMerge, WaitToExpire)
     return [str(step) for step in steps if isinstance(step, shown) and not step.follows]

@@ -54,7 +54,7 @@ def plan_publications(found: Sequence[Partition], also: Collection[date] = froze
     plans = []
     for item in found:
         step = publication_due(item)
-        if step is None and item.date in also:
+        if step is None and item.date in also and not item.expired:
             step = Publish(before=current_publication(item), wanted=wanted_publication(item))
         if step:
             plans.append(PublicationPlan(partition=item, step=step))
@@ -85,6 +85,33 @@ def publish_partitions(
             failpoint("catalog.after_advance")
         for plan in shown:
             yield _published(context, table, plan, contents[plan.partition.date])
+        for day, error in sorted(failed.items()):
+            yield Problem.of(error, str(table.name), day)
+
+
+def withdraw_partitions(
+    context: StageContext,
+    table: TableDefinition,
+    gone: Sequence[Partition],
+    lease: Lease,
+    calls: NotedCalls,
+    now: datetime,
+) -> Iterator[date | Problem]:
+    """Takes expired partitions out of the catalog, a hundred at once; yields their days, and what is wrong with others.
+
+    A death behind the publisher leaves a record of days that are not there: the next run takes them out again.
+    """
+    for start in range(0, len(gone), _AT_ONCE):
+        part = gone[start : start + _AT_ONCE]
+        failed = context.publisher.withdraw(table, [item.date for item in part], calls)
+        failpoint("catalog.after_withdraw")
+        done = [item for item in part if item.date not in failed]
+        with context.database.begin() as connection:
+            leases.hold(connection, lease)
+            for partition_id in sorted(partitions.lock_partitions(connection, [item.partition_id for item in done])):
+                publications.withdraw(connection, partition_id, context.publisher.name, now)
+            failpoint("catalog.in_withdraw")
+        yield from (item.date for item in done)
         for day, error in sorted(failed.items()):
             yield Problem.of(error, str(table.name), day)
 

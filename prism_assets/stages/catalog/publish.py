@@ -20,6 +20,7 @@ from prism_assets.stages.catalog.publications import (
     PublishedPartition,
     plan_publications,
     publish_partitions,
+    withdraw_partitions,
 )
 from prism_assets.stages.context import StageContext
 
@@ -30,13 +31,19 @@ class PublishPlan:
 
     `differs` if the table itself does; `is_full` if all partitions were compared, and not only those that PostgreSQL
     knows to be behind. `outdated` are the days that the catalog shows otherwise than recorded, or that are published
-    whatever it shows.
+    whatever it shows. `withdrawals` are expired days that it shows, as far as PostgreSQL knows, or that it was seen to.
     """
 
     differs: bool
     is_full: bool
     publications: tuple[PublicationPlan, ...]
     outdated: frozenset[date]
+    withdrawals: tuple[Partition, ...] = ()
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether the catalog shows what it should."""
+        return not (self.differs or self.publications or self.withdrawals)
 
 
 @dataclass(kw_only=True)
@@ -45,6 +52,7 @@ class PublishReport:
 
     defined: str | None = None
     published: list[PublishedPartition] = field(default_factory=list)
+    withdrawn: list[date] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -72,11 +80,16 @@ def plan_publish(
         with context.database.begin() as connection:
             found = partitions.load_table_partitions(connection, table.table_id)
     if republish:
-        outdated = frozenset(item.date for item in found)
+        outdated = frozenset(item.date for item in found if not item.expired)
     else:
         outdated = _outdated(context, table, found) if is_full else frozenset()
+    lingering = _lingering(context, table, found) if is_full and not differs else frozenset()
     return PublishPlan(
-        differs=differs, is_full=is_full, publications=tuple(plan_publications(found, outdated)), outdated=outdated
+        differs=differs,
+        is_full=is_full,
+        publications=tuple(plan_publications(found, outdated)),
+        outdated=outdated | lingering,
+        withdrawals=tuple(item for item in found if item.expired and (item.is_published or item.date in lingering)),
     )
 
 
@@ -85,10 +98,16 @@ def _outdated(context: StageContext, table: TableDefinition, found: Sequence[Par
     return context.publisher.outdated(table, shown)
 
 
+def _lingering(context: StageContext, table: TableDefinition, found: Sequence[Partition]) -> frozenset[date]:
+    """Expired days that the catalog shows although they were taken out of it: a call of before landed late."""
+    gone = [item.date for item in found if item.expired and not item.is_published]
+    return frozenset(context.publisher.shown_locations(table, gone)) if gone else frozenset()
+
+
 def publish_table(
     context: StageContext, lease: Lease, known: CatalogState, plan: PublishPlan, now: datetime
 ) -> PublishReport:
-    """Defines the table and publishes its unswitched partitions first, then its switched ones.
+    """Defines the table, publishes its unswitched partitions, then its switched ones, and takes out expired ones.
 
     That the catalog is about to be touched is noted before, and taken back when all went well. A run that died, lost
     its lease or never heard of the end of a call leaves the note, and the next runs compare everything: as long as a
@@ -97,7 +116,7 @@ def publish_table(
     """
     done = PublishReport()
     table = known.definition
-    if not plan.differs and not plan.publications:
+    if plan.changes_nothing:
         if plan.is_full or known.defined_version != table.version:
             _record_end(context, lease, known, plan, None)
         return done
@@ -118,6 +137,11 @@ def publish_table(
                     done.problems.append(item)
                 else:
                     done.published.append(item)
+        for gone in withdraw_partitions(context, table, plan.withdrawals, lease, calls, now):
+            if isinstance(gone, Problem):
+                done.problems.append(gone)
+            else:
+                done.withdrawn.append(gone)
         if plan.outdated.isdisjoint(problem.date for problem in done.problems):
             _record_end(context, lease, known, plan, note_id)
     except PrismError as error:

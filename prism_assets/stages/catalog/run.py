@@ -1,4 +1,4 @@
-"""Catalog: switch, close, define, publish unswitched, publish switched, in this order, under a lease per table.
+"""Catalog: expire, switch, close, define, publish unswitched and switched, in this order, under a lease per table.
 
 Because switching comes before closing, a partition needs at least two runs after its day is over. A run whose lease was
 taken over, as it stood still, changes nothing more: every transaction and every call to the catalog is fenced by it.
@@ -9,15 +9,18 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.lifecycle import (
     Close,
+    Expire,
     Switch,
     WaitForMerge,
     WaitForObjects,
+    WaitToExpire,
     may_close,
+    may_expire,
     may_mark,
     may_switch,
     next_steps,
@@ -26,8 +29,9 @@ from prism_assets.domain.partitions import Partition
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import catalog_state, leases, locks, merge_jobs, partitions
+from prism_assets.metadata import catalog_state, leases, locks, merge_jobs, partitions, retention
 from prism_assets.metadata.leases import Holder, Lease, LeaseKind
+from prism_assets.stages.catalog.candidates import load_candidates
 from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.catalog.publications import PublishedPartition
 from prism_assets.stages.catalog.publish import PublishReport, plan_publish, publish_table
@@ -43,7 +47,7 @@ class Waiting:
     reason: str
 
     @classmethod
-    def of(cls, partition: Partition, wait: WaitForMerge | WaitForObjects) -> Waiting:
+    def of(cls, partition: Partition, wait: WaitForMerge | WaitForObjects | WaitToExpire) -> Waiting:
         """As a step of a plan says it."""
         return cls(date=partition.date, reason=f"is not {wait.undone}: {wait.reason}")
 
@@ -54,6 +58,8 @@ class TableReport:
 
     table: str
     table_id: int
+    expired: tuple[date, ...] = ()
+    withdrawn: tuple[date, ...] = ()
     switched: tuple[date, ...] = ()
     marked: tuple[date, ...] = ()
     closed: tuple[date, ...] = ()
@@ -73,7 +79,8 @@ class TableReport:
     @property
     def changed(self) -> bool:
         """Whether the run changed anything."""
-        return bool(self.switched or self.marked or self.closed or self.defined or self.published)
+        moved = self.expired or self.withdrawn or self.switched or self.marked or self.closed
+        return bool(moved or self.defined or self.published)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,18 +158,20 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
     """The definition is read under the lease: one that was read before may have been replaced and shown meanwhile."""
     with context.database.begin() as connection:
         known = catalog_state.load_catalog_state(connection, lease.subject_id, context.settings.catalog_compare_seconds)
-        pending = partitions.load_pending(connection, [lease.subject_id])
+        pending = load_candidates(connection, [known.definition], now)
     table = known.definition
     waiting: list[Waiting] = []
+    expired: list[date] = []
     switched: list[date] = []
     marked: list[date] = []
     closed: list[date] = []
     if not republish:
+        expired = _expire(context, table, lease, pending, min(now, known.time), waiting)
         switched = _switch(context, table, lease, pending, now, waiting)
         marked, closed = _close(context, table, lease, pending, now, waiting)
-    if switched or marked or closed:
+    if expired or switched or marked or closed:
         with context.database.begin() as connection:
-            pending = partitions.load_pending(connection, [lease.subject_id])
+            pending = load_candidates(connection, [table], now)
     try:
         shown = publish_table(context, lease, known, plan_publish(context, known, pending, republish=republish), now)
     except PrismError as error:
@@ -170,6 +179,8 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
     return TableReport(
         table=str(table.name),
         table_id=table.table_id,
+        expired=tuple(expired),
+        withdrawn=tuple(shown.withdrawn),
         switched=tuple(switched),
         marked=tuple(marked),
         closed=tuple(closed),
@@ -178,6 +189,53 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
         waiting=tuple(waiting),
         problems=tuple(shown.problems),
     )
+
+
+def _expire(
+    context: StageContext,
+    table: TableDefinition,
+    lease: Lease,
+    pending: Sequence[Partition],
+    now: datetime,
+    waiting: list[Waiting],
+) -> list[date]:
+    """Has rows of days that are older than the table keeps be too old, then ends such days, the oldest first.
+
+    The clock of a machine that is ahead would end days too early: no `now` is later than that of the database.
+    One transaction for the mark and one for each day. A death behind the mark leaves a day whose late rows are set
+    aside, and which the next run ends; behind a day, one that the next run takes out of the catalog, and whose objects
+    stay until that is so.
+    """
+    oldest_kept = table.oldest_kept(now)
+    if oldest_kept is None:
+        return []
+    old = [item for item in pending if may_expire(item, table.expires(item.date), now)]
+    chosen = old[: context.settings.expire_max_days]
+    # Days behind those that this run ends are left as they are, and their rows are taken.
+    first_day = chosen[-1].date + timedelta(days=1) if len(old) > len(chosen) else oldest_kept
+    with context.database.begin() as connection:
+        mark = retention.load_mark(connection, table.table_id)
+    if mark is None or mark.first_day < first_day:
+        with context.database.begin() as connection:
+            leases.hold(connection, lease)
+            locks.hold_epoch(connection)
+            retention.advance_mark(connection, table.table_id, first_day)
+            failpoint("catalog.in_retain")
+        failpoint("catalog.after_retain")
+    expired = []
+    for partition in chosen:
+        with context.database.begin() as connection:
+            leases.hold(connection, lease)
+            locked = partitions.lock_partition(connection, partition.partition_id)
+            steps = next_steps(locked, StoredFacts(connection, table), now)
+            if Expire() in steps:
+                retention.expire(connection, partition.partition_id)
+                failpoint("catalog.in_expire")
+        if Expire() in steps:
+            failpoint("catalog.after_expire")
+            expired.append(partition.date)
+        waiting += [Waiting.of(locked, step) for step in steps if isinstance(step, WaitToExpire)]
+    return expired
 
 
 def _switch(

@@ -39,7 +39,7 @@ def look_at_catalog(context: StageContext, table: TableDefinition) -> tuple[int,
             name="catalog",
             table=str(table.name),
             date=item.date,
-            facts=f"the catalog shows {item.shown or 'no such partition'}, on record is {item.recorded}",
+            facts=f"the catalog shows {item.shown or 'no such partition'}, on record is {item.recorded or 'none'}",
             advice=f"Run `prism catalog --republish --table {table.name}`",
         )
         for item in found

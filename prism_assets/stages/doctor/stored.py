@@ -97,7 +97,10 @@ def _look_at_merged(context: StageContext, table: TableDefinition) -> _Compariso
         item.key: item.content_length for item in context.stores.list(context.lake.bucket, keys.all_merged_prefix)
     }
     findings = set[Finding]()
+    expired = {item.date for item in found if item.expired}
     for day, chain in ranges.items():
+        if day in expired:
+            continue
         findings |= set(_damaged_ranges(table, day, chain, listed))
     for partition in found:
         findings |= set(_missing_manifest(context, table, partition, listed))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, timedelta, timezone
 from itertools import islice
 
 from sqlalchemy import Connection
@@ -30,6 +30,7 @@ from prism_assets.metadata import (
     publication_history,
     quarantine,
     rebuilds,
+    retention,
     small_objects,
 )
 from prism_assets.objectstore.config import ObjectInfo
@@ -44,10 +45,14 @@ _EXAMPLES = 3
 
 @dataclass(frozen=True)
 class Horizon:
-    """How far back a run looks: objects modified behind `floor` are young, the reader lease began at `lease_began`."""
+    """How far back a run looks: objects modified behind `floor` are young, the reader lease began at `lease_began`.
+
+    Quarantined lines of objects that arrived before `quarantine_from` are kept no longer.
+    """
 
     floor: datetime
     lease_began: datetime
+    quarantine_from: date = date.min
 
     @classmethod
     def at(cls, now: datetime, settings: GcSettings) -> Horizon:
@@ -55,6 +60,7 @@ class Horizon:
         return cls(
             floor=now - timedelta(hours=settings.gc_age_hours),
             lease_began=now - timedelta(hours=settings.gc_reader_lease_hours),
+            quarantine_from=now.astimezone(timezone.utc).date() - timedelta(days=settings.quarantine_days),
         )
 
 
@@ -204,6 +210,7 @@ def load_records(
     if lock:
         found = partitions.lock_partitions(connection, found)
     shown = publication_history.load_shown_at(connection, found, context.publisher.name, horizon.lease_began)
+    gone = retention.find_gone(connection, found, horizon.lease_began)
     numbers = rebuilds.load_numbers(connection, found)
     bounds = merge_ranges.load_bounds(connection, found)
     starts = [known for known in named.values() if isinstance(known, SmallObjectKey | QuarantineKey)]
@@ -223,11 +230,13 @@ def load_records(
                 ),
                 rebuilds=numbers.get(number, {}),
                 shown=shown.get(number),
+                is_gone=number in gone,
             )
             for number, item in found.items()
         },
         uploads=uploads,
         quarantined=kept,
+        quarantine_from=horizon.quarantine_from,
     )
 
 

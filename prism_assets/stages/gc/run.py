@@ -19,10 +19,11 @@ from datetime import datetime
 
 from prism_assets.domain.errors import InvariantBroken, PrismError
 from prism_assets.domain.garbage import Garbage, Reason, garbage_reason
+from prism_assets.domain.keys import QuarantineKey
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import gc_log, leases, publication_history, rebuilds
+from prism_assets.metadata import gc_log, leases, publication_history, quarantine, rebuilds
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.gc.plan import GcPlan, Horizon, load_records, plan_gc
@@ -142,6 +143,14 @@ def _mark(
             if item.reason is Reason.UNLISTED or garbage_reason(item.key, named[item.key], records)
         ]
         gc_log.mark(connection, table.table_id, context.lake.bucket, confirmed)
+        quarantine.forget_lines(
+            connection,
+            {
+                item.key: known.staging_object_id
+                for item in confirmed
+                if item.reason is Reason.EXPIRED and isinstance(known := named[item.key], QuarantineKey)
+            },
+        )
         failpoint("gc.in_mark")
     return confirmed
 

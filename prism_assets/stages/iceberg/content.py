@@ -21,6 +21,9 @@ def load_days(context: StageContext, keys: TableKeys, table_id: int, *, dirty_on
         found = iceberg_tables.load_days(connection, table_id, dirty_only=dirty_only)
         contents = []
         for partition in found:
+            if partition.expired:
+                contents.append(SnapshotContent(partition=partition, ranges=(), small_objects=()))
+                continue
             ranges = merge_ranges.load_chain(connection, keys, partition.partition_id)
             last = ranges[-1].upper_bound if ranges else 0
             small = small_objects.load_above(connection, keys, partition.partition_id, last)

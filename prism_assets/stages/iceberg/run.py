@@ -302,6 +302,8 @@ class _TableRun:
                 if day in left:
                     moved = wanted != wanted_snapshot(content.partition)
                     publications.set_dirty(connection, partition_id, self._publisher.name, dirty=moved)
+                elif content.partition.expired:
+                    publications.withdraw(connection, partition_id, self._publisher.name, self._now)
                 elif day in listed:
                     shown = listed[day].publication
                     publications.advance(

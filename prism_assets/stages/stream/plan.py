@@ -120,4 +120,5 @@ def convert_task(item: ClaimedObject, delayed_dates: frozenset[date]) -> Convert
         table_id=item.table_id,
         definition_version=item.definition_version,
         generation=item.generation,
+        retained_from=item.retained_from,
     )

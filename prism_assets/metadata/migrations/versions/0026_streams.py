@@ -9,10 +9,10 @@ down_revision = "0025"
 branch_labels = None
 depends_on = None
 
-# A stream that is not enabled was one of two: its file says so, or no file names it any more.
+# A stream that is not enabled was one of two: its file says so, or no file names it any more. May be done again.
 _UP = """
-ALTER TABLE prism_streams ADD COLUMN removed boolean NOT NULL DEFAULT false,
-    ADD COLUMN moved boolean NOT NULL DEFAULT false;
+ALTER TABLE prism_streams ADD COLUMN IF NOT EXISTS removed boolean NOT NULL DEFAULT false,
+    ADD COLUMN IF NOT EXISTS moved boolean NOT NULL DEFAULT false;
 UPDATE prism_streams s SET removed = true WHERE NOT enabled AND NOT EXISTS (
     SELECT 1 FROM prism_tables t
     JOIN prism_table_definitions d ON d.prism_table_id = t.prism_table_id AND d.version = t.definition_version
@@ -22,7 +22,7 @@ UPDATE prism_streams s SET removed = true WHERE NOT enabled AND NOT EXISTS (
 
 -- `moved`: it fed another table before, which objects that were begun then still belong to.
 -- What becomes of an object that no batch has claimed yet. What one has begun is always finished.
-ALTER TABLE prism_streams ADD COLUMN intake text GENERATED ALWAYS AS (
+ALTER TABLE prism_streams ADD COLUMN IF NOT EXISTS intake text GENERATED ALWAYS AS (
     CASE WHEN NOT enabled AND NOT removed THEN 'wait' WHEN discard THEN 'discard' ELSE 'convert' END) STORED;
 """
 _REFUSE = """

@@ -1,0 +1,123 @@
+"""Statements on the retention of tables: from which day on they take rows, and which days expire."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from sqlalchemy import Connection, text
+
+from prism_assets.domain.partitions import Partition
+from prism_assets.metadata.partitions import partition_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetentionMark:
+    """Objects that a batch behind `batch_id` was the first to claim have no rows of days before `first_day`."""
+
+    first_day: date
+    batch_id: int
+
+
+def database_time(connection: Connection) -> datetime:
+    """The time by which days must be too old, whatever the clock of a run says."""
+    time: datetime = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
+    return time
+
+
+def load_mark(connection: Connection, table_id: int) -> RetentionMark | None:
+    """The mark of a table, or None if no day of it ever became too old. Reads without locks."""
+    row = connection.execute(text(_MARK), {"table": table_id}).one_or_none()
+    return None if row is None else RetentionMark(**row._mapping)
+
+
+_MARK = """
+SELECT retained_from AS first_day, retained_batch_id AS batch_id FROM prism_tables
+WHERE prism_table_id = :table AND retained_from IS NOT NULL
+"""
+
+
+def advance_mark(connection: Connection, table_id: int, first_day: date) -> bool:
+    """Has rows of days before `first_day` be too old for every batch that is still to start; False if they are.
+
+    The caller holds the epoch lock exclusively: no batch is starting. Locks the table's row.
+    """
+    return bool(connection.execute(text(_ADVANCE_MARK), {"table": table_id, "day": first_day}).rowcount)
+
+
+_ADVANCE_MARK = """
+UPDATE prism_tables SET retained_from = :day,
+    retained_batch_id = (SELECT coalesce(max(prism_stream_batch_id), 0) FROM prism_stream_batches)
+WHERE prism_table_id = :table AND (retained_from IS NULL OR retained_from < :day)
+"""
+
+
+def load_older(connection: Connection, oldest_kept: Mapping[int, date]) -> list[Partition]:
+    """The switched partitions of tables before the oldest day that each keeps, by table and date, but for expired ones.
+
+    Reads without locks, by a partial index.
+    """
+    values = {"tables": list(oldest_kept), "days": list(oldest_kept.values())}
+    return [partition_of(row) for row in connection.execute(text(_OLDER), values)]
+
+
+_OLDER = """
+SELECT s.* FROM unnest(CAST(:tables AS bigint[]), CAST(:days AS date[])) AS w (table_id, day)
+CROSS JOIN LATERAL (
+    SELECT prism_partition_id FROM prism_partitions
+    WHERE prism_table_id = w.table_id AND partition_date < w.day AND expire_time IS NULL AND switched
+    OFFSET 0
+) p JOIN prism_partition_states s ON s.partition_id = p.prism_partition_id
+ORDER BY s.table_id, s.date
+"""
+
+
+def expire(connection: Connection, partition_id: int) -> None:
+    """Ends the day of a partition whose row the caller has locked, and what merges of it wait or run: they fail.
+
+    From the end of the transaction on clients of DuckLake are sent there no more. Locks the rows of its merges.
+    """
+    connection.execute(text(_EXPIRE), {"id": partition_id})
+    connection.execute(text("DELETE FROM prism_merge_jobs WHERE prism_partition_id = :id"), {"id": partition_id})
+
+
+_EXPIRE = """
+UPDATE prism_partitions SET expire_time = clock_timestamp() WHERE prism_partition_id = :id AND expire_time IS NULL
+"""
+
+
+def find_gone(connection: Connection, partition_ids: Collection[int], at: datetime) -> set[int]:
+    """The expired partitions to which no catalog sent readers any more at an instant; Iceberg is asked for itself."""
+    rows = connection.execute(text(_GONE), {"ids": list(partition_ids), "at": at})
+    return set(rows.scalars())
+
+
+_GONE = """
+SELECT p.prism_partition_id FROM prism_partitions p
+WHERE p.prism_partition_id = ANY(:ids) AND p.expire_time <= :at AND NOT EXISTS (
+    SELECT 1 FROM prism_publications q WHERE q.prism_partition_id = p.prism_partition_id
+        AND q.publisher <> 'iceberg' AND (q.version >= 0 OR q.withdraw_time > :at))
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OldRows:
+    """So many days of a table, with so many rows, are older than it would keep."""
+
+    days: int
+    rows: int
+
+
+def count_older(connection: Connection, table_id: int, oldest_kept: date) -> OldRows:
+    """What would expire, for a plan that is shown to people. Reads without locks."""
+    row = connection.execute(text(_COUNT_OLDER), {"table": table_id, "day": oldest_kept}).one()
+    return OldRows(days=row.days, rows=int(row.rows))
+
+
+_COUNT_OLDER = """
+SELECT count(*) AS days, coalesce(sum(s.rows), 0) AS rows FROM prism_partitions p CROSS JOIN LATERAL (
+    SELECT coalesce(sum(row_count), 0) AS rows FROM prism_small_objects WHERE prism_partition_id = p.prism_partition_id
+) s
+WHERE p.prism_table_id = :table AND p.partition_date < :day AND p.expire_time IS NULL
+"""
