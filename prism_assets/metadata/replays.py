@@ -44,14 +44,17 @@ def load_candidates(
     return [ReplayCandidate(**{**row._mapping, "days": tuple(row.days)}) for row in rows]
 
 
-_CANDIDATES = """
+# Lines that a rebuild of another day has left are rows under the definition that their object was read by last.
+_MAY_CHANGE = """(o.definition_version <> :version OR EXISTS (SELECT 1 FROM prism_quarantine q
+    WHERE q.prism_staging_object_id = o.prism_staging_object_id AND q.reason = 'other_day' AND q.line_count > 0))"""
+_CANDIDATES = f"""
 SELECT o.prism_staging_object_id AS staging_object_id, o.bucket_name AS bucket, o.object_key AS key, o.etag,
     o.content_length, o.rows_quarantined AS lines, ARRAY(
         SELECT p.partition_date FROM prism_small_objects s JOIN prism_partitions p USING (prism_partition_id)
         WHERE s.prism_staging_object_id = o.prism_staging_object_id ORDER BY 1) AS days
 FROM prism_staging_objects o
 WHERE o.prism_table_id = :table AND o.rows_quarantined > 0 AND o.prism_staging_object_id > :above AND o.state = 'done'
-    AND o.definition_version <> :version
+    AND {_MAY_CHANGE}
     AND (CAST(:reasons AS text[]) IS NULL OR EXISTS (SELECT 1 FROM prism_quarantine q
         WHERE q.prism_staging_object_id = o.prism_staging_object_id AND q.line_count > 0
             AND q.reason = ANY(CAST(:reasons AS text[]))))
@@ -68,17 +71,17 @@ def begin_anew(connection: Connection, staging_object_ids: Collection[int], vers
     return connection.execute(text(_BEGIN_ANEW), {"ids": list(staging_object_ids), "version": version}).rowcount
 
 
-_BEGIN_ANEW = """
+_BEGIN_ANEW = f"""
 UPDATE prism_staging_objects o SET state = 'pending', first_batch_id = NULL, definition_version = NULL, attempts = 0,
     outages = 0, rewrites = 0, retry_time = NULL, dismissed = false, rebuilds = o.rebuilds + 1,
     generation = 1 + greatest(o.generation, (SELECT coalesce(max(r.generation), 0) FROM prism_rebuilds r
         WHERE r.prism_table_id = o.prism_table_id))
 FROM (
-    SELECT prism_staging_object_id AS id FROM prism_staging_objects
-    WHERE prism_staging_object_id = ANY(:ids) AND state = 'done' AND definition_version <> :version
+    SELECT o.prism_staging_object_id AS id FROM prism_staging_objects o
+    WHERE o.prism_staging_object_id = ANY(:ids) AND o.state = 'done' AND {_MAY_CHANGE}
         AND NOT EXISTS (SELECT 1 FROM prism_small_objects s
-            WHERE s.prism_staging_object_id = prism_staging_objects.prism_staging_object_id)
-    ORDER BY object_key FOR UPDATE
+            WHERE s.prism_staging_object_id = o.prism_staging_object_id)
+    ORDER BY o.object_key FOR UPDATE
 ) n
 WHERE o.prism_staging_object_id = n.id
 """

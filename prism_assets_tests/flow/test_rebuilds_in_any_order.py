@@ -1,0 +1,166 @@
+"""The real stages in any order once more, with definitions that change, rebuilds of days and replays of the quarantine.
+
+What must hold anyway is judged after each step: a reader sees no row twice, and never less of a day than before, and
+reads what he was sent to within the reader lease. In the end every row is of the definition in force, each line is in
+one place, and nothing lies in the lake but what readers are sent to.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from datetime import date, timedelta
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule, run_state_machine_as_test
+
+from prism_assets.reading.lake_reader import path_of
+from prism_assets.stages.rebuild.report import RebuildReport
+from prism_assets.stages.rebuild.run import run_rebuild
+from prism_assets.stages.replay import run_replay
+from prism_assets_tests.builders import a_table, some_rows
+from prism_assets_tests.flow.test_any_order import COLUMNS, MERGE, TABLE, AnyOrder
+from prism_assets_tests.flow.test_any_order import database_url as database_url
+from prism_assets_tests.flow.test_garbage_in_any_order import GarbageInAnyOrder
+from prism_assets_tests.metadata.worlds import a_world
+from prism_assets_tests.reliability import Figures
+from prism_assets_tests.stages.engines import PausingEngine, VanishingEngine, another_worker
+from prism_assets_tests.world import World
+
+MEANWHILE = ("merge", "catalog", "garbage", "late rows", "another rebuild")
+_WAITS = ("it is not rebuilt: it is", "another rebuild is at it")
+
+
+class RebuildsInAnyOrder(GarbageInAnyOrder):
+    """And which definition is in force; lines with ids below zero are refused by some."""
+
+    rebuilt = 0
+
+    def __init__(self) -> None:
+        self.mark = 1
+        self.refuses = True
+        super().__init__()
+
+    @rule()
+    def the_definition_changes(self) -> None:
+        self.mark += 1
+        self._apply()
+
+    @precondition(lambda self: self.refuses)
+    @rule(days_ago=st.sampled_from([0, 0, 1]))
+    def lines_are_refused(self, days_ago: int) -> None:
+        start = self.now - timedelta(days=days_ago)
+        rows = [row | {"id": -row["id"]} for row in some_rows(2, start)]
+        self.dropped[start.date()] |= {row["id"] for row in rows}
+        self.world.drop(rows)
+        self._stream()
+
+    @rule()
+    def the_quarantine_is_replayed(self) -> None:
+        self._replay()
+
+    @rule(which=st.integers(0, 9))
+    def a_day_is_rebuilt(self, which: int) -> None:
+        self._rebuild(self.world, self._day(which))
+
+    @rule(which=st.integers(0, 9), what=st.sampled_from(MEANWHILE))
+    def a_day_is_rebuilt_while_others_are_at_work(self, which: int, what: str) -> None:
+        day = self._day(which)
+
+        def meanwhile() -> None:
+            if what == "merge":
+                self._merge(everything=True)
+            elif what == "catalog":
+                self._catalog()
+            elif what == "garbage":
+                self._gc()
+            elif what == "late rows":
+                self._drop(2, 1, 0)
+                self._stream()
+            else:
+                self._rebuild(self.world, self._day(which + 1))
+
+        self._rebuild(another_worker(self.world, PausingEngine(self.world.context.engine, meanwhile)), day)
+
+    @rule(which=st.integers(0, 9), results=st.integers(0, 4))
+    def a_rebuild_dies(self, which: int, results: int) -> None:
+        engine = VanishingEngine(self.world.context.engine, results)
+        run_rebuild(another_worker(self.world, engine).context, TABLE, day=self._day(which), now=self.now)
+
+    def _day(self, which: int) -> date:
+        days = sorted(self._days())
+        return days[which % len(days)]
+
+    def _days(self) -> set[date]:
+        with self.world.context.database.begin() as connection:
+            return set(connection.exec_driver_sql("SELECT partition_date FROM prism_partitions").scalars())
+
+    def _rebuild(self, world: World, day: date) -> RebuildReport:
+        report = run_rebuild(world.context, TABLE, day=day, now=self.now)
+        assert [error for error in report.errors if not any(words in error for words in _WAITS)] == []
+        type(self).rebuilt = type(self).rebuilt + sum(bool(item.totals) for item in report.days)
+        return report
+
+    def _replay(self) -> None:
+        refused, self.refuses = self.refuses, False
+        self.mark += 1
+        self._apply()
+        assert run_replay(self.world.context, TABLE, now=self.now).errors == ()
+        self.refuses = refused
+        self._apply()
+
+    def _apply(self) -> None:
+        columns = [f"{{name: mark, type: bigint, value: '{self.mark}'}}", *COLUMNS[: self.columns]]
+        refusal = 'reject: [{when: "id < 0", reason: below_zero}]\n' if self.refuses else ""
+        plan = self.world.apply(a_table(TABLE, columns=columns, merge=MERGE) + refusal, now=self._clock)
+        assert plan.problems == ()
+
+    def _come_to_rest(self) -> None:
+        self.refuses = False
+        self._replay()
+        AnyOrder._come_to_rest(self)
+        for day in sorted(self._days()):
+            assert self._rebuild(self.world, day).errors == ()
+        self._catalog()
+        super()._come_to_rest()
+        reader = self.world.reader()
+        for partition in reader.table(TABLE).partitions:
+            for item in partition.objects:
+                path = path_of(item.url)
+                table = pq.read_table(path, filesystem=reader.filesystem, columns=["mark"], partitioning=None)
+                assert set(table.column("mark").to_pylist()) <= {self.mark}
+        for day in sorted(self._days()):
+            assert not self._rebuild(self.world, day).changed, "the second time changes nothing"
+
+
+def test_rebuilds_and_replays_in_any_order_lose_double_and_hide_nothing(
+    services: Mapping[str, str], database_url: str, long: bool, figures: Figures
+) -> None:
+    worlds = 0
+
+    def make_world(opened: ExitStack) -> World:
+        nonlocal worlds
+        worlds += 1
+        root = Path(opened.enter_context(tempfile.TemporaryDirectory()))
+        more = {"max_attempts": 1_000, "gc_max_fraction": 1.0}
+        return opened.enter_context(a_world(services, database_url, root, **more))
+
+    machine = type("RebuildsHere", (RebuildsInAnyOrder,), {"make_world": staticmethod(make_world), "total": 0})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=100 if long else 3,
+            stateful_step_count=50 if long else 20,
+            deadline=None,
+            derandomize=not long,
+            database=None,
+            phases=[Phase.generate, Phase.shrink] if long else [Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+    assert machine.rebuilt > worlds  # type: ignore[attr-defined]
+    figures.note("State machine", runs=worlds, steps=worlds * (50 if long else 20))
