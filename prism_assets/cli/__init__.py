@@ -30,9 +30,9 @@ from prism_assets.cli.rebuild import rebuild
 from prism_assets.cli.tables import table_app
 from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
 from prism_assets.settings import load_reader_settings, load_settings
-from prism_assets.stages.context import StageContext
 
 if TYPE_CHECKING:
+    from prism_assets.stages.context import StageContext
     from prism_assets.stages.leftovers import FindLeftovers
 
 app = typer.Typer(

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta, timezone
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from prism_assets import console
 from prism_assets.domain.errors import TerminalError, WrongUse
 from prism_assets.settings import load_settings
-from prism_assets.stages.context import StageContext
+
+if TYPE_CHECKING:
+    from prism_assets.stages.context import StageContext
 
 _FARTHEST_NOW = timedelta(days=2 * 365 + 1)
 

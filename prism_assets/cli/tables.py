@@ -99,7 +99,7 @@ def table_try(
     from prism_assets.drafting.proposals import propose_cases
     from prism_assets.drafting.trial import read_table, try_table
 
-    table, store, clock = read_table(file), load_reader_settings().store, read_clock(now, force)
+    clock, table, store = read_clock(now, force), read_table(file), load_reader_settings().store
     if cases is not None:
         for line in propose_cases(store, table, sample, now=clock, most=cases):
             sys.stdout.write(f"{line}\n")
