@@ -167,6 +167,10 @@ class Stream:
         """`s3://bucket/prefix`."""
         return f"s3://{self.bucket}/{self.key_prefix}"
 
+    def as_lines(self) -> Stream:
+        """Where it lies alone, with lines of JSON that are read as in all other streams."""
+        return Stream(name=self.name, bucket=self.bucket, key_prefix=self.key_prefix)
+
     def holds(self, bucket: str, key: str) -> bool:
         """Whether an object lies under it."""
         return bucket == self.bucket and key.startswith(self.key_prefix)
@@ -325,6 +329,14 @@ class TableDefinition:
         """The definition as it holds for one staging object: with what its stream reads otherwise."""
         stream = self.stream_of(bucket, key)
         return self if stream is None else self.for_stream(stream)
+
+    def with_format_of(self, other: TableDefinition, bucket: str, key: str) -> TableDefinition:
+        """The same, but that an object under that key holds what another definition says it holds."""
+        before, now = other.stream_of(bucket, key), self.stream_of(bucket, key)
+        if before is None or (now or before.as_lines()).format == before.format:
+            return self
+        stream = dataclasses.replace(now or before.as_lines(), format=before.format)
+        return dataclasses.replace(self, streams=(stream, *(one for one in self.streams if one is not now)))
 
     def for_stream(self, stream: Stream) -> TableDefinition:
         """The definition with what one stream reads or computes otherwise.

@@ -48,12 +48,21 @@ def rebuild_object(task: RebuildTask, table: TableDefinition, stores: Stores, la
 class _Rebuild:
     def __init__(self, task: RebuildTask, table: TableDefinition, stores: Stores, lake: Lake) -> None:
         self._task = task
-        self._table = table
+        self._table = self._with_format_of_then(task, table)
         self._stores = stores
         self._lake = lake
         self._url = f"s3://{task.source.bucket}/{task.source.key}"
         self.doing = f"{self._url} was converted again"
         self.is_reading = True
+
+    @staticmethod
+    def _with_format_of_then(task: RebuildTask, table: TableDefinition) -> TableDefinition:
+        """The table, with the format that rows were made of: its stream may be gone, or hold other objects by now."""
+        made = {item.definition_version for item in task.recorded}
+        for version, body in task.definitions:
+            if version in made:
+                return table.with_format_of(TableDefinition.from_json(body), task.source.bucket, task.source.key)
+        return table
 
     def run(self) -> RebuildResult:
         source, day = self._task.source, times.to_day(self._task.date)

@@ -250,6 +250,23 @@ def test_a_message_of_more_than_16_mib_is_set_aside_by_its_beginning(lake: Lake)
     assert base64.b64decode(aside["base64"]) == long[:LINE_LIMIT]
 
 
+def test_a_message_is_kept_as_its_bytes_where_a_field_that_nobody_reads_is_no_text(lake: Lake) -> None:
+    _, *columns = a_page_table().columns
+    time = a_column("time", "timestamp", 1, required=True, time_unit="milliseconds")
+    table = a_table(columns[1], streams=(a_stream("order.proto", "shop.Order"),))
+    table = TableDefinition(**{**vars(table), "columns": (time, columns[1])})
+    old = order("time: 1 status: 2") + b"\x3a\x02\xff\xfe"
+    outcome = lake.both(framed([order(f"time: {MILLISECONDS} status: 1"), old]), table)
+    assert balance(outcome) == (2, 1, {"too_old": 1})
+    assert base64.b64decode(outcome.quarantined[0]["base64"]) == old
+
+
+def test_blocks_have_no_more_messages_than_memory_holds() -> None:
+    blocks = list(split_messages([bytes(200_000)], MessageType(ORDER)))
+    assert sum(len(block.unread) for block in blocks if isinstance(block, MessageBlock)) == 200_000
+    assert len(blocks) > 3
+
+
 def test_of_an_unsound_object_all_messages_are_set_aside(lake: Lake) -> None:
     whole = gzip.compress(framed(MESSAGES * 50))
     outcome = converted(lake, whole[:-10])

@@ -13,6 +13,7 @@ from prism_assets.drafting.cases import run_cases
 from prism_assets.drafting.trial import read_table, try_table
 from prism_assets_tests.builders import utc
 from prism_assets_tests.kernels.protoc import descriptor_set, encoded, framed
+from prism_assets_tests.stages.test_rebuild import LATER, rebuild, switch
 from prism_assets_tests.world import World
 
 NOON = "2026-03-01T12:00"
@@ -111,3 +112,33 @@ def test_a_table_file_is_tried_on_messages_and_its_cases_are_lines(world: World,
     path.with_suffix(".test.jsonl").write_text(json.dumps(case) + "\n")
     report = run_cases(path)
     assert report.failures == ()
+
+
+@pytest.mark.parametrize("messages", [1, 2])
+def test_objects_are_rebuilt_from_messages_though_their_stream_is_gone(world: World, messages: int) -> None:
+    with_descriptors(world, page="page.proto")
+    world.apply(TABLE)
+    for first in (1, 11, 21):
+        world.drop([], body=framed([page(first + number) for number in range(messages)]))
+    world.stream(NOON)
+    switch(world)
+    before = world.query("SELECT id, path FROM log.events ORDER BY id")
+    assert len(before) == 3 * messages
+    world.apply(TABLE.replace("s3://staging/events/", "s3://staging/events2/"))
+    assert rebuild(world).errors == ()
+    world.catalog(LATER)
+    assert world.query("SELECT id, path FROM log.events ORDER BY id") == before
+
+
+def test_lines_of_before_are_rebuilt_though_the_stream_holds_messages_by_now(world: World) -> None:
+    with_descriptors(world, page="page.proto")
+    world.apply(TABLE.replace("    format: {protobuf: {descriptor: page.desc, message: shop.PageView}}\n", ""))
+    time = int(utc(NOON).timestamp() * 1000)
+    for number in range(3):
+        world.drop([{"time": time, "user": {"id": number}, "path": "/"}])
+    world.stream(NOON)
+    switch(world)
+    world.apply(TABLE)
+    assert rebuild(world).errors == ()
+    world.catalog(LATER)
+    assert world.query("SELECT id FROM log.events ORDER BY id") == [(0,), (1,), (2,)]

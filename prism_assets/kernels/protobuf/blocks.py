@@ -15,6 +15,7 @@ from prism_assets.kernels.json.blocks import LINE_LIMIT, Block, LongLine, Origin
 from prism_assets.kernels.protobuf.messages import MessageType, UnreadableError
 
 _BLOCK = 4 << 20
+_BLOCK_MESSAGES = 1 << 16
 _VARINT_BYTES = 10
 _MOST_BYTES = (1 << 31) - 1
 _KEPT = LINE_LIMIT + _VARINT_BYTES
@@ -31,7 +32,12 @@ class MessageBlock(Block):
     def original(self, number: int, start: int, end: int) -> Original:
         """A message as it is set aside: all that it says, and not only what columns read."""
         begin, stop = self.frames[number - self.first_line]
-        return Original(self.to_whole_json(self.content[begin:stop]), self.offset + begin, stop - begin)
+        content = self.content[begin:stop]
+        try:
+            kept = self.to_whole_json(content)
+        except UnreadableError:  # by a field that no column reads
+            kept = content
+        return Original(kept, self.offset + begin, stop - begin)
 
     def originals(self) -> Iterator[tuple[int, Original]]:
         """All messages as their bytes."""
@@ -46,7 +52,7 @@ def split_messages(
     frames = _Frames(pieces)
     number = 1
     while (most is None or number <= most) and frames.fill(1):
-        left = None if most is None else most - number + 1
+        left = _BLOCK_MESSAGES if most is None else min(_BLOCK_MESSAGES, most - number + 1)
         part = frames.next_block(number, message_type, left) or frames.pass_over_next(number)
         yield part
         number += len(part.frames) if isinstance(part, MessageBlock) else 1
@@ -77,7 +83,7 @@ class _Frames:
         self._data, self._at = b"".join(parts), 0
         return held >= count
 
-    def next_block(self, first: int, message_type: MessageType, most: int | None) -> MessageBlock | None:
+    def next_block(self, first: int, message_type: MessageType, most: int) -> MessageBlock | None:
         """The messages that are here as a whole, or come with the next bytes; None if the next one is too long."""
         length, begin = self._length()
         if length is None or length > LINE_LIMIT or not self.fill(begin + length):
@@ -87,7 +93,7 @@ class _Frames:
         lines: list[bytes] = []
         unread: list[Unread] = []
         size, to_json = 0, message_type.to_json
-        while size < _BLOCK and (most is None or len(frames) < most):
+        while size < _BLOCK and len(frames) < most:
             found, count = _varint(data, position)
             begin = position + count
             if found is None or begin + found > len(data):
@@ -101,7 +107,7 @@ class _Frames:
                 line = b""
             lines.append(line)
             frames.append((begin - start, position - start))
-            size += len(line)
+            size += len(line) + found
         self._at = position
         return MessageBlock(
             data=b"\n".join([*lines, b""]),
