@@ -188,6 +188,8 @@ def show_catalog(report: CatalogReport, *, as_json: bool) -> None:
                 out.print(f"{table.table} {day}: {verb}")
         if table.defined:
             out.print(f"{table.table}: {table.defined} in the catalog")
+        for name in table.removed:
+            out.print(f"{table.table}: its former name {name} is shown no more")
         for item in table.published:
             out.print(f"{table.table} {item.date}: published {item.location}")
         for waiting in table.waiting:

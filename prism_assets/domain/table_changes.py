@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from prism_assets.domain.names import TableName
 from prism_assets.domain.tables import Column, Contract, IcebergOptions, Stream, TableDefinition
 from prism_assets.domain.types import FILE_FORMATS
 
@@ -19,6 +20,15 @@ class CreateTable:
     """A table with its columns; its streams come with changes of their own."""
 
     table: TableDefinition
+
+
+@dataclass(frozen=True)
+class RenameTable:
+    """Another name for readers; everything of the table stays where it is. Glue shows both names for so many days."""
+
+    before: TableName
+    name: TableName
+    grace_days: int
 
 
 @dataclass(frozen=True)
@@ -61,7 +71,7 @@ class ChangeSetting:
     value: object
 
 
-Change = CreateTable | AddStream | ChangeStream | RemoveStream | AddColumn | ChangeSetting
+Change = CreateTable | RenameTable | AddStream | ChangeStream | RemoveStream | AddColumn | ChangeSetting
 
 
 @dataclass(frozen=True)
@@ -93,6 +103,8 @@ def _wanted(old: TableDefinition | None, new: TableDefinition, moves: Moves) -> 
     if old is None:
         yield CreateTable(dataclasses.replace(new, streams=()))
     else:
+        if str(old.name) != str(new.name):
+            yield RenameTable(old.name, new.name, new.grace_days)
         for position, column in enumerate(new.columns):
             if not column.column_id:
                 yield AddColumn(column, position)
@@ -123,6 +135,8 @@ def _changed(table: TableDefinition | None, change: Change) -> TableDefinition:
     if table is None:
         raise ValueError("a table is created before it is changed")
     match change:
+        case RenameTable(_, name):
+            return dataclasses.replace(table, name=name)
         case AddStream(stream):
             return dataclasses.replace(table, streams=(*table.streams, stream))
         case ChangeStream(before, stream):
@@ -163,6 +177,9 @@ def _line(name: str, change: Change) -> str | None:
     match change:
         case CreateTable(table):
             return f"create table {name} with {len(table.columns)} columns"
+        case RenameTable(before, renamed, days):
+            shown = f"Glue shows both names for {days} days" if days else "Glue forgets the former name at once"
+            return f"rename {before} to {renamed}: its objects stay where they are, and {shown}"
         case AddStream(stream, str(origin)):
             return f"move stream {stream.name} at {stream.url} from {origin} to {name}: what no batch has claimed yet"
         case AddStream(stream):
@@ -192,6 +209,8 @@ def _line(name: str, change: Change) -> str | None:
             return f"keep days of {name} for {days} days"
         case ChangeSetting("retention_days", None):
             return f"keep all days of {name} that are not expired yet"
+        case ChangeSetting("retired", bool(retired)):
+            return f"retire {name}: nothing more is taken in" if retired else f"take {name} into use again"
         case ChangeSetting("ducklake", bool(shown)):
             return f"show {name} to clients of DuckLake" if shown else f"hide {name} from clients of DuckLake"
         case ChangeSetting():

@@ -14,11 +14,12 @@ import yaml
 from prism_assets.domain.column_entries import ColumnEntries, read_columns, read_stream_columns
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.limits import CheckLimits, Freshness
-from prism_assets.domain.names import TableName, did_you_mean
+from prism_assets.domain.names import NAME_RULE, TableName, did_you_mean, is_name
 from prism_assets.domain.stream_format import ReadFile, no_file, read_format
 from prism_assets.domain.tables import (
     ACCEPT_FROM,
     FUTURE_DAYS,
+    GRACE_DAYS,
     MISFITS,
     MOST_FUTURE_DAYS,
     MOST_PAST_DAYS,
@@ -46,11 +47,13 @@ _URL = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<prefix
 _TABLE_KEYS = {
     "schema", "table", "description", "owner", "streams", "partition", "columns", "operators", "merge", "accept",
     "retention_days", "freshness", "checks", "timestamps", "iceberg", "ducklake", "keep", "reject", "contract",
+    "was", "grace_days", "retired",
 }  # fmt: skip
 _STREAM_KEYS = {"name", "url", "enabled", "discard", "format", "columns"}
 _ICEBERG_KEYS = {"commit_seconds", "keep_hours", "daily_tags", "metrics", "on_foreign"}
 _SHORTEST_FRESHNESS = timedelta(minutes=1)  # Dagster takes none below it
 _LONGEST_RETENTION = 36_500
+_LONGEST_GRACE = 3_650
 _NO_OPERATORS = (
     "this version has no operators: columns say with source and value what becomes of a line, keep and reject which "
     "lines are rows; docs/tables.md names the form for each operator"
@@ -90,7 +93,8 @@ def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefini
     partition_column = partition.text("column", "time")
     _check_partition_column(top, partition, partition_column, columns)
     file_format = _file_format(top)
-    streams, places = _streams(top, entries, read_file)
+    retired = top.flag("retired", False)
+    streams, places = ((), {}) if retired else _streams(top, entries, read_file)
     return TableDefinition(
         name=TableName(read_name(top, "schema"), read_name(top, "table")),
         description=top.text("description", ""),
@@ -112,12 +116,34 @@ def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefini
         file_format=file_format,
         iceberg=_iceberg(top, columns, file_format),
         ducklake=top.flag("ducklake", True),
+        retired=retired,
+        was=_was(top),
+        grace_days=top.number("grace_days", GRACE_DAYS, 0, _LONGEST_GRACE),
         says_format="timestamps" in top.children,
         path=path,
-        places={**entries.places, **places, **_places_of_formats(top)},
-        freshness=_freshness(top.mapping("freshness")),
+        places={
+            **entries.places,
+            **places,
+            **_places_of_formats(top),
+            "was": top.place("was"),
+            "table": top.place("table"),
+        },
+        freshness=None if retired else _freshness(top.mapping("freshness")),
         limits=_limits(top.mapping("checks")),
     )
+
+
+def _was(top: YamlMapping) -> TableName | None:
+    """The name that the table had before; it may go on standing there when the table is renamed."""
+    text: str | None = top.text("was", None)
+    if text is None:
+        return None
+    schema, _, table = text.partition(".")
+    if not (is_name(schema) and is_name(table)):
+        top.complain("was", f"must be the former name of the table, as schema.table; each part {NAME_RULE}")
+    elif text == f"{top.text('schema', '')}.{top.text('table', '')}":
+        top.complain("was", "is the name that the table has; give the one that it had before")
+    return TableName(schema, table)
 
 
 def _file_format(top: YamlMapping) -> int:

@@ -27,6 +27,8 @@ DEFAULT_LENGTH = 65_535
 PAST_DAYS, FUTURE_DAYS = 21, 3
 """How many days around the time of an object its rows are accepted, where the file of the table says nothing."""
 MOST_PAST_DAYS, MOST_FUTURE_DAYS = 3_650, 365
+GRACE_DAYS = 30
+"""For how many days Glue shows the name that a table had before it was renamed."""
 # The parameters that stored definitions name at every column, null where its type does not take them.
 _ALWAYS_STORED = ("precision", "scale")
 # What stored definitions leave out where it says nothing, as versions that know none of it read those, too.
@@ -37,7 +39,7 @@ _SILENT: Mapping[str, object] = {
     "sensitive": False,
     "evolved": False,
 }
-_OF_THE_FILE = ("path", "freshness", "limits", "says_format", "places")
+_OF_THE_FILE = ("path", "freshness", "limits", "says_format", "places", "was", "grace_days", "former")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,7 +255,7 @@ class Contract:
 
 
 _SILENT_OF_TABLE: Mapping[str, object] = {
-    "unstored": (), "computed": (), "keep": None, "reject": (), "contract": Contract(),
+    "unstored": (), "computed": (), "keep": None, "reject": (), "contract": Contract(), "retired": False,
 }  # fmt: skip
 
 
@@ -268,7 +270,9 @@ class TableDefinition:
     of the file. Rows stay for which `keep` is true, without those of `reject`. `path`, `freshness`, `limits`, `places`
     (of expressions in the file) and `says_format`
     (whether the file names a format; otherwise a table that is in force keeps its own) belong to the file alone: they
-    change nothing about rows, so they are no part of what is compared or stored.
+    change nothing about rows, so they are no part of what is compared or stored. Nor are `was` and `grace_days`, the
+    name that a table had before and for how long that is shown, and `former`, the names of before that Glue shows now.
+    A `retired` table has no streams.
     """
 
     name: TableName
@@ -291,8 +295,12 @@ class TableDefinition:
     keep: str | None = None
     reject: tuple[Rejection, ...] = ()
     contract: Contract = Contract()
+    retired: bool = False
     table_id: int = 0
     version: int = 0
+    was: TableName | None = dataclasses.field(default=None, compare=False)
+    grace_days: int = dataclasses.field(default=GRACE_DAYS, compare=False)
+    former: tuple[TableName, ...] = dataclasses.field(default=(), compare=False)
     path: str | None = dataclasses.field(default=None, compare=False)
     says_format: bool = dataclasses.field(default=False, compare=False)
     freshness: Freshness | None = dataclasses.field(default=None, compare=False)

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import Connection, text
 
+from prism_assets.domain.names import TableName
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata.publication_notes import ComparisonDue, load_comparisons_due
+from prism_assets.metadata.tables import load_former_names
 
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogState:
-    """What is known of a table in the catalog, at `time`: the definition in force, and the version last shown."""
+    """What is known of a table in the catalog, at `time`: the definition in force, and the version last shown.
+
+    `ended_names` are names of before that the catalog is to forget.
+    """
 
     definition: TableDefinition
     defined_version: int
     comparison_due: ComparisonDue | None
     time: datetime
+    ended_names: tuple[TableName, ...] = ()
 
 
 def load_catalog_state(
@@ -26,8 +32,13 @@ def load_catalog_state(
 ) -> CatalogState:
     """What the last catalog runs of a table left; `lease_seconds` as for `load_comparisons_due`. Reads without locks."""
     row = connection.execute(text(_IN_FORCE), {"table": table_id}).one()
+    former = [item for item in load_former_names(connection) if item.table_id == table_id]
     return CatalogState(
-        definition=TableDefinition.from_document(row.definition),
+        definition=replace(
+            TableDefinition.from_document(row.definition),
+            former=tuple(item.name for item in former if not item.has_ended),
+        ),
+        ended_names=tuple(item.name for item in former if item.has_ended),
         defined_version=row.defined_version,
         comparison_due=load_comparisons_due(connection, [table_id], compare_seconds, lease_seconds).get(table_id),
         time=row.time,
@@ -42,11 +53,14 @@ WHERE t.prism_table_id = :table
 
 
 def undefined_tables(connection: Connection) -> set[int]:
-    """Ids of the tables whose definition in force is not the one that the catalog shows. Reads without locks."""
+    """Ids of the tables that the catalog shows under another definition, or a name too many. Reads without locks."""
     return set(connection.execute(text(_UNDEFINED)).scalars())
 
 
-_UNDEFINED = "SELECT prism_table_id FROM prism_tables WHERE defined_version <> definition_version"
+_UNDEFINED = """
+SELECT prism_table_id FROM prism_tables WHERE defined_version <> definition_version
+UNION SELECT prism_table_id FROM prism_former_names WHERE remove_time IS NULL AND end_time <= clock_timestamp()
+"""
 
 
 def record_comparison(connection: Connection, table_id: int, time: datetime) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import Connection, text
 
+from prism_assets.domain.names import TableName
 from prism_assets.domain.tables import Column, Definitions, Stream, TableDefinition
 
 
@@ -86,6 +87,89 @@ RETURNING prism_table_id
 """
 
 
+@dataclass(frozen=True)
+class FormerName:
+    """A name that a table had before, and that Glue still shows: until `end_time`, and the catalog run behind it."""
+
+    table_id: int
+    name: TableName
+    end_time: datetime
+    has_ended: bool
+
+
+def load_former_names(connection: Connection) -> list[FormerName]:
+    """The names of before that the catalog is to show, or to forget, by table. Reads without locks."""
+    return [
+        FormerName(
+            row.prism_table_id,
+            TableName(row.schema_name, row.table_name, row.physical_schema, row.physical_table),
+            row.end_time,
+            row.has_ended,
+        )
+        for row in connection.execute(text(_FORMER_NAMES))
+    ]
+
+
+_FORMER_NAMES = """
+SELECT f.prism_table_id, f.schema_name, f.table_name, f.end_time, f.end_time <= clock_timestamp() AS has_ended,
+    coalesce(t.physical_schema_name, t.schema_name) AS physical_schema,
+    coalesce(t.physical_table_name, t.table_name) AS physical_table
+FROM prism_former_names f JOIN prism_tables t USING (prism_table_id)
+WHERE f.remove_time IS NULL ORDER BY f.prism_table_id, f.schema_name, f.table_name
+"""
+
+
+def with_former_names(connection: Connection, definitions: Sequence[TableDefinition]) -> list[TableDefinition]:
+    """Definitions with the names of before that the catalog is to show."""
+    found: dict[int, list[TableName]] = {}
+    for item in load_former_names(connection):
+        if not item.has_ended:
+            found.setdefault(item.table_id, []).append(item.name)
+    return [replace(table, former=tuple(found.get(table.table_id, ()))) for table in definitions]
+
+
+def rename_table(connection: Connection, table_id: int, before: TableName, name: TableName, grace_days: int) -> None:
+    """Gives a table another name, and has the catalog show the one of before for so many days. Locks the table's row."""
+    values = {
+        "table": table_id,
+        "schema": name.schema,
+        "name": name.table,
+        "physical_schema": name.physical_schema,
+        "physical_table": name.physical_table,
+        "former_schema": before.schema,
+        "former_name": before.table,
+        "days": grace_days,
+    }
+    for statement in (_RENAME, _FORGET_PRESENT, _KEEP_FORMER):
+        connection.execute(text(statement), values)
+
+
+_RENAME = """
+UPDATE prism_tables SET schema_name = :schema, table_name = :name, physical_schema_name = :physical_schema,
+    physical_table_name = :physical_table
+WHERE prism_table_id = :table
+"""
+_FORGET_PRESENT = """
+DELETE FROM prism_former_names WHERE prism_table_id = :table AND schema_name = :schema AND table_name = :name
+"""
+_KEEP_FORMER = """
+INSERT INTO prism_former_names (prism_table_id, schema_name, table_name, end_time)
+VALUES (:table, :former_schema, :former_name, clock_timestamp() + make_interval(days => :days))
+ON CONFLICT (prism_table_id, schema_name, table_name) DO UPDATE SET end_time = EXCLUDED.end_time, remove_time = NULL
+"""
+
+
+def record_removed_name(connection: Connection, table_id: int, name: TableName) -> None:
+    """Records that the catalog shows a name of before no more. Locks its row."""
+    connection.execute(text(_REMOVED), {"table": table_id, "schema": name.schema, "name": name.table})
+
+
+_REMOVED = """
+UPDATE prism_former_names SET remove_time = clock_timestamp()
+WHERE prism_table_id = :table AND schema_name = :schema AND table_name = :name AND remove_time IS NULL
+"""
+
+
 def save_version(connection: Connection, table: TableDefinition, now: datetime) -> None:
     """Stores a definition under its version and puts it in force. Locks the table's row."""
     connection.execute(
@@ -157,8 +241,11 @@ _HIGHEST_COLUMN = "SELECT coalesce(max(column_id), 0) FROM prism_table_columns W
 
 
 def load_streams(connection: Connection) -> list[KnownStream]:
-    """All streams, those that are stopped or removed included. Reads without locks."""
-    rows = connection.execute(text("SELECT * FROM prism_streams ORDER BY prism_stream_id"))
+    """All streams, those that are stopped or removed included. Reads without locks.
+
+    Also in a database that is not migrated yet, for a dry run.
+    """
+    rows = connection.execute(text(_STREAMS))
     return [
         KnownStream(
             row.prism_stream_id,
@@ -170,10 +257,16 @@ def load_streams(connection: Connection) -> list[KnownStream]:
                 enabled=row.enabled,
                 discard=row.discard,
             ),
-            row.removed,
+            row.is_removed,
         )
         for row in rows
     ]
+
+
+_STREAMS = """
+SELECT s.*, coalesce(CAST(to_jsonb(s) ->> 'removed' AS boolean), NOT enabled) AS is_removed FROM prism_streams s
+ORDER BY prism_stream_id
+"""
 
 
 def lock_streams(connection: Connection) -> None:
@@ -215,20 +308,19 @@ def save_streams(connection: Connection, table_id: int, streams: Iterable[Stream
     Objects that no batch has claimed yet go along; what one has begun stays with its table. The caller has locked the
     streams, and no batch is starting; locks the rows of objects that go along.
     """
-    connection.execute(
-        text(_SAVE_STREAM),
-        [
-            {
-                "table": table_id,
-                "name": stream.name,
-                "bucket": stream.bucket,
-                "prefix": stream.key_prefix,
-                "enabled": stream.enabled,
-                "discard": stream.discard,
-            }
-            for stream in streams
-        ],
-    )
+    kept = [
+        {
+            "table": table_id,
+            "name": stream.name,
+            "bucket": stream.bucket,
+            "prefix": stream.key_prefix,
+            "enabled": stream.enabled,
+            "discard": stream.discard,
+        }
+        for stream in streams
+    ]
+    if kept:
+        connection.execute(text(_SAVE_STREAM), kept)
     connection.execute(text(_TAKE_ALONG), {"table": table_id})
 
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.files import PartitionContent
+from prism_assets.domain.names import TableName
 from prism_assets.domain.partitions import Publication
 from prism_assets.domain.tables import TableDefinition
 
@@ -40,7 +41,8 @@ UNOBSERVED = Unobserved()
 class Publisher(Protocol):
     """Shows tables and their partitions to the readers of one catalog. Every call may be repeated.
 
-    A stage says what to show, and records it when it is shown; a publisher never looks into PostgreSQL.
+    A stage says what to show, and records it when it is shown; a publisher never looks into PostgreSQL. A table that
+    was renamed is shown under its `former` names, too, wherever its catalog knows tables by their names.
     """
 
     @property
@@ -76,6 +78,10 @@ class Publisher(Protocol):
 
         Returns why for each day that is not shown as published; all others are.
         """
+        ...
+
+    def remove(self, table: TableDefinition, name: TableName, observer: CallObserver = UNOBSERVED) -> None:
+        """Shows a table no more under a name that it had before; what it names stays. Raises where it still does."""
         ...
 
     def withdraw(

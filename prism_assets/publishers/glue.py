@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 from datetime import date
 
 from prism_assets.domain.errors import InvariantBroken, ObjectMissing, PrismError
 from prism_assets.domain.files import PartitionContent
+from prism_assets.domain.names import TableName
 from prism_assets.domain.partitions import Publication
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
@@ -40,12 +43,17 @@ class GluePublisher:
         return self.catalog.longest_call_seconds
 
     def differs(self, table: TableDefinition) -> bool:
-        """One call."""
-        return self.catalog.differs(table, self._root(table))
+        """One call for each name."""
+        return any(self.catalog.differs(shown, self._root(table)) for shown in _by_name(table))
 
     def define(self, table: TableDefinition, observer: CallObserver = UNOBSERVED) -> str | None:
         """Database, table and columns."""
-        return self.catalog.define(table, self._root(table), observer)
+        done = [self.catalog.define(shown, self._root(table), observer) for shown in _by_name(table)]
+        return next(filter(None, done), None)
+
+    def remove(self, table: TableDefinition, name: TableName, observer: CallObserver = UNOBSERVED) -> None:
+        """Deletes the table of that name in Glue, and its partitions there with it."""
+        self.catalog.remove(replace(table, name=name), observer)
 
     def location(self, table: TableDefinition, day: date, publication: Publication) -> str:
         """The live prefix, or the manifest."""
@@ -55,7 +63,9 @@ class GluePublisher:
     def outdated(self, table: TableDefinition, publications: Mapping[date, Publication]) -> frozenset[date]:
         """Asks Glue for the partitions."""
         locations = {day: self.location(table, day, publication) for day, publication in publications.items()}
-        return self.catalog.outdated(table, locations) if locations else frozenset()
+        if not locations:
+            return frozenset()
+        return frozenset().union(*(self.catalog.outdated(shown, locations) for shown in _by_name(table)))
 
     def publish(
         self, table: TableDefinition, contents: Mapping[date, PartitionContent], observer: CallObserver = UNOBSERVED
@@ -76,13 +86,18 @@ class GluePublisher:
             else:
                 locations[day] = self.location(table, day, content.publication)
         failpoint("catalog.after_manifest")
-        return failed | (self.catalog.publish(table, locations, observer) if locations else {})
+        for shown in _by_name(table) if locations else ():
+            failed |= self.catalog.publish(shown, locations, observer)
+        return failed
 
     def withdraw(
         self, table: TableDefinition, days: Collection[date], observer: CallObserver = UNOBSERVED
     ) -> dict[date, PrismError]:
         """Deletes the partitions in Glue; what they name stays."""
-        return self.catalog.withdraw(table, days, observer)
+        failed: dict[date, PrismError] = {}
+        for shown in _by_name(table):
+            failed |= self.catalog.withdraw(shown, days, observer)
+        return failed
 
     def shown_locations(self, table: TableDefinition, days: Collection[date]) -> dict[date, str]:
         """As Glue has them."""
@@ -90,10 +105,10 @@ class GluePublisher:
 
     def needed_keys(self, table: TableDefinition, days: Collection[date]) -> frozenset[str]:
         """The live prefixes, or the manifests with all that they name, that Glue has now. Reads these manifests."""
-        try:
-            places = self.shown_locations(table, days).values()
-        except InvariantBroken:  # Glue has no such table: readers are sent nowhere
-            return frozenset()
+        places: list[str] = []
+        for name in _by_name(table):
+            with suppress(InvariantBroken):  # Glue has no such table: readers are sent nowhere
+                places += self.shown_locations(name, days).values()
         shown = [place.removeprefix(self._lake.url("")) for place in places]
         with ThreadPoolExecutor(_READS) as pool:
             named = pool.map(self._named_by, [key for key in shown if not key.endswith("/")])
@@ -133,3 +148,8 @@ class GluePublisher:
         for folder in sorted(folders):
             for item in self._stores.list(self._lake.bucket, folder):
                 yield item.key, item.content_length
+
+
+def _by_name(table: TableDefinition) -> list[TableDefinition]:
+    """The table under each name that Glue shows: to rename there is to delete and create, with readers in between."""
+    return [table, *(replace(table, name=name) for name in table.former)]

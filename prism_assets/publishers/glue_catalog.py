@@ -165,6 +165,19 @@ class GlueCatalog:
             lambda: _change(observer, self._client.create_table, DatabaseName=database, TableInput=wanted),
         )
 
+    def remove(self, table: TableDefinition, observer: CallObserver = UNOBSERVED) -> None:
+        """Deletes the table, then looks whether it is gone; CatalogUnavailable if it is still there."""
+        with _translated():
+            if self._find(table) is None:
+                return
+            database = self.database_name(table)
+            _tolerate(
+                "EntityNotFoundException",
+                lambda: _change(observer, self._client.delete_table, DatabaseName=database, Name=table.name.table),
+            )
+            if self._find(table) is not None:
+                raise CatalogUnavailable(f"the catalog still shows {table.name}; repeat")
+
     def outdated(self, table: TableDefinition, locations: Mapping[date, str]) -> frozenset[date]:
         """Asks for the partitions, 1,000 a call. Where the table is missing, all of them are."""
         days = sorted(locations)

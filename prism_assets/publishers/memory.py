@@ -58,6 +58,9 @@ class MemoryPublisher:
         observer.answered()
         return {}
 
+    def remove(self, table: TableDefinition, name: TableName, observer: CallObserver = UNOBSERVED) -> None:
+        """Nothing is shown under names of before."""
+
     def withdraw(
         self, table: TableDefinition, days: Collection[date], observer: CallObserver = UNOBSERVED
     ) -> dict[date, PrismError]:

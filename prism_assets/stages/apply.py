@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,12 +14,12 @@ from prism_assets.domain.drift import defined_keys
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.names import TableName
 from prism_assets.domain.stream_format import ReadFile
-from prism_assets.domain.table_changes import Change, Moves, applied, changes_between, describe
+from prism_assets.domain.table_changes import Change, Moves, RenameTable, applied, changes_between, describe
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import Column, Stream, TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import locks, retention, tables, undefined_fields
-from prism_assets.metadata.tables import KnownStream
+from prism_assets.metadata.tables import FormerName, KnownStream
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.installation import preview_lake, take_lake
 
@@ -133,27 +133,101 @@ def _place(table: TableDefinition, stream: Stream) -> str:
 
 
 def plan_apply(
-    files: Sequence[TableDefinition], known: Sequence[TableDefinition], streams: Sequence[KnownStream]
+    files: Sequence[TableDefinition],
+    known: Sequence[TableDefinition],
+    streams: Sequence[KnownStream],
+    former: Sequence[FormerName] = (),
 ) -> ApplyPlan:
     """Compares files with what is in force. Changes that stored rows do not allow become problems."""
-    by_name = {str(table.name): table for table in known}
-    forbidden = {table.name: _forbidden_changes(table, old) for table in files if (old := by_name.get(str(table.name)))}
-    claims = _Claims.of(
-        [table for table in files if not forbidden.get(table.name)], {table.table_id: table for table in known}, streams
-    )
+    names = _Names.of(files, known, former)
+    forbidden = {
+        table.name: [*names.problems(table), *(_forbidden_changes(table, old) if (old := names.old(table)) else [])]
+        for table in files
+    }
+    sound = [table for table in files if not forbidden[table.name]]
+    renamed = {old.table_id: str(table.name) for table in sound if (old := names.old(table))}
+    claims = _Claims.of(sound, {**{table.table_id: str(table.name) for table in known}, **renamed}, streams)
     problems: list[str] = []
     notices: list[str] = []
     plans = []
     for table in sorted(files, key=lambda item: item.name):
-        old = by_name.get(str(table.name))
-        wrong = [*claims.taken(table, old), *forbidden.get(table.name, ())]
+        old = names.old(table)
+        wrong = [*claims.taken(table, old), *forbidden[table.name]]
         problems += wrong
         if old and not wrong:
             notices += _notices(table, old)
         if not wrong:
-            wanted = _on_top_of(table, old) if old else table
+            wanted = _on_top_of(table, old) if old else dataclasses.replace(table, name=names.unused(table.name))
             plans.append(TablePlan(table.name, old, changes_between(old, wanted, claims.moves_of(table, old))))
     return ApplyPlan(tuple(plans), tuple(problems), notices=tuple(notices))
+
+
+@dataclass(frozen=True)
+class _Names:
+    """Which table a file is about, and which names are free: those that Glue shows belong to who had them."""
+
+    known: Mapping[str, TableDefinition]
+    files: Mapping[str, TableDefinition]
+    former: Mapping[str, FormerName]
+    heirs: Mapping[str, Sequence[TableDefinition]]
+
+    @classmethod
+    def of(
+        cls, files: Sequence[TableDefinition], known: Sequence[TableDefinition], former: Sequence[FormerName]
+    ) -> _Names:
+        """Files by their names, and by those that they say they had."""
+        heirs: dict[str, list[TableDefinition]] = {}
+        for table in files:
+            if table.was is not None:
+                heirs.setdefault(str(table.was), []).append(table)
+        return cls(
+            {str(table.name): table for table in known},
+            {str(table.name): table for table in files},
+            {str(item.name): item for item in former},
+            heirs,
+        )
+
+    def old(self, table: TableDefinition) -> TableDefinition | None:
+        """The definition in force of the table of a file: by its name, or by the one that it had."""
+        return self.known.get(str(table.name)) or self.known.get(str(table.was))
+
+    def problems(self, table: TableDefinition) -> Iterator[str]:
+        """Why a table may not be named so."""
+        name, was, place = str(table.name), str(table.was), table.places.get("was", f"{table.path}:1: was")
+        taken = self.former.get(name)
+        old = self.old(table)
+        if taken and (old is None or old.table_id != taken.table_id):
+            place = table.places.get("table", f"{table.path}:1: table")
+            yield (
+                f"{place}: {name} is the former name of another table, which Glue shows until "
+                f"{taken.end_time:%Y-%m-%d %H:%M}Z and the catalog run behind that; wait, or choose another name"
+            )
+        if table.was is None or was not in self.known:
+            return
+        if name in self.known:
+            yield f"{place}: {was} and {name} are two tables, and no table takes the name of another; remove the field"
+        elif len(self.heirs[was]) > 1:
+            others = ", ".join(str(heir.name) for heir in self.heirs[was] if heir is not table)
+            yield f"{place}: {was} is also said to be the former name of {others}; only one of them can be"
+        elif was in self.files:
+            yield (
+                f"{place}: {was} is also defined in {self.files[was].path}; Glue shows it as the former name of {name} "
+                "for grace_days, and no other table can have it before that is over"
+            )
+        elif self.known[was].iceberg is not None:
+            yield (
+                f"{place}: {was} is an Iceberg table, too, which is not renamed: take `iceberg` out of its file, run "
+                "`prism iceberg publish`, rename it, and put `iceberg` in again"
+            )
+
+    def unused(self, name: TableName) -> TableName:
+        """The name of a new table, with a folder that no table had before."""
+        taken = {table.name.physical for table in self.known.values()}
+        folder, number = name, 1
+        while folder.physical in taken:
+            number += 1
+            folder = TableName(name.schema, name.table, physical_table=f"{name.table}_{number}")
+        return folder
 
 
 @dataclass(frozen=True)
@@ -166,12 +240,9 @@ class _Claims:
     wanted: Mapping[str, str]
 
     @classmethod
-    def of(
-        cls, files: Sequence[TableDefinition], known: Mapping[int, TableDefinition], streams: Sequence[KnownStream]
-    ) -> _Claims:
-        """A table whose file is not among these keeps its streams."""
+    def of(cls, files: Sequence[TableDefinition], names: Mapping[int, str], streams: Sequence[KnownStream]) -> _Claims:
+        """A table whose file is not among these keeps its streams. `names` are those that tables will have, by id."""
         wanted = {stream.url: str(table.name) for table in files for stream in table.streams}
-        names = {number: str(table.name) for number, table in known.items()}
         applied_names = {str(table.name) for table in files}
         ended = {
             item.stream_id
@@ -256,7 +327,11 @@ def _on_top_of(table: TableDefinition, old: TableDefinition) -> TableDefinition:
     # Iceberg needs microseconds, as which a file with it is read.
     says_format = table.says_format or table.iceberg is not None
     file_format = table.file_format if says_format else old.file_format
-    known = dataclasses.replace(table, name=old.name, table_id=old.table_id, version=old.version)
+    name = old.name
+    if str(table.name) != str(old.name):
+        folder = (old.name.physical_schema or old.name.schema, old.name.physical_table or old.name.table)
+        name = TableName(table.name.schema, table.name.table, *folder)
+    known = dataclasses.replace(table, name=name, table_id=old.table_id, version=old.version)
     return dataclasses.replace(known, columns=columns, file_format=file_format)
 
 
@@ -273,6 +348,9 @@ def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> Non
         if not planned.changes:
             continue
         table = applied(planned.old, planned.changes)
+        for change in planned.changes:
+            if isinstance(change, RenameTable):
+                tables.rename_table(connection, table.table_id, change.before, change.name, change.grace_days)
         if planned.old is None:
             table = dataclasses.replace(table, table_id=tables.insert_table(connection, table, now))
         table = dataclasses.replace(_with_ids(connection, table), version=table.version + 1)
@@ -317,13 +395,20 @@ def run_apply(
         taken = take_lake(database, lake, stores, now, restore_marker=restore_marker)
     with database.begin() as connection:
         locks.hold_apply(connection)
-        plan = plan_apply(files, tables.load_definitions(connection), tables.load_streams(connection))
+        plan = _plan(context, connection, files)
         if plan.problems:
             raise DefinitionError("\n".join(plan.problems))
         plan = _with_consequences(context, connection, plan, now)
         if not dry_run:
             execute_apply(connection, plan, now)
     return dataclasses.replace(plan, lake=taken)
+
+
+def _plan(context: StageContext, connection: Connection, files: Sequence[TableDefinition]) -> ApplyPlan:
+    """Against what is in force; a database that is not migrated yet knows no former names."""
+    has_names = context.database.has_table("prism_former_names")
+    former = tables.load_former_names(connection) if has_names else []
+    return plan_apply(files, tables.load_definitions(connection), tables.load_streams(connection), former)
 
 
 def _with_consequences(context: StageContext, connection: Connection, plan: ApplyPlan, now: datetime) -> ApplyPlan:
@@ -359,6 +444,6 @@ def apply_sound(context: StageContext, folder: Path, now: datetime) -> ApplyPlan
     taken = take_lake(database, context.lake, context.stores, now)
     with database.begin() as connection:
         locks.hold_apply(connection)
-        plan = plan_apply(files, tables.load_definitions(connection), tables.load_streams(connection))
+        plan = _plan(context, connection, files)
         execute_apply(connection, plan, now)
     return dataclasses.replace(plan, problems=(*problems, *plan.problems), lake=taken)

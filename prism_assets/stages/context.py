@@ -67,7 +67,8 @@ class StageContext:
     def choose_tables(self, names: Collection[str] | None) -> list[TableDefinition]:
         """The definitions in force of the tables named `schema.table`, or of all; WrongUse for an unknown name."""
         with self.database.begin() as connection:
-            known = {str(table.name): table for table in tables.load_definitions(connection)}
+            found = tables.with_former_names(connection, tables.load_definitions(connection))
+            known = {str(table.name): table for table in found}
         if names is None:
             return list(known.values())
         unknown = sorted(set(names) - set(known))

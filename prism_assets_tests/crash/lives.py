@@ -496,8 +496,31 @@ def retention(seed: int) -> Life:
     )
 
 
+def names(seed: int) -> Life:
+    """A table that is renamed while rows come, and whose former name the catalog forgets at once."""
+    author = Author(seed)
+    tours = "log.tours"
+
+    def drop(*starts: str, broken: int = 0) -> Drop:
+        return replace(author.drop(tours, *starts, broken=broken), folder="visits")
+
+    hour = "2026-03-01T11:00"
+    return Life(
+        tables={tours: "UTC"},
+        files=(a_table("log.visits", merge="{interval: 0}"),),
+        phases=(
+            Phase(utc("2026-03-01T00:00"), ("apply",)),
+            Phase(utc("2026-03-01T12:00"), ("run",), (drop(hour, broken=1), drop(hour))),
+            Phase(utc("2026-03-01T13:00"), ("discover", "rename", "run"), (drop(hour),)),
+            Phase(utc("2026-03-02T12:00"), ("run",), (drop(hour, "2026-03-02T11:00"),)),
+            Phase(utc("2026-03-03T01:00"), ("run",), (drop(hour),)),
+        ),
+        watched=(tours,),
+    )
+
+
 LIVES: Mapping[str, Callable[[int], Life]] = {
-    life.__name__: life for life in (days, messages, damage, losses, garbage, shown, rebuilt, streams, retention)
+    life.__name__: life for life in (days, messages, damage, losses, garbage, shown, rebuilt, streams, retention, names)
 }
 
 
@@ -611,6 +634,14 @@ def _move(context: StageContext, now: datetime, *, stopped: bool = False) -> Non
 
 def _stop(context: StageContext, now: datetime) -> None:
     _move(context, now, stopped=True)
+
+
+def _rename(context: StageContext, now: datetime) -> None:
+    """The file of log.visits says that it is log.tours, and was the other."""
+    for path in context.settings.tables_dir.glob("*.yaml"):
+        text = path.read_text().replace("table: visits\n", "table: tours\nwas: log.visits\ngrace_days: 0\n")
+        path.write_text(text)
+    _apply(context, now)
 
 
 def _adopt(context: StageContext, now: datetime) -> None:
@@ -742,6 +773,7 @@ _STEPS: Mapping[str, _Step] = {
     "iceberg": _only(_iceberg),
     "withdraw": _withdraw,
     "move": _move,
+    "rename": _rename,
     "stop": _stop,
     "resume": _move,
     "adopt": _adopt,

@@ -81,6 +81,8 @@ def _of_table(
         yield None, "define it in the catalog"
     if known.comparison_due:
         yield None, f"compare it with the catalog: {known.comparison_due}"
+    for name in plan.removals if plan else ():
+        yield None, f"have the catalog forget its former name {name}"
     publish = {item.partition.date: str(item.step) for item in plan.publications} if plan else {}
     if later:
         yield None, f"leave {len(later)} more days to the next runs, as PRISM_EXPIRE_MAX_DAYS is {most}"

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 
 from prism_assets.domain.errors import InvariantBroken, PrismError
+from prism_assets.domain.names import TableName
 from prism_assets.domain.partitions import Partition, current_publication
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import catalog_state, leases, partitions, publication_notes
+from prism_assets.metadata import catalog_state, leases, partitions, publication_notes, tables
 from prism_assets.metadata.catalog_state import CatalogState
 from prism_assets.metadata.leases import Lease
 from prism_assets.stages.catalog.calls import NotedCalls
@@ -31,7 +32,8 @@ class PublishPlan:
 
     `differs` if the table itself does; `is_full` if all partitions were compared, and not only those that PostgreSQL
     knows to be behind. `outdated` are the days that the catalog shows otherwise than recorded, or that are published
-    whatever it shows. `withdrawals` are expired days that it shows, as far as PostgreSQL knows, or that it was seen to.
+    whatever it shows. `withdrawals` are expired days that it shows, as far as PostgreSQL knows, or that it was seen to,
+    `removals` names of before that it is to forget.
     """
 
     differs: bool
@@ -39,11 +41,12 @@ class PublishPlan:
     publications: tuple[PublicationPlan, ...]
     outdated: frozenset[date]
     withdrawals: tuple[Partition, ...] = ()
+    removals: tuple[TableName, ...] = ()
 
     @property
     def changes_nothing(self) -> bool:
         """Whether the catalog shows what it should."""
-        return not (self.differs or self.publications or self.withdrawals)
+        return not (self.differs or self.publications or self.withdrawals or self.removals)
 
 
 @dataclass(kw_only=True)
@@ -53,6 +56,7 @@ class PublishReport:
     defined: str | None = None
     published: list[PublishedPartition] = field(default_factory=list)
     withdrawn: list[date] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -89,6 +93,7 @@ def plan_publish(
         is_full=is_full,
         publications=tuple(plan_publications(found, outdated)),
         outdated=outdated | lingering,
+        removals=known.ended_names,
         withdrawals=tuple(item for item in found if item.expired and (item.is_published or item.date in lingering)),
     )
 
@@ -142,12 +147,27 @@ def publish_table(
                 done.problems.append(gone)
             else:
                 done.withdrawn.append(gone)
+        for name in plan.removals:
+            _remove_name(context, table, name, lease, calls)
+            done.removed.append(str(name))
         if plan.outdated.isdisjoint(problem.date for problem in done.problems):
             _record_end(context, lease, known, plan, note_id)
     except PrismError as error:
         done.problems.append(Problem.of(error, str(table.name)))
         calls.break_off()
     return done
+
+
+def _remove_name(
+    context: StageContext, table: TableDefinition, name: TableName, lease: Lease, calls: NotedCalls
+) -> None:
+    """Has the catalog forget a name of before. A death behind it leaves one on record that is gone: it goes again."""
+    context.publisher.remove(table, name, calls)
+    failpoint("catalog.after_remove")
+    with context.database.begin() as connection:
+        leases.hold(connection, lease)
+        tables.record_removed_name(connection, table.table_id, name)
+        failpoint("catalog.in_remove")
 
 
 def _record_end(

@@ -60,6 +60,7 @@ class TableReport:
     table_id: int
     expired: tuple[date, ...] = ()
     withdrawn: tuple[date, ...] = ()
+    removed: tuple[str, ...] = ()
     switched: tuple[date, ...] = ()
     marked: tuple[date, ...] = ()
     closed: tuple[date, ...] = ()
@@ -80,7 +81,7 @@ class TableReport:
     def changed(self) -> bool:
         """Whether the run changed anything."""
         moved = self.expired or self.withdrawn or self.switched or self.marked or self.closed
-        return bool(moved or self.defined or self.published)
+        return bool(moved or self.defined or self.published or self.removed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,6 +182,7 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
         table_id=table.table_id,
         expired=tuple(expired),
         withdrawn=tuple(shown.withdrawn),
+        removed=tuple(shown.removed),
         switched=tuple(switched),
         marked=tuple(marked),
         closed=tuple(closed),
