@@ -23,11 +23,19 @@ READ = [
 
 
 def test_every_example_is_taken() -> None:
-    whole, values, conditions, contract, protobuf = EXAMPLES
+    whole, values, conditions, contract, protobuf, streams, retention = EXAMPLES
     head = 'schema: log\ntable: signups\nstreams:\n  - {name: s, url: "s3://staging/s/"}\ncolumns:\n'
     read = "".join(f"  - {column}\n" for column in READ)
     country = "  - {name: country, type: string}\n"
-    for text in (whole, head + read + values, head + read + country + conditions, whole + contract):
+    several = (
+        "schema: log\ntable: signups\n"
+        + streams
+        + f"columns:\n{read}"
+        + "".join(f"  - {{name: {name}, type: string}}\n" for name in ("contact", "email"))
+    )
+    for text in (
+        whole, head + read + values, head + read + country + conditions, whole + contract, whole + retention, several,
+    ):  # fmt: skip
         assert problems_of_table(parse_table_file(text, "t.yaml")) == []
     text = f"schema: log\ntable: pages\nstreams:\n{protobuf}columns:\n  - {READ[0]}\n"
     pages = parse_table_file(text, "t.yaml", lambda _name: descriptor_set("page.proto"))
