@@ -23,7 +23,7 @@ READ = [
 
 
 def test_every_example_is_taken() -> None:
-    whole, values, conditions, contract, protobuf, streams, retention = EXAMPLES
+    whole, values, conditions, contract, protobuf, streams, retention, renamed = EXAMPLES
     head = 'schema: log\ntable: signups\nstreams:\n  - {name: s, url: "s3://staging/s/"}\ncolumns:\n'
     read = "".join(f"  - {column}\n" for column in READ)
     country = "  - {name: country, type: string}\n"
@@ -35,6 +35,7 @@ def test_every_example_is_taken() -> None:
     )
     for text in (
         whole, head + read + values, head + read + country + conditions, whole + contract, whole + retention, several,
+        whole.replace("schema: log\ntable: signups\n", renamed),
     ):  # fmt: skip
         assert problems_of_table(parse_table_file(text, "t.yaml")) == []
     text = f"schema: log\ntable: pages\nstreams:\n{protobuf}columns:\n  - {READ[0]}\n"
