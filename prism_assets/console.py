@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from prism_assets.stages.apply import ApplyPlan
     from prism_assets.stages.catalog.run import CatalogReport
     from prism_assets.stages.doctor.findings import DoctorReport
+    from prism_assets.stages.erase.report import ErasureReport
     from prism_assets.stages.gc.report import GcReport
     from prism_assets.stages.iceberg.report import IcebergReport
     from prism_assets.stages.iceberg.status import IcebergStatus
@@ -284,6 +285,19 @@ def show_gc(report: GcReport, *, as_json: bool) -> None:
     out.print(f"{report.deleted} {'to delete' if report.dry_run else 'deleted'}")
 
 
+def show_erasures(report: ErasureReport, *, as_json: bool) -> None:
+    """Prints how far erasures are, and who else is at a table."""
+    if as_json:
+        print_json(report)
+        return
+    for status in report.erasures:
+        out.print(escape(str(status)))
+    for table, holder in report.holders.items():
+        out.print(escape(f"{table}: another call is at its erasures{f' ({holder})' if holder else ''}"))
+    if not report.erasures and not report.holders:
+        out.print("no erasure waits for anything")
+
+
 def show_examination(report: DoctorReport, *, as_json: bool) -> None:
     """Prints a line for each finding, and what was looked at."""
     if as_json:
@@ -347,6 +361,8 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
         if table.comparison_due:
             out.print(escape(f"{table.table}: waits for the next catalog run, to be compared: {table.comparison_due}"))
 
+        for erasure in table.erasures:
+            out.print(escape(str(erasure)))
         if table.undeleted_objects:
             out.print(
                 f"{table.table}: {table.undeleted_objects} objects that a garbage collection was about to delete did "

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from prism_assets.domain.drift import SeenField
+from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.row_program import RowProgram
 from prism_assets.domain.tables import Column, TableDefinition
 from prism_assets.engine.base import Engine
@@ -55,6 +56,7 @@ def build_context(
         make_iceberg=partial(_iceberg, settings, lake, stores),
         check_expressions=_check_expressions,
         draft_columns=partial(_draft_columns, settings),
+        check_predicate=_check_predicate,
         queues=tuple(
             SqsQueue(url, settings.sqs_endpoint, settings.region, wait_seconds=settings.sqs_wait_seconds)
             for url in settings.sqs_queue_urls
@@ -91,6 +93,12 @@ def _draft_columns(settings: Settings, table: TableDefinition, fields: Sequence[
     from prism_assets.drafting.patch import draft_patch
 
     return [drafted.column() for drafted in draft_patch(settings.store, table, fields)]
+
+
+def _check_predicate(table: TableDefinition, where: str) -> ErasureRule:
+    from prism_assets.kernels.expressions.predicate import check_predicate
+
+    return check_predicate(table, where)
 
 
 def _iceberg(settings: Settings, lake: Lake, stores: Stores, installation_id: str) -> IcebergPublisher:

@@ -13,6 +13,7 @@ import typer
 
 from prism_assets import console
 from prism_assets.cli.ducklake import ducklake_app
+from prism_assets.cli.erase import erase
 from prism_assets.cli.iceberg import iceberg_app
 from prism_assets.cli.options import (
     Day,
@@ -48,6 +49,7 @@ app.add_typer(quarantine_app, name="quarantine")
 app.add_typer(iceberg_app, name="iceberg")
 app.add_typer(ducklake_app, name="ducklake")
 app.command()(rebuild)
+app.command()(erase)
 
 _COMMANDS = "prism_assets.commands"
 _NO_LOCAL = "`prism local` is not installed: run pip install 'prism-assets[local]', or scripts/bootstrap in a clone"

@@ -1,5 +1,5 @@
-"""prism_gc: a daily job. It lets old snapshots of Iceberg tables go, joins their manifests and keeps their tags, and
-then deletes what nobody needs any more below the prefixes of tables.
+"""prism_gc: a daily job. It lets old snapshots of Iceberg tables go, joins their manifests and keeps their tags, goes
+on with erasures, and then deletes what nobody needs any more below the prefixes of tables.
 
 Publications let snapshots go as they come; of a table without new rows nobody else does.
 """
@@ -26,6 +26,7 @@ from prism_assets.defs.keys import GARBAGE_COLLECTION
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import PlatformResource
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.erase.run import continue_erasures
 from prism_assets.stages.gc.report import GcReport, TableGcReport
 from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.iceberg.pending import published_tables
@@ -48,14 +49,16 @@ _COLUMNS = TableSchema(
 def build_garbage_collection(location: Location) -> tuple[JobDefinition, ScheduleDefinition]:
     """The job and its daily schedule, which is on from the start, behind the maintenance."""
 
-    @op(description="Deletes merged, superseded, replaced and left-over objects, table by table.")
+    @op(description="Goes on with erasures, and deletes merged, superseded, replaced and left-over objects.")
     def collect_garbage(context: OpExecutionContext, platform: PlatformResource) -> None:
         with failures.mapped(), platform.open(location, context.log.info, context.log.warning) as stages:
+            erased = continue_erasures(stages)
             report = run_gc(stages)
         context.add_output_metadata(_metadata(report))
-        if report.problems:
-            transient = all(problem.transient for problem in report.problems)
-            failures.raise_for("\n".join(report.errors), transient=transient)
+        problems = (*erased.problems, *report.problems)
+        if problems:
+            transient = all(problem.transient for problem in problems)
+            failures.raise_for("\n".join((*erased.errors, *report.errors)), transient=transient)
 
     @op(description="Expires snapshots of Iceberg tables, joins manifests of closed days, and keeps tags.")
     def optimize_iceberg(context: OpExecutionContext, platform: PlatformResource) -> None:

@@ -36,6 +36,8 @@ class DataFile:
     `content_length` is in bytes, `fingerprint` the signed 64-bit sum of those of its rows. Times are UTC; they are not
     known of merged objects that were written before anybody recorded them. `file_format` is the unit of its timestamps:
     MILLISECONDS or MICROSECONDS. `metrics` are those of some columns, by column id; none if nobody recorded them.
+    `rows_erased` were in it once, with the sum `erased_fingerprint`, and it holds no row of any erasure of its table up
+    to `erasure_id`.
     """
 
     bucket: str
@@ -47,6 +49,9 @@ class DataFile:
     max_time: datetime | None = None
     file_format: int = MILLISECONDS
     metrics: tuple[ColumnMetrics, ...] = ()
+    rows_erased: int = 0
+    erased_fingerprint: int = 0
+    erasure_id: int = 0
 
     @property
     def url(self) -> str:
@@ -58,8 +63,8 @@ class DataFile:
 class SmallObject(DataFile):
     """What Stream writes: the rows of one staging object for one event date.
 
-    `generation` counts how often the staging object was begun anew, or is the number of the rebuild that wrote it.
-    `object_id` is 0 until PostgreSQL gave one.
+    `generation` counts how often the staging object was begun anew, or is the number of the rebuild that wrote it;
+    `revision` counts how often its rows were rewritten under another key. `object_id` is 0 until PostgreSQL gave one.
     """
 
     date: date
@@ -69,6 +74,7 @@ class SmallObject(DataFile):
     upload_start_time: datetime
     object_id: int = 0
     definition_version: int = 0
+    revision: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

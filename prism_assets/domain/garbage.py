@@ -12,6 +12,8 @@ object's age, which is asked for besides.
   name it, and all that are made later are of a greater one. Before the switch none names any.
 - An object that was rewritten under another key is named by publications of earlier revisions alone. It stays for the
   reader lease, as one does whose range was extended: PostgreSQL may be restored to before that.
+- The same holds of a small object that was rewritten, and of its copy in the live prefix, which readers of an open day
+  list: it is needed until they were sent to a manifest.
 - A manifest from before what was shown when the reader lease began is never shown again: publications go upwards only.
 - A small object is in merged objects, for every reader, when its id is not above the version shown when the reader
   lease began. Merges read what is above the end of the chain, repairs and publications what is above a version shown
@@ -42,7 +44,7 @@ class Reason(enum.Enum):
     """Why an object is garbage."""
 
     SUPERSEDED = "superseded"
-    """A merged object whose range was extended, or rewritten, under another key."""
+    """An object that was rewritten, or a merged one whose range was extended, under another key."""
     ABANDONED = "abandoned"
     """A merged object that was never committed, and cannot be any more."""
     REPLACED = "replaced"
@@ -98,7 +100,7 @@ class Upload:
 
 @dataclass(frozen=True, kw_only=True)
 class UploadRecord:
-    """What is recorded of an upload: the id and the tier of its small object if it is committed.
+    """What is recorded of an upload: id, tier and revision of its small object if it is committed.
 
     `is_over` if nothing of that start is committed any more. `is_rebuilt` if the day has an object of the staging
     object from a later rebuild. `is_foreign` if the table has no such staging object, and so never had one: objects are
@@ -107,6 +109,7 @@ class UploadRecord:
 
     object_id: int | None = None
     delayed: bool | None = None
+    revision: int = 0
     is_over: bool = False
     is_rebuilt: bool = False
     is_foreign: bool = False
@@ -151,7 +154,7 @@ def is_foreign(named: ObjectKey | None, records: Records) -> bool:
     match named:
         case SmallObjectKey():
             known = records.uploads[upload_of(named)]
-            return known.is_foreign or known.delayed not in (None, named.delayed)
+            return known.is_foreign or (not named.revision and known.delayed not in (None, named.delayed))
         case QuarantineKey():
             return records.uploads[upload_of(named)].is_foreign
         case MergedObjectKey() | ManifestKey():
@@ -191,7 +194,10 @@ def _of_small_object(named: SmallObjectKey, records: Records) -> Reason | None:
     if upload.object_id is None:
         return Reason.REBUILT if upload.is_over and day.is_shown_as_it_is else None
     oldest = day.shown.version if day.shown else NEW_VERSION
-    return Reason.MERGED if upload.object_id <= needed_above(day.partition, oldest) else None
+    if upload.object_id <= needed_above(day.partition, oldest):
+        return Reason.MERGED
+    is_listed = day.shown is None or day.shown.is_live_prefix
+    return Reason.SUPERSEDED if named.revision < upload.revision and day.is_shown_as_it_is and not is_listed else None
 
 
 def _of_merged_object(named: MergedObjectKey, day: DayRecords) -> Reason | None:

@@ -23,12 +23,16 @@ def marker_key(prefix: str) -> str:
 
 @dataclass(frozen=True)
 class SmallObjectKey:
-    """What the key of a small object names: one start of a staging object, and the event date of the rows."""
+    """What the key of a small object names: one start of a staging object, and the event date of the rows.
+
+    `revision` counts how often the rows were rewritten; those that were lie in the delayed folder, whatever their tier.
+    """
 
     date: date
     staging_object_id: int
     generation: int
     delayed: bool
+    revision: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,11 +58,15 @@ class ManifestKey:
 
 @dataclass(frozen=True)
 class QuarantineKey:
-    """What the key of quarantined lines names: one start of a staging object, by its day of arrival."""
+    """What the key of quarantined lines names: one start of a staging object, by its day of arrival.
+
+    `revision` counts how often lines were taken out of them.
+    """
 
     date: date
     staging_object_id: int
     generation: int
+    revision: int = 0
 
 
 ObjectKey = SmallObjectKey | MergedObjectKey | ManifestKey | QuarantineKey
@@ -82,7 +90,7 @@ class TableKeys:
         return f"{self.root}live/dt={day.isoformat()}/"
 
     def delayed_prefix(self, day: date) -> str:
-        """The folder of small objects that came after their partition was marked for closing."""
+        """The folder of small objects that no reader lists: of rows that came after the mark, and rewritten ones."""
         return f"{self.root}delayed/dt={day.isoformat()}/"
 
     def merged_prefix(self, day: date) -> str:
@@ -99,14 +107,17 @@ class TableKeys:
         """The folder of what only readers of Iceberg read: metadata, and in `data/` what strangers write."""
         return f"{self.root}iceberg/"
 
-    def small_object(self, day: date, staging_object_id: int, *, delayed: bool, generation: int = 0) -> str:
+    def small_object(
+        self, day: date, staging_object_id: int, *, delayed: bool, generation: int = 0, revision: int = 0
+    ) -> str:
         """The Parquet object that holds the rows of one staging object for one event date.
 
         An object that was begun anew writes under keys of its own, told by its generation: what may still come of the
-        start before, a late upload or its removal, touches other keys.
+        start before, a late upload or its removal, touches other keys. One whose rows were rewritten has a revision,
+        and lies where nobody lists it: readers of an open day would find its rows twice.
         """
-        folder = self.delayed_prefix(day) if delayed else self.live_prefix(day)
-        return f"{folder}{_start(staging_object_id, generation)}.parquet"
+        folder = self.delayed_prefix(day) if delayed or revision else self.live_prefix(day)
+        return f"{folder}{_start(staging_object_id, generation, revision)}.parquet"
 
     def merged_object(self, day: date, lower_bound: int, upper_bound: int, revision: int = 0) -> str:
         """The merged object of the small objects with lower_bound < id <= upper_bound.
@@ -125,9 +136,9 @@ class TableKeys:
         again = f"-r{revision}" if revision else ""
         return f"{self.merged_prefix(day)}manifest-{upper_bound:019d}{small}{again}.json"
 
-    def quarantine(self, arrival: date, staging_object_id: int, generation: int = 0) -> str:
+    def quarantine(self, arrival: date, staging_object_id: int, generation: int = 0, revision: int = 0) -> str:
         """The lines of one staging object that were set aside, by day of arrival (UTC)."""
-        return f"{self.root}quarantine/dt={arrival:%Y-%m-%d}/{_start(staging_object_id, generation)}.jsonl.gz"
+        return f"{self.root}quarantine/dt={arrival:%Y-%m-%d}/{_start(staging_object_id, generation, revision)}.jsonl.gz"
 
     def parse(self, key: str) -> ObjectKey | None:
         """What a key names; None for any that is not exactly as this table's keys are built."""
@@ -142,19 +153,19 @@ class TableKeys:
 
     def _key(self, named: ObjectKey) -> str:
         match named:
-            case SmallObjectKey(day, number, generation, delayed):
-                return self.small_object(day, number, delayed=delayed, generation=generation)
+            case SmallObjectKey(day, number, generation, delayed, revision):
+                return self.small_object(day, number, delayed=delayed, generation=generation, revision=revision)
             case MergedObjectKey(day, lower, upper, revision):
                 return self.merged_object(day, lower, upper, revision)
             case ManifestKey(day, shown):
                 return self.manifest(day, shown.version, shown.published_object_id, shown.revision)
-            case QuarantineKey(day, number, generation):
-                return self.quarantine(day, number, generation)
+            case QuarantineKey(day, number, generation, revision):
+                return self.quarantine(day, number, generation, revision)
 
 
 _KEY = re.compile(
     r"(?P<folder>live|delayed|merged|quarantine)/dt=(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})/(?:"
-    r"prism-(?P<start>[0-9]{19})(?:-g(?P<generation>[0-9]+))?\.(?:parquet|jsonl\.gz)"
+    r"prism-(?P<start>[0-9]{19})(?:-g(?P<generation>[0-9]+))?(?:-r(?P<again>[0-9]+))?\.(?:parquet|jsonl\.gz)"
     r"|part-(?P<lower>[0-9]{19})-(?P<upper>[0-9]{19})(?:-r(?P<rewrite>[0-9]+))?\.parquet"
     r"|manifest-(?P<version>[0-9]{19})(?:-(?P<last>[0-9]{19}))?(?:-r(?P<revision>[0-9]+))?\.json)"
 )
@@ -163,7 +174,7 @@ _KEY = re.compile(
 def _is_recordable(match: re.Match[str]) -> bool:
     """Whether PostgreSQL has such numbers: ids are bigint, generations and revisions integer."""
     ids = (match["start"], match["lower"], match["upper"], match["version"], match["last"])
-    counts = (match["generation"], match["rewrite"], match["revision"])
+    counts = (match["generation"], match["again"], match["rewrite"], match["revision"])
     return all(int(number or 0) < 1 << 63 for number in ids) and all(int(number or 0) < 1 << 31 for number in counts)
 
 
@@ -171,16 +182,17 @@ def _named(match: re.Match[str]) -> ObjectKey:
     """Folder and name need not fit together: the key that is built of what they say tells."""
     day, folder = date.fromisoformat(match["date"]), match["folder"]
     if match["start"]:
-        number, generation = int(match["start"]), int(match["generation"] or 0)
+        number, generation, revision = int(match["start"]), int(match["generation"] or 0), int(match["again"] or 0)
         if folder == "quarantine":
-            return QuarantineKey(day, number, generation)
-        return SmallObjectKey(day, number, generation, folder == "delayed")
+            return QuarantineKey(day, number, generation, revision)
+        return SmallObjectKey(day, number, generation, folder == "delayed", revision)
     if match["lower"]:
         return MergedObjectKey(day, int(match["lower"]), int(match["upper"]), int(match["rewrite"] or 0))
     version = int(match["version"])
     return ManifestKey(day, Publication(version, int(match["last"] or version), int(match["revision"] or 0)))
 
 
-def _start(staging_object_id: int, generation: int) -> str:
-    """The name of one start of a staging object."""
-    return f"prism-{staging_object_id:019d}" + (f"-g{generation}" if generation else "")
+def _start(staging_object_id: int, generation: int, revision: int) -> str:
+    """The name of one start of a staging object, and of how often what came of it was rewritten."""
+    again = f"-r{revision}" if revision else ""
+    return f"prism-{staging_object_id:019d}" + (f"-g{generation}" if generation else "") + again

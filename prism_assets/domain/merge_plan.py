@@ -30,6 +30,14 @@ class PlannedRange:
         """The objects to read, the one of the extended range first."""
         return (*((self.extends,) if self.extends else ()), *self.objects)
 
+    def revision_behind(self, rebuild: int) -> int:
+        """That of the output's key, in a day with that last rebuild: it grows with each rewriting of an input.
+
+        So what a merge has written before, of other rows, lies under another key.
+        """
+        extended = self.extends.revision if self.extends else 0
+        return max(rebuild, extended) + sum(item.revision for item in self.objects)
+
     @property
     def input_bytes(self) -> int:
         """Bytes to read."""

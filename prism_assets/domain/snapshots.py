@@ -275,10 +275,15 @@ _TAG = re.compile(r"day-\d{4}-\d{2}-\d{2}")
 """Tags of ours; others may have theirs."""
 
 
+def is_daily_tag(name: str) -> bool:
+    """Whether a tag is one of ours."""
+    return _TAG.fullmatch(name) is not None
+
+
 def due_tags(
     switched: Collection[date], present: Collection[str], keep_days: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The tags to be set, one for each of the newest days that are switched, and those of ours that are to go."""
     wanted = {f"day-{day.isoformat()}" for day in sorted(switched)[-keep_days:]} if keep_days else set()
-    ours = {name for name in present if _TAG.fullmatch(name)}
+    ours = {name for name in present if is_daily_tag(name)}
     return tuple(sorted(wanted - ours)), tuple(sorted(ours - wanted))

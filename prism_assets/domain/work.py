@@ -5,13 +5,14 @@ A kernel does not raise for one bad object: the failure is a field of its result
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from pydantic import TypeAdapter
 
+from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.files import DataFile, MergedRange, SmallObject
 
 ResultT = TypeVar("ResultT", covariant=True)
@@ -131,17 +132,21 @@ class SourceVersion:
 class ConvertResult:
     """What became of one staging object.
 
-    `lines_in == rows_out + lines_quarantined + lines_filtered` unless it failed; each is counted by itself.
+    `lines_in == rows_out + lines_quarantined + lines_filtered + lines_erased` unless it failed; each is counted by
+    itself.
 
     `undefined` are fields of at most 500 keys that no column reads.
 
-    `changed` is the version that was met instead of the one that was registered; nothing of it was read.
+    `changed` is the version that was met instead of the one that was registered; nothing of it was read. Erasures of
+    the table up to `erasure_id` were respected.
     """
 
     staging_object_id: int
     lines_in: int = 0
     rows_out: int = 0
     lines_filtered: int = 0
+    lines_erased: int = 0
+    erasure_id: int = 0
     objects: tuple[SmallObject, ...] = ()
     quarantined: tuple[QuarantineCount, ...] = ()
     quarantine_key: str | None = None
@@ -171,6 +176,7 @@ class ConvertTask:
     to the delayed tier, all others to the live tier. `table_id` and `definition_version` name the definition to convert
     under. `generation` is part of the keys that are written: it counts how often the object was begun anew. Metrics are
     made of the columns with the ids `metric_columns`. Rows of days before `retained_from` are too old for the table.
+    Rows that `erasures` match are left out, of a date that `erased_up_to` names those of erasures up to that id alone.
     """
 
     staging_object_id: int
@@ -187,10 +193,17 @@ class ConvertTask:
     sent: datetime | None = None
     metric_columns: tuple[int, ...] = ()
     retained_from: date | None = None
+    erasures: tuple[ErasureRule, ...] = ()
+    erased_up_to: Mapping[date, int] = field(default_factory=dict)
 
     kernel: ClassVar[str] = "convert"
     result: ClassVar[type[ConvertResult]] = ConvertResult
     alone: ClassVar[bool] = False
+
+    @property
+    def erasure_id(self) -> int:
+        """The last erasure of the table that it respects."""
+        return max((rule.erasure_id for rule in self.erasures), default=0)
 
     @property
     def task_id(self) -> int:
@@ -382,7 +395,7 @@ class MergeResult:
 class MergeTask:
     """One range to write. Inputs stand in the order that breaks ties between rows of equal time.
 
-    Metrics are made of the columns with the ids `metric_columns`.
+    Metrics are made of the columns with the ids `metric_columns`. `revision` is that of the output's key.
     """
 
     job_id: int
@@ -394,6 +407,7 @@ class MergeTask:
     table_id: int
     definition_version: int
     metric_columns: tuple[int, ...] = ()
+    revision: int = 0
 
     kernel: ClassVar[str] = "merge"
     result: ClassVar[type[MergeResult]] = MergeResult
@@ -412,6 +426,133 @@ class MergeTask:
     def failed(self, failure: Failure) -> MergeResult:
         """Nothing was written."""
         return MergeResult(job_id=self.job_id, upper_bound=self.upper_bound, failure=failure)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewriteResult:
+    """What was found in one object, and what was written in its place.
+
+    `rows` were looked at, and `matching` of them, with the sum `erased_fingerprint`, match; of `undecided` ones it
+    cannot be computed. `row_groups_read` of the object were read for that. `written` is None where nothing was.
+    """
+
+    number: int
+    rows: int = 0
+    matching: int = 0
+    undecided: int = 0
+    erased_fingerprint: int = 0
+    row_groups_read: int = 0
+    written: DataFile | None = None
+    failure: Failure | None = None
+
+    @property
+    def task_id(self) -> int:
+        """That of its task."""
+        return self.number
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewriteTask:
+    """One object to look through, and to write again under `output_key` without the rows that `erasures` match.
+
+    Without a key nothing is written; `object_type` is the tag of what is. An object that is not recorded has a negative
+    `row_count` in `file`; of others the rows must be the recorded ones.
+    """
+
+    number: int
+    file: DataFile
+    erasures: tuple[ErasureRule, ...]
+    table_id: int
+    definition_version: int
+    output_key: str | None = None
+    object_type: str = "merged"
+    metric_columns: tuple[int, ...] = ()
+
+    kernel: ClassVar[str] = "rewrite"
+    result: ClassVar[type[RewriteResult]] = RewriteResult
+    alone: ClassVar[bool] = False
+
+    @property
+    def task_id(self) -> int:
+        """A number that no other task of the job has."""
+        return self.number
+
+    @property
+    def input_bytes(self) -> int:
+        """Those of the object, if all of it must be read."""
+        return self.file.content_length
+
+    def failed(self, failure: Failure) -> RewriteResult:
+        """Nothing was found out."""
+        return RewriteResult(number=self.number, failure=failure)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CleanResult:
+    """What was found among quarantined lines, and what is left of them: `left` by reason.
+
+    Lines that match are gone from what was written, and `withheld` ones, which nobody can judge, have no text any more.
+    `key` is None where no line is left, or nothing was written.
+    """
+
+    staging_object_id: int
+    lines: int = 0
+    erased: int = 0
+    withheld: int = 0
+    left: tuple[QuarantineCount, ...] = ()
+    key: str | None = None
+    failure: Failure | None = None
+
+    @property
+    def task_id(self) -> int:
+        """The staging object."""
+        return self.staging_object_id
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything had to go."""
+        return bool(self.erased or self.withheld)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CleanTask:
+    """The quarantined lines of one staging object, to be written again under `output_key` as far as they may stay.
+
+    `source` is the staging object as it was converted, and its definition that under which lines are read. Without a
+    key nothing is written.
+    """
+
+    source: ConvertTask
+    key: str
+    output_key: str | None = None
+
+    kernel: ClassVar[str] = "clean"
+    result: ClassVar[type[CleanResult]] = CleanResult
+    alone: ClassVar[bool] = False
+
+    @property
+    def task_id(self) -> int:
+        """The staging object."""
+        return self.source.staging_object_id
+
+    @property
+    def table_id(self) -> int:
+        """The table, for its definition."""
+        return self.source.table_id
+
+    @property
+    def definition_version(self) -> int:
+        """The definition that the staging object was converted under."""
+        return self.source.definition_version
+
+    @property
+    def input_bytes(self) -> int:
+        """No more than the staging object had."""
+        return self.source.content_length
+
+    def failed(self, failure: Failure) -> CleanResult:
+        """Nothing was found out."""
+        return CleanResult(staging_object_id=self.source.staging_object_id, failure=failure)
 
 
 def to_json(work: Task[Any] | Result) -> str:

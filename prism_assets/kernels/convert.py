@@ -112,6 +112,8 @@ class Conversion:
             lines_in=reading.lines_in,
             rows_out=sum(written.row_count for written in objects),
             lines_filtered=reading.filtered,
+            lines_erased=reading.erased,
+            erasure_id=self._task.erasure_id,
             objects=objects,
             quarantined=reading.quarantined(),
             quarantine_key=self._put_quarantine(),

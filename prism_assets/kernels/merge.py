@@ -73,8 +73,11 @@ def _merged(task: MergeTask, table: TableDefinition, inputs: list[Input], stores
         max_time=last,
         file_format=there.file_format,
         metrics=merged.metrics,
+        rows_erased=sum(entry.rows_erased for entry in task.inputs),
+        erased_fingerprint=combine(entry.erased_fingerprint for entry in task.inputs),
         lower_bound=task.lower_bound,
         upper_bound=task.upper_bound,
+        revision=task.revision,
     )
     return MergeResult(job_id=task.job_id, upper_bound=task.upper_bound, written=written)
 

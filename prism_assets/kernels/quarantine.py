@@ -1,7 +1,8 @@
 """The lines of one object that were set aside: JSON lines, gzip, the same bytes for the same lines.
 
 They are held in memory, and on disk as soon as they are many. Of a table with sensitive columns those are left out of
-lines that were read; other lines are not held at all, only where they stand.
+lines that were read; other lines are not held at all, only where they stand. Nor are lines that cannot be read, where
+they may be those of an erasure.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import IO, Any
 
 from isal import isal_zlib
@@ -23,12 +25,13 @@ from prism_assets.kernels.scratch import mapped, new_file, telling
 class Quarantine:
     """Collects lines with number, reason and column, compressed as they come."""
 
-    def __init__(self, memory: int, blanking: Blanking, url: str) -> None:
+    def __init__(self, memory: int, blanking: Blanking, url: str, *, withholds: bool = False) -> None:
         self.counts: Counter[str] = Counter()
         self._gzip = isal_zlib.compressobj(1, isal_zlib.DEFLATED, 31)
         self._memory = memory
         self._blanking = blanking
         self._url = url
+        self._withholds = withholds or blanking.is_needed
         self._parts: list[bytes] = []
         self._held = 0
         self._file: IO[bytes] | None = None
@@ -39,9 +42,9 @@ class Quarantine:
         if self._file:
             self._file.close()
 
-    def add(self, line: int, reason: str, column: str | None, original: Original) -> None:
-        """Adds a line; what is not UTF-8 is kept as base64."""
-        kept = self._blanking.kept(original.content, reason)
+    def add(self, line: int, reason: str, column: str | None, original: Original, *, withheld: bool = False) -> None:
+        """Adds a line; what is not UTF-8 is kept as base64. Of one that is `withheld` only the place is."""
+        kept = None if withheld else self._blanking.kept(original.content, reason)
         record = {"line": line, "reason": reason, "column": column}
         place = self._place(original.offset, original.length)
         self._write(reason, record | (place if kept is None else _content(kept)))
@@ -75,15 +78,14 @@ class Quarantine:
         return memoryview(mapped(self._file)).cast("B")
 
     def _unread(self, content: bytes, offset: int, length: int) -> dict[str, Any]:
-        return self._place(offset, length) if self._blanking.is_needed else _content(content)
+        return self._place(offset, length) if self._withholds else _content(content)
 
     def _place(self, offset: int, length: int) -> dict[str, Any]:
         return {"object": self._url, "offset": offset, "length": length}
 
     def _write(self, reason: str, record: dict[str, Any]) -> None:
         self.counts[reason] += 1
-        text = json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n"
-        self._keep(self._gzip.compress(text.encode()))
+        self._keep(self._gzip.compress(_written(record)))
 
     def _keep(self, data: bytes) -> None:
         self._parts.append(data)
@@ -97,6 +99,16 @@ class Quarantine:
             file.writelines(self._parts)
         self._parts.clear()
         self._held = 0
+
+
+def packed(records: Iterable[Mapping[str, Any]]) -> bytes:
+    """The object of records that are there already."""
+    gzip = isal_zlib.compressobj(1, isal_zlib.DEFLATED, 31)
+    return b"".join([*(gzip.compress(_written(record)) for record in records), gzip.flush()])
+
+
+def _written(record: Mapping[str, Any]) -> bytes:
+    return (json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
 
 
 def _content(content: bytes) -> dict[str, str]:

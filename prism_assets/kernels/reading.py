@@ -1,4 +1,7 @@
-"""One staging object to rows of its table: read, compute, keep, type, judge; other lines are set aside or counted."""
+"""One staging object to rows of its table: read, compute, keep, type, judge; other lines are set aside or counted.
+
+Rows that an erasure matches are left out, and counted.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from prism_assets.domain.accepted import DateRange
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.reasons import ZERO_PADDING
 from prism_assets.domain.work import ConvertTask, QuarantineCount, UndefinedField, ValueErrors
+from prism_assets.kernels.erasing import Erasing
 from prism_assets.kernels.expressions.rows import Computation
 from prism_assets.kernels.expressions.session import Secrets, secret_of_worker
 from prism_assets.kernels.inflate import Inflation, UnsoundError, salvage
@@ -75,6 +79,7 @@ class ObjectReading(Generic[_Rows]):
         self._layout = layout
         self._computation = Computation(layout, limits.expression_seconds, secret_of)
         self._acceptance = Acceptance(layout, accepted)
+        self._erasing = Erasing(layout, task, limits.expression_seconds) if task.erasures else None
         self._chunks = chunks
         self._first = first
         self._make_rows = make_rows
@@ -86,10 +91,12 @@ class ObjectReading(Generic[_Rows]):
     def _begin(self) -> None:
         self.rows = self._make_rows()
         url = self._layout.facts["@object"][0]
-        self.quarantine = Quarantine(self._limits.quarantine, Blanking(self._layout.program), url)
+        blanking = Blanking(self._layout.program)
+        self.quarantine = Quarantine(self._limits.quarantine, blanking, url, withholds=self._erasing is not None)
         self.lines_in = 0
         self.fast_lines = 0
         self.filtered = 0
+        self.erased = 0
         self._value_errors: Counter[tuple[int, str]] = Counter()
         self._undefined = UndefinedFields()
         if self._scope:
@@ -98,6 +105,8 @@ class ObjectReading(Generic[_Rows]):
     def close(self) -> None:
         """Lets go of memory, temporary files and DuckDB."""
         self._computation.close()
+        if self._erasing:
+            self._erasing.close()
         self._let_go()
 
     def _let_go(self) -> None:
@@ -105,7 +114,7 @@ class ObjectReading(Generic[_Rows]):
         self.quarantine.close()
 
     def read_all(self) -> None:
-        """Reads the whole object. Raises InvariantBroken if a line is neither a row, nor set aside, nor filtered.
+        """Reads the whole object. InvariantBroken if a line is neither a row, nor set aside, filtered or erased.
 
         A scope raises what forbids to write anything.
         """
@@ -168,6 +177,9 @@ class ObjectReading(Generic[_Rows]):
             rejects.extend(computed.rejects)
             accepted, rejected = self._acceptance.divide(computed.rows, read.lines.numbers)
             rejects.extend(rejected)
+            if self._erasing:
+                accepted, erased = self._erasing.left(accepted)
+                self.erased += erased
             if self._scope:
                 accepted, elsewhere = self._scope.narrow(accepted, read.lines.numbers)
                 rejects.extend(elsewhere)
@@ -182,7 +194,12 @@ class ObjectReading(Generic[_Rows]):
         for reject in sorted(rejects, key=_line):
             start, end = int(read.lines.starts[reject.line]), int(read.lines.ends[reject.line])
             number = int(read.lines.numbers[reject.line])
-            self.quarantine.add(number, reject.reason, reject.column, part.original(number, start, end))
+            original = part.original(number, start, end)
+            matches, withheld = self._erasing.judge(original.content) if self._erasing else (False, False)
+            if matches:
+                self.erased += 1
+            else:
+                self.quarantine.add(number, reject.reason, reject.column, original, withheld=withheld)
         for unread in part.unread:
             self.lines_in += 1
             self.quarantine.add_unread(unread.number, unread.reason, unread.original)
@@ -210,15 +227,18 @@ class ObjectReading(Generic[_Rows]):
             self.quarantine.note(ZERO_PADDING)
 
     def _check_balance(self) -> None:
-        """Raises InvariantBroken unless each line is a row, in quarantine or filtered: better nothing than a part."""
+        """Raises InvariantBroken unless each line is a row, in quarantine, filtered or erased.
+
+        Better nothing than a part.
+        """
         lines, rows, others = self.lines_in, self.rows.count, self.quarantine.counts.total()
         left = self._scope.left if self._scope else 0
-        if lines != rows + others + self.filtered + left:
+        if lines != rows + others + self.filtered + self.erased + left:
             where = f"s3://{self._task.bucket}/{self._task.key}"
             elsewhere = f", {left} rows of other days" if left else ""
             raise InvariantBroken(
-                f"{where}: {lines} lines in, {rows} rows, {others} quarantined and {self.filtered} filtered"
-                f"{elsewhere}; nothing was written"
+                f"{where}: {lines} lines in, {rows} rows, {others} quarantined, {self.filtered} filtered and "
+                f"{self.erased} erased{elsewhere}; nothing was written"
             )
 
 

@@ -7,11 +7,22 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import ConvertTask, MergeTask, RebuildTask, RepairTask, Result, Task
+from prism_assets.domain.work import (
+    CleanTask,
+    ConvertTask,
+    MergeTask,
+    RebuildTask,
+    RepairTask,
+    Result,
+    RewriteTask,
+    Task,
+)
+from prism_assets.kernels.clean import clean_lines
 from prism_assets.kernels.convert import convert_object
 from prism_assets.kernels.merge import merge_range
 from prism_assets.kernels.rebuild import rebuild_object
 from prism_assets.kernels.repair import repair_object
+from prism_assets.kernels.rewrite import rewrite_object
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 
@@ -34,5 +45,7 @@ _ALL: tuple[Kernel[Any], ...] = (
     Kernel(RepairTask, repair_object),
     Kernel(RebuildTask, rebuild_object),
     Kernel(MergeTask, merge_range),
+    Kernel(RewriteTask, rewrite_object),
+    Kernel(CleanTask, clean_lines),
 )
 KERNELS: Mapping[str, Kernel[Any]] = {kernel.task.kernel: kernel for kernel in _ALL}

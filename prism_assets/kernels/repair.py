@@ -117,7 +117,7 @@ class _Repair:
 
         A death before the write leaves all as it was; after it, the next repair finds the object sound.
         """
-        if small.key != recorded.key:
+        if (small.generation, small.delayed) != (recorded.generation, recorded.delayed):
             raise InvariantBroken(
                 f"{recorded.key} was written by another start of {self._source()}; nothing was written"
             )
@@ -137,9 +137,9 @@ class _Repair:
         """Whether the object was written: not if there is another by now than the first look found."""
         content, kind = memoryview(body).cast("B"), "delayed" if recorded.delayed else "live"
         if recorded.date not in self._etags:
-            return self._stores.put_new(small.bucket, small.key, content, kind=kind)
+            return self._stores.put_new(small.bucket, recorded.key, content, kind=kind)
         etag = self._etags[recorded.date]
-        return self._stores.replace(small.bucket, small.key, content, etag=etag, kind=kind)
+        return self._stores.replace(small.bucket, recorded.key, content, etag=etag, kind=kind)
 
     def _length_of_another(self, recorded: SmallObject) -> int:
         """The length of the object that another worker has put there meanwhile, which must hold the rows."""

@@ -130,15 +130,15 @@ GROUP BY p.prism_table_id, p.partition_date ORDER BY 1, 2
 # Columns that were added to the published design.
 
 UNBALANCED = """
-WITH written AS (SELECT prism_staging_object_id AS id, sum(row_count) AS rows FROM prism_small_objects GROUP BY 1),
+WITH written AS (SELECT prism_staging_object_id AS id, sum(row_count + rows_erased) AS rows FROM prism_small_objects GROUP BY 1),
     kept AS (SELECT prism_staging_object_id AS id, sum(line_count) AS lines FROM prism_quarantine GROUP BY 1)
 SELECT o.prism_table_id AS table_id, CAST(NULL AS date) AS day, count(*) AS found,
     (array_agg(format('s3://%s/%s: %s lines in, %s rows out of which %s are in small objects, %s quarantined of which '
-        '%s are kept, %s filtered', o.bucket_name, o.object_key, o.lines_in, o.rows_out, coalesce(w.rows, 0),
-        o.rows_quarantined, coalesce(k.lines, 0), o.rows_filtered) ORDER BY o.prism_staging_object_id))[1] AS example
+        '%s are kept, %s filtered, %s erased', o.bucket_name, o.object_key, o.lines_in, o.rows_out, coalesce(w.rows, 0),
+        o.rows_quarantined, coalesce(k.lines, 0), o.rows_filtered, o.rows_erased) ORDER BY o.prism_staging_object_id))[1] AS example
 FROM prism_staging_objects o
 LEFT JOIN written w ON w.id = o.prism_staging_object_id LEFT JOIN kept k ON k.id = o.prism_staging_object_id
-WHERE o.state = 'done' AND o.prism_table_id = ANY(:tables) AND (o.lines_in <> o.rows_out + o.rows_quarantined + o.rows_filtered
+WHERE o.state = 'done' AND o.prism_table_id = ANY(:tables) AND (o.lines_in <> o.rows_out + o.rows_quarantined + o.rows_filtered + o.rows_erased
     OR coalesce(w.rows, 0) <> o.rows_out OR coalesce(k.lines, 0) <> o.rows_quarantined)
 GROUP BY o.prism_table_id ORDER BY 1
 """
@@ -160,16 +160,18 @@ FROM prism_partitions p CROSS JOIN LATERAL (SELECT coalesce(max(prism_small_obje
 WHERE s.last <> p.last_object_id AND p.prism_table_id = ANY(:tables) ORDER BY 1, 2
 """
 
+# With the rows that were erased since: those of a range may be of small objects that nobody needed any more by then.
 UNEQUAL_RANGES = """
 SELECT p.prism_table_id AS table_id, p.partition_date AS day, count(*) AS found,
     (array_agg(format('the range (%s, %s] holds %s rows and not the same as the %s rows of its small objects',
         r.lower_bound, r.upper_bound, r.row_count, s.rows) ORDER BY r.upper_bound))[1] AS example
 FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id) CROSS JOIN LATERAL (
-    SELECT coalesce(sum(row_count), 0) AS rows, coalesce(sum(fingerprint), 0) AS print FROM prism_small_objects
+    SELECT coalesce(sum(row_count + rows_erased), 0) AS rows,
+        coalesce(sum(CAST(fingerprint AS numeric) + erased_fingerprint), 0) AS print FROM prism_small_objects
     WHERE prism_partition_id = r.prism_partition_id AND prism_small_object_id > r.lower_bound
         AND prism_small_object_id <= r.upper_bound) s
-WHERE r.lower_bound IS NOT NULL AND p.prism_table_id = ANY(:tables)
-    AND (s.rows <> r.row_count OR mod(s.print - r.fingerprint, 18446744073709551616) <> 0)
+WHERE r.lower_bound IS NOT NULL AND p.prism_table_id = ANY(:tables) AND (s.rows <> r.row_count + r.rows_erased
+    OR mod(s.print - r.fingerprint - r.erased_fingerprint, 18446744073709551616) <> 0)
 GROUP BY p.prism_table_id, p.partition_date ORDER BY 1, 2
 """
 

@@ -144,16 +144,18 @@ def find_uncertified(connection: Connection, partition_id: int, above: int) -> U
 
 # Fingerprints are sums modulo 2^64 of signed numbers; numeric does not wrap, so their difference is a multiple of it.
 _UNCERTIFIED = """
-SELECT r.upper_bound, r.row_count AS rows, s.rows AS covered_rows
+SELECT r.upper_bound, r.row_count + r.rows_erased AS rows, s.rows AS covered_rows
 FROM prism_merge_ranges r
 CROSS JOIN LATERAL (
-    SELECT coalesce(sum(row_count), 0) AS rows, coalesce(sum(fingerprint), 0) AS fingerprint
+    SELECT coalesce(sum(row_count + rows_erased), 0) AS rows,
+        coalesce(sum(CAST(fingerprint AS numeric) + erased_fingerprint), 0) AS fingerprint
     FROM prism_small_objects
     WHERE prism_partition_id = r.prism_partition_id AND prism_small_object_id > r.lower_bound
         AND prism_small_object_id <= r.upper_bound
 ) s
 WHERE r.prism_partition_id = :partition AND r.lower_bound IS NOT NULL AND r.upper_bound > :above
-    AND (r.row_count <> s.rows OR mod(CAST(r.fingerprint AS numeric) - s.fingerprint, 18446744073709551616) <> 0)
+    AND (r.row_count + r.rows_erased <> s.rows OR mod(CAST(r.fingerprint AS numeric) + r.erased_fingerprint
+        - s.fingerprint, 18446744073709551616) <> 0)
 ORDER BY r.upper_bound LIMIT 1
 """
 

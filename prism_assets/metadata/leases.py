@@ -17,13 +17,14 @@ from prism_assets.domain.errors import LeaseLost
 
 
 class LeaseKind(enum.Enum):
-    """What a lease is for: to publish a table, also as Iceberg, or collect its garbage; to repair or rebuild a day."""
+    """What a lease is for: to publish a table, also as Iceberg, collect its garbage, erase rows; to repair or rebuild a day."""
 
     CATALOG = "catalog"
     ICEBERG = "iceberg"
     REPAIR = "repair"
     GC = "gc"
     REBUILD = "rebuild"
+    ERASE = "erase"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The ledger of converted staging objects: lines in, rows out, lines quarantined and filtered. Reads without locks."""
+"""The ledger of converted staging objects: lines in, rows out, lines quarantined, filtered and erased. Reads without locks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlalchemy import Connection, text
 
 @dataclass(frozen=True, kw_only=True)
 class Ledger:
-    """Lines in, rows out, lines quarantined and lines filtered over all done objects of a table."""
+    """Lines in, rows out, lines quarantined, filtered and erased over all done objects of a table."""
 
     table_id: int
     objects: int
@@ -19,6 +19,7 @@ class Ledger:
     rows_out: int
     rows_quarantined: int
     rows_filtered: int
+    rows_erased: int
 
 
 def ledger(connection: Connection) -> list[Ledger]:
@@ -31,6 +32,7 @@ def ledger(connection: Connection) -> list[Ledger]:
             rows_out=int(row.rows_out),
             rows_quarantined=int(row.rows_quarantined),
             rows_filtered=int(row.rows_filtered),
+            rows_erased=int(row.rows_erased),
         )
         for row in connection.execute(text(_LEDGER))
     ]
@@ -38,7 +40,7 @@ def ledger(connection: Connection) -> list[Ledger]:
 
 _LEDGER = """
 SELECT prism_table_id, count(*) AS objects, sum(lines_in) AS lines_in, sum(rows_out) AS rows_out,
-    sum(rows_quarantined) AS rows_quarantined, sum(rows_filtered) AS rows_filtered
+    sum(rows_quarantined) AS rows_quarantined, sum(rows_filtered) AS rows_filtered, sum(rows_erased) AS rows_erased
 FROM prism_staging_objects
 WHERE state = 'done'
 GROUP BY prism_table_id
@@ -49,8 +51,8 @@ GROUP BY prism_table_id
 class Balance:
     """The ledger of the objects of a table that were converted since some time, and those that do not balance.
 
-    Rows out are held against the rows of small objects, lines quarantined against those that are kept. `unbalanced`
-    names at most three objects, with their figures.
+    Rows out are held against the rows of small objects, with those that were erased from them since, lines quarantined
+    against those that are kept. `unbalanced` names at most three objects, with their figures.
     """
 
     table_id: int
@@ -59,6 +61,7 @@ class Balance:
     rows_out: int
     quarantined: int
     filtered: int
+    erased: int
     unbalanced_objects: int
     unbalanced: tuple[str, ...]
 
@@ -74,6 +77,7 @@ def balances(connection: Connection, table_ids: Collection[int], since: datetime
             rows_out=int(row.rows_out),
             quarantined=int(row.quarantined),
             filtered=int(row.filtered),
+            erased=int(row.erased),
             unbalanced_objects=row.unbalanced_objects,
             unbalanced=tuple(row.unbalanced or ()),
         )
@@ -83,17 +87,18 @@ def balances(connection: Connection, table_ids: Collection[int], since: datetime
 
 _BALANCES = """
 SELECT prism_table_id, count(*) AS objects, sum(lines_in) AS lines_in, sum(rows_out) AS rows_out,
-    sum(rows_quarantined) AS quarantined, sum(rows_filtered) AS filtered, count(*) FILTER (WHERE wrong) AS unbalanced_objects,
+    sum(rows_quarantined) AS quarantined, sum(rows_filtered) AS filtered, sum(rows_erased) AS erased,
+    count(*) FILTER (WHERE wrong) AS unbalanced_objects,
     (array_agg(sentence ORDER BY prism_staging_object_id) FILTER (WHERE wrong))[1:3] AS unbalanced
 FROM (
     SELECT o.*,
-        o.lines_in <> o.rows_out + o.rows_quarantined + o.rows_filtered OR s.rows <> o.rows_out
+        o.lines_in <> o.rows_out + o.rows_quarantined + o.rows_filtered + o.rows_erased OR s.rows <> o.rows_out
             OR q.lines <> o.rows_quarantined AS wrong,
         format('s3://%s/%s: %s lines in, %s rows out of which %s are in small objects, %s quarantined of '
-            'which %s are kept, %s filtered', o.bucket_name, o.object_key, o.lines_in, o.rows_out, s.rows,
-            o.rows_quarantined, q.lines, o.rows_filtered) AS sentence
+            'which %s are kept, %s filtered, %s erased', o.bucket_name, o.object_key, o.lines_in, o.rows_out, s.rows,
+            o.rows_quarantined, q.lines, o.rows_filtered, o.rows_erased) AS sentence
     FROM prism_staging_objects o
-    CROSS JOIN LATERAL (SELECT coalesce(sum(row_count), 0) AS rows FROM prism_small_objects
+    CROSS JOIN LATERAL (SELECT coalesce(sum(row_count + rows_erased), 0) AS rows FROM prism_small_objects
         WHERE prism_staging_object_id = o.prism_staging_object_id) s
     CROSS JOIN LATERAL (SELECT coalesce(sum(line_count), 0) AS lines FROM prism_quarantine
         WHERE prism_staging_object_id = o.prism_staging_object_id) q

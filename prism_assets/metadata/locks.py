@@ -17,7 +17,10 @@ def share_epoch(connection: Connection) -> None:
 
 
 def hold_epoch(connection: Connection) -> None:
-    """Taken by marking: waits until no batch is starting, so `max(batch id)` is final and later batches see the mark."""
+    """Taken by marking, and by whoever makes a rule: waits until no batch is starting.
+
+    So `max(batch id)` is final, and later batches see the mark, or the rule.
+    """
     connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": EPOCH})
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, RowMapping, text
 
 from prism_assets.domain.errors import InvariantBroken, LeaseLost
 from prism_assets.domain.files import MergedRange
+from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.merge_plan import MergePlan, PlannedRange
 from prism_assets.metadata.column_metrics import from_jsonb, to_jsonb
@@ -24,7 +25,7 @@ def load_chain(connection: Connection, keys: TableKeys, partition_id: int) -> li
 
 _CHAIN = """
 SELECT p.partition_date AS date, r.lower_bound, r.upper_bound, r.content_length, r.row_count, r.min_time, r.max_time,
-    r.fingerprint, r.file_format, r.metrics, r.revision
+    r.fingerprint, r.file_format, r.metrics, r.revision, r.rows_erased, r.erased_fingerprint, r.erasure_id
 FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id)
 WHERE r.prism_partition_id = :partition AND r.lower_bound IS NOT NULL
 ORDER BY r.upper_bound
@@ -41,7 +42,7 @@ def load_table_chains(connection: Connection, keys: TableKeys, table_id: int) ->
 
 _TABLE_CHAINS = """
 SELECT p.partition_date AS date, r.lower_bound, r.upper_bound, r.content_length, r.row_count, r.min_time, r.max_time,
-    r.fingerprint, r.file_format, r.metrics, r.revision
+    r.fingerprint, r.file_format, r.metrics, r.revision, r.rows_erased, r.erased_fingerprint, r.erasure_id
 FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id)
 WHERE p.prism_table_id = :table AND r.lower_bound IS NOT NULL
 ORDER BY r.prism_partition_id, r.upper_bound
@@ -169,14 +170,59 @@ ON CONFLICT (prism_partition_id, lower_bound) DO NOTHING
 """
 _SAVE = """
 INSERT INTO prism_merge_ranges (prism_partition_id, lower_bound, upper_bound, content_length, row_count, min_time,
-    max_time, fingerprint, file_format, metrics, revision, definition_version, create_time, update_time)
+    max_time, fingerprint, file_format, metrics, revision, rows_erased, erased_fingerprint, erasure_id,
+    definition_version, create_time, update_time)
 VALUES (:id, :lower_bound, :upper_bound, :content_length, :row_count, :min_time, :max_time, :fingerprint, :file_format,
-    CAST(:metrics AS jsonb), :revision, :version, :now, :now)
+    CAST(:metrics AS jsonb), :revision, :rows_erased, :erased_fingerprint, :erasure_id, :version, :now, :now)
 ON CONFLICT (prism_partition_id, lower_bound) DO UPDATE SET upper_bound = EXCLUDED.upper_bound,
     content_length = EXCLUDED.content_length, row_count = EXCLUDED.row_count, min_time = EXCLUDED.min_time,
     max_time = EXCLUDED.max_time, fingerprint = EXCLUDED.fingerprint, file_format = EXCLUDED.file_format,
-    metrics = EXCLUDED.metrics, revision = EXCLUDED.revision, definition_version = EXCLUDED.definition_version,
-    update_time = EXCLUDED.update_time
+    metrics = EXCLUDED.metrics, revision = EXCLUDED.revision, rows_erased = EXCLUDED.rows_erased,
+    erased_fingerprint = EXCLUDED.erased_fingerprint, erasure_id = EXCLUDED.erasure_id,
+    definition_version = EXCLUDED.definition_version, update_time = EXCLUDED.update_time
+"""
+
+
+def load_inputs(connection: Connection, partition_id: int, planned: PlannedRange) -> InputTotals:
+    """What the objects that a range is made of hold now, the extended one among them. The caller holds the partition."""
+    first = planned.extends.upper_bound if planned.extends else planned.lower_bound
+    values = {"id": partition_id, "first": first, "upper": planned.upper_bound}
+    extended = planned.extends.upper_bound if planned.extends else None
+    row = connection.execute(text(_INPUTS), {**values, "extended": extended}).one()
+    return InputTotals(
+        objects=row.objects,
+        rows=int(row.rows),
+        fingerprint=combine([int(row.print)]),
+        erasure_id=row.erasure_id or 0,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputTotals:
+    """Some objects in figures; none of them holds a row of an erasure up to `erasure_id`."""
+
+    objects: int
+    rows: int
+    fingerprint: int
+    erasure_id: int
+
+    def are_as_planned(self, planned: PlannedRange) -> bool:
+        """Whether none of them was rewritten since a merge of them was planned."""
+        files = planned.inputs
+        said = len(files), sum(file.row_count for file in files), combine(file.fingerprint for file in files)
+        return said == (self.objects, self.rows, self.fingerprint)
+
+
+_INPUTS = """
+SELECT count(*) AS objects, coalesce(sum(row_count), 0) AS rows, coalesce(sum(fingerprint), 0) AS print,
+    min(erasure_id) AS erasure_id
+FROM (
+    SELECT row_count, fingerprint, erasure_id FROM prism_small_objects
+    WHERE prism_partition_id = :id AND prism_small_object_id > :first AND prism_small_object_id <= :upper
+    UNION ALL
+    SELECT row_count, fingerprint, erasure_id FROM prism_merge_ranges
+    WHERE prism_partition_id = :id AND upper_bound = :extended AND lower_bound IS NOT NULL
+) f
 """
 
 

@@ -190,7 +190,10 @@ WHERE prism_partition_id = :id RETURNING last_live_object_id
 
 
 def switch_evidence(connection: Connection, partition_id: int) -> SwitchEvidence:
-    """Sums up both sides of a switch. The caller holds the partition's row, so neither side moves."""
+    """Sums up both sides of a switch, with the rows that were erased since from either.
+
+    The caller holds the partition's row, so neither side moves.
+    """
     upper, ranges = _range_totals(connection, partition_id)
     row = connection.execute(text(_EVIDENCE), {"id": partition_id, "upper": upper or 0}).one()
     return SwitchEvidence(
@@ -205,11 +208,11 @@ def switch_evidence(connection: Connection, partition_id: int) -> SwitchEvidence
 _EVIDENCE = """
 SELECT count(*) FILTER (WHERE NOT delayed AND prism_small_object_id > :upper) AS uncovered,
     count(*) FILTER (WHERE NOT delayed) AS live_objects,
-    coalesce(sum(row_count) FILTER (WHERE NOT delayed), 0) AS live_rows,
-    coalesce(sum(fingerprint) FILTER (WHERE NOT delayed), 0) AS live_print,
+    coalesce(sum(row_count + rows_erased) FILTER (WHERE NOT delayed), 0) AS live_rows,
+    coalesce(sum(CAST(fingerprint AS numeric) + erased_fingerprint) FILTER (WHERE NOT delayed), 0) AS live_print,
     count(*) FILTER (WHERE prism_small_object_id <= :upper) AS covered_objects,
-    coalesce(sum(row_count) FILTER (WHERE prism_small_object_id <= :upper), 0) AS covered_rows,
-    coalesce(sum(fingerprint) FILTER (WHERE prism_small_object_id <= :upper), 0) AS covered_print
+    coalesce(sum(row_count + rows_erased) FILTER (WHERE prism_small_object_id <= :upper), 0) AS covered_rows,
+    coalesce(sum(CAST(fingerprint AS numeric) + erased_fingerprint) FILTER (WHERE prism_small_object_id <= :upper), 0) AS covered_print
 FROM prism_small_objects
 WHERE prism_partition_id = :id
 """
@@ -221,8 +224,8 @@ def _range_totals(connection: Connection, partition_id: int) -> tuple[int | None
 
 
 _RANGE_TOTALS = """
-SELECT max(upper_bound) AS upper, count(*) AS objects, coalesce(sum(row_count), 0) AS rows,
-    coalesce(sum(fingerprint), 0) AS print
+SELECT max(upper_bound) AS upper, count(*) AS objects, coalesce(sum(row_count + rows_erased), 0) AS rows,
+    coalesce(sum(CAST(fingerprint AS numeric) + erased_fingerprint), 0) AS print
 FROM prism_merge_ranges
 WHERE prism_partition_id = :id AND lower_bound IS NOT NULL
 """

@@ -52,6 +52,7 @@ def insert_quarantine(connection: Connection, results: Sequence[ConvertResult], 
             "reason": count.reason,
             "lines": count.line_count,
             "key": result.quarantine_key,
+            "erasure": result.erasure_id,
             "now": now,
         }
         for result in results
@@ -62,8 +63,8 @@ def insert_quarantine(connection: Connection, results: Sequence[ConvertResult], 
 
 
 _INSERT = """
-INSERT INTO prism_quarantine (prism_staging_object_id, reason, line_count, object_key, create_time)
-VALUES (:staging, :reason, :lines, :key, :now)
+INSERT INTO prism_quarantine (prism_staging_object_id, reason, line_count, object_key, erasure_id, create_time)
+VALUES (:staging, :reason, :lines, :key, :erasure, :now)
 """
 
 

@@ -39,17 +39,18 @@ def insert_small_objects(connection: Connection, objects: Sequence[tuple[int, Sm
 
 _STORED = (
     "staging_object_id", "generation", "delayed", "content_length", "upload_start_time", "row_count", "min_time",
-    "max_time", "fingerprint", "file_format",
+    "max_time", "fingerprint", "file_format", "erasure_id",
 )  # fmt: skip
 _INSERT = """
 INSERT INTO prism_small_objects (prism_staging_object_id, generation, prism_partition_id, delayed, content_length,
-    upload_start_time, row_count, min_time, max_time, fingerprint, file_format, metrics, definition_version)
+    upload_start_time, row_count, min_time, max_time, fingerprint, file_format, erasure_id, metrics, definition_version)
 SELECT f.*, (SELECT o.definition_version FROM prism_staging_objects o WHERE o.prism_staging_object_id = f.staging_object_id)
 FROM unnest(
     CAST(:staging_object_id AS bigint[]), CAST(:generation AS integer[]), CAST(:partitions AS bigint[]),
     CAST(:delayed AS boolean[]), CAST(:content_length AS bigint[]), CAST(:upload_start_time AS timestamptz[]),
     CAST(:row_count AS bigint[]), CAST(:min_time AS timestamptz[]), CAST(:max_time AS timestamptz[]),
-    CAST(:fingerprint AS bigint[]), CAST(:file_format AS smallint[]), CAST(:metrics AS jsonb[])
+    CAST(:fingerprint AS bigint[]), CAST(:file_format AS smallint[]), CAST(:erasure_id AS bigint[]),
+    CAST(:metrics AS jsonb[])
 ) AS f (staging_object_id)
 RETURNING prism_partition_id, prism_small_object_id
 """
@@ -115,10 +116,20 @@ CROSS JOIN LATERAL (
 
 
 def load_above(
-    connection: Connection, keys: TableKeys, partition_id: int, lower_bound: int, limit: int | None = None
+    connection: Connection,
+    keys: TableKeys,
+    partition_id: int,
+    lower_bound: int,
+    limit: int | None = None,
+    *,
+    before_erasure: int | None = None,
 ) -> list[SmallObject]:
-    """The committed small objects of a partition of a table with id > lower_bound, by id. Reads without locks."""
-    rows = connection.execute(text(_ABOVE), {"partition": partition_id, "lower": lower_bound, "limit": limit})
+    """The committed small objects of a partition of a table with id > lower_bound, by id. Reads without locks.
+
+    With `before_erasure` those alone of which is not known that they hold no row of that erasure.
+    """
+    values = {"partition": partition_id, "lower": lower_bound, "limit": limit, "erasure": before_erasure}
+    rows = connection.execute(text(_ABOVE), values)
     return [small_object_of(row._mapping, keys) for row in rows]
 
 
@@ -126,16 +137,23 @@ _ABOVE = """
 SELECT s.prism_small_object_id AS object_id, s.prism_staging_object_id AS staging_object_id, s.generation,
     p.partition_date AS date,
     s.delayed, s.content_length, s.upload_start_time, s.row_count, s.min_time, s.max_time, s.fingerprint,
-    s.file_format, s.metrics, s.definition_version
+    s.file_format, s.metrics, s.definition_version, s.revision, s.rows_erased, s.erased_fingerprint, s.erasure_id
 FROM prism_small_objects s JOIN prism_partitions p USING (prism_partition_id)
 WHERE s.prism_partition_id = :partition AND s.prism_small_object_id > :lower
+    AND (CAST(:erasure AS bigint) IS NULL OR s.erasure_id < :erasure)
 ORDER BY s.prism_small_object_id LIMIT :limit
 """
 
 
 def small_object_of(row: RowMapping, keys: TableKeys) -> SmallObject:
     """A row with the fields of a small object, and the key that follows from them."""
-    key = keys.small_object(row["date"], row["staging_object_id"], delayed=row["delayed"], generation=row["generation"])
+    key = keys.small_object(
+        row["date"],
+        row["staging_object_id"],
+        delayed=row["delayed"],
+        generation=row["generation"],
+        revision=row.get("revision", 0),
+    )
     return SmallObject(bucket=keys.bucket, key=key, **{**row, "metrics": from_jsonb(row["metrics"])})
 
 
@@ -159,6 +177,7 @@ def trace_uploads(connection: Connection, table_id: int, uploads: Collection[Upl
         Upload(row.date, row.id, row.generation): UploadRecord(
             object_id=row.object_id,
             delayed=row.delayed,
+            revision=row.revision or 0,
             is_over=row.is_over,
             is_foreign=row.is_foreign,
             is_rebuilt=row.is_rebuilt,
@@ -168,7 +187,7 @@ def trace_uploads(connection: Connection, table_id: int, uploads: Collection[Upl
 
 
 _TRACE = """
-SELECT f.date, f.id, f.generation, s.prism_small_object_id AS object_id, s.delayed,
+SELECT f.date, f.id, f.generation, s.prism_small_object_id AS object_id, s.delayed, s.revision,
     coalesce(o.generation > f.generation OR (o.generation = f.generation AND o.state IN ('done', 'failed'))
         OR EXISTS (SELECT 1 FROM prism_rebuilds r WHERE o.generation < f.generation AND r.prism_table_id = :table
             AND r.generation = f.generation AND r.state <> 'running'), false) AS is_over,

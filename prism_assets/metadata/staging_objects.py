@@ -458,7 +458,8 @@ ORDER BY prism_staging_object_id DESC LIMIT :limit
 def finish(connection: Connection, batch_id: int, results: Sequence[ConvertResult], now: datetime) -> None:
     """Moves objects of a batch from claimed to done with their ledger, or raises LeaseLost if it does not hold them all.
 
-    The batch row is locked by the caller. Lines in, rows out, quarantined and filtered lines are four counts, none derived.
+    The batch row is locked by the caller. Lines in, rows out, quarantined, filtered and erased lines are five counts, none
+    derived.
     """
     changed = connection.execute(
         text(_FINISH),
@@ -470,6 +471,7 @@ def finish(connection: Connection, batch_id: int, results: Sequence[ConvertResul
             "rows": [result.rows_out for result in results],
             "quarantined": [result.lines_quarantined for result in results],
             "filtered": [result.lines_filtered for result in results],
+            "erased": [result.lines_erased for result in results],
             "errors": [
                 json.dumps([asdict(error) for error in result.value_errors]) if result.value_errors else None
                 for result in results
@@ -482,9 +484,10 @@ def finish(connection: Connection, batch_id: int, results: Sequence[ConvertResul
 
 _FINISH = """
 UPDATE prism_staging_objects o SET state = 'done', finish_time = :now, lines_in = f.lines, rows_out = f.rows,
-    rows_quarantined = f.quarantined, rows_filtered = f.filtered, value_errors = CAST(f.errors AS jsonb),
+    rows_quarantined = f.quarantined, rows_filtered = f.filtered, rows_erased = f.erased, value_errors = CAST(f.errors AS jsonb),
     last_error = NULL, retry_time = NULL, batch_limit = NULL
 FROM unnest(CAST(:ids AS bigint[]), CAST(:lines AS bigint[]), CAST(:rows AS bigint[]), CAST(:quarantined AS bigint[]),
-    CAST(:filtered AS bigint[]), CAST(:errors AS text[])) AS f (id, lines, rows, quarantined, filtered, errors)
+    CAST(:filtered AS bigint[]), CAST(:erased AS bigint[]), CAST(:errors AS text[]))
+    AS f (id, lines, rows, quarantined, filtered, erased, errors)
 WHERE o.prism_staging_object_id = f.id AND o.prism_stream_batch_id = :batch AND o.state = 'claimed'
 """

@@ -112,6 +112,13 @@ class Stores:
                 return False
         return True
 
+    def read_range(
+        self, bucket: str, key: str, start: int, stop: int, *, etag: str | None = None
+    ) -> tuple[bytes, str | None]:
+        """Reads the bytes [start, stop) of an object, and its ETag. With `etag`, ObjectChanged if it is another one."""
+        part = self._read_part(bucket, key, start, stop, etag, ranged=True)
+        return part.body, part.etag
+
     def read_version(self, bucket: str, key: str) -> tuple[bytes, str | None]:
         """Reads a whole object, and the etag by which `replace` knows it again."""
         parts = self._parts(bucket, key, None, None, PART)

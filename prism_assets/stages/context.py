@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from prism_assets.domain.drift import SeenField
+from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.installation import Installation
 from prism_assets.domain.tables import Column, TableDefinition
@@ -34,7 +35,8 @@ class StageContext:
     """Everything a stage needs. Engine, publisher and queues open nothing before they are used.
 
     `check_expressions` says what is wrong with the SQL expressions of a table file, a line each; `draft_columns`
-    gives columns for fields that lines of a table have.
+    gives columns for fields that lines of a table have; `check_predicate` makes a rule of the predicate of an erasure,
+    or raises WrongUse.
     """
 
     settings: Settings
@@ -46,6 +48,7 @@ class StageContext:
     make_iceberg: Callable[[str], IcebergPublisher]
     check_expressions: Callable[[TableDefinition], Sequence[str]]
     draft_columns: Callable[[TableDefinition, Sequence[SeenField]], Sequence[Column]]
+    check_predicate: Callable[[TableDefinition, str], ErasureRule]
     queues: tuple[SqsQueue, ...] = ()
     progress: Callable[[str], None] = _silent
     worker: str = field(default_factory=worker_name)

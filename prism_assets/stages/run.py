@@ -1,4 +1,4 @@
-"""The whole pipeline once, or until nothing is left to do: discover → stream → merge → catalog, and Iceberg."""
+"""The whole pipeline once, or until nothing is left to do: discover → stream → merge → catalog, Iceberg, erasures."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from prism_assets.metadata import merge_jobs, partitions
 from prism_assets.stages.catalog.run import CatalogReport, run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import DiscoverReport, run_discover
+from prism_assets.stages.erase.report import ErasureReport
+from prism_assets.stages.erase.run import continue_erasures
 from prism_assets.stages.iceberg.pending import published_tables
 from prism_assets.stages.iceberg.report import IcebergReport
 from prism_assets.stages.leases import takeover_seconds
@@ -34,6 +36,7 @@ class CycleReport:
     merge: MergeReport
     catalog: CatalogReport
     iceberg: IcebergReport | None = None
+    erase: ErasureReport | None = None
 
     @property
     def published(self) -> bool:
@@ -44,20 +47,31 @@ class CycleReport:
     def changed(self) -> bool:
         """Whether anything was done at all."""
         stream = self.stream.batches or self.stream.revived or self.stream.restarted or self.stream.discarded
-        return bool(self.discover.new or stream or self.merge.jobs or self.merge.revived) or self.published
+        work = self.discover.new or stream or self.merge.jobs or self.merge.revived or self._erased
+        return bool(work) or self.published
+
+    @property
+    def _erased(self) -> bool:
+        return self.erase is not None and self.erase.changed
 
     @property
     def progressed(self) -> bool:
         """Whether anything got on; what was only tried in vain did not."""
         stream = self.stream.objects or self.stream.revived or self.stream.discarded
         ended = stream or self.merge.merged or self.merge.revived
-        return bool(self.discover.new or ended) or self.published
+        return bool(self.discover.new or ended or self._erased) or self.published
 
     @property
     def errors(self) -> tuple[str, ...]:
         """What went wrong, one sentence each."""
-        iceberg = self.iceberg.errors if self.iceberg else ()
-        return (*self.discover.errors, *self.stream.errors, *self.merge.errors, *self.catalog.errors, *iceberg)
+        others = [report.errors for report in (self.iceberg, self.erase) if report]
+        return (
+            *self.discover.errors,
+            *self.stream.errors,
+            *self.merge.errors,
+            *self.catalog.errors,
+            *(error for errors in others for error in errors),
+        )
 
 
 def run_once(context: StageContext, *, now: datetime, names: Collection[str] | None = None) -> CycleReport:
@@ -68,6 +82,7 @@ def run_once(context: StageContext, *, now: datetime, names: Collection[str] | N
         merge=run_merge(context, now=now, names=names),
         catalog=run_catalog(context, now=now, names=names, wait_seconds=takeover_seconds(context)),
         iceberg=_run_iceberg(context, now, names),
+        erase=continue_erasures(context, names=names),
     )
 
 
@@ -126,6 +141,7 @@ def lasting_errors(
         *map(str, failing.values()),
         *last.catalog.errors,
         *(last.iceberg.errors if last.iceberg else ()),
+        *(last.erase.errors if last.erase else ()),
     )
 
 

@@ -29,6 +29,7 @@ from prism_assets.metadata.quarantine import UnfitValues, unfit_values
 from prism_assets.metadata.unread_objects import UnreadObjects, load_unread
 from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.erase.report import ErasureStatus, read_erasures
 
 _UNFIT_DAYS = 7
 
@@ -56,7 +57,7 @@ class TableStatus:
     `catalog_holder` is the catalog run that is at it, and since when; `comparison_due` is why the next one compares all
     of it. `unfit_values` are those of the last `unfit_days` that did not fit their column; only where tables are named.
     `undeleted_objects` should have been deleted by a garbage collection of days ago. `stopped` are streams at which
-    objects wait that are in no other count.
+    objects wait that are in no other count. `erasures` are those that are not proved yet.
     """
 
     table: str
@@ -70,6 +71,7 @@ class TableStatus:
     comparison_due: ComparisonDue | None = None
     undeleted_objects: int = 0
     stopped: tuple[StoppedStream, ...] = ()
+    erasures: tuple[ErasureStatus, ...] = ()
 
 
 def read_status(
@@ -96,6 +98,7 @@ def read_status(
         undeleted = gc_log.count_overdue(connection)
         unfit = {} if names is None else unfit_values(connection, ids, since)
         stopped = backlog.count_stopped(connection, ids)
+    erasures = read_erasures(context, chosen, open_only=True)
     return tuple(
         replace(
             status,
@@ -104,6 +107,7 @@ def read_status(
             unfit_values=tuple(unfit.get(table.table_id, ())),
             undeleted_objects=undeleted.get(table.table_id, 0),
             stopped=tuple(item for item in stopped if item.table_id == table.table_id),
+            erasures=tuple(item for item in erasures if item.table == str(table.name)),
         )
         for table, status in zip(chosen, found, strict=True)
     )

@@ -22,9 +22,9 @@ from prism_assets_tests.crash.reader import IdReader, View
 from prism_assets_tests.world import World
 
 _KEYS = re.compile(
-    r"(?:[0-9a-f]{4}\.[^/]+/(?:(?:live|delayed|merged)/dt=\d{4}-\d\d-\d\d/(?:prism-\d{19}(?:-g\d+)?|part-\d{19}-\d{19}(?:-r\d+)?)\.parquet"
+    r"(?:[0-9a-f]{4}\.[^/]+/(?:(?:live|delayed|merged)/dt=\d{4}-\d\d-\d\d/(?:prism-\d{19}(?:-g\d+)?(?:-r\d+)?|part-\d{19}-\d{19}(?:-r\d+)?)\.parquet"
     r"|iceberg/metadata/(?:\d{5}-[-0-9a-f]{36}\.metadata\.json|(?:snap-\d+-0-)?[-0-9a-f]{36}(?:-m0)?\.avro)"
-    r"|merged/dt=\d{4}-\d\d-\d\d/manifest-[-r\d]+\.json|quarantine/dt=\d{4}-\d\d-\d\d/prism-\d{19}(?:-g\d+)?\.jsonl\.gz))"
+    r"|merged/dt=\d{4}-\d\d-\d\d/manifest-[-r\d]+\.json|quarantine/dt=\d{4}-\d\d-\d\d/prism-\d{19}(?:-g\d+)?(?:-r\d+)?\.jsonl\.gz))"
 )
 
 
@@ -101,7 +101,7 @@ def _ledger(connection: sqlalchemy.Connection, life: Life) -> Iterator[str]:
     """I9: of each object lines, rows, and lines set aside and filtered are what they are, each counted by itself."""
     rows = connection.exec_driver_sql(
         "SELECT o.*, s.rows, q.aside FROM prism_staging_objects o "
-        "LEFT JOIN LATERAL (SELECT coalesce(sum(row_count), 0) AS rows FROM prism_small_objects x "
+        "LEFT JOIN LATERAL (SELECT coalesce(sum(row_count + x.rows_erased), 0) AS rows FROM prism_small_objects x "
         "WHERE x.prism_staging_object_id = o.prism_staging_object_id) s ON true "
         "LEFT JOIN LATERAL (SELECT coalesce(sum(line_count), 0) AS aside FROM prism_quarantine x "
         "WHERE x.prism_staging_object_id = o.prism_staging_object_id) q ON true"
@@ -118,7 +118,10 @@ def _ledger(connection: sqlalchemy.Connection, life: Life) -> Iterator[str]:
             if said[:4] != ("failed", None, None, None) or said[5:] != (0, 0):
                 yield f"I9 {drop.key} vanished, and is {said}"
             continue
-        rows_out, aside = len(drop.kept), drop.set_aside
+        left_out = sum(life.is_erased(drop.table, number) for number, _ in drop.kept)
+        if row.rows_erased not in (0, left_out):
+            yield f"I9 {drop.key}: {row.rows_erased} lines were left out as erased, not {left_out}"
+        rows_out, aside = len(drop.kept) - row.rows_erased, drop.set_aside
         wanted = ("done", drop.lines, rows_out, aside, drop.filtered, rows_out, aside)
         if said != wanted:
             yield (
@@ -146,7 +149,8 @@ def _ranges(connection: sqlalchemy.Connection, _life: Life) -> Iterator[str]:
     ends: dict[int, int] = {}
     for row in connection.exec_driver_sql(
         "SELECT r.*, s.* FROM prism_merge_ranges r LEFT JOIN LATERAL (SELECT count(*) AS objects, "
-        "coalesce(sum(x.row_count), 0) AS covered, coalesce(sum(x.fingerprint), 0) AS prints "
+        "coalesce(sum(x.row_count + x.rows_erased), 0) AS covered, "
+        "coalesce(sum(CAST(x.fingerprint AS numeric) + x.erased_fingerprint), 0) AS prints "
         "FROM prism_small_objects x WHERE x.prism_partition_id = r.prism_partition_id "
         "AND x.prism_small_object_id > r.lower_bound AND x.prism_small_object_id <= r.upper_bound) s ON true "
         "ORDER BY r.prism_partition_id, r.upper_bound"
@@ -155,8 +159,9 @@ def _ranges(connection: sqlalchemy.Connection, _life: Life) -> Iterator[str]:
         if row.lower_bound != (ends.get(row.prism_partition_id) if row.upper_bound else None):
             yield f"{where} does not begin where the one before it ends"
         ends[row.prism_partition_id] = row.upper_bound
-        if row.upper_bound and (int(row.covered), int(row.prints) % 2**64) != (row.row_count, row.fingerprint % 2**64):
-            yield f"{where} has {row.row_count} rows, and covers {row.covered} in {row.objects} objects, or others"
+        said = row.row_count + row.rows_erased, (row.fingerprint + row.erased_fingerprint) % 2**64
+        if row.upper_bound and (int(row.covered), int(row.prints) % 2**64) != said:
+            yield f"{where} has {said[0]} rows, and covers {row.covered} in {row.objects} objects, or others"
 
 
 def _nothing_running(connection: sqlalchemy.Connection, _life: Life) -> Iterator[str]:
@@ -259,6 +264,7 @@ def _nothing_waits(world: World, life: Life) -> Iterator[str]:
     if (told := sum(unread.objects for table in status for unread in table.unread)) != life.vanished:
         yield f"I10 status tells of {told} objects that were given up, not of {life.vanished}"
     for table in status:
+        yield from (f"I10 {erasure}" for erasure in table.erasures)
         for partition in table.partitions:
             if partition.waits_for:
                 yield f"I10 {table.table} {partition.date} waits for {', '.join(partition.waits_for)}"

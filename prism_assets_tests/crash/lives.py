@@ -33,6 +33,7 @@ from prism_assets.stages.apply import run_apply
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import run_discover
+from prism_assets.stages.erase.run import continue_erasures, plan_erasure, run_erase
 from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.iceberg.adopt import run_adopt
 from prism_assets.stages.iceberg.report import IcebergReport
@@ -128,7 +129,8 @@ class Life:
     arrives besides the phases. `rest` are the stages that run in the end. With a `queue` the bucket tells of what
     arrives. `collected` are the tables whose garbage is collected, as if days went by between two looks of a reader: so
     they are not watched. `shown` are the tables that are published as Iceberg in the end. Days of tables that `ended`
-    are expired then: a reader may see them vanish as a whole.
+    are expired then: a reader may see them vanish as a whole. Of the tables `erased` the rows are gone in the end whose
+    ids these numbers divide.
     """
 
     tables: Mapping[str, str]
@@ -141,6 +143,7 @@ class Life:
     collected: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
     ended: frozenset[tuple[str, date]] = frozenset()
+    erased: Mapping[str, int] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -166,8 +169,13 @@ class Life:
             zone = ZoneInfo(self.tables[drop.table])
             for number, at in drop.kept:
                 if (place := (drop.table, at.astimezone(zone).date())) not in self.ended:
-                    found.setdefault(place, set()).add(number)
+                    ids = found.setdefault(place, set())
+                    ids.update(() if self.is_erased(drop.table, number) else (number,))
         return found
+
+    def is_erased(self, table: str, number: int) -> bool:
+        """Whether a row is gone in the end."""
+        return table in self.erased and number % self.erased[table] == 0
 
 
 class Author:
@@ -519,8 +527,43 @@ def names(seed: int) -> Life:
     )
 
 
+def erasure(seed: int) -> Life:
+    """Rows of an open day, of a closed one and of merged objects are erased, and some of them come again."""
+    author = Author(seed)
+    drop = author.drop
+    events, clicks = "log.events", "log.clicks"
+    first, second = "2026-03-01T11:00", "2026-03-02T11:00"
+    phases = (
+        Phase(utc("2026-03-01T00:00"), ("apply",)),
+        Phase(
+            utc("2026-03-01T12:00"),
+            ("run",),
+            (*(drop(events, first, rows=20, broken=2) for _ in range(2)), drop(clicks, first, rows=20)),
+        ),
+        Phase(utc("2026-03-02T00:10"), ("run",)),
+        Phase(utc("2026-03-02T00:20"), ("run",)),
+        Phase(
+            utc("2026-03-02T12:00"),
+            ("discover", "stream", "catalog", "erase", "catalog"),
+            (drop(events, first, second, rows=20, broken=1), drop(clicks, first, second, rows=20)),
+        ),
+        Phase(utc("2026-03-02T13:00"), ("run",), (drop(events, first, second, rows=20, broken=1),)),
+        Phase(utc("2026-03-03T01:00"), ("run", "prove"), (drop(clicks, second, rows=20),)),
+    )
+    return Life(
+        tables={events: "UTC", clicks: "UTC"},
+        files=(a_table(events, merge="{interval: 0}"), a_table(clicks, merge="{interval: 0}")),
+        phases=phases,
+        watched=(events, clicks),
+        rest=("run", "prove"),
+        erased={events: 7, clicks: 5},
+        settings={"gc_max_fraction": 1.0},
+    )
+
+
 LIVES: Mapping[str, Callable[[int], Life]] = {
-    life.__name__: life for life in (days, messages, damage, losses, garbage, shown, rebuilt, streams, retention, names)
+    life.__name__: life
+    for life in (days, messages, damage, losses, garbage, shown, rebuilt, streams, retention, names, erasure)
 }
 
 
@@ -655,6 +698,22 @@ def _adopt(context: StageContext, now: datetime) -> None:
         raise TerminalError("; ".join(report.errors))
 
 
+def _erase(context: StageContext, _now: datetime) -> None:
+    """What the life of that name erases."""
+    for table, divisor in (("log.events", 7), ("log.clicks", 5)):
+        where = f"id % {divisor} = 0"
+        report = run_erase(context, table, where, rows=plan_erasure(context, table, where).matching)
+        if report.errors:
+            raise TerminalError("; ".join(report.errors))
+
+
+def _prove(context: StageContext, _now: datetime) -> None:
+    """As if the reader lease were over."""
+    report = continue_erasures(context, now=datetime.now(timezone.utc) + timedelta(days=5), forced=True)
+    if report.errors:
+        raise TerminalError("; ".join(report.errors))
+
+
 def _redefine(context: StageContext, now: datetime) -> None:
     """A column of log.events is computed otherwise from this instant on."""
     for path in context.settings.tables_dir.glob("*.yaml"):
@@ -781,6 +840,8 @@ _STEPS: Mapping[str, _Step] = {
     "rebuild": _rebuild,
     "replay": _replay,
     "repair": _repair,
+    "erase": _erase,
+    "prove": _prove,
     "gc": _gc,
     "wait": _wait,
     "reencode": _reencode,

@@ -73,11 +73,13 @@ def test_every_table_has_its_checks(tmp_path_factory: pytest.TempPathFactory) ->
     assert keys == {
         ("live", "rows_balance"),
         ("live", "unread_objects"),
+        ("live", "undefined_fields"),
         ("live", "quarantine_rate"),
         ("merged", "object_sizes"),
         ("merged", "unmerged_age"),
         ("catalog", "closing_blocked"),
         ("catalog", "catalog_agrees"),
+        ("catalog", "erasures_proved"),
     }
     blocking = {spec.name for asset in assets_of(location) for spec in asset.check_specs if spec.blocking}
     assert blocking == {"rows_balance"}
@@ -89,7 +91,7 @@ def test_a_day_made_by_hand_is_checked_all_the_way(settled: World, instance: Dag
     result = run(instance, location, ["live", "merged", "catalog"])
     assert result.success
     found = said(result)
-    assert len(found) == 7
+    assert len(found) == 9
     assert all(item.passed for item in found.values())
     balance = found["log.events", "rows_balance"]
     assert balance.description == "3 lines in = 3 rows out + 0 quarantined, for each of 1 objects"
@@ -168,8 +170,8 @@ def test_all_checks_are_run_by_themselves_and_told_once(settled: World, instance
     location = a_location(settled.root, a_table(), a_table("log.tokyo", timezone="Asia/Tokyo"))
     run(instance, location, ["live"])
     first = tick(instance, location, "table_checks")
-    assert len(events(first)) == 14
-    assert said_by(first) == "14 checks of 2 tables were run, 0 of them fail; 14 reported, 0 left for the next tick"
+    assert len(events(first)) == 18
+    assert said_by(first) == "18 checks of 2 tables were run, 0 of them fail; 18 reported, 0 left for the next tick"
     second = tick(instance, location, "table_checks", first.cursor)
     assert events(second) == {}
     settled.drop([*some_rows(3, NOW), "no row"])
@@ -197,12 +199,12 @@ def test_checks_that_take_long_take_turns(
     location = a_location(settled.root, a_table())
     told: list[str] = []
     cursor = None
-    for _ in range(7):
+    for _ in range(9):
         result = tick(instance, location, "table_checks", cursor)
         assert "1 checks of 1 tables were run" in said_by(result)
         told += [check for _, check in events(result)]
         cursor = result.cursor
-    assert len(told) == len(set(told)) == 7
+    assert len(told) == len(set(told)) == 9
 
 
 def test_what_a_tick_finds_is_kept_by_dagster_without_a_run(settled: World, instance: DagsterInstance) -> None:
@@ -230,7 +232,7 @@ def test_many_tables_are_told_over_several_ticks(
         result = tick(instance, location, "table_checks", cursor)
         told += events(result)
         cursor = result.cursor
-    assert len(told) == len(set(told)) == 14
+    assert len(told) == len(set(told)) == 18
 
 
 def test_a_check_that_still_fails_is_not_told_at_every_tick(settled: World, instance: DagsterInstance) -> None:
@@ -241,7 +243,7 @@ def test_a_check_that_still_fails_is_not_told_at_every_tick(settled: World, inst
     assert not events(first)["log.events", "quarantine_rate"].passed
     second = tick(instance, location, "table_checks", first.cursor)
     assert events(second) == {}
-    assert said_by(second) == "7 checks of 1 tables were run, 1 of them fail; 0 reported, 0 left for the next tick"
+    assert said_by(second) == "9 checks of 1 tables were run, 1 of them fail; 0 reported, 0 left for the next tick"
 
 
 def published(world: World, instance: DagsterInstance, *names: str) -> Location:
@@ -261,8 +263,8 @@ def test_a_catalog_that_does_not_answer_keeps_no_other_check_from_being_told(
     with monkeypatch.context() as patch:
         patch.setenv("PRISM_GLUE_ENDPOINT", "http://127.0.0.1:1")
         first = tick(instance, location, "table_checks")
-    assert len(events(first)) == 12
-    assert said_by(first).startswith("12 checks of 2 tables were run, 0 of them fail; 12 reported, ")
+    assert len(events(first)) == 16
+    assert said_by(first).startswith("16 checks of 2 tables were run, 0 of them fail; 16 reported, ")
     assert "; the catalog was not asked for all tables of this turn: " in said_by(first)
     monkeypatch.setattr("prism_assets.defs.sensors.table_checks._CATALOG_TABLES", 1)
     assert list(events(tick(instance, location, "table_checks", first.cursor))) == [("log.b", "catalog_agrees")]
@@ -307,7 +309,7 @@ def test_a_table_that_the_catalog_refuses_keeps_no_other_from_being_asked_for(
     first = tick(instance, location, "table_checks")
     found = [table for table, check in events(first) if check == "catalog_agrees"]
     assert sorted(found) == ["log.a", "log.c"]
-    assert len(events(first)) == 20
+    assert len(events(first)) == 26
     assert "; the catalog was not asked for log.b: " in said_by(first)
 
 
@@ -321,11 +323,22 @@ def test_what_there_was_no_time_for_comes_first_at_the_next_tick(
         with settled.context.database.begin() as connection:
             connection.execute(text("LOCK TABLE prism_quarantine IN ACCESS EXCLUSIVE MODE"))
             cut = tick(instance, location, "table_checks", Reported(first="unmerged_age").write())
-    assert {check for _, check in events(cut)} == {"unmerged_age", "closing_blocked", "catalog_agrees"}
+    assert {check for _, check in events(cut)} == {
+        "unmerged_age",
+        "closing_blocked",
+        "catalog_agrees",
+        "erasures_proved",
+    }
     assert "; the time was over, the next tick goes on; rows_balance was not run: PostgreSQL at " in said_by(cut)
     assert Reported.read(cut.cursor).first == "rows_balance"
     rest = tick(instance, location, "table_checks", cut.cursor)
-    assert {check for _, check in events(rest)} == {"rows_balance", "unread_objects", "quarantine_rate", "object_sizes"}
+    assert {check for _, check in events(rest)} == {
+        "rows_balance",
+        "unread_objects",
+        "undefined_fields",
+        "quarantine_rate",
+        "object_sizes",
+    }
 
 
 def test_a_check_that_takes_all_the_time_there_is_does_not_keep_the_others_waiting(
@@ -342,11 +355,13 @@ def test_a_check_that_takes_all_the_time_there_is_does_not_keep_the_others_waiti
         rest = tick(instance, location, "table_checks", cut.cursor)
     assert {check for _, check in events(rest)} == {
         "unread_objects",
+        "undefined_fields",
         "quarantine_rate",
         "object_sizes",
         "unmerged_age",
         "closing_blocked",
         "catalog_agrees",
+        "erasures_proved",
     }
 
 

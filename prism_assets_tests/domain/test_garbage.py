@@ -136,6 +136,25 @@ def test_a_small_object_is_garbage_when_all_readers_have_its_rows_in_merged_obje
     assert of(1, partition=a_partition(switched=False)) is None
 
 
+def test_what_a_small_object_was_rewritten_from_goes_when_readers_had_a_manifest_that_names_the_new_one() -> None:
+    old, copy = KEYS.small_object(DAY, 7, delayed=True), KEYS.small_object(DAY, 7, delayed=False)
+    new = KEYS.small_object(DAY, 7, delayed=True, revision=2)
+    shown = Publication(20, 25, 3)
+
+    def of(key: str, *, delayed: bool = True, shown: Publication | None = shown, **more: Any) -> Reason | None:
+        record = UploadRecord(object_id=22, delayed=delayed, revision=2, is_over=True)
+        return reason(key, upload=record, shown=shown, partition=a_partition(revision=3, **more))
+
+    assert of(old) is Reason.SUPERSEDED
+    assert of(KEYS.small_object(DAY, 7, delayed=True, revision=1)) is Reason.SUPERSEDED
+    assert of(new) is None
+    assert of(KEYS.small_object(DAY, 7, delayed=True, revision=3)) is None, "of a rewriting that is under way"
+    assert of(old, shown=Publication(20, 25, 2)) is None
+    assert of(old, shown=None) is None
+    assert of(copy, delayed=False) is Reason.SUPERSEDED
+    assert of(copy, delayed=False, shown=Publication(0, 0), last_live_object_id=None, switched=False) is None, "listed"
+
+
 @pytest.mark.parametrize("delayed", [False, True])
 def test_an_upload_that_nobody_will_commit_is_a_stray(delayed: bool) -> None:
     key = KEYS.small_object(DAY, 7, delayed=delayed)

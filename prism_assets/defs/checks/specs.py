@@ -28,7 +28,7 @@ _KINDS: dict[Stage, tuple[CheckKind, ...]] = {
     Stage.LIVE: (
         CheckKind(
             checks.ROWS_BALANCE,
-            "Lines in = rows out + quarantined + filtered, for each staging object, and the rows are in small objects.",
+            "Lines in = rows out + quarantined + filtered + erased, for each staging object; its rows are in objects.",
             AssetCheckSeverity.ERROR,
             blocking=True,
         ),
@@ -47,6 +47,7 @@ _KINDS: dict[Stage, tuple[CheckKind, ...]] = {
             "The catalog sends readers where PostgreSQL says that it does.",
             AssetCheckSeverity.ERROR,
         ),
+        CheckKind(checks.ERASURES_PROVED, "Every object was read after each erasure, and none holds a row of it."),
     ),
     Stage.ICEBERG: (
         CheckKind(

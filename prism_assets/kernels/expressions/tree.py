@@ -223,3 +223,47 @@ def _nodes(value: object) -> Iterator[Node]:
     elif isinstance(value, list):
         for part in value:
             yield from _nodes(part)
+
+
+def values_of(connection: duckdb.DuckDBPyConnection, text: str) -> dict[str, tuple[int | str, ...]]:
+    """The values that columns must have where an expression is true, as `column = value` and `column IN (values)` ask.
+
+    Of all such that are joined by AND; whole numbers and texts alone.
+    """
+    found: dict[str, tuple[int | str, ...]] = {}
+    for node in _conjuncts(_parsed(connection, text)):
+        column, *others = _compared(node)
+        values = tuple(_literal(other) for other in others)
+        if column is None or not values or column["class"] != "COLUMN_REF" or len(column["column_names"]) != 1:
+            continue
+        if all(type(value) is int for value in values) or all(type(value) is str for value in values):
+            found.setdefault(str(column["column_names"][0]).lower(), values)  # type: ignore[arg-type]  # none is None
+    return found
+
+
+def _conjuncts(node: Node) -> Iterator[Node]:
+    if node["class"] == "CONJUNCTION" and node["type"] == "CONJUNCTION_AND":
+        for child in _children(node):
+            yield from _conjuncts(child)
+    else:
+        yield node
+
+
+def _compared(node: Node) -> list[Node | None]:
+    """The sides of an equation, the one that may be a column first; of anything else nothing."""
+    if node["class"] == "COMPARISON" and node["type"] == "COMPARE_EQUAL":
+        left, right = node["left"], node["right"]
+        return [left, right] if left["class"] == "COLUMN_REF" else [right, left]
+    if node["class"] == "OPERATOR" and node["type"] == "COMPARE_IN":
+        return list(_children(node))
+    return [None]
+
+
+def _literal(node: Node | None) -> int | str | None:
+    """A whole number or a text that is written as such."""
+    if node is None or node["class"] != "CONSTANT":
+        return None
+    literal = node.get("literal", {})
+    if literal.get("kind") == "STRING":
+        return str(literal["text"])
+    return int(literal["text"]) if literal.get("kind") == "INTEGER" else None

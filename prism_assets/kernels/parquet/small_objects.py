@@ -88,6 +88,7 @@ class SmallObjects:
             fingerprint=combine(fingerprints),
             file_format=self._file_format,
             metrics=column_metrics(encoder.metadata, self._task.metric_columns),
+            erasure_id=self._task.erasure_id,
             upload_start_time=datetime.now(timezone.utc),
             definition_version=self._task.definition_version,
         )

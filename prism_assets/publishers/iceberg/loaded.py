@@ -16,7 +16,7 @@ from pyiceberg.table.metadata import TableMetadataV1
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
-from prism_assets.domain.snapshots import ListedFile, RetainedSnapshot
+from prism_assets.domain.snapshots import ListedFile, RetainedSnapshot, is_daily_tag
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.publishers.iceberg.avro import read_entries, read_manifests
 from prism_assets.publishers.iceberg.errors import translated
@@ -101,6 +101,12 @@ class LoadedTable:
         """The names of all tags."""
         refs = self.table.metadata.refs
         return frozenset(name for name, ref in refs.items() if ref.snapshot_ref_type is SnapshotRefType.TAG)
+
+    @property
+    def own_tags(self) -> dict[str, int]:
+        """The tags that are set daily, and their snapshots."""
+        refs = self.table.metadata.refs
+        return {name: refs[name].snapshot_id for name in self.tags if is_daily_tag(name)}
 
     @property
     def ancestry(self) -> tuple[RetainedSnapshot, ...]:

@@ -45,6 +45,7 @@ from prism_assets.stages.checks.iceberg import (
 from prism_assets.stages.checks.outcomes import SHOWN, CheckOutcome, Figures, failed, few, hours, mb, passed
 from prism_assets.stages.checks.request import CheckRequest
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.erase.report import ErasureStatus, read_erasures
 from prism_assets.stages.status import waits_in_life
 
 ROWS_BALANCE = "rows_balance"
@@ -55,6 +56,7 @@ OBJECT_SIZES = "object_sizes"
 UNMERGED_AGE = "unmerged_age"
 CLOSING_BLOCKED = "closing_blocked"
 CATALOG_AGREES = "catalog_agrees"
+ERASURES_PROVED = "erasures_proved"
 ASK_A_CATALOG = (CATALOG_AGREES, SNAPSHOT_ROWS, HEALTH)
 """Checks that cost a call a table; whoever publishes has just read back what they look at."""
 
@@ -94,12 +96,14 @@ def _judge_balance(table: TableDefinition, ledger: Balance | None) -> CheckOutco
         "rows out": ledger.rows_out,
         "lines quarantined": ledger.quarantined,
         "lines filtered": ledger.filtered,
+        "lines erased": ledger.erased,
         "objects out of balance": ledger.unbalanced_objects,
     }
     if not ledger.unbalanced_objects:
         sentence = (
             f"{ledger.lines_in} lines in = {ledger.rows_out} rows out + {ledger.quarantined} quarantined"
             f"{f' + {ledger.filtered} filtered' if ledger.filtered else ''}"
+            f"{f' + {ledger.erased} erased' if ledger.erased else ''}"
         )
         return passed(table, ROWS_BALANCE, f"{sentence}, for each of {ledger.objects} objects", figures)
     return failed(
@@ -421,6 +425,28 @@ def _judge_catalog(table: TableDefinition, compared: Comparison) -> CheckOutcome
     )
 
 
+def _erasures_proved(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
+    found = read_erasures(context, request.tables)
+    return [
+        _judge_erasures(table, [item for item in found if item.table == str(table.name)]) for table in request.tables
+    ]
+
+
+def _judge_erasures(table: TableDefinition, erasures: Sequence[ErasureStatus]) -> CheckOutcome:
+    waiting = [item for item in erasures if item.proof is None]
+    figures: Figures = {"erasures": len(erasures), "not proved": len(waiting)}
+    if not waiting:
+        return passed(table, ERASURES_PROVED, f"{len(erasures)} erasures, all proved", figures)
+    return failed(
+        table,
+        ERASURES_PROVED,
+        f"{len(waiting)} of {len(erasures)} erasures are not proved: "
+        f"{few([f'erasure {item.erasure_id} is {item.state} and waits for {item.waits_for}' for item in waiting])}. "
+        "They go on by themselves; `prism erase --continue` does at once what can be done",
+        figures,
+    )
+
+
 def _by_table(found: Iterable[_Fact]) -> Mapping[int, Sequence[_Fact]]:
     groups: dict[int, list[_Fact]] = {}
     for item in found:
@@ -437,6 +463,7 @@ _CHECKS: Mapping[str, Callable[[StageContext, CheckRequest], list[CheckOutcome]]
     UNMERGED_AGE: _unmerged_age,
     CLOSING_BLOCKED: _closing_blocked,
     CATALOG_AGREES: _catalog_agrees,
+    ERASURES_PROVED: _erasures_proved,
     SNAPSHOT_ROWS: check_snapshot_rows,
     FOREIGN_COMMITS: check_foreign_commits,
     SECONDS_BEHIND: check_seconds_behind,

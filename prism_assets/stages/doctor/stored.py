@@ -149,8 +149,8 @@ def _look_at_small(context: StageContext, table: TableDefinition, found: Partiti
         damage.begin_reading(connection)
         partition = partitions.load_partitions(connection, [found.partition_id])[found.partition_id]
         known = small_objects.load_above(connection, keys, partition.partition_id, needed_above(partition))
-    live, delayed = keys.live_prefix(partition.date), keys.delayed_prefix(partition.date)
-    folders = [live, *([delayed] if any(item.delayed for item in known) else [])]
+    live = keys.live_prefix(partition.date)
+    folders = {live, *(item.key.rpartition("/")[0] + "/" for item in known)}
     listed = {
         item.key: item.content_length for folder in folders for item in context.stores.list(context.lake.bucket, folder)
     }

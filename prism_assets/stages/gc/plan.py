@@ -48,11 +48,13 @@ class Horizon:
     """How far back a run looks: objects modified behind `floor` are young, the reader lease began at `lease_began`.
 
     Quarantined lines of objects that arrived before `quarantine_from` are kept no longer.
+    While rows are `erasing` young objects go, too, but files of Iceberg tables: no other rule rests on their age.
     """
 
     floor: datetime
     lease_began: datetime
     quarantine_from: date = date.min
+    erasing: bool = False
 
     @classmethod
     def at(cls, now: datetime, settings: GcSettings) -> Horizon:
@@ -158,7 +160,7 @@ def _judge(
             found.foreign += one
             found.foreign_keys += [item.key] if len(found.foreign_keys) < _EXAMPLES else []
         elif reason := garbage_reason(item.key, known, records):
-            if item.last_modified > horizon.floor:
+            if item.last_modified > horizon.floor and not horizon.erasing:
                 found.young += one
                 continue
             found.garbage.append(

@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from prism_assets.domain.errors import InvariantBroken, PrismError
@@ -23,7 +24,7 @@ from prism_assets.domain.keys import QuarantineKey
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import gc_log, leases, publication_history, quarantine, rebuilds
+from prism_assets.metadata import erasures, gc_log, leases, publication_history, quarantine, rebuilds
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.gc.plan import GcPlan, Horizon, load_records, plan_gc
@@ -42,9 +43,9 @@ def run_gc(
 ) -> GcReport:
     """Deletes the garbage of the tables named, or of all. A dry run changes nothing.
 
-    Without `now` it is the time of the database, by which publications are recorded: a host whose clock is wrong shall
-    not take replaced manifests from their readers. One table that fails does not stop the others; its error is in the
-    report.
+    Of tables of which rows are being erased young garbage goes, too. Without `now` it is the time of the database, by
+    which publications are recorded: a host whose clock is wrong shall not take replaced manifests from their readers.
+    One table that fails does not stop the others; its error is in the report.
     """
     started = time.monotonic()
     context.check_lake()
@@ -52,10 +53,12 @@ def run_gc(
     folders = Counter(context.lake.keys(table).root for table in context.choose_tables(None))
     with context.database.begin() as connection:
         horizon = Horizon.at(now or gc_log.current_time(connection), context.settings)
+        erasing = {item.table_id for item in erasures.load_erasures(connection, open_only=True)}
     reports = []
     for table in tables:
         shared = folders[context.lake.keys(table).root] > 1
-        reports.append(report := _report_on(context, table, horizon, dry_run=dry_run, shared=shared))
+        own = replace(horizon, erasing=table.table_id in erasing)
+        reports.append(report := _report_on(context, table, own, dry_run=dry_run, shared=shared))
         for sentence in report.sentences(dry_run=dry_run):
             context.progress(f"gc: {sentence}")
     return GcReport(tables=tuple(reports), dry_run=dry_run, seconds=time.monotonic() - started)

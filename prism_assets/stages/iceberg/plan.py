@@ -21,7 +21,7 @@ from prism_assets.domain.snapshots import (
 )
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.types import TimestampType
-from prism_assets.metadata import iceberg_tables
+from prism_assets.metadata import erasures, iceberg_tables
 from prism_assets.metadata.iceberg_tables import IcebergState
 from prism_assets.publishers.iceberg.loaded import LoadedTable
 from prism_assets.stages.context import StageContext
@@ -108,6 +108,7 @@ def plan_commit(
         repaired = any(_is_repaired(content.partition, is_full=is_full) for content in shown)
         keep = timedelta(hours=max(table.iceberg.keep_hours, context.settings.gc_reader_lease_hours))
         change = replace(change, expired=_expired(loaded, change, now, keep, repaired=repaired))
+        change = _without_erased(context, table, loaded, change)
     return IcebergPlan(
         head_change=head_change,
         is_full=is_full,
@@ -212,6 +213,22 @@ def _expired(
         kept = loaded.referenced if change.makes_snapshot else loaded.referenced | heads
         return tuple(item.snapshot_id for item in loaded.snapshots if item.snapshot_id not in kept)
     return expired_snapshots(loaded.snapshots, loaded.referenced | heads, now, keep)
+
+
+def _without_erased(
+    context: StageContext, table: TableDefinition, loaded: LoadedTable, change: SnapshotChange
+) -> SnapshotChange:
+    """While rows are being erased, snapshots of before go, and tags of ours on them; those with the next commit."""
+    with context.database.begin() as connection:
+        rewritten = erasures.load_rewritten_time(connection, table.table_id)
+    if rewritten is None:
+        return change
+    kept = loaded.referenced | (frozenset() if change.makes_snapshot else frozenset([loaded.snapshot_id]))
+    old = [item.snapshot_id for item in loaded.snapshots if item.time < rewritten]
+    expired = dict.fromkeys([*change.expired, *(number for number in old if number not in kept)])
+    tags = [name for name, number in loaded.own_tags.items() if number in old and number != loaded.snapshot_id]
+    dropped = dict.fromkeys([*change.dropped_tags, *sorted(tags)])
+    return replace(change, expired=tuple(expired), dropped_tags=tuple(dropped))
 
 
 @dataclass(frozen=True, kw_only=True)

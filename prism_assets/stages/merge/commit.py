@@ -36,6 +36,9 @@ def commit_job(
         is_rebuilt = partition.rebuild != running.plan.partition.rebuild
         if is_rebuilt:
             merge_jobs.release(connection, job, None, job.schedule_time)
+        elif failure is None and _was_overtaken(connection, running):
+            failure = _OVERTAKEN
+            merge_jobs.release(connection, job, None, job.schedule_time)
         elif failure is not None:
             _return_job(connection, context, job, failure, now, serves_others=serves_others)
         else:
@@ -46,6 +49,22 @@ def commit_job(
         raise LeaseLost(f"{running.plan.table.name} {partition.date} was rebuilt meanwhile; it is merged again")
     failpoint("merge.after_commit")
     return failure or done
+
+
+_OVERTAKEN = Failure(
+    message="its inputs were rewritten meanwhile, without rows of an erasure; the next run merges them anew",
+    transient=True,
+)
+
+
+def _was_overtaken(connection: Connection, running: RunningJob) -> bool:
+    """Whether an input was rewritten since the merge was planned: what was merged holds rows that are to be gone."""
+    partition_id = running.job.partition_id
+    merge_ranges.check_chain_end(connection, partition_id, running.plan.merge)
+    return not all(
+        merge_ranges.load_inputs(connection, partition_id, planned).are_as_planned(planned)
+        for planned in running.plan.merge.ranges
+    )
 
 
 def fail_job(context: StageContext, job: MergeJob, message: str, now: datetime) -> Failure:
@@ -83,10 +102,13 @@ def _return_job(
 def _save(connection: Connection, running: RunningJob, now: datetime) -> None:
     """Records the ranges of a locked job, ends it, and has what is left of its partition merged next."""
     plan, job = running.plan.merge, running.job
-    merge_ranges.check_chain_end(connection, job.partition_id, plan)
     for planned, written in zip(plan.ranges, running.written, strict=True):
-        version, named = running.plan.table.version, replace(written, revision=running.plan.partition.rebuild)
-        merge_ranges.save_range(connection, job.partition_id, planned, named, now, definition_version=version)
+        version, plan_inputs = (
+            running.plan.table.version,
+            merge_ranges.load_inputs(connection, job.partition_id, planned),
+        )
+        merged = replace(written, erasure_id=plan_inputs.erasure_id)
+        merge_ranges.save_range(connection, job.partition_id, planned, merged, now, definition_version=version)
     failpoint("merge.in_commit")
     if plan.ranges:
         merge_ranges.raise_desired(connection, job.partition_id, plan.ranges[-1].upper_bound)

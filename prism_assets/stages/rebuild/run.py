@@ -32,7 +32,7 @@ from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import RebuildResult
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import leases, merge_jobs, partitions, rebuilds, tables
+from prism_assets.metadata import erasures, leases, locks, merge_jobs, partitions, rebuilds, tables
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.metadata.rebuilds import Candidate, Rebuild, RebuiltTotals
 from prism_assets.stages.bisect import run_bisected
@@ -84,6 +84,8 @@ def _rebuild_leased(
     """One at a time: two rebuilds of a day would write twice what one of them commits."""
     if obstacle := rebuild_obstacle(partition):
         raise TerminalError(f"it is not rebuilt: {obstacle}")
+    with context.database.begin() as connection:
+        _refuse_if_erased(connection, table)
     number = partition.partition_id
     with leased(context, LeaseKind.REBUILD, [number], takeover_seconds(context)) as held:
         if number in held:
@@ -226,6 +228,8 @@ class _Day:
         number = self._partition.partition_id
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
+            locks.share_epoch(connection)  # a rule is there before, or finds what is committed here
+            _refuse_if_erased(connection, self._table)
             locked = partitions.lock_partition(connection, number)
             rebuilds.lock_running(connection, rebuild)
             changed = rebuilds.forget_changed(connection, rebuild)
@@ -241,6 +245,14 @@ class _Day:
                 _certify(connection, self._table, locked)
             rebuilds.finish(connection, rebuild)
             return totals
+
+
+def _refuse_if_erased(connection: Connection, table: TableDefinition) -> None:
+    """Staging objects still hold the rows that were erased, and which of their lines these were nobody has recorded."""
+    if erasures.load_rules(connection, [table.table_id]):
+        raise TerminalError(
+            "rows of the table were erased, which its staging objects still hold: days of such a table are not rebuilt"
+        )
 
 
 def _certify(connection: Connection, table: TableDefinition, partition: Partition) -> None:

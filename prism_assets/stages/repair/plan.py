@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.files import SmallObject
 from prism_assets.domain.garbage import upload_of
 from prism_assets.domain.keys import SmallObjectKey, TableKeys
 from prism_assets.domain.partitions import Partition, needed_above
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import ConvertTask, RepairTask
-from prism_assets.metadata import partitions, small_objects, staging_objects
+from prism_assets.metadata import erasures, partitions, small_objects, staging_objects
 from prism_assets.metadata.staging_objects import ClaimedObject
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.stream.plan import convert_task
@@ -53,11 +54,10 @@ def plan_repair(context: StageContext, table: TableDefinition, found: Partition,
         partition = partitions.load_partitions(connection, [found.partition_id])[found.partition_id]
         known = small_objects.load_above(connection, keys, partition.partition_id, needed_above(partition))
     live = keys.live_prefix(partition.date)
-    folder = {True: keys.delayed_prefix(partition.date), False: live}
     listed = {
         item.key: item.content_length
-        for delayed in {item.delayed for item in known}
-        for item in context.stores.list(context.lake.bucket, folder[delayed])
+        for folder in {item.key.rpartition("/")[0] + "/" for item in known}
+        for item in context.stores.list(context.lake.bucket, folder)
     }
     suspects = find_suspects(known, listed, deep=deep)
     unknown = [key for key in listed.keys() - {item.key for item in known} if key.startswith(live)]
@@ -108,8 +108,13 @@ def repair_chunks(
         part = {start: recorded[start] for start in starts[first : first + most]}
         with context.database.begin() as connection:
             sources = staging_objects.load_claimed(connection, {number for number, _ in part})
+            rules = erasures.load_rules(connection, {plan.table.table_id for plan in plans})
         tasks = [
-            RepairTask(source=_source(sources[number], items), recorded=tuple(items), look_only=look_only)
+            RepairTask(
+                source=_source(sources[number], items, rules.get(sources[number].table_id, ())),
+                recorded=tuple(items),
+                look_only=look_only,
+            )
             for (number, _), items in part.items()
         ]
         yield from _within(tasks, context.settings.stream_max_bytes)
@@ -136,7 +141,16 @@ def _within(tasks: Sequence[RepairTask], most_bytes: int) -> Iterator[tuple[Repa
         yield tuple(part)
 
 
-def _source(item: ClaimedObject, recorded: Sequence[SmallObject]) -> ConvertTask:
-    """The staging object as it was converted. Its tiers are those on record, whatever is marked by now."""
+def _source(item: ClaimedObject, recorded: Sequence[SmallObject], rules: Sequence[ErasureRule]) -> ConvertTask:
+    """The staging object as it was converted. Its tiers are those on record, whatever is marked by now.
+
+    Rows are left out of each day as they were by then: a day that waits for an erasure has them.
+    """
     task = convert_task(item, frozenset(entry.date for entry in recorded if entry.delayed))
-    return replace(task, generation=recorded[0].generation, definition_version=recorded[0].definition_version)
+    return replace(
+        task,
+        generation=recorded[0].generation,
+        definition_version=recorded[0].definition_version,
+        erasures=tuple(rules),
+        erased_up_to={entry.date: entry.erasure_id for entry in recorded},
+    )

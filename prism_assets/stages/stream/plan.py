@@ -11,7 +11,7 @@ from prism_assets.domain.accepted import DateRange, accepted_days
 from prism_assets.domain.tables import Definitions, TableDefinition
 from prism_assets.domain.work import ConvertResult, ConvertTask
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import batches, locks, partitions, staging_objects, tables
+from prism_assets.metadata import batches, erasures, locks, partitions, staging_objects, tables
 from prism_assets.metadata.abandoned_uploads import AbandonedUpload
 from prism_assets.metadata.batches import Batch
 from prism_assets.metadata.staging_objects import ClaimedObject
@@ -52,8 +52,9 @@ class StreamPlan:
 
 
 def start_batch(context: StageContext, table_ids: Collection[int] | None) -> StreamPlan | None:
-    """Claims pending objects and takes the snapshot that decides their tiers; None if nothing is pending.
+    """Claims pending objects and takes the snapshot that decides their tiers and the erasures that they respect.
 
+    None if nothing is pending. An erasure whose rule is made later knows the batch by its id, and waits for its end.
     One transaction: a death in it claims nothing. After it, the objects wait for the lease of this batch.
     """
     settings = context.settings
@@ -67,6 +68,7 @@ def start_batch(context: StageContext, table_ids: Collection[int] | None) -> Str
             connection.rollback()
             return None
         definitions = tables.load_versions(connection, {(item.table_id, item.definition_version) for item in claimed})
+        rules = erasures.load_rules(connection, {item.table_id for item in claimed})
         accepted = {item.staging_object_id: _accepted(item, definitions) for item in claimed}
         marks = partitions.closing_marks(connection, _days_by_table(claimed, accepted))
         failpoint("stream.in_start")
@@ -75,7 +77,11 @@ def start_batch(context: StageContext, table_ids: Collection[int] | None) -> Str
         batch=batch,
         claimed={item.staging_object_id: item for item in claimed},
         tasks=tuple(
-            _task(item, accepted[item.staging_object_id], marks.get(item.table_id, {}), definitions) for item in claimed
+            replace(
+                _task(item, accepted[item.staging_object_id], marks.get(item.table_id, {}), definitions),
+                erasures=rules.get(item.table_id, ()),
+            )
+            for item in claimed
         ),
         definitions=definitions,
     )

@@ -1,0 +1,63 @@
+"""`prism erase`: takes rows out of the lake for good, and says how far that is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from prism_assets import console
+from prism_assets.cli.options import Json, fail_if, open_context, read_clock
+from prism_assets.domain.errors import WrongUse
+
+_NOTHING_SAID = (
+    "say which rows are to be erased, such as `prism erase log.events --where 'user_id = 42'`; or --status, "
+    "--continue, --sources"
+)
+
+
+def erase(
+    table: Annotated[
+        str | None, typer.Argument(help="schema.table; with --status and --continue, all if none.")
+    ] = None,
+    where: Annotated[str | None, typer.Option("--where", help="SQL over columns that is true for these rows.")] = None,
+    rows: Annotated[int | None, typer.Option("--rows", help="How many match, where that is much of the table.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what matches, by day, and change nothing.")] = False,
+    go_on: Annotated[bool, typer.Option("--continue", help="Go on with erasures that are not proved yet.")] = False,
+    status: Annotated[bool, typer.Option("--status", help="Say how far erasures are, with their proofs.")] = False,
+    sources: Annotated[
+        int | None, typer.Option("--sources", help="List staging objects that hold rows of this erasure, or may.")
+    ] = None,
+    now: Annotated[
+        str | None, typer.Option("--now", help="The clock for leases, such as 2026-11-21T00:10:00Z.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Take the --now as it is, also years away.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Erases the rows of a table that match, from every object of the lake, for ever, and proves it."""
+    from prism_assets.stages.erase import run
+    from prism_assets.stages.erase.report import read_erasures
+
+    said = [where is not None, go_on, status, sources is not None]
+    if sum(said) != 1 or (where is not None and table is None):
+        raise WrongUse(_NOTHING_SAID)
+    context = open_context(as_json)
+    names = None if table is None else [table]
+    clock = None if now is None else read_clock(now, force)
+    if sources is not None:
+        found = run.sources_of(context, sources)
+        console.show_lines(found, [url if certain else f"{url} (perhaps)" for url, certain in found], as_json=as_json)
+    elif status:
+        known = read_erasures(context, context.choose_tables(names))
+        console.show_lines(known, [str(item) for item in known] or ["nothing was ever erased"], as_json=as_json)
+    elif where is not None and table is not None and dry_run:
+        plan = run.plan_erasure(context, table, where)
+        console.show_lines([plan], plan.sentences, as_json=as_json)
+    else:
+        report = (
+            run.continue_erasures(context, names=names, now=clock, forced=True)
+            if where is None or table is None
+            else run.run_erase(context, table, where, rows=rows, now=clock)
+        )
+        console.show_erasures(report, as_json=as_json)
+        fail_if(report.errors)

@@ -1,0 +1,95 @@
+"""Quarantined lines without those of erasures: matching ones go, and of those that nobody can judge the text does.
+
+What goes is only a copy: the line stands in its staging object, whose address, number of the line and reason stay.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from prism_assets.domain.errors import InvariantBroken
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import CleanResult, CleanTask, QuarantineCount
+from prism_assets.failpoints import failpoint
+from prism_assets.kernels.convert import LIMITS
+from prism_assets.kernels.erased_lines import ErasedLines
+from prism_assets.kernels.failures import failure_of
+from prism_assets.kernels.quarantine import packed
+from prism_assets.kernels.reading import facts_of
+from prism_assets.objectstore.lake import Lake
+from prism_assets.objectstore.stores import Stores
+
+_GZIP = 31
+
+
+def clean_lines(task: CleanTask, table: TableDefinition, stores: Stores, lake: Lake) -> CleanResult:
+    """Looks through the quarantined lines of one staging object, and writes those again that may stay.
+
+    Nothing is raised for lines that cannot be looked through: the result's failure tells, and nothing was written.
+    """
+    try:
+        return _cleaned(task, table, stores, lake)
+    except MemoryError:
+        raise
+    except Exception as error:
+        return task.failed(failure_of(error, f"{task.key} was looked through"))
+
+
+def _cleaned(task: CleanTask, table: TableDefinition, stores: Stores, lake: Lake) -> CleanResult:
+    facts = facts_of(task.source)
+    url = facts["@object"][0]
+    counts: Counter[str] = Counter()
+    lines = erased = withheld = 0
+    kept: list[dict[str, Any]] = []
+    with ErasedLines(
+        table.for_object(task.source.bucket, task.source.key), task.source.erasures, facts, LIMITS.expression_seconds
+    ) as judge:
+        for record in _records(stores.get(lake.bucket, task.key), task.key):
+            lines += 1
+            text = _text(record)
+            if text is not None:
+                found = judge.judge([text], blanked=True)
+                if found.matching[0]:
+                    erased += 1
+                    continue
+                if found.undecided[0]:
+                    withheld += 1
+                    record = _without_text(record, url, len(text))
+            counts[record["reason"]] += 1
+            kept.append(record)
+    left = tuple(QuarantineCount(reason=reason, line_count=count) for reason, count in sorted(counts.items()))
+    result = CleanResult(
+        staging_object_id=task.task_id, lines=lines, erased=erased, withheld=withheld, left=left, key=None
+    )
+    if task.output_key is None or not result.changed or not kept:
+        return result
+    failpoint("erase.before_lines_put")
+    stores.put(lake.bucket, task.output_key, packed(kept))
+    failpoint("erase.after_lines_put")
+    return CleanResult(**{**vars(result), "key": task.output_key})
+
+
+def _records(body: bytes, key: str) -> Iterator[dict[str, Any]]:
+    try:
+        lines = zlib.decompress(body, _GZIP).splitlines()
+        yield from (json.loads(line) for line in lines)
+    except (zlib.error, ValueError):
+        raise InvariantBroken(f"{key} is damaged: remove its lines from quarantine, and repeat") from None
+
+
+def _text(record: dict[str, Any]) -> bytes | None:
+    """What is held of a line; None where only its place is."""
+    if "text" in record:
+        return str(record["text"]).encode()
+    return base64.b64decode(record["base64"]) if "base64" in record else None
+
+
+def _without_text(record: dict[str, Any], url: str, length: int) -> dict[str, Any]:
+    """The record of a line that is not held, and where it stands."""
+    place = {"object": url, "length": record.get("length", length)}
+    return {name: value for name, value in record.items() if name not in ("text", "base64")} | place

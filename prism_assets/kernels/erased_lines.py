@@ -1,0 +1,84 @@
+"""Lines that are set aside, judged by erasures: which match, and which nobody can judge.
+
+A line is read for the columns of the predicates alone, as for a table without `keep`, `reject` and required columns.
+Where it cannot be read, or a value that the predicate needs did not fit, or was blanked, nobody knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from types import TracebackType
+
+import numpy as np
+
+from prism_assets.domain.erasures import ErasureRule
+from prism_assets.domain.tables import Contract, TableDefinition
+from prism_assets.kernels.expressions.predicate import Matches, Predicate
+from prism_assets.kernels.expressions.rows import Computation
+from prism_assets.kernels.expressions.session import secret_of_worker
+from prism_assets.kernels.json.blocks import Block
+from prism_assets.kernels.json.columnar import Hints, read_block
+from prism_assets.kernels.json.picks import Facts
+from prism_assets.kernels.typed import Layout, TypedRows
+
+
+class ErasedLines:
+    """Judges lines of one staging object. To be used in one thread, and closed."""
+
+    def __init__(
+        self, table: TableDefinition, erasures: Sequence[ErasureRule], facts: Facts, expression_seconds: float
+    ) -> None:
+        columns = tuple(replace(column, required=False) for column in table.columns)
+        self._layout = Layout.of(replace(table, columns=columns, keep=None, reject=(), contract=Contract()), facts)
+        self._computation = Computation(self._layout, expression_seconds, secret_of_worker)
+        self._stack = ExitStack()
+        self._predicates = [self._stack.enter_context(Predicate(rule)) for rule in erasures]
+        program = self._layout.program
+        needed = {number for item in self._predicates for number in item.column_ids}
+        stored = {column.name for column in program.stored}
+        places = [
+            place
+            for place, column in enumerate(program.columns)
+            if column.column_id in needed or column.name not in stored
+        ]
+        self._telling = frozenset(places)
+        self._is_blind = any(program.columns[place].sensitive for place in places)
+
+    def __enter__(self) -> ErasedLines:
+        """Itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Lets go of DuckDB."""
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of DuckDB."""
+        self._computation.close()
+        self._stack.close()
+
+    def judge(self, lines: Sequence[bytes], *, blanked: bool = False) -> Matches:
+        """Which of some lines match, and which may. `blanked` if values of sensitive columns are left out of them."""
+        matching, undecided = np.zeros(len(lines), bool), np.ones(len(lines), bool)
+        if not self._predicates:
+            return Matches(matching, np.zeros(len(lines), bool))
+        if blanked and self._is_blind:
+            return Matches(matching, undecided)
+        for place, line in enumerate(lines):
+            read = read_block(self._layout.reading, Block(line + b"\n", 1), Hints(), by_columns=False)
+            for part in read.parts:
+                if len(part.lines) == 1:
+                    matching[place], undecided[place] = self._judged(self._computation.compute(part).rows)
+        return Matches(matching, undecided)
+
+    def _judged(self, rows: TypedRows) -> tuple[bool, bool]:
+        columns = {column.column_id: array for column, array in zip(self._layout.columns, rows.columns, strict=True)}
+        answers = [item.matches(columns, 1) for item in self._predicates]
+        if any(answer.matching[0] for answer in answers):
+            return True, False
+        misfit = any(len(bad.rows) and bad.column in self._telling for bad in rows.misfits)
+        return False, misfit or any(bool(answer.undecided[0]) for answer in answers)

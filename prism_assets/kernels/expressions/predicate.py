@@ -1,0 +1,135 @@
+"""Predicates of erasures: checked when one is made, and computed over rows of objects and over lines that are read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from prism_assets.domain.erasures import ColumnValues, ErasureRule
+from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.tables import Column, TableDefinition
+from prism_assets.kernels.expressions.compiled import ANY_ROW, MICROSECONDS, seen_type
+from prism_assets.kernels.expressions.session import ROWS, connect, give_secrets, run, secret_of_worker
+from prism_assets.kernels.expressions.tree import ExpressionError, check, values_of
+from prism_assets.kernels.typed import Mask
+
+SECONDS = 60.0
+"""How long one predicate may take for one row group, or block of lines."""
+
+
+def check_predicate(table: TableDefinition, text: str) -> ErasureRule:
+    """A rule with this predicate over the columns of a table, not recorded yet. WrongUse says what is wrong with it."""
+    if not text.strip():
+        raise WrongUse("--where is empty: say which rows are to be erased, such as --where 'user_id = 42'")
+    columns = {column.name: column for column in table.columns}
+    connection = connect()
+    try:
+        uses = check(connection, text, columns)
+        named = [column for name, column in columns.items() if name in uses.columns]
+        values = values_of(connection, text)
+        sql_type = _type_of(text, named)
+    except ExpressionError as error:
+        raise WrongUse(f"--where: {error}") from None
+    finally:
+        connection.close()
+    if not named:
+        raise WrongUse("--where names no column of the table: it would match every row or none")
+    if sql_type != "BOOLEAN":
+        raise WrongUse(f"--where: it must be true or false, and is of DuckDB's type {sql_type}")
+    documents = tuple(json.dumps(column.to_document(), sort_keys=True) for column in named)
+    return ErasureRule(
+        erasure_id=0,
+        predicate=text.strip(),
+        columns=documents,
+        values=tuple(
+            ColumnValues(column_id=column.column_id, values=values[column.name])
+            for column in named
+            if column.name in values and _is_plain(column)
+        ),
+        secrets=tuple(sorted(uses.secrets)),
+    )
+
+
+def _type_of(text: str, columns: Sequence[Column]) -> str:
+    import duckdb
+
+    connection = connect()
+    seen = {column.name: pa.array([], seen_type(column)) for column in columns}
+    connection.register(ROWS, pa.table(seen or {ANY_ROW: pa.array([], pa.bool_())}))
+    try:
+        row = connection.execute(f"DESCRIBE SELECT ({text}\n) AS v FROM {ROWS}").fetchone()
+    except duckdb.Error as error:
+        told = str(error).splitlines()[0].partition(": ")[2] or type(error).__name__
+        raise ExpressionError(f"it cannot be computed: {told.strip()}") from None
+    finally:
+        connection.close()
+    return str(row[1]) if row else ""
+
+
+@dataclass(frozen=True)
+class Matches:
+    """Which of some rows match, and of which it cannot be computed. Where the result is null a row does not match."""
+
+    matching: Mask
+    undecided: Mask
+
+
+class Predicate:
+    """The predicate of one rule at work. To be used in one thread, and closed."""
+
+    def __init__(self, rule: ErasureRule, seconds: float = SECONDS) -> None:
+        self.rule = rule
+        self.columns = rule.defined
+        self._seconds = seconds
+        self._query = (
+            "SELECT coalesce(tried.v, false) AS matching, tried IS NULL AS undecided FROM "
+            f"(SELECT TRY(struct_pack(v := ({rule.predicate}\n))) AS tried FROM {ROWS})"
+        )
+        self._connection = connect()
+        give_secrets(self._connection, rule.secrets, secret_of_worker)
+
+    def __enter__(self) -> Predicate:
+        """Itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Lets go of DuckDB."""
+        self._connection.close()
+
+    @property
+    def column_ids(self) -> frozenset[int]:
+        """The columns that it needs."""
+        return frozenset(column.column_id for column in self.columns)
+
+    def matches(self, columns: Mapping[int, Any], count: int) -> Matches:
+        """The rows, given as Arrow columns by id; a column that is not there is null in all of them."""
+        if not count:
+            return Matches(np.zeros(0, bool), np.zeros(0, bool))
+        seen = {column.name: _seen(column, columns.get(column.column_id), count) for column in self.columns}
+        answer = run(self._connection, self._query, pa.table(seen), self._seconds)
+        return Matches(*(np.asarray(column.to_numpy(), bool) for column in answer.columns))
+
+
+def _is_plain(column: Column) -> bool:
+    """Whether its statistics are values as an expression sees them."""
+    kind = seen_type(column)
+    return bool(pa.types.is_integer(kind) or pa.types.is_string(kind))
+
+
+def _seen(column: Column, found: Any, count: int) -> Any:
+    kind = seen_type(column)
+    if found is None:
+        return pa.nulls(count, kind)
+    if pa.types.is_timestamp(kind):
+        instants = found.cast(pa.timestamp("us", "UTC"))
+        chunks = instants.chunks if isinstance(instants, pa.ChunkedArray) else [instants]
+        return pa.chunked_array([chunk.view(MICROSECONDS) for chunk in chunks], MICROSECONDS)
+    return found.cast(kind)

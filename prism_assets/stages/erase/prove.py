@@ -1,0 +1,143 @@
+"""The proof of an erasure: every object below the prefix of its table is read again, and none may hold a row of it.
+
+Read is what lies there, and not what is recorded: so what nobody names any more counts, too. Manifests and the metadata
+of Iceberg tables hold no rows. Objects that came since the rule was made respect it, and are read all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from prism_assets.domain.erasures import Erasure
+from prism_assets.domain.files import DataFile
+from prism_assets.domain.keys import QuarantineKey
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import RewriteTask
+from prism_assets.failpoints import failpoint
+from prism_assets.metadata import erasures, leases
+from prism_assets.metadata.leases import Lease
+from prism_assets.objectstore.config import ObjectInfo
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.erase.search import AT_ONCE, load_lots, run_lots, run_tasks
+
+_EXAMPLES = 3
+
+
+@dataclass
+class _Read:
+    """What was read so far. `left` are objects that hold a row, or that could not be read."""
+
+    objects: int = 0
+    bytes: int = 0
+    rows: int = 0
+    lines: int = 0
+    matches: int = 0
+    left: list[str] = field(default_factory=list)
+
+
+def prove(context: StageContext, table: TableDefinition, lease: Lease, erasure: Erasure) -> str | None:
+    """Reads everything, and records the proof; or says why there is none yet."""
+    read = _Read()
+    keys = context.lake.keys(table)
+    for part in _parts(context.stores.list(context.lake.bucket, keys.root)):
+        _read_objects(context, table, erasure, [item for item in part if item.key.endswith(".parquet")], read)
+        _read_lines(context, table, erasure, [item for item in part if item.key.endswith(".jsonl.gz")], read)
+        context.progress(f"erase: {read.objects} objects read for the proof")
+    if read.left:
+        more = f" and {len(read.left) - _EXAMPLES} more" if len(read.left) > _EXAMPLES else ""
+        return (
+            f"{read.matches} rows or lines still match, or cannot be judged, in {', '.join(read.left[:_EXAMPLES])}"
+            f"{more}: garbage collection deletes these when nobody is sent there any more; `prism gc --dry-run` says "
+            "what it keeps"
+        )
+    failpoint("erase.before_proof")
+    with context.database.begin() as connection:
+        leases.hold(connection, lease)
+        sources = erasures.load_sources(connection, erasure.erasure_id)
+        erasures.record_proof(connection, erasure, _document(read, sources, erasure))
+        failpoint("erase.in_proof")
+    failpoint("erase.after_proof")
+    return None
+
+
+def _document(read: _Read, sources: Sequence[tuple[str, bool]], erasure: Erasure) -> dict[str, Any]:
+    certain = sum(certain for _, certain in sources)
+    return {
+        "digest": erasure.digest,
+        "objects": read.objects,
+        "bytes": read.bytes,
+        "rows": read.rows,
+        "lines": read.lines,
+        "matches": read.matches,
+        "sources": certain,
+        "possible_sources": len(sources) - certain,
+    }
+
+
+def _parts(listed: Iterator[ObjectInfo]) -> Iterator[Sequence[ObjectInfo]]:
+    while part := list(islice(listed, AT_ONCE)):
+        yield part
+
+
+def _read_objects(
+    context: StageContext, table: TableDefinition, erasure: Erasure, part: Sequence[ObjectInfo], read: _Read
+) -> None:
+    tasks = [
+        RewriteTask(
+            number=number,
+            file=DataFile(
+                bucket=context.lake.bucket,
+                key=item.key,
+                content_length=item.content_length,
+                row_count=-1,
+                fingerprint=0,
+            ),
+            erasures=(erasure.rule,),
+            table_id=table.table_id,
+            definition_version=table.version,
+        )
+        for number, item in enumerate(part)
+    ]
+    for result in run_tasks(context, table, tasks):
+        item = part[result.number]
+        if result.failure is not None:
+            if not _is_gone(context, item.key):
+                read.left.append(item.key)
+            continue
+        read.objects += 1
+        read.bytes += item.content_length
+        read.rows += result.rows
+        read.matches += result.matching
+        if result.matching:
+            read.left.append(item.key)
+
+
+def _read_lines(
+    context: StageContext, table: TableDefinition, erasure: Erasure, part: Sequence[ObjectInfo], read: _Read
+) -> None:
+    keys = context.lake.keys(table)
+    found = [
+        (named.staging_object_id, item.key) for item in part if isinstance(named := keys.parse(item.key), QuarantineKey)
+    ]
+    lots = load_lots(context, table, [erasure.rule], found, writes=False)
+    key_of = {lot.task.task_id: lot.key for lot in lots}
+    strange = {item.key for item in part} - set(key_of.values())
+    read.left += [key for key in sorted(strange) if not _is_gone(context, key)]
+    for result in run_lots(context, lots) if lots else ():
+        key = key_of[result.staging_object_id]
+        if result.failure is not None:
+            if not _is_gone(context, key):
+                read.left.append(key)
+            continue
+        read.lines += result.lines
+        read.matches += result.erased + result.withheld
+        if result.changed:
+            read.left.append(key)
+
+
+def _is_gone(context: StageContext, key: str) -> bool:
+    """Whether an object was deleted since it was listed."""
+    return not context.stores.serves(context.lake.bucket, key, if_missing=False)

@@ -1,0 +1,144 @@
+"""What an erasure found, did and proved: one value for the terminal, for JSON, for Dagster and for tests.
+
+None says what was erased: predicates hold what identifies a person, and stand in PostgreSQL alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any
+
+from prism_assets.domain.erasures import Erasure, ErasureState
+from prism_assets.domain.problems import Problem
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata.erasures import load_erasures
+from prism_assets.metadata.leases import Holder
+from prism_assets.stages.context import StageContext
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErasurePlan:
+    """What an erasure would do: rows that match among those of the table, by day, and objects that would be rewritten.
+
+    `undecided` are rows of which the predicate cannot be computed. `lines` in quarantine match, or cannot be judged.
+    """
+
+    table: str
+    digest: str
+    rows: int
+    matching: int
+    undecided: int
+    objects: int
+    objects_searched: int
+    objects_read: int
+    bytes_to_write: int
+    by_day: Mapping[date, int]
+    lines: int
+    lines_unjudged: int
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """For people, a line each."""
+        days = f" on {len(self.by_day)} days" if self.by_day else ""
+        lines = (
+            f"; {self.lines} quarantined lines match, and {self.lines_unjudged} cannot be judged"
+            if (self.lines or self.lines_unjudged)
+            else ""
+        )
+        return (
+            *(f"{self.table} {day}: {count} rows" for day, count in sorted(self.by_day.items())),
+            f"{self.table}: {self.matching} of {self.rows} rows match{days}; {self.objects} of {self.objects_searched} "
+            f"objects are to be rewritten, {self.bytes_to_write / 1e6:.1f} MB{lines}",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErasureStatus:
+    """How far an erasure is. `proof` says what was read in the end, `waits_for` why it is not proved yet."""
+
+    erasure_id: int
+    table: str
+    state: str
+    digest: str
+    create_time: datetime
+    objects_rewritten: int
+    rows_erased: int
+    lines_erased: int
+    lines_withheld: int
+    proved_time: datetime | None = None
+    proof: Mapping[str, Any] | None = None
+    waits_for: str | None = None
+
+    @classmethod
+    def of(cls, erasure: Erasure, table: str) -> ErasureStatus:
+        """That of a recorded erasure."""
+        return cls(
+            erasure_id=erasure.erasure_id,
+            table=table,
+            state=erasure.state.value,
+            digest=erasure.digest,
+            create_time=erasure.create_time,
+            objects_rewritten=erasure.objects_rewritten,
+            rows_erased=erasure.rows_erased,
+            lines_erased=erasure.lines_erased,
+            lines_withheld=erasure.lines_withheld,
+            proved_time=erasure.proved_time,
+            proof=erasure.proof,
+            waits_for=erasure.last_error or _WAITS.get(erasure.state),
+        )
+
+    def __str__(self) -> str:
+        done = f"{self.rows_erased} rows out of {self.objects_rewritten} objects"
+        if self.lines_erased or self.lines_withheld:
+            done += f", {self.lines_erased} quarantined lines, and the text of {self.lines_withheld} others"
+        said = f"erasure {self.erasure_id} of {self.table} is {self.state}: {done}; HMAC {self.digest}"
+        if self.proof is None:
+            return f"{said}; waits for {self.waits_for}"
+        return f"{said}; {proof_sentence(self.proof)}"
+
+
+_WAITS = {
+    ErasureState.REWRITING: "the next `prism run` or `prism erase --continue`, which searches what is left",
+    ErasureState.PUBLISHING: "catalog runs that send readers to the rewritten objects",
+    ErasureState.WAITING: "the end of the reader lease, the deletion of what was rewritten, and the proof",
+}
+
+
+def proof_sentence(proof: Mapping[str, Any]) -> str:
+    """What a proof says."""
+    return (
+        f"proved: {proof['objects']} objects with {proof['rows']} rows and {proof['lines']} quarantined lines were "
+        f"read, and {proof['matches']} match. Staging objects are not of the lake: {proof['sources']} hold such rows, "
+        f"and {proof['possible_sources']} more may, which `prism erase --sources` lists for their owner"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErasureReport:
+    """What one call did: erasures as they are now, what is wrong, and who else is at a table that was left out.
+
+    `changed` if anything was done; a look that found nothing to do is none.
+    """
+
+    erasures: tuple[ErasureStatus, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    holders: Mapping[str, Holder | None] = field(default_factory=dict)
+    changed: bool = False
+    seconds: float = 0.0
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """What went wrong, one sentence each."""
+        return tuple(map(str, self.problems))
+
+
+def read_erasures(
+    context: StageContext, tables: Collection[TableDefinition], *, open_only: bool = False
+) -> tuple[ErasureStatus, ...]:
+    """Erasures of some tables as they are now, the oldest first."""
+    names = {table.table_id: str(table.name) for table in tables}
+    with context.database.begin() as connection:
+        found = load_erasures(connection, list(names), open_only=open_only)
+    return tuple(ErasureStatus.of(item, names[item.table_id]) for item in found)

@@ -1,0 +1,253 @@
+"""Rewrites what holds rows of an erasure: execute, then commit part by part under the lease of the table's erasures.
+
+An object that holds such rows is written again under a key of its own; the old one stays as it is, for readers that
+were sent to it. In one transaction that holds the partition's row, which publications, merges and the switch take, too,
+the new object is recorded in the old one's place, and every catalog that names the old one is behind. A merge that read
+the old one cannot commit any more. A death before the record leaves an object that nobody names, and the next call
+finds the same rows there, or takes the next key.
+
+Readers of an open day list the live prefix. There the new object is put over the old one, in one write, after its
+record: so a listing shows each of the other rows once at any time. A death in between has the next call put it there.
+Where the table is published as Iceberg, too, that waits for the commit that lists the new key: manifests say lengths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from prism_assets.domain.erasures import Erasure
+from prism_assets.domain.files import DataFile, MergedRange, SmallObject
+from prism_assets.domain.problems import Problem
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import CleanResult, RewriteResult
+from prism_assets.failpoints import failpoint
+from prism_assets.metadata import erasures, leases, partitions, small_objects
+from prism_assets.metadata.leases import Lease
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.erase.search import (
+    AT_ONCE,
+    Candidate,
+    load_candidates,
+    load_lots,
+    load_unclean,
+    rewrite_tasks,
+    run_lots,
+    run_tasks,
+)
+
+_TRIES = 5
+
+
+@dataclass
+class Rewritten:
+    """What one call did, and what keeps it from being all."""
+
+    objects: int = 0
+    rows: int = 0
+    marked: int = 0
+    copies: int = 0
+    lots: int = 0
+    overtaken: int = 0
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing was found that could not be done."""
+        return not (self.overtaken or self.problems)
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was done."""
+        return bool(self.objects or self.marked or self.copies or self.lots)
+
+
+class Rewriting:
+    """One erasure of one table, by the holder of the lease."""
+
+    def __init__(self, context: StageContext, table: TableDefinition, lease: Lease, erasure: Erasure) -> None:
+        self._context = context
+        self._table = table
+        self._lease = lease
+        self._erasure = erasure
+        self.done = Rewritten()
+
+    def run(self) -> Rewritten:
+        """Searches everything that was not searched, and rewrites what has to be. Repeating it does nothing more."""
+        found = load_candidates(
+            self._context, self._table, [self._erasure.rule], before_erasure=self._erasure.erasure_id
+        )
+        self._mark(found.clean)
+        failpoint("erase.after_search")
+        for start in range(0, len(found.unknown), AT_ONCE):
+            self._part(found.unknown[start : start + AT_ONCE])
+            self._context.progress(
+                f"erase: {min(start + AT_ONCE, len(found.unknown))} of {len(found.unknown)} objects looked through"
+            )
+        self.done.copies += put_in_place(self._context, self._table, self._lease)
+        self._clean()
+        return self.done
+
+    def _part(self, part: Sequence[Candidate]) -> None:
+        """Those whose key is taken by other rows, such as what an adoption left, are tried again under the next one.
+
+        Merged objects get none that a rebuild has, or had: what it left under such is garbage.
+        """
+        with self._context.database.begin() as connection:
+            rebuilds = erasures.last_rebuilds(connection, {item.partition.partition_id for item in part})
+        revisions = [
+            1 + max(item.file.revision, rebuilds.get(item.partition.partition_id, 0))
+            if isinstance(item.file, MergedRange)
+            else 1 + item.file.revision
+            for item in part
+        ]
+        left = list(range(len(part)))
+        for number in range(_TRIES):
+            chosen = [part[place] for place in left]
+            tasks = rewrite_tasks(
+                self._context, self._table, [self._erasure.rule], chosen, [revisions[place] for place in left]
+            )
+            results = {left[result.number]: result for result in run_tasks(self._context, self._table, tasks)}
+            occupied = [place for place, result in results.items() if result.failure and result.failure.occupied]
+            again = occupied if number < _TRIES - 1 else []
+            self._commit(part, {place: result for place, result in results.items() if place not in again}, revisions)
+            if not again:
+                return
+            for place in again:
+                revisions[place] += 1
+            left = again
+
+    def _commit(
+        self, part: Sequence[Candidate], results: Mapping[int, RewriteResult], revisions: Sequence[int]
+    ) -> None:
+        by_partition: dict[int, list[int]] = {}
+        for place in sorted(results):
+            by_partition.setdefault(part[place].partition.partition_id, []).append(place)
+        for places in by_partition.values():
+            clean = [part[place] for place in places if not results[place].failure and not results[place].matching]
+            hits = [
+                (part[place], written, results[place], revisions[place])
+                for place in places
+                if (written := results[place].written) is not None
+            ]
+            self._mark(clean)
+            if hits:
+                self._record(hits)
+            for place in places:
+                self._note(part[place], results[place])
+
+    def _note(self, candidate: Candidate, result: RewriteResult) -> None:
+        """What went wrong. Objects that a merge or a garbage collection took away meanwhile the next call knows of."""
+        failure = result.failure
+        if failure:
+            day, transient = candidate.partition.date, failure.transient
+            self.done.problems.append(
+                Problem(table=str(self._table.name), date=day, reason=failure.message, transient=transient)
+            )
+
+    def _mark(self, clean: Sequence[Candidate]) -> None:
+        by_partition: dict[int, list[Candidate]] = {}
+        for item in clean:
+            by_partition.setdefault(item.partition.partition_id, []).append(item)
+        for partition_id, items in by_partition.items():
+            files = [item.file for item in items]
+            with self._context.database.begin() as connection:
+                leases.hold(connection, self._lease)
+                erasures.mark_clean(
+                    connection,
+                    partition_id,
+                    self._erasure.erasure_id,
+                    [file for file in files if isinstance(file, SmallObject)],
+                    [file for file in files if isinstance(file, MergedRange)],
+                )
+            self.done.marked += len(items)
+
+    def _record(self, hits: Sequence[tuple[Candidate, DataFile, RewriteResult, int]]) -> None:
+        """Records rewritten objects of one partition, in one transaction."""
+        partition_id = hits[0][0].partition.partition_id
+        objects = rows = 0
+        failpoint("erase.before_record")
+        with self._context.database.begin() as connection:
+            leases.hold(connection, self._lease)
+            partitions.lock_partition(connection, partition_id)
+            for candidate, written, result, revision in hits:
+                before, version, number = candidate.file, self._table.version, self._erasure.erasure_id
+                after = replace(before, **_facts(written), revision=revision)
+                if isinstance(before, SmallObject):
+                    done = erasures.replace_small_object(connection, before, after, number)
+                    erasures.add_sources(connection, number, [before.staging_object_id])
+                else:
+                    done = erasures.replace_range(connection, partition_id, before, after, number, version)
+                    erasures.add_possible_sources(connection, number, partition_id, before)
+                if not done:
+                    self.done.overtaken += 1
+                    continue
+                # Rows of small objects that ranges cover are counted there alone.
+                is_covered = isinstance(before, SmallObject) and before.object_id <= candidate.partition.desired_version
+                objects, rows = objects + 1, rows + (0 if is_covered else result.matching)
+            if objects:
+                partitions.raise_revision(connection, partition_id)
+                erasures.count_rewritten(connection, self._erasure.erasure_id, objects, rows)
+            failpoint("erase.in_record")
+        failpoint("erase.after_record")
+        self.done.objects += objects
+        self.done.rows += rows
+
+    def _clean(self) -> None:
+        """Takes lines out of quarantine. What is left is another object; the old one goes with the next collection."""
+        unclean = load_unclean(self._context, self._table, self._erasure.erasure_id)
+        for start in range(0, len(unclean), AT_ONCE):
+            lots = load_lots(
+                self._context,
+                self._table,
+                [self._erasure.rule],
+                unclean[start : start + AT_ONCE],
+                writes=True,
+            )
+            by_id = {lot.task.task_id: lot for lot in lots}
+            for result in run_lots(self._context, lots):
+                self._clean_one(by_id[result.staging_object_id].key, result)
+
+    def _clean_one(self, key: str, result: CleanResult) -> None:
+        if result.failure is not None:
+            self.done.problems.append(
+                Problem(table=str(self._table.name), reason=result.failure.message, transient=result.failure.transient)
+            )
+            return
+        failpoint("erase.before_lines_record")
+        with self._context.database.begin() as connection:
+            leases.hold(connection, self._lease)
+            done = erasures.record_cleaning(connection, self._erasure.erasure_id, key, result)
+            if result.erased:
+                erasures.add_sources(connection, self._erasure.erasure_id, [result.staging_object_id])
+            failpoint("erase.in_lines_record")
+        self.done.lots += done
+        self.done.overtaken += not done
+
+
+def put_in_place(context: StageContext, table: TableDefinition, lease: Lease) -> int:
+    """Puts rewritten objects of open days over the ones that readers list; how many. Repeating it does nothing more."""
+    keys = context.lake.keys(table)
+    with context.database.begin() as connection:
+        waiting = erasures.load_uncopied(connection, table.table_id)
+    for partition_id, object_id in waiting:
+        with context.database.begin() as connection:
+            (item,) = small_objects.load_above(connection, keys, partition_id, object_id - 1, 1)
+        live = keys.small_object(item.date, item.staging_object_id, delayed=False, generation=item.generation)
+        body = context.stores.get(item.bucket, item.key, length=item.content_length)
+        failpoint("erase.before_copy")
+        context.stores.put(item.bucket, live, body, kind="live")
+        failpoint("erase.after_copy")
+        with context.database.begin() as connection:
+            leases.hold(connection, lease)
+            erasures.record_copy(connection, item.object_id, item.revision)
+    return len(waiting)
+
+
+def _facts(written: DataFile) -> dict[str, Any]:
+    names = (
+        "key", "content_length", "row_count", "fingerprint", "file_format", "metrics", "rows_erased",
+        "erased_fingerprint",
+    )  # fmt: skip
+    return {name: getattr(written, name) for name in names}

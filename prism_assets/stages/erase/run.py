@@ -1,0 +1,281 @@
+"""Erases rows: plan what matches, make the rule, rewrite, wait for catalogs and readers, delete, prove.
+
+The rule comes first, in one transaction: from then on whatever is converted respects it, and batches that were started
+before are known by their ids. All that follows is found out anew by each call, so a death anywhere leaves it to the
+next: `prism erase --continue`, `prism run` and the daily garbage collection go on with erasures until they are proved.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import date, datetime, timedelta
+
+from prism_assets.domain.erasures import Erasure, ErasureRule, ErasureState, confirmation_needed, digest_of
+from prism_assets.domain.errors import InvariantBroken, PrismError, WrongUse
+from prism_assets.domain.names import SECRET_PREFIX
+from prism_assets.domain.problems import Problem
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.failpoints import failpoint
+from prism_assets.metadata import erasures, gc_log, leases, locks
+from prism_assets.metadata.leases import Holder, Lease, LeaseKind
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.erase.prove import prove
+from prism_assets.stages.erase.report import ErasurePlan, ErasureReport, ErasureStatus, read_erasures
+from prism_assets.stages.erase.rewrite import Rewriting, put_in_place
+from prism_assets.stages.erase.search import (
+    AT_ONCE,
+    load_candidates,
+    load_lots,
+    load_unclean,
+    rewrite_tasks,
+    run_lots,
+    run_tasks,
+)
+from prism_assets.stages.gc.run import run_gc
+from prism_assets.stages.leases import leased
+
+_NEVER = (1 << 63) - 1
+"""More than any erasure's id: nothing was searched for it."""
+_PATIENCE = timedelta(hours=1)
+"""How often everything is read for a proof that was not to be had."""
+
+
+def plan_erasure(context: StageContext, name: str, where: str) -> ErasurePlan:
+    """Says what an erasure would do; changes nothing. WrongUse for a predicate that cannot be taken."""
+    context.check_lake()
+    table = context.choose_tables([name])[0]
+    return _plan(context, table, context.check_predicate(table, where))
+
+
+def _plan(context: StageContext, table: TableDefinition, rule: ErasureRule) -> ErasurePlan:
+    """Rows are counted where a merge would find them: in ranges, and in the small objects above them."""
+    found = load_candidates(context, table, [rule], before_erasure=None)
+    by_day: dict[date, int] = {}
+    objects = read = size = undecided = 0
+    for start in range(0, len(found.unknown), AT_ONCE):
+        part = found.unknown[start : start + AT_ONCE]
+        for result in run_tasks(context, table, rewrite_tasks(context, table, [rule], part, None)):
+            if result.failure is not None:
+                raise InvariantBroken(f"{result.failure.message}: repair it, and repeat; nothing was erased")
+            item = part[result.number]
+            read += bool(result.row_groups_read)
+            undecided += result.undecided
+            if result.matching:
+                objects, size = objects + 1, size + item.file.content_length
+            if result.matching and item.counts:
+                by_day[item.partition.date] = by_day.get(item.partition.date, 0) + result.matching
+    lines, unjudged = _count_lines(context, table, rule)
+    everything = (*found.clean, *found.unknown)
+    return ErasurePlan(
+        table=str(table.name),
+        digest=digest_of(table.name, rule.predicate, _digest_key(context)),
+        rows=sum(item.file.row_count for item in everything if item.counts),
+        matching=sum(by_day.values()),
+        undecided=undecided,
+        objects=objects,
+        objects_searched=len(everything),
+        objects_read=read,
+        bytes_to_write=size,
+        by_day=by_day,
+        lines=lines,
+        lines_unjudged=unjudged,
+    )
+
+
+def _count_lines(context: StageContext, table: TableDefinition, rule: ErasureRule) -> tuple[int, int]:
+    """Quarantined lines that match, and those that nobody can judge and that still have their text."""
+    found = load_unclean(context, table, _NEVER)
+    matching = unjudged = 0
+    for start in range(0, len(found), AT_ONCE):
+        lots = load_lots(context, table, [rule], found[start : start + AT_ONCE], writes=False)
+        for result in run_lots(context, lots) if lots else ():
+            matching, unjudged = matching + result.erased, unjudged + result.withheld
+    return matching, unjudged
+
+
+def _digest_key(context: StageContext) -> str:
+    """A secret of the installation where there is one, else its id."""
+    return os.environ.get(f"{SECRET_PREFIX}ERASURE") or str(context.installation.installation_id)
+
+
+def run_erase(
+    context: StageContext, name: str, where: str, *, rows: int | None = None, now: datetime | None = None
+) -> ErasureReport:
+    """Makes the rule and goes as far as it comes at once. The same predicate again is the same erasure.
+
+    WrongUse, and nothing is changed, for a predicate that cannot be taken, or that matches so much that the number of
+    rows must be given in `rows`.
+    """
+    started = time.monotonic()
+    context.check_lake()
+    table = context.choose_tables([name])[0]
+    rule = context.check_predicate(table, where)
+    plan = _plan(context, table, rule)
+    _check_plan(plan, rows)
+    with context.database.begin() as connection:
+        locks.hold_epoch(connection)
+        made = erasures.insert_erasure(connection, table.table_id, rule, plan.digest)
+        failpoint("erase.in_rule")
+    failpoint("erase.after_rule")
+    report = continue_erasures(context, names=[name], now=now, forced=True)
+    chosen = tuple(item for item in report.erasures if item.digest == plan.digest)
+    known = chosen or _status(context, [table], plan.digest)
+    return replace(
+        report, erasures=known, changed=report.changed or made is not None, seconds=time.monotonic() - started
+    )
+
+
+def _check_plan(plan: ErasurePlan, rows: int | None) -> None:
+    if plan.undecided:
+        raise WrongUse(
+            f"--where fails on {plan.undecided} rows, such as by a cast: write it so that it always has a result, with "
+            "try_cast; nothing was erased"
+        )
+    reason = confirmation_needed(plan.matching, plan.rows)
+    if reason and rows != plan.matching:
+        said = "" if rows is None else f", and not {rows}"
+        raise WrongUse(f"{reason}: if that is meant, repeat with --rows {plan.matching}{said}; nothing was erased")
+
+
+def _status(context: StageContext, tables: Collection[TableDefinition], digest: str) -> tuple[ErasureStatus, ...]:
+    return tuple(item for item in read_erasures(context, tables) if item.digest == digest)
+
+
+def sources_of(context: StageContext, erasure_id: int) -> list[tuple[str, bool]]:
+    """Staging objects that hold rows of an erasure, True, or may: for their owner, as they are not of the lake."""
+    with context.database.begin() as connection:
+        return erasures.load_sources(connection, erasure_id)
+
+
+def continue_erasures(
+    context: StageContext,
+    *,
+    names: Collection[str] | None = None,
+    now: datetime | None = None,
+    forced: bool = False,
+) -> ErasureReport:
+    """Goes on with the erasures of some tables, or of all, that are not proved, each as far as it comes now.
+
+    Without `now` it is the time of the database. With `forced` a proof that was not to be had a moment ago is tried
+    again. A table at which another call is at is left to it.
+    """
+    started = time.monotonic()
+    context.check_lake()
+    tables = {table.table_id: table for table in context.choose_tables(names)}
+    with context.database.begin() as connection:
+        found = erasures.load_erasures(connection, list(tables), open_only=True)
+        time_of = now or gc_log.current_time(connection)
+    if not found:
+        return ErasureReport(seconds=time.monotonic() - started)
+    run = _Run(context, time_of, now, forced)
+    for table_id in sorted({item.table_id for item in found}):
+        run.table(tables[table_id])
+    statuses = read_erasures(context, [tables[table_id] for table_id in {item.table_id for item in found}])
+    ids = {item.erasure_id for item in found}
+    return ErasureReport(
+        erasures=tuple(item for item in statuses if item.erasure_id in ids),
+        problems=tuple(run.problems),
+        holders=run.holders,
+        changed=run.changed,
+        seconds=time.monotonic() - started,
+    )
+
+
+class _Run:
+    """One call over several tables."""
+
+    def __init__(self, context: StageContext, time: datetime, now: datetime | None, forced: bool) -> None:
+        self._context = context
+        self._time = time
+        self._now = now
+        self._forced = forced
+        self.problems: list[Problem] = []
+        self.holders: dict[str, Holder | None] = {}
+        self.changed = False
+
+    def table(self, table: TableDefinition) -> None:
+        """One that fails does not stop the others."""
+        name = str(table.name)
+        try:
+            with leased(self._context, LeaseKind.ERASE, [table.table_id]) as held:
+                if held:
+                    self._all_of(table, held[table.table_id])
+                    return
+            with self._context.database.begin() as connection:
+                holder = leases.holders(connection, LeaseKind.ERASE, [table.table_id]).get(table.table_id)
+            self.holders[name] = holder
+        except PrismError as error:
+            self.problems.append(Problem.of(error, name))
+
+    def _all_of(self, table: TableDefinition, lease: Lease) -> None:
+        """The oldest first; read under the lease, as another call may have gone on with them."""
+        with self._context.database.begin() as connection:
+            found = erasures.load_erasures(connection, [table.table_id], open_only=True)
+        for erasure in found:
+            state = erasure.state
+            for step in _STEPS[list(ErasureState).index(state) :]:
+                if not step(self, table, lease, self._read(erasure)):
+                    break
+                self.changed = True
+
+    def _read(self, erasure: Erasure) -> Erasure:
+        with self._context.database.begin() as connection:
+            found = erasures.load_erasures(connection, [erasure.table_id])
+        return next(item for item in found if item.erasure_id == erasure.erasure_id)
+
+    def _rewrite(self, table: TableDefinition, lease: Lease, erasure: Erasure) -> bool:
+        """Whether nothing is left to be rewritten. Batches are asked for first: what they commit is searched then."""
+        with self._context.database.begin() as connection:
+            is_early = erasures.has_older_batches(connection, erasure.after_batch_id)
+        done = Rewriting(self._context, table, lease, erasure).run()
+        self.changed |= done.changed
+        self.problems += done.problems
+        if done.is_whole and not is_early:
+            return self._advance(lease, erasure, ErasureState.PUBLISHING)
+        reason = "batches that were started before it was made, and whose rows are searched then"
+        if not done.is_whole:
+            reason = str(done.problems[0]) if done.problems else "the next call: merges were at the same objects"
+        self._note(lease, erasure, reason)
+        return False
+
+    def _publish(self, table: TableDefinition, lease: Lease, erasure: Erasure) -> bool:
+        """Whether no catalog sends readers to an object of before, and none lies where readers of an open day list."""
+        with self._context.database.begin() as connection:
+            behind = erasures.count_behind(connection, table.table_id)
+        self.changed |= bool(put_in_place(self._context, table, lease))
+        return not behind and self._advance(lease, erasure, ErasureState.WAITING)
+
+    def _prove(self, table: TableDefinition, lease: Lease, erasure: Erasure) -> bool:
+        """Deletes what readers of before may not read any more, and reads the rest."""
+        lease_hours = timedelta(hours=self._context.settings.gc_reader_lease_hours)
+        if erasure.published_time is None or self._time < erasure.published_time + lease_hours:
+            return False
+        if not self._forced and erasure.look_time and self._time < erasure.look_time + _PATIENCE:
+            return False
+        report = run_gc(self._context, now=self._now, names=[str(table.name)])
+        self.changed |= bool(report.deleted.objects)
+        self.problems += report.problems
+        failpoint("erase.after_gc")
+        reason = prove(self._context, table, lease, erasure)
+        if reason:
+            self._note(lease, erasure, reason)
+        return reason is None
+
+    def _advance(self, lease: Lease, erasure: Erasure, state: ErasureState) -> bool:
+        failpoint("erase.before_advance")
+        with self._context.database.begin() as connection:
+            leases.hold(connection, lease)
+            erasures.advance(connection, erasure, state)
+        failpoint("erase.after_advance")
+        return True
+
+    def _note(self, lease: Lease, erasure: Erasure, reason: str) -> None:
+        with self._context.database.begin() as connection:
+            leases.hold(connection, lease)
+            erasures.note_error(connection, erasure, reason)
+
+
+_STEPS = (_Run._rewrite, _Run._publish, _Run._prove)

@@ -1,0 +1,192 @@
+"""Finds the objects of a table that hold rows of erasures: by column metrics first, then by tasks that read them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+
+from prism_assets.domain.erasures import ErasureRule
+from prism_assets.domain.files import DataFile, MergedRange, SmallObject
+from prism_assets.domain.keys import TableKeys
+from prism_assets.domain.partitions import Partition, needed_above
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import CleanResult, CleanTask, RewriteResult, RewriteTask
+from prism_assets.metadata import erasures, merge_ranges, partitions, staging_objects, tables
+from prism_assets.metadata import small_objects as small
+from prism_assets.stages.bisect import run_bisected
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.stream.plan import convert_task
+
+AT_ONCE = 500
+"""Objects of one job."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """An object that readers or merges need, and that may hold rows of an erasure."""
+
+    partition: Partition
+    file: SmallObject | MergedRange
+
+    @property
+    def counts(self) -> bool:
+        """Whether its rows are counted: those of small objects that a range covers are in the range."""
+        return isinstance(self.file, MergedRange) or self.file.object_id > self.partition.desired_version
+
+    def version(self, table: TableDefinition) -> int:
+        """The definition whose names its columns have when it is rewritten: of merged objects the one in force."""
+        return table.version if isinstance(self.file, MergedRange) else self.file.definition_version
+
+    def key_of(self, keys: TableKeys, revision: int) -> str:
+        """Under which key it lies at a revision."""
+        file, day = self.file, self.partition.date
+        if isinstance(file, MergedRange):
+            return keys.merged_object(day, file.lower_bound, file.upper_bound, revision)
+        number, generation = file.staging_object_id, file.generation
+        return keys.small_object(day, number, delayed=file.delayed, generation=generation, revision=revision)
+
+
+@dataclass
+class Candidates:
+    """Objects to look through, and those whose column metrics say already that they hold no such row."""
+
+    unknown: list[Candidate] = field(default_factory=list)
+    clean: list[Candidate] = field(default_factory=list)
+
+
+def load_candidates(
+    context: StageContext, table: TableDefinition, rules: Sequence[ErasureRule], *, before_erasure: int | None
+) -> Candidates:
+    """The objects of a table that were not searched for an erasure yet, or all. What nobody needs any more is none.
+
+    Each partition in a transaction of its own: what is committed behind it is found by the next call.
+    """
+    keys = context.lake.keys(table)
+    with context.database.begin() as connection:
+        found = partitions.load_table_partitions(connection, table.table_id)
+    candidates = Candidates()
+    for item in found:
+        with context.database.begin() as connection:
+            (partition,) = partitions.load_partitions(connection, [item.partition_id]).values()
+            if partition.expired:  # nobody is sent there, and garbage collection deletes all of it
+                continue
+            chain = merge_ranges.load_chain(connection, keys, partition.partition_id)
+            objects = small.load_above(
+                connection, keys, partition.partition_id, needed_above(partition), before_erasure=before_erasure
+            )
+        ranges = [entry for entry in chain if before_erasure is None or entry.erasure_id < before_erasure]
+        files: tuple[SmallObject | MergedRange, ...] = (*ranges, *objects)
+        for file in files:
+            excluded = all(_is_excluded(rule, file) for rule in rules)
+            to = candidates.clean if excluded else candidates.unknown
+            to.append(Candidate(partition=partition, file=file))
+    return candidates
+
+
+def _is_excluded(rule: ErasureRule, file: DataFile) -> bool:
+    """Whether the column metrics of an object say that no row of it matches."""
+    metrics = {column.column_id: column for column in file.metrics}
+    for wanted in rule.values:
+        known = metrics.get(wanted.column_id)
+        if known and (known.nulls == file.row_count or wanted.lie_outside(known.lower, known.upper)):
+            return True
+    return False
+
+
+def rewrite_tasks(
+    context: StageContext,
+    table: TableDefinition,
+    rules: Sequence[ErasureRule],
+    candidates: Sequence[Candidate],
+    revisions: Sequence[int] | None,
+) -> list[RewriteTask]:
+    """Tasks that look through objects, numbered in their order; with `revisions` they are rewritten under those."""
+    keys = context.lake.keys(table)
+    return [
+        RewriteTask(
+            number=number,
+            file=_plain(candidate.file),
+            erasures=tuple(rules),
+            table_id=table.table_id,
+            definition_version=candidate.version(table),
+            output_key=None if revisions is None else candidate.key_of(keys, revisions[number]),
+            object_type="merged" if isinstance(candidate.file, MergedRange) else "delayed",
+            metric_columns=table.metric_columns,
+        )
+        for number, candidate in enumerate(candidates)
+    ]
+
+
+def _plain(file: DataFile) -> DataFile:
+    """What a kernel asks for."""
+    return DataFile(
+        bucket=file.bucket,
+        key=file.key,
+        content_length=file.content_length,
+        row_count=file.row_count,
+        fingerprint=file.fingerprint,
+        min_time=file.min_time,
+        max_time=file.max_time,
+        file_format=file.file_format,
+        rows_erased=file.rows_erased,
+        erased_fingerprint=file.erased_fingerprint,
+    )
+
+
+def run_tasks(context: StageContext, table: TableDefinition, tasks: Sequence[RewriteTask]) -> Iterator[RewriteResult]:
+    """Runs tasks as one job; one that kills it ends up alone."""
+    with context.database.begin() as connection:
+        known = tables.load_versions(connection, {(task.table_id, task.definition_version) for task in tasks})
+    definitions = {**known, (table.table_id, table.version): table}
+    return run_bisected(lambda part: context.engine.run(part, definitions), tasks, context.engine.probe)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lot:
+    """The quarantined lines of one staging object, and the task that looks through them."""
+
+    key: str
+    task: CleanTask
+
+
+def load_lots(
+    context: StageContext,
+    table: TableDefinition,
+    rules: Sequence[ErasureRule],
+    found: Collection[tuple[int, str]],
+    *,
+    writes: bool,
+) -> list[Lot]:
+    """Tasks for quarantined lines, given as (staging object id, key)."""
+    keys = context.lake.keys(table)
+    with context.database.begin() as connection:
+        sources = staging_objects.load_claimed(connection, {number for number, _ in found})
+    lots = []
+    for number, key in sorted(found):
+        if number not in sources:
+            continue
+        source = replace(convert_task(sources[number], frozenset()), erasures=tuple(rules))
+        named = keys.parse(key)
+        revision = 1 + getattr(named, "revision", 0)
+        arrival: date = getattr(named, "date", source.received.date())
+        output = keys.quarantine(arrival, number, source.generation, revision) if writes else None
+        lots.append(Lot(key=key, task=CleanTask(source=source, key=key, output_key=output)))
+    return lots
+
+
+def run_lots(context: StageContext, lots: Sequence[Lot]) -> Iterator[CleanResult]:
+    """Runs their tasks as one job."""
+    with context.database.begin() as connection:
+        versions = {(lot.task.table_id, lot.task.definition_version) for lot in lots}
+        definitions = tables.load_versions(connection, versions)
+    return run_bisected(
+        lambda part: context.engine.run(part, definitions), [lot.task for lot in lots], context.engine.probe
+    )
+
+
+def load_unclean(context: StageContext, table: TableDefinition, erasure_id: int) -> list[tuple[int, str]]:
+    """The quarantined lines that were not searched for an erasure."""
+    with context.database.begin() as connection:
+        found = erasures.load_unclean_quarantine(connection, table.table_id, erasure_id)
+    return sorted(found.items())

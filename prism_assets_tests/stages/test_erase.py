@@ -1,0 +1,413 @@
+"""`prism erase`: rows that match leave every object of the lake, and readers lose no other row at any moment."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from prism_assets.domain.errors import WrongUse
+from prism_assets.stages.checks.run import ERASURES_PROVED
+from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.erase.report import ErasureReport, ErasureStatus
+from prism_assets.stages.erase.run import continue_erasures, plan_erasure, run_erase, sources_of
+from prism_assets.stages.rebuild.run import run_rebuild
+from prism_assets.stages.repair.run import run_repair
+from prism_assets.stages.run import run_until_idle
+from prism_assets.stages.status import read_status
+from prism_assets.stages.stream.commit import commit_batch
+from prism_assets.stages.stream.plan import start_batch
+from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.metadata.worlds import a_world
+from prism_assets_tests.stages.aging import keys
+from prism_assets_tests.stages.test_checks import check
+from prism_assets_tests.world import World
+
+TABLE = a_table(
+    columns=["{name: user_id, type: bigint}", "{name: note, type: string}"],
+    merge="{interval: 0, sort_by: [time, user_id]}",
+)
+NOON = "2026-03-01T12:00"
+WHERE = "user_id = 42"
+NAME = "log.events"
+
+
+@pytest.fixture
+def world(services: Any, database_url: str, tmp_path: Any) -> Iterator[World]:
+    """One run may delete everything that is garbage."""
+    with a_world(services, database_url, tmp_path, gc_max_fraction=1.0, quarantine_days=3_650) as made:
+        yield made
+
+
+def arrive(world: World, users: Sequence[int], *, at: str = NOON, now: str = NOON, broken: Sequence[str] = ()) -> None:
+    """One object with a row for each user, and lines that cannot be rows."""
+    rows = [row | {"user_id": user} for row, user in zip(some_rows(len(users), utc(at)), users, strict=True)]
+    lines = [json.dumps(row) for row in rows] + list(broken)
+    world.drop([], body=gzip.compress("\n".join(lines).encode()))
+    world.stream(now)
+
+
+def users(world: World) -> list[int]:
+    return sorted(row[0] for row in world.query(f"SELECT user_id FROM {NAME}"))
+
+
+def later(days: float = 10) -> datetime:
+    """When every lease is over."""
+    return datetime.now(timezone.utc) + timedelta(days=days)
+
+
+def erase(world: World, where: str = WHERE, **more: Any) -> ErasureStatus:
+    report = run_erase(world.context, NAME, where, **more)
+    assert report.errors == ()
+    return report.erasures[0]
+
+
+def go_on(world: World, now: datetime | None = None) -> ErasureReport:
+    report = continue_erasures(world.context, now=now, forced=True)
+    assert report.errors == ()
+    return report
+
+
+def matching_objects(world: World) -> list[str]:
+    """The objects of the lake that hold a row of user 42, whatever is recorded of them."""
+    root = world.root / "buckets" / "lake"
+    return [
+        key
+        for key in keys(world)
+        if key.endswith(".parquet") and 42 in pq.read_table(root / key, columns=["user_id"])["user_id"].to_pylist()
+    ]
+
+
+def is_clean(world: World) -> bool:
+    report = run_doctor(world.context, deep=True)
+    assert report.findings == ()
+    return report.is_clean
+
+
+def test_rows_of_an_open_day_are_gone_at_once_and_the_lease_later_from_every_object(world: World) -> None:
+    world.apply(TABLE)
+    arrive(world, [41, 42, 43] * 10)
+    arrive(world, [44] * 10)
+    world.catalog(NOON)
+    before = {key: (world.root / "buckets/lake" / key).read_bytes() for key in keys(world)}
+
+    status = erase(world, rows=10)
+    assert (status.rows_erased, status.objects_rewritten) == (10, 1)
+    assert users(world) == sorted([41, 43] * 10 + [44] * 10)
+    assert status.state == "waiting", "no catalog names an object of an open day"
+    untouched = [
+        key for key in keys(world, "/live/") if before.get(key) == (world.root / "buckets/lake" / key).read_bytes()
+    ]
+    assert len(untouched) == 1, "an object without such a row is left as it is"
+    assert is_clean(world)
+    proved = go_on(world, later()).erasures[0]
+    assert proved.state == "proved"
+    assert proved.proof
+    assert proved.proof["matches"] == 0
+    assert matching_objects(world) == []
+
+
+def switched(world: World) -> None:
+    world.apply(TABLE)
+    for number in range(3):
+        arrive(world, [number, 42] * 5 + [7] * 100)
+    world.catalog(NOON)
+    world.catalog("2026-03-02T00:10")
+    world.merge("2026-03-02T00:10")
+    world.catalog("2026-03-02T00:20")
+    arrive(world, [42, 50] + [7] * 20, now="2026-03-02T01:00")
+    world.catalog("2026-03-02T01:00")
+
+
+def test_merged_objects_and_late_ones_are_rewritten_and_published_anew(world: World) -> None:
+    switched(world)
+    status = erase(world)
+    assert (status.state, status.rows_erased, status.objects_rewritten) == ("publishing", 16, 2)
+    assert 42 in users(world), "readers of before go on reading what they were sent to"
+    world.catalog("2026-03-02T02:00")
+    assert users(world) == sorted([0, 1, 2] * 5 + [7] * 320 + [50])
+    assert is_clean(world)
+    assert go_on(world).erasures[0].state == "waiting"
+    assert len(matching_objects(world)) == 5, "three small objects, the merged one and the late one of before"
+    assert go_on(world, later()).erasures[0].state == "proved"
+    assert matching_objects(world) == []
+    assert is_clean(world)
+    assert world.merge("2026-03-02T05:00", everything=True).errors == ()
+    world.catalog("2026-03-02T05:00")
+    assert 42 not in users(world)
+    assert is_clean(world)
+
+
+def test_the_same_predicate_again_is_the_same_erasure_and_changes_nothing(world: World) -> None:
+    switched(world)
+    first = erase(world)
+    before = keys(world)
+    again = run_erase(world.context, NAME, f" {WHERE} ")
+    assert again.erasures[0].erasure_id == first.erasure_id
+    assert again.erasures[0].rows_erased == first.rows_erased
+    assert keys(world) == before
+
+
+def test_a_plan_says_what_would_be_done_and_writes_nothing(world: World) -> None:
+    switched(world)
+    before = keys(world)
+    plan = plan_erasure(world.context, NAME, WHERE)
+    assert (plan.rows, plan.matching, plan.objects, plan.objects_searched) == (352, 16, 2, 2)
+    assert {day.isoformat(): rows for day, rows in plan.by_day.items()} == {"2026-03-01": 16}
+    assert plan_erasure(world.context, NAME, "user_id = 4711").objects_read == 0, "statistics say so"
+    assert keys(world) == before
+    assert go_on(world).erasures == ()
+
+
+REFUSED = {
+    "nothing": ("", "--where is empty"),
+    "an unknown column": (
+        "user = 42",
+        "there is no column user above this one; did you mean user_id? (at character 1)",
+    ),
+    "no SQL": ("user_id = ", "this is no SQL expression"),
+    "a number": ("user_id + 1", "it must be true or false, and is of DuckDB's type"),
+    "no column": ("1 = 1", "names no column"),
+    "a subquery": ("user_id IN (SELECT 1)", "expressions see one row and no table"),
+    "a clock": ("time < now()", "the function now is not allowed"),
+    "types that do not fit": ("lower(user_id) = 'x'", "it cannot be computed"),
+    "all rows": (
+        "user_id >= 0",
+        "it matches every one of the 20 rows of the table: if that is meant, repeat with --rows 20",
+    ),
+    "many rows": ("user_id < 5", "it matches 5 of 20 rows, more than 10%"),
+    "what fails": ("CAST(note AS integer) = 3", "--where fails on 1 rows"),
+}
+
+
+@pytest.mark.parametrize(("where", "told"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_cannot_be_meant_or_computed_is_refused_and_changes_nothing(world: World, where: str, told: str) -> None:
+    world.apply(TABLE)
+    rows = [row | {"user_id": number} for number, row in enumerate(some_rows(20, utc(NOON)))]
+    rows[3]["note"] = "x"
+    world.drop(rows)
+    world.stream(NOON)
+    before = keys(world)
+    with pytest.raises(WrongUse) as refused:
+        run_erase(world.context, NAME, where)
+    assert told in str(refused.value)
+    assert keys(world) == before
+    assert go_on(world).erasures == ()
+
+
+def test_a_number_of_rows_that_is_not_theirs_does_not_confirm(world: World) -> None:
+    world.apply(TABLE)
+    arrive(world, [1, 2, 3])
+    with pytest.raises(WrongUse, match="repeat with --rows 3, and not 2"):
+        run_erase(world.context, NAME, "user_id > 0", rows=2)
+    assert erase(world, "user_id > 0", rows=3).rows_erased == 3
+    world.catalog(NOON)
+    assert users(world) == [], "an object without rows is left"
+    arrive(world, [0])
+    world.catalog("2026-03-02T00:10")
+    assert world.merge("2026-03-02T00:10").errors == ()
+    world.catalog("2026-03-02T00:20")
+    assert users(world) == [0]
+    assert is_clean(world)
+
+
+def test_rows_for_which_the_predicate_is_null_stay(world: World) -> None:
+    world.apply(TABLE)
+    rows = [row | {"user_id": 42 if number == 1 else None} for number, row in enumerate(some_rows(20, utc(NOON)))]
+    world.drop(rows)
+    world.stream(NOON)
+    assert erase(world).rows_erased == 1
+    world.catalog(NOON)
+    assert len(world.ids()) == 19
+
+
+def test_late_rows_that_match_do_not_come_in_and_are_counted(world: World) -> None:
+    switched(world)
+    erase(world)
+    arrive(world, [42, 60, 42], now="2026-03-02T03:00", broken=['{"user_id": 42}', '{"user_id": 7}', "{user"])
+    world.catalog("2026-03-02T03:00")
+    assert sorted(set(users(world))) == [0, 1, 2, 7, 50, 60]
+    statement = "SELECT lines_in, rows_out, rows_quarantined, rows_erased FROM prism_staging_objects ORDER BY 1 LIMIT 1"
+    with world.context.database.begin() as connection:
+        assert tuple(connection.exec_driver_sql(statement).one()) == (6, 1, 2, 3)
+    (key,) = keys(world, "/quarantine/")
+    lines = [json.loads(line) for line in gzip.decompress(world.context.stores.get("lake", key)).splitlines()]
+    assert [(line["reason"], "text" in line) for line in lines] == [("missing_time", True), ("bad_json", False)]
+    assert is_clean(world)
+
+
+def test_lines_in_quarantine_go_where_they_match_and_lose_their_text_where_nobody_can_tell(world: World) -> None:
+    world.apply(TABLE)
+    broken = ['{"user_id": 42}', '{"user_id": 7}', '{"user_id": 42, "no', '{"user_id": "x"}']
+    arrive(world, [1] * 20, broken=broken)
+    arrive(world, [1] * 20, broken=broken[1:2])
+    plan = plan_erasure(world.context, NAME, WHERE)
+    assert (plan.lines, plan.lines_unjudged, plan.objects) == (1, 2, 0)
+    status = erase(world)
+    assert (status.lines_erased, status.lines_withheld, status.rows_erased) == (1, 2, 0)
+    with world.context.database.begin() as connection:
+        counts = "SELECT lines_in, rows_out, rows_quarantined, rows_erased FROM prism_staging_objects ORDER BY 1 DESC"
+        assert [tuple(row) for row in connection.exec_driver_sql(counts)] == [(24, 20, 3, 1), (21, 20, 1, 0)]
+        (_key, *_) = connection.exec_driver_sql("SELECT object_key FROM prism_quarantine ORDER BY 1 DESC").scalars()
+    assert len(keys(world, "/quarantine/")) == 3, "the lines of before lie there, and nobody is sent to them"
+    assert go_on(world, later()).erasures[0].state == "proved"
+    left = keys(world, "/quarantine/")
+    assert len(left) == 2
+    text = b"".join(gzip.decompress(world.context.stores.get("lake", key)) for key in left)
+    assert b"42" not in text
+    assert text.count(b"user_id") == 2
+    assert is_clean(world)
+
+
+def test_a_batch_that_was_started_before_the_rule_does_not_slip_through(world: World) -> None:
+    world.apply(TABLE)
+    arrive(world, [42] + [1] * 20)
+    world.drop([row | {"user_id": 42} for row in some_rows(3, utc(NOON))])
+    world.discover(NOON)
+    plan = start_batch(world.context, None)
+    assert plan is not None
+    results = list(world.context.engine.run(plan.tasks, plan.definitions))
+
+    status = erase(world)
+    assert status.state == "rewriting"
+    assert status.waits_for
+    assert "batches that were started before" in status.waits_for
+    commit_batch(world.context, plan, results, utc(NOON))
+    world.catalog(NOON)
+    assert users(world).count(42) == 3
+    status = go_on(world).erasures[0]
+    assert (status.state, status.rows_erased) == ("waiting", 4)
+    assert 42 not in users(world)
+    assert go_on(world, later()).erasures[0].state == "proved"
+
+
+def test_a_merge_that_read_objects_of_before_is_not_committed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.apply(TABLE)
+    for _ in range(3):
+        arrive(world, [42] + [1] * 20)
+    run = world.context.engine.run
+    done: list[ErasureStatus] = []
+
+    def and_then_erase(tasks: Any, definitions: Any) -> Any:
+        results = list(run(tasks, definitions))
+        if tasks[0].kernel == "merge" and not done:
+            done.append(erase(world))
+        yield from results
+
+    monkeypatch.setattr(world.context.engine, "run", and_then_erase)
+    world.catalog("2026-03-02T00:10")
+    report = world.merge("2026-03-02T00:10")
+    assert [problem.transient for problem in report.problems] == [True]
+    assert "rewritten meanwhile" in report.errors[0]
+    assert done[0].rows_erased == 3
+    assert world.merge("2026-03-02T00:20").errors == ()
+    world.catalog("2026-03-02T00:30")
+    assert users(world) == [1] * 60
+    assert go_on(world).erasures[0].state == "waiting"
+    assert go_on(world, later()).erasures[0].state == "proved"
+    assert matching_objects(world) == []
+    assert is_clean(world)
+
+
+def test_repair_makes_rewritten_objects_again_as_they_are(world: World) -> None:
+    world.apply(TABLE)
+    arrive(world, [42, 7] + [1] * 20)
+    world.catalog(NOON)
+    erase(world)
+    (side,) = keys(world, "-r1.parquet")
+    world.catalog("2026-03-02T00:10")
+    (world.root / "buckets/lake" / side).unlink()
+    assert run_repair(world.context).repaired == 1
+    world.catalog("2026-03-02T00:20")
+    assert users(world) == sorted([7] + [1] * 20)
+    assert is_clean(world)
+
+
+def test_what_another_rewriting_left_under_the_next_key_is_passed_over(world: World) -> None:
+    switched(world)
+    (part,) = keys(world, "/part-")
+    world.context.stores.put("lake", part.replace(".parquet", "-r1.parquet"), world.context.stores.get("lake", part))
+    assert erase(world).objects_rewritten == 2
+    world.catalog("2026-03-02T02:00")
+    assert 42 not in users(world)
+    go_on(world)
+    assert go_on(world, later()).erasures[0].state == "proved"
+    assert matching_objects(world) == []
+
+
+def test_several_erasures_of_a_table_are_carried_out_one_after_the_other(world: World) -> None:
+    switched(world)
+    erase(world)
+    erase(world, "user_id = 2")
+    world.catalog("2026-03-02T02:00")
+    assert sorted(set(users(world))) == [0, 1, 7, 50]
+    go_on(world)
+    assert [item.state for item in go_on(world, later()).erasures] == ["proved", "proved"]
+    assert is_clean(world)
+
+
+def test_staging_objects_with_such_rows_are_listed_for_their_owner(world: World) -> None:
+    switched(world)
+    arrive(world, [1] * 5, now="2026-03-02T02:00")
+    status = erase(world)
+    found = sources_of(world.context, status.erasure_id)
+    assert found == [
+        ("s3://staging/events/2026/000004.gz", True),
+        *((f"s3://staging/events/2026/00000{number}.gz", False) for number in (1, 2, 3)),
+    ]
+
+
+def test_a_column_that_came_later_is_null_in_objects_of_before(world: World) -> None:
+    world.apply(a_table(merge="{interval: 0}"))
+    world.drop(some_rows(20, utc(NOON)))
+    world.stream(NOON)
+    world.apply(TABLE)
+    arrive(world, [42] + [1] * 30)
+    assert erase(world).rows_erased == 1
+    assert erase(world, "user_id IS NULL AND note = 'x'").rows_erased == 0
+    world.catalog(NOON)
+    assert len(world.ids()) == 50
+
+
+def test_status_and_a_check_tell_of_an_erasure_until_it_is_proved_and_never_what_is_erased(world: World) -> None:
+    switched(world)
+    assert check(world, ERASURES_PROVED, NOON).sentence == "0 erasures, all proved"
+    erase(world)
+    (status,) = read_status(world.context, now=utc(NOON))[0].erasures
+    assert "is publishing: 16 rows out of 2 objects" in str(status)
+    told = check(world, ERASURES_PROVED, NOON)
+    assert not told.passed
+    assert told.sentence.startswith(
+        "1 of 1 erasures are not proved: erasure 1 is publishing and waits for catalog runs"
+    )
+    world.catalog("2026-03-02T02:00")
+    go_on(world)
+    proved = go_on(world, later()).erasures[0]
+    assert check(world, ERASURES_PROVED, NOON).sentence == "1 erasures, all proved"
+    assert read_status(world.context, now=utc(NOON))[0].erasures == ()
+    assert "and 0 match. Staging objects are not of the lake: 1 hold such rows, and 3 more may" in str(proved)
+    assert not [text for text in (str(status), told.sentence, str(proved)) if "user_id" in text]
+
+
+def test_a_run_until_all_is_idle_goes_on_with_erasures(world: World) -> None:
+    switched(world)
+    erase(world)
+    turns = run_until_idle(world.context, clock=lambda: utc("2026-03-02T03:00"))
+    assert turns[-1].errors == ()
+    (status,) = read_status(world.context, now=utc(NOON))[0].erasures
+    assert status.state == "waiting"
+    assert 42 not in users(world)
+
+
+def test_a_table_of_which_rows_were_erased_is_not_rebuilt_from_objects_that_still_hold_them(world: World) -> None:
+    switched(world)
+    erase(world)
+    world.catalog("2026-03-02T02:00")
+    report = run_rebuild(world.context, NAME, day=utc(NOON).date(), now=utc("2026-03-02T03:00"))
+    assert "which its staging objects still hold: days of such a table are not rebuilt" in report.errors[0]
+    assert 42 not in users(world)
