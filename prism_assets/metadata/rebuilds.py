@@ -166,12 +166,25 @@ def count_candidates(connection: Connection, partition: Partition, version: int,
     )
 
 
-_COUNT_HOLDERS = """
-SELECT count(*) AS objects, coalesce(sum(o.content_length), 0) AS content_length,
+# A merged object holds the rows of many: where one of these is made again, all are, as garbage collections may have
+# deleted the small objects that it was merged from.
+_MIXED = """
+mixed AS MATERIALIZED (
+    SELECT g.lower_bound, g.upper_bound FROM prism_merge_ranges g
+    WHERE g.prism_partition_id = :partition AND EXISTS (SELECT 1 FROM prism_small_objects m
+        WHERE m.prism_partition_id = :partition AND m.prism_small_object_id > g.lower_bound
+            AND m.prism_small_object_id <= g.upper_bound AND m.definition_version <> :version))
+"""
+_IS_HOLDER = """
+s.prism_partition_id = :partition AND (s.definition_version <> :version OR EXISTS (SELECT 1 FROM mixed
+    WHERE s.prism_small_object_id > mixed.lower_bound AND s.prism_small_object_id <= mixed.upper_bound))
+"""
+_COUNT_HOLDERS = f"""
+WITH {_MIXED} SELECT count(*) AS objects, coalesce(sum(o.content_length), 0) AS content_length,
     count(*) FILTER (WHERE EXISTS (SELECT 1 FROM prism_small_objects t
         WHERE t.prism_staging_object_id = s.prism_staging_object_id AND t.prism_partition_id <> :partition)) AS of_several_days
 FROM prism_small_objects s JOIN prism_staging_objects o USING (prism_staging_object_id)
-WHERE s.prism_partition_id = :partition AND s.definition_version <> :version
+WHERE {_IS_HOLDER}
 """
 # Objects without a row of the day, whose lines may be some now: they came on that day, or on the next, and have lines
 # that were set aside or filtered under another definition, or that another rebuild left for this day.
@@ -195,7 +208,7 @@ def _window(partition: Partition, arrival: Arrival) -> dict[str, object]:
 def next_holders(connection: Connection, rebuild: Rebuild, above: int, limit: int) -> list[Candidate]:
     """Objects with rows of the day that are not ready yet, in the order of their small objects, of those above one.
 
-    Reads without locks.
+    Those of the definition in force are among them where they are merged with others. Reads without locks.
     """
     values = {
         "above": above,
@@ -207,11 +220,11 @@ def next_holders(connection: Connection, rebuild: Rebuild, above: int, limit: in
     return [Candidate(**row._mapping) for row in connection.execute(text(_NEXT_HOLDERS), values)]
 
 
-_NEXT_HOLDERS = """
-SELECT o.prism_staging_object_id AS staging_object_id, o.content_length, o.lines_in, o.rebuilds,
+_NEXT_HOLDERS = f"""
+WITH {_MIXED} SELECT o.prism_staging_object_id AS staging_object_id, o.content_length, o.lines_in, o.rebuilds,
     s.prism_small_object_id AS object_id
 FROM prism_small_objects s JOIN prism_staging_objects o USING (prism_staging_object_id)
-WHERE s.prism_partition_id = :partition AND s.definition_version <> :version
+WHERE {_IS_HOLDER}
     AND s.prism_small_object_id > :above AND NOT EXISTS (SELECT 1 FROM prism_rebuilt_objects r
         WHERE r.prism_rebuild_id = :rebuild AND r.prism_staging_object_id = s.prism_staging_object_id)
 ORDER BY s.prism_small_object_id LIMIT :limit
@@ -317,18 +330,16 @@ SELECT format('s3://%s/%s', o.bucket_name, o.object_key) FROM prism_rebuilt_obje
 JOIN prism_staging_objects o USING (prism_staging_object_id)
 WHERE r.prism_rebuild_id = :rebuild AND r.missing ORDER BY 1
 """
+# The ranges first: an object is then compared with those that stay as they are, and not with all that is missing.
 _LEAVE_OUT = """
-UPDATE prism_rebuilt_objects r SET left_out = f.left_out
-FROM (
-    SELECT prism_staging_object_id, o.missing OR EXISTS (
-        SELECT 1 FROM prism_merge_ranges g JOIN prism_rebuilt_objects m
-            ON m.small_object_id > g.lower_bound AND m.small_object_id <= g.upper_bound
-        WHERE g.prism_partition_id = :partition AND m.prism_rebuild_id = :rebuild AND m.missing
-            AND o.small_object_id > g.lower_bound AND o.small_object_id <= g.upper_bound) AS left_out
-    FROM prism_rebuilt_objects o WHERE o.prism_rebuild_id = :rebuild
-) f
-WHERE r.prism_rebuild_id = :rebuild AND r.prism_staging_object_id = f.prism_staging_object_id
-    AND r.left_out <> f.left_out
+WITH kept AS MATERIALIZED (
+    SELECT g.lower_bound, g.upper_bound FROM prism_merge_ranges g
+    WHERE g.prism_partition_id = :partition AND EXISTS (SELECT 1 FROM prism_rebuilt_objects m
+        WHERE m.prism_rebuild_id = :rebuild AND m.missing AND m.small_object_id > g.lower_bound
+            AND m.small_object_id <= g.upper_bound))
+UPDATE prism_rebuilt_objects r SET left_out = NOT r.left_out
+WHERE r.prism_rebuild_id = :rebuild AND r.left_out <> (r.missing OR EXISTS (SELECT 1 FROM kept
+    WHERE r.small_object_id > kept.lower_bound AND r.small_object_id <= kept.upper_bound))
 """
 
 
