@@ -495,7 +495,7 @@ class RebuiltTotals:
     filtered_after: int
 
 
-def apply(connection: Connection, rebuild: Rebuild, now: datetime) -> RebuiltTotals:
+def apply(connection: Connection, rebuild: Rebuild) -> RebuiltTotals:
     """Puts what is ready in the place of what is there: small objects, ranges, quarantine and ledgers.
 
     The caller holds the row of the partition, which all commits and publications of the day take, and those of the
@@ -506,7 +506,6 @@ def apply(connection: Connection, rebuild: Rebuild, now: datetime) -> RebuiltTot
         "partition": rebuild.partition_id,
         "generation": rebuild.generation,
         "version": rebuild.definition_version,
-        "now": now,
     }
     before = connection.execute(text(_TOTALS), values).one()
     connection.execute(text(_APPLY_SMALL), values)
@@ -556,10 +555,11 @@ FROM prism_rebuilt_objects
 WHERE prism_rebuild_id = :rebuild AND NOT left_out AND small_object_id IS NULL AND row_count > 0
 ORDER BY prism_staging_object_id
 """
+# Readers may hold what is replaced here for the reader lease from now on, and not from when the rebuild began.
 _APPLY_RANGES = """
 UPDATE prism_merge_ranges g SET revision = :generation, content_length = w.content_length, row_count = w.row_count,
     min_time = w.min_time, max_time = w.max_time, fingerprint = w.fingerprint, file_format = w.file_format,
-    metrics = w.metrics, definition_version = w.definition_version, update_time = :now
+    metrics = w.metrics, definition_version = w.definition_version, update_time = clock_timestamp()
 FROM prism_rebuilt_ranges w
 WHERE w.prism_rebuild_id = :rebuild AND g.prism_partition_id = :partition AND g.lower_bound = w.lower_bound
     AND g.upper_bound = w.upper_bound AND g.revision = w.revision_before

@@ -236,7 +236,7 @@ class _Day:
             rebuilds.leave_out(connection, rebuild)
             if changed or rebuilds.load_ranges_to_rebuild(connection, rebuild):
                 return None
-            totals = rebuilds.apply(connection, rebuild, self._now)
+            totals = rebuilds.apply(connection, rebuild)
             if totals.added:
                 due = self._now + timedelta(seconds=self._table.merge.interval)
                 merge_jobs.schedule(connection, [number], due)
