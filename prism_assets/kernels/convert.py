@@ -135,6 +135,10 @@ class Conversion:
         self._reading.read_all()
         yield from self._small_objects().encode(self._reading.rows)
 
+    def encode_empty(self, day: int) -> tuple[SmallObject, pa.Buffer]:
+        """The object that `write_empty` would write, with its bytes; to be called behind `encode`."""
+        return self._small_objects().encode_empty(self._reading.rows, day)
+
     def _small_objects(self) -> SmallObjects:
         return SmallObjects(self._layout, self._task, self._stores, self._lake)
 

@@ -32,6 +32,7 @@ from prism_assets.domain.files import SmallObject
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import Failure, RepairedObject, RepairResult, RepairTask
 from prism_assets.failpoints import failpoint
+from prism_assets.kernels import times
 from prism_assets.kernels.convert import Conversion
 from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.fingerprint import fingerprint_of
@@ -101,13 +102,18 @@ class _Repair:
             if source.etag is None and self._stores.length(source.bucket, source.key) != source.content_length:
                 raise ObjectChanged(f"{self._source()} is no longer the object that was discovered")
             with closing(Conversion(source, self._table, self._stores, self._lake)) as conversion:
-                return list(conversion.encode())
+                made = list(conversion.encode())
+                return [*made, *(conversion.encode_empty(times.to_day(day)) for day in self._empty_days())]
         except ObjectMissing:
             raise ObjectMissing(f"its staging object {self._source()} is gone; restore that, and repeat") from None
         except ObjectChanged:
             raise ObjectChanged(
                 f"its staging object {self._source()} is no longer the one it was made of; restore that, and repeat"
             ) from None
+
+    def _empty_days(self) -> list[date]:
+        """The days of recorded objects without rows, which a rebuild writes and no conversion gives."""
+        return [item.date for item in self._task.recorded if not item.row_count]
 
     def _source(self) -> str:
         return f"s3://{self._task.source.bucket}/{self._task.source.key}"

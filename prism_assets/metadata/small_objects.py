@@ -203,15 +203,22 @@ LEFT JOIN prism_small_objects s ON s.prism_staging_object_id = f.id
 """
 
 
-def set_length(connection: Connection, object_id: int, before: int, after: int) -> bool:
+def set_length(connection: Connection, before: SmallObject, length: int) -> bool:
     """Records the length of a repaired object, in bytes; False if it is no longer what it was `before`.
 
-    The caller holds the partition's row, which publishing takes to read lengths.
+    A rebuild may have put another object in its place, of the same length by chance. The caller holds the partition's
+    row, which publishing takes to read lengths.
     """
-    return bool(connection.execute(text(_SET_LENGTH), {"id": object_id, "before": before, "after": after}).rowcount)
+    values = {
+        "id": before.object_id,
+        "generation": before.generation,
+        "before": before.content_length,
+        "after": length,
+    }
+    return bool(connection.execute(text(_SET_LENGTH), values).rowcount)
 
 
 _SET_LENGTH = """
 UPDATE prism_small_objects SET content_length = :after
-WHERE prism_small_object_id = :id AND content_length = :before
+WHERE prism_small_object_id = :id AND generation = :generation AND content_length = :before
 """

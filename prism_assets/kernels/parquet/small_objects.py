@@ -52,8 +52,12 @@ class SmallObjects:
 
     def write_empty(self, rows: AcceptedRows, day: int) -> SmallObject:
         """Writes an object without rows, in the place of one whose lines are no rows of the day any more."""
+        return self._put(*self.encode_empty(rows, day))
+
+    def encode_empty(self, rows: AcceptedRows, day: int) -> tuple[SmallObject, pa.Buffer]:
+        """The object that `write_empty` would write, with its bytes; writes nothing."""
         encoder = Encoder(rows.schema, [], self._file_format)
-        return self._put(*self._finished(encoder, day, [], [self._midnight(day)], 0))
+        return self._finished(encoder, day, [], [self._midnight(day)], 0)
 
     def _encode(self, rows: DayRows, encoder: Encoder) -> tuple[SmallObject, pa.Buffer]:
         fingerprints: list[int] = []

@@ -272,7 +272,7 @@ def _commit(context: StageContext, plan: RepairPlan, results: Results, lease: Le
         leases.hold(connection, lease)
         partitions.lock_partition(connection, plan.partition.partition_id)
         for known, length in changed:
-            if not small_objects.set_length(connection, known.object_id, known.content_length, length):
+            if not small_objects.set_length(connection, known, length):
                 raise LeaseLost(
                     f"{plan.table.name} {plan.partition.date} was repaired by another run meanwhile; repeat"
                 )

@@ -258,7 +258,7 @@ class AnyOrder:
         after = replace(before, content_length=length)
         with self.world.context.database.begin() as connection:
             partitions.lock_partition(connection, known.partition_id)
-            assert small_objects.set_length(connection, before.object_id, before.content_length, after.content_length)
+            assert small_objects.set_length(connection, before, after.content_length)
             partitions.raise_revision(connection, known.partition_id)
         known.small[number] = after
         self.lengths[after.url] = after.content_length
