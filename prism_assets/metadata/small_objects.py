@@ -206,12 +206,13 @@ LEFT JOIN prism_small_objects s ON s.prism_staging_object_id = f.id
 def set_length(connection: Connection, before: SmallObject, length: int) -> bool:
     """Records the length of a repaired object, in bytes; False if it is no longer what it was `before`.
 
-    A rebuild may have put another object in its place, of the same length by chance. The caller holds the partition's
-    row, which publishing takes to read lengths.
+    A rebuild or an erasure may have put another object in its place, of the same length by chance. The caller holds the
+    partition's row, which publishing takes to read lengths.
     """
     values = {
         "id": before.object_id,
         "generation": before.generation,
+        "revision": before.revision,
         "before": before.content_length,
         "after": length,
     }
@@ -220,5 +221,5 @@ def set_length(connection: Connection, before: SmallObject, length: int) -> bool
 
 _SET_LENGTH = """
 UPDATE prism_small_objects SET content_length = :after
-WHERE prism_small_object_id = :id AND generation = :generation AND content_length = :before
+WHERE prism_small_object_id = :id AND generation = :generation AND revision = :revision AND content_length = :before
 """
