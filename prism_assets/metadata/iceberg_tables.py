@@ -109,7 +109,8 @@ ICEBERG_PARTITION = """
 SELECT p.prism_partition_id AS partition_id, p.prism_table_id AS table_id, p.partition_date AS date,
     coalesce(q.version, -1) AS current_version, p.desired_manifest_version AS desired_version, p.last_live_object_id,
     p.switched, p.closing_batch_id, q.published_object_id, p.last_object_id, p.revision,
-    coalesce(q.revision, 0) AS published_revision, p.expire_time IS NOT NULL AS expired"""
+    coalesce(q.revision, 0) AS published_revision, p.repairs, coalesce(q.repairs, 0) AS published_repairs,
+    p.expire_time IS NOT NULL AS expired"""
 """The fields of a Partition `p` with what its Iceberg table lists, by its row `q` of prism_publications."""
 _DIRTY = f"""{ICEBERG_PARTITION}
 FROM prism_publications q JOIN prism_partitions p USING (prism_partition_id)

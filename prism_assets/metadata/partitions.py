@@ -290,16 +290,17 @@ ORDER BY partition_id
 """
 
 
-def raise_revision(connection: Connection, partition_id: int) -> None:
+def raise_revision(connection: Connection, partition_id: int, *, repaired: bool = False) -> None:
     """Has whatever names lengths of objects of a partition, whose row the caller has locked, published anew.
 
-    In Glue an open partition has no manifest that does; Iceberg lists its objects, too.
+    `repaired` if an object has another length under its key: whatever named the old one cannot be read any more. In
+    Glue an open partition has no manifest that does; Iceberg lists its objects, too.
     """
-    connection.execute(text(_RAISE_REVISION), {"id": partition_id})
+    connection.execute(text(_RAISE_REVISION), {"id": partition_id, "repairs": int(repaired)})
 
 
 _RAISE_REVISION = """
-UPDATE prism_partitions SET revision = revision + 1 WHERE prism_partition_id = :id
+UPDATE prism_partitions SET revision = revision + 1, repairs = repairs + :repairs WHERE prism_partition_id = :id
 """
 
 

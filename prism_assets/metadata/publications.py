@@ -18,11 +18,19 @@ from prism_assets.domain.partitions import Publication
 
 
 def advance(
-    connection: Connection, partition_id: int, publisher: str, publication: Publication, now: datetime, *, dirty: bool
+    connection: Connection,
+    partition_id: int,
+    publisher: str,
+    publication: Publication,
+    now: datetime,
+    *,
+    dirty: bool,
+    repairs: int = 0,
 ) -> bool:
     """Records what a publisher shows now, upwards only; False if a newer publication is recorded already.
 
-    The caller holds the partition's row; `dirty` if another publication is due by now.
+    The caller holds the partition's row; `dirty` if another publication is due by now. `repairs` says up to which repair
+    of the partition nothing that the publisher keeps names an old length: of one that keeps what it showed before.
     """
     done = connection.execute(
         text(_ADVANCE),
@@ -32,6 +40,7 @@ def advance(
             "version": publication.version,
             "last": publication.published_object_id,
             "revision": publication.revision,
+            "repairs": repairs,
             "dirty": dirty,
             "now": now,
         },
@@ -41,11 +50,11 @@ def advance(
 
 _ADVANCE = """
 INSERT INTO prism_publications AS q
-    (prism_partition_id, publisher, version, published_object_id, revision, dirty, publish_time)
-VALUES (:partition, :publisher, :version, :last, :revision, :dirty, :now)
+    (prism_partition_id, publisher, version, published_object_id, revision, repairs, dirty, publish_time)
+VALUES (:partition, :publisher, :version, :last, :revision, :repairs, :dirty, :now)
 ON CONFLICT (prism_partition_id, publisher) DO UPDATE SET version = excluded.version,
-    published_object_id = excluded.published_object_id, revision = excluded.revision, dirty = excluded.dirty,
-    publish_time = excluded.publish_time
+    published_object_id = excluded.published_object_id, revision = excluded.revision, repairs = excluded.repairs,
+    dirty = excluded.dirty, publish_time = excluded.publish_time
 WHERE q.version <= excluded.version AND q.published_object_id <= excluded.published_object_id
     AND q.revision <= excluded.revision
 """

@@ -16,7 +16,7 @@ from sqlalchemy import text
 
 from prism_assets.domain.lifecycle import publication_due
 from prism_assets.domain.partitions import Publication
-from prism_assets.metadata import attempts, locks, partitions, publication_notes, publications
+from prism_assets.metadata import attempts, iceberg_tables, locks, partitions, publication_notes, publications
 from prism_assets.metadata import database as database_module
 from prism_assets.metadata.database import Database
 from prism_assets.metadata.migrations import versions
@@ -351,6 +351,35 @@ def test_what_is_recorded_of_publications_comes_through_its_migration_there_and_
     downgrade(rows, "0015")
     after = [tuple(row._mapping[name] for name in OF_0015.split(", ")) for row in rows.sql(states)]
     assert [[value or 0 for value in row] for row in after] == [[value or 0 for value in row] for row in before]
+    rows.database.dispose()
+
+
+REVISIONS_OF_0027 = {
+    # date: revision, that of what the Iceberg table lists, whether it was withdrawn; whether a repair waits
+    "2026-01-01": (0, 0, False, False),
+    "2026-01-02": (2, 1, False, True),
+    "2026-01-03": (2, 2, False, False),
+    "2026-01-04": (2, 0, True, False),
+}
+
+
+def test_a_repair_that_waits_for_its_commit_is_still_one_after_the_upgrade(old_url: str) -> None:
+    rows = Rows(Database(old_url))
+    table = rows.table().table_id
+    downgrade(rows, "0027")
+    for day, (revision, published, withdrawn, _) in REVISIONS_OF_0027.items():
+        rows.sql(
+            "WITH p AS (INSERT INTO prism_partitions (prism_table_id, partition_date, last_object_id, revision) "
+            f"VALUES ({table}, '{day}', 1, {revision}) RETURNING prism_partition_id) INSERT INTO prism_publications "
+            "(prism_partition_id, publisher, version, published_object_id, revision, dirty, withdraw_time) "
+            f"SELECT prism_partition_id, 'iceberg', 0, 1, {published}, true, "
+            f"CASE WHEN {withdrawn} THEN clock_timestamp() END FROM p"
+        )
+    rows.database.migrate()
+    with rows.database.begin() as connection:
+        found = iceberg_tables.load_days(connection, table, dirty_only=True)
+    waits = {str(item.date): item.repairs != item.published_repairs for item in found}
+    assert waits == {day: values[-1] for day, values in REVISIONS_OF_0027.items()}
     rows.database.dispose()
 
 

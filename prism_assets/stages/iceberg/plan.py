@@ -200,8 +200,12 @@ def _full_changes(
 
 
 def _is_repaired(partition: Partition, *, is_full: bool) -> bool:
-    """Whether objects that snapshots may list have got another length since: a merge may have replaced them by now."""
-    return partition.revision != partition.published_revision and (is_full or partition.is_published)
+    """Whether objects that snapshots may list have got another length since: a merge may have replaced them by now.
+
+    Rebuilds and adoptions raise the revision, too, but what they replace stays under its keys: such snapshots can be
+    read, and stay for their time.
+    """
+    return partition.repairs != partition.published_repairs and (is_full or partition.is_published)
 
 
 def _expired(

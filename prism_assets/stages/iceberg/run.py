@@ -307,7 +307,13 @@ class _TableRun:
                 elif day in listed:
                     shown = listed[day].publication
                     publications.advance(
-                        connection, partition_id, self._publisher.name, shown, self._now, dirty=wanted != shown
+                        connection,
+                        partition_id,
+                        self._publisher.name,
+                        shown,
+                        self._now,
+                        dirty=wanted != shown,
+                        repairs=content.partition.repairs,
                     )
             iceberg_tables.record_commit(connection, _known(state, committed, plan))
             if commit:

@@ -276,7 +276,7 @@ def _commit(context: StageContext, plan: RepairPlan, results: Results, lease: Le
                 raise LeaseLost(
                     f"{plan.table.name} {plan.partition.date} was repaired by another run meanwhile; repeat"
                 )
-        partitions.raise_revision(connection, plan.partition.partition_id)
+        partitions.raise_revision(connection, plan.partition.partition_id, repaired=True)
         failpoint("repair.in_commit")
     failpoint("repair.after_commit")
 

@@ -259,7 +259,7 @@ class AnyOrder:
         with self.world.context.database.begin() as connection:
             partitions.lock_partition(connection, known.partition_id)
             assert small_objects.set_length(connection, before, after.content_length)
-            partitions.raise_revision(connection, known.partition_id)
+            partitions.raise_revision(connection, known.partition_id, repaired=True)
         known.small[number] = after
         self.lengths[after.url] = after.content_length
 
