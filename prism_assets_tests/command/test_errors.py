@@ -316,6 +316,7 @@ WITH_CLOCK = [
     ("iceberg", "register", "log.events"),
     ("table", "try", "events.yaml", "--sample=sample.jsonl"),
     ("rebuild", "log.events", "--date=2026-03-01"),
+    ("erase", "log.events", "--where=id = 1"),
     ("quarantine", "replay", "log.events"),
     ("run",),
     ("run", "--until-idle"),

@@ -557,7 +557,7 @@ def erasure(seed: int) -> Life:
         watched=(events, clicks),
         rest=("run", "prove"),
         erased={events: 7, clicks: 5},
-        settings={"gc_max_fraction": 1.0},
+        settings={"gc_max_fraction": 1.0, "quarantine_days": 36_500},
     )
 
 

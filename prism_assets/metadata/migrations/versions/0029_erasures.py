@@ -81,7 +81,7 @@ CROSS JOIN LATERAL (
         AND r.upper_bound <= p.desired_manifest_version
     OFFSET 0
 ) f
-WHERE p.desired_manifest_version > 0
+WHERE p.desired_manifest_version > 0 AND p.expire_time IS NULL
 UNION ALL
 SELECT p.prism_table_id, d.day, f.* FROM prism_partitions p
 CROSS JOIN LATERAL (SELECT to_char(p.partition_date, 'YYYY-MM-DD') AS day OFFSET 0) d
@@ -94,7 +94,7 @@ CROSS JOIN LATERAL (
     WHERE s.prism_partition_id = p.prism_partition_id AND s.prism_small_object_id > p.desired_manifest_version
     OFFSET 0
 ) f
-WHERE p.last_object_id > p.desired_manifest_version;
+WHERE p.last_object_id > p.desired_manifest_version AND p.expire_time IS NULL;
 """
 _REVISION = "\n        || CASE WHEN s.revision > 0 THEN '-r' || s.revision ELSE '' END"
 
