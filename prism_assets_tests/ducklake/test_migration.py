@@ -57,9 +57,10 @@ def test_objects_from_before_get_the_definition_that_they_were_written_under(row
     old = rows.table()
     new = next_version(rows, old)
     partition = rows.partition(new)
+    staging = [claimed_under(rows, table) for table in (old, new, old)]
     downgrade(rows, "0020")
-    for number, table in ((3, old), (60_000, new), (170_000, old)):
-        rows.sql(_SMALL, id=number, staging=claimed_under(rows, table), partition=partition)
+    for number, staging_id in zip((3, 60_000, 170_000), staging, strict=True):
+        rows.sql(_SMALL, id=number, staging=staging_id, partition=partition)
     for lower, upper in (("NULL", 0), (0, 3)):
         rows.sql(_RANGE.format(lower, upper), p=partition)
     rows.database.migrate()
