@@ -192,7 +192,8 @@ SELECT f.date, f.id, f.generation, s.prism_small_object_id AS object_id, s.delay
         OR EXISTS (SELECT 1 FROM prism_rebuilds r WHERE o.generation < f.generation AND r.prism_table_id = :table
             AND r.generation = f.generation AND r.state <> 'running'), false) AS is_over,
     EXISTS (SELECT 1 FROM prism_small_objects t WHERE t.prism_staging_object_id = f.id
-        AND t.prism_partition_id = p.prism_partition_id AND t.generation > f.generation) AS is_rebuilt,
+        AND t.prism_partition_id = p.prism_partition_id AND t.generation > f.generation
+        AND f.generation >= o.generation) AS is_rebuilt,
     o.prism_staging_object_id IS NULL AS is_foreign
 FROM unnest(CAST(:dates AS date[]), CAST(:ids AS bigint[]), CAST(:generations AS integer[]))
     AS f (date, id, generation)

@@ -60,7 +60,10 @@ def test_of_two_files_that_contradict_each_other_the_older_one_stays(tmp_path: P
     os.utime(new, (900_000_000, 900_000_000))
     found, problems = parse_table_files(location.folder)
     assert [str(table.name) for table in found] == ["log.new"]
-    assert problems == [f"{old}:1: streams: s3://staging/events/ overlaps s3://staging/events/ of log.new"]
+    said = (
+        f"{old}:6: streams[0].url: s3://staging/events/ of log.events overlaps s3://staging/events/ of log.new ({new})"
+    )
+    assert problems == [f"{said}; an object has one table, so give the prefix to one of them"]
 
 
 def test_what_a_later_process_applied_is_not_undone_by_one_that_has_loaded_older_files(
