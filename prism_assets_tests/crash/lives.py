@@ -555,7 +555,7 @@ def erasure(seed: int) -> Life:
         files=(a_table(events, merge="{interval: 0}"), a_table(clicks, merge="{interval: 0}")),
         phases=phases,
         watched=(events, clicks),
-        rest=("run", "prove", "run", "prove"),
+        rest=("run", "prove"),
         erased={events: 7, clicks: 5},
         settings={"gc_max_fraction": 1.0, "quarantine_days": 36_500},
     )
