@@ -35,7 +35,7 @@ from prism_assets.stages.erase.search import (
     run_tasks,
 )
 from prism_assets.stages.gc.run import run_gc
-from prism_assets.stages.leases import leased
+from prism_assets.stages.leases import leased, takeover_seconds
 
 _NEVER = (1 << 63) - 1
 """More than any erasure's id: nothing was searched for it."""
@@ -160,7 +160,7 @@ def continue_erasures(
     """Goes on with the erasures of some tables, or of all, that are not proved, each as far as it comes now.
 
     Without `now` it is the time of the database. With `forced` a proof that was not to be had a moment ago is tried
-    again. A table at which another call is at is left to it.
+    again. Another call that is at a table is waited for till a dead one has lost it, as garbage collection does.
     """
     started = time.monotonic()
     context.check_lake()
@@ -200,7 +200,7 @@ class _Run:
         """One that fails does not stop the others."""
         name = str(table.name)
         try:
-            with leased(self._context, LeaseKind.ERASE, [table.table_id]) as held:
+            with leased(self._context, LeaseKind.ERASE, [table.table_id], takeover_seconds(self._context)) as held:
                 if held:
                     self._all_of(table, held[table.table_id])
                     return
