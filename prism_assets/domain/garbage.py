@@ -24,6 +24,9 @@ object's age, which is asked for besides.
 - What a rebuild under way has merged is for its own commit. When it has ended otherwise, that never comes.
 - A day that expired, and was taken out of every catalog before the reader lease began, is read by nobody, and nothing
   is added to it: all that lies in its folders goes.
+- An object of a fold that another fold has replaced is named by publications of earlier versions alone, as their
+  version is the number of the last fold that changed the day. What no reader is sent to, hidden records and changes
+  that wait, is read by the next fold, which comes after. What a fold that is over has not recorded, it never will.
 - Quarantined lines are kept for so many days after their staging object arrived.
 - A file of an Iceberg table that no snapshot names is told from one of a commit under way by its age alone: a commit
   names its files within minutes, or never, and no name is used again.
@@ -36,7 +39,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 
-from prism_assets.domain.keys import ManifestKey, MergedObjectKey, ObjectKey, QuarantineKey, SmallObjectKey
+from prism_assets.domain.folding import RecordPart
+from prism_assets.domain.keys import (
+    ManifestKey,
+    MergedObjectKey,
+    ObjectKey,
+    QuarantineKey,
+    RecordKey,
+    SmallObjectKey,
+)
 from prism_assets.domain.partitions import NEW_VERSION, Partition, Publication, needed_above
 
 
@@ -121,8 +132,21 @@ class UploadRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WrittenByFold:
+    """What is recorded of an object of a fold: whether the fold is over, and which fold replaced it, if any has.
+
+    It is not `recorded` as long as its fold is under way. `is_foreign` if the table never had such a fold.
+    """
+
+    is_recorded: bool = False
+    replaced_by: int | None = None
+    is_over: bool = False
+    is_foreign: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Records:
-    """What is recorded of some keys: of their days, of uploads, and which keys hold quarantined lines.
+    """What is recorded of some keys: of their days, of uploads, of what folds wrote, and which hold quarantined lines.
 
     Quarantined lines of objects that arrived before `quarantine_from` are kept no longer.
     """
@@ -130,6 +154,7 @@ class Records:
     days: Mapping[date, DayRecords]
     uploads: Mapping[Upload, UploadRecord]
     quarantined: Collection[str]
+    of_folds: Mapping[RecordKey, WrittenByFold] = field(default_factory=dict)
     quarantine_from: date = date.min
 
 
@@ -157,6 +182,8 @@ def is_foreign(named: ObjectKey | None, records: Records) -> bool:
             return known.is_foreign or (not named.revision and known.delayed not in (None, named.delayed))
         case QuarantineKey():
             return records.uploads[upload_of(named)].is_foreign
+        case RecordKey():
+            return records.of_folds[named].is_foreign
         case MergedObjectKey() | ManifestKey():
             return named.date not in records.days
     return True
@@ -171,6 +198,8 @@ def garbage_reason(key: str, named: ObjectKey, records: Records) -> Reason | Non
             return _of_small_object(named, records)
         case MergedObjectKey():
             return _of_merged_object(named, records.days[named.date])
+        case RecordKey():
+            return _of_record_object(named, records)
         case ManifestKey():
             shown = records.days[named.date].shown
             if records.days[named.date].is_gone:
@@ -216,6 +245,19 @@ def _of_merged_object(named: MergedObjectKey, day: DayRecords) -> Reason | None:
     if day.partition.switched and (day.shown is None or named.upper_bound >= day.shown.version):
         return None
     return Reason.SUPERSEDED if named.lower_bound in lowers else Reason.ABANDONED
+
+
+def _of_record_object(named: RecordKey, records: Records) -> Reason | None:
+    known, day = records.of_folds[named], records.days.get(named.date)
+    if not known.is_recorded:
+        return Reason.ABANDONED if known.is_over else None
+    if named.part is not RecordPart.PENDING and day and day.is_gone:
+        return Reason.EXPIRED
+    if known.replaced_by is None:
+        return None
+    if named.part is RecordPart.VISIBLE and not (day and day.shown and day.shown.version >= known.replaced_by):
+        return None
+    return Reason.SUPERSEDED
 
 
 def _of_other_object(named: MergedObjectKey, day: DayRecords) -> Reason | None:

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from datetime import date
 
+from prism_assets.domain.folding import RecordPart
 from prism_assets.domain.names import TableName
 from prism_assets.domain.partitions import Publication
 
@@ -69,7 +70,18 @@ class QuarantineKey:
     revision: int = 0
 
 
-ObjectKey = SmallObjectKey | MergedObjectKey | ManifestKey | QuarantineKey
+@dataclass(frozen=True)
+class RecordKey:
+    """What the key of an object of a fold names: records of a day, or changes that wait, and the fold that wrote it."""
+
+    date: date
+    part: RecordPart
+    fold_id: int
+    bucket: int
+    cohort: int
+
+
+ObjectKey = SmallObjectKey | MergedObjectKey | ManifestKey | QuarantineKey | RecordKey
 
 
 @dataclass(frozen=True)
@@ -140,6 +152,11 @@ class TableKeys:
         """The lines of one staging object that were set aside, by day of arrival (UTC)."""
         return f"{self.root}quarantine/dt={arrival:%Y-%m-%d}/{_start(staging_object_id, generation, revision)}.jsonl.gz"
 
+    def record_object(self, day: date, part: RecordPart, fold_id: int, bucket: int, cohort: int) -> str:
+        """An object that a fold of a join table writes; the folder says what it holds, and no two folds share a key."""
+        folder = _RECORD_FOLDERS[part]
+        return f"{self.root}{folder}/dt={day.isoformat()}/fold-{fold_id:019d}-{bucket:05d}-{cohort:08d}.parquet"
+
     def parse(self, key: str) -> ObjectKey | None:
         """What a key names; None for any that is not exactly as this table's keys are built."""
         match = _KEY.fullmatch(key.removeprefix(self.root)) if key.startswith(self.root) else None
@@ -161,19 +178,23 @@ class TableKeys:
                 return self.manifest(day, shown.version, shown.published_object_id, shown.revision)
             case QuarantineKey(day, number, generation, revision):
                 return self.quarantine(day, number, generation, revision)
+            case RecordKey(day, part, fold_id, bucket, cohort):
+                return self.record_object(day, part, fold_id, bucket, cohort)
 
 
+_RECORD_FOLDERS = {RecordPart.VISIBLE: "records", RecordPart.HIDDEN: "hidden", RecordPart.PENDING: "pending"}
 _KEY = re.compile(
-    r"(?P<folder>live|delayed|merged|quarantine)/dt=(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})/(?:"
+    r"(?P<folder>live|delayed|merged|quarantine|records|hidden|pending)/dt=(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})/(?:"
     r"prism-(?P<start>[0-9]{19})(?:-g(?P<generation>[0-9]+))?(?:-r(?P<again>[0-9]+))?\.(?:parquet|jsonl\.gz)"
     r"|part-(?P<lower>[0-9]{19})-(?P<upper>[0-9]{19})(?:-r(?P<rewrite>[0-9]+))?\.parquet"
+    r"|fold-(?P<fold>[0-9]{19})-(?P<bucket>[0-9]{5})-(?P<cohort>[0-9]{8})\.parquet"
     r"|manifest-(?P<version>[0-9]{19})(?:-(?P<last>[0-9]{19}))?(?:-r(?P<revision>[0-9]+))?\.json)"
 )
 
 
 def _is_recordable(match: re.Match[str]) -> bool:
     """Whether PostgreSQL has such numbers: ids are bigint, generations and revisions integer."""
-    ids = (match["start"], match["lower"], match["upper"], match["version"], match["last"])
+    ids = (match["start"], match["lower"], match["upper"], match["version"], match["last"], match["fold"])
     counts = (match["generation"], match["again"], match["rewrite"], match["revision"])
     return all(int(number or 0) < 1 << 63 for number in ids) and all(int(number or 0) < 1 << 31 for number in counts)
 
@@ -188,6 +209,10 @@ def _named(match: re.Match[str]) -> ObjectKey:
         return SmallObjectKey(day, number, generation, folder == "delayed", revision)
     if match["lower"]:
         return MergedObjectKey(day, int(match["lower"]), int(match["upper"]), int(match["rewrite"] or 0))
+    if match["fold"]:
+        parts = {name: part for part, name in _RECORD_FOLDERS.items()}
+        part = parts.get(folder, RecordPart.VISIBLE)
+        return RecordKey(day, part, int(match["fold"]), int(match["bucket"]), int(match["cohort"]))
     version = int(match["version"])
     return ManifestKey(day, Publication(version, int(match["last"] or version), int(match["revision"] or 0)))
 

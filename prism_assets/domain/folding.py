@@ -1,0 +1,125 @@
+"""Folding: what a fold of a join table reads and writes, as stages, kernels and PostgreSQL know it.
+
+A fold takes changes that no fold has taken, finds the records that they are of, and writes objects in the place of
+those that it changes. What it leaves for later goes to one pending object a bucket, which the next fold reads.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import ClassVar
+
+from prism_assets.domain.files import DataFile
+from prism_assets.domain.work import Failure
+
+
+class RecordPart(enum.Enum):
+    """What an object of a fold holds."""
+
+    VISIBLE = "visible"
+    """Records that readers see."""
+    HIDDEN = "hidden"
+    """Records that readers do not see, as they are deleted or not owned: they win over changes that come later."""
+    PENDING = "pending"
+    """Changes that are taken and not in records yet."""
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordObject(DataFile):
+    """What a fold writes: records of one bucket that were born in one cohort, or changes of one bucket that wait.
+
+    `date` is the event date of its records, which readers find them under; of pending changes, the UTC day of the
+    fold. `cohort` is the quarter of an hour of the first event of its records, counted from 1970, and 0 where records
+    live for ever or changes wait. Of its records the first settles at `earliest_settle`, the last at `latest_settle`;
+    None if none ever does. `oldest_change` is when the oldest of its pending changes was committed. `object_id` is 0
+    until PostgreSQL gave one.
+    """
+
+    date: date
+    part: RecordPart
+    bucket_number: int
+    cohort: int
+    fold_id: int
+    earliest_settle: datetime | None = None
+    latest_settle: datetime | None = None
+    oldest_change: datetime | None = None
+    object_id: int = 0
+    definition_version: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangesObject(DataFile):
+    """Changes of all buckets that no fold has taken: a small object of the log of changes, committed at `committed`."""
+
+    committed: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoldResult:
+    """What became of the buckets of one task: `written` takes the place of the objects with the ids `replaced`.
+
+    `changes` are the rows of these buckets in the new changes objects, `folded` and `pending` what became of these
+    and of those that waited: `changes` + pending before = `folded` + `pending`. Changes without a sequence are part of
+    no record; `unsequenced` are those among the folded ones. `settled` records settled in this fold.
+    """
+
+    fold_id: int
+    number: int
+    written: tuple[RecordObject, ...] = ()
+    replaced: tuple[int, ...] = ()
+    changes: int = 0
+    folded: int = 0
+    pending: int = 0
+    unsequenced: int = 0
+    settled: int = 0
+    failure: Failure | None = None
+
+    @property
+    def task_id(self) -> tuple[int, int]:
+        """Its fold, and its number in it."""
+        return self.fold_id, self.number
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoldTask:
+    """Some buckets of a join table to fold.
+
+    `records` are all objects of these buckets that are not settled as a whole, with those of pending changes;
+    `changes` hold rows of other buckets, too. Records that settle before `settle_before` settle in this fold, none
+    where it is not known. How long changes have waited counts up to `now`. Objects go under keys with `fold_id`, which
+    no other fold has.
+    """
+
+    fold_id: int
+    number: int
+    table_id: int
+    definition_version: int
+    buckets: tuple[int, ...]
+    records: tuple[RecordObject, ...]
+    changes: tuple[ChangesObject, ...]
+    now: datetime
+    settle_before: datetime | None = None
+    metric_columns: tuple[int, ...] = ()
+
+    kernel: ClassVar[str] = "fold"
+    result: ClassVar[type[FoldResult]] = FoldResult
+    alone: ClassVar[bool] = True
+
+    @property
+    def task_id(self) -> tuple[int, int]:
+        """Its fold, and its number in it."""
+        return self.fold_id, self.number
+
+    @property
+    def input_bytes(self) -> int:
+        """Those of all inputs, if all of them must be read."""
+        return sum(file.content_length for file in (*self.records, *self.changes))
+
+    def failed(self, failure: Failure) -> FoldResult:
+        """Nothing was written."""
+        return FoldResult(fold_id=self.fold_id, number=self.number, failure=failure)
