@@ -36,8 +36,8 @@ class RecordObject(DataFile):
     `date` is the event date of its records, which readers find them under; of pending changes, the UTC day of the
     fold. `cohort` is the quarter of an hour of the first event of its records, counted from 1970, and 0 where records
     live for ever or changes wait. Of its records the first settles at `earliest_settle`, the last at `latest_settle`;
-    None if none ever does. `oldest_change` is when the oldest of its pending changes was committed. `object_id` is 0
-    until PostgreSQL gave one.
+    None if none ever does; once all have, the object `is_settled`, and no fold reads it again. `oldest_change` is when
+    the oldest of its pending changes was committed. `object_id` is 0 until PostgreSQL gave one.
     """
 
     date: date
@@ -48,6 +48,7 @@ class RecordObject(DataFile):
     earliest_settle: datetime | None = None
     latest_settle: datetime | None = None
     oldest_change: datetime | None = None
+    is_settled: bool = False
     object_id: int = 0
     definition_version: int = 0
 
@@ -63,6 +64,7 @@ class ChangesObject(DataFile):
 class FoldResult:
     """What became of the buckets of one task: `written` takes the place of the objects with the ids `replaced`.
 
+    Objects with the ids `settled_objects` stay, and all of their records have settled: no pending change is of any.
     `changes` are the rows of these buckets in the new changes objects, `folded` and `pending` what became of these
     and of those that waited: `changes` + pending before = `folded` + `pending`. Changes without a sequence are part of
     no record; `unsequenced` are those among the folded ones. `settled` records settled in this fold.
@@ -72,6 +74,7 @@ class FoldResult:
     number: int
     written: tuple[RecordObject, ...] = ()
     replaced: tuple[int, ...] = ()
+    settled_objects: tuple[int, ...] = ()
     changes: int = 0
     folded: int = 0
     pending: int = 0
