@@ -13,6 +13,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from prism_assets.domain.errors import InvariantBroken
+from prism_assets.domain.joins import JoinOptions
 from prism_assets.domain.limits import CheckLimits, Freshness
 from prism_assets.domain.names import TableName
 from prism_assets.domain.types import FILE_FORMATS, MILLISECONDS, ColumnType, type_named
@@ -255,7 +256,7 @@ class Contract:
 
 
 _SILENT_OF_TABLE: Mapping[str, object] = {
-    "unstored": (), "computed": (), "keep": None, "reject": (), "contract": Contract(), "retired": False,
+    "unstored": (), "computed": (), "keep": None, "reject": (), "contract": Contract(), "retired": False, "join": None,
 }  # fmt: skip
 
 
@@ -272,7 +273,7 @@ class TableDefinition:
     (whether the file names a format; otherwise a table that is in force keeps its own) belong to the file alone: they
     change nothing about rows, so they are no part of what is compared or stored. Nor are `was` and `grace_days`, the
     name that a table had before and for how long that is shown, and `former`, the names of before that Glue shows now.
-    A `retired` table has no streams.
+    A `retired` table has no streams. The lines of a table with a `join` are changes, which become records.
     """
 
     name: TableName
@@ -296,6 +297,7 @@ class TableDefinition:
     reject: tuple[Rejection, ...] = ()
     contract: Contract = Contract()
     retired: bool = False
+    join: JoinOptions | None = None
     table_id: int = 0
     version: int = 0
     was: TableName | None = dataclasses.field(default=None, compare=False)
@@ -440,6 +442,8 @@ class TableDefinition:
             document["iceberg"] = IcebergOptions.from_document(document["iceberg"], str(document["name"]))
         if "contract" in document:
             document["contract"] = Contract.from_document(document["contract"], str(document["name"]))
+        if "join" in document:
+            document["join"] = JoinOptions.from_document(document["join"], str(document["name"]))
         if document.get("file_format", MILLISECONDS) not in FILE_FORMATS:
             raise InvariantBroken(
                 f"{document['name']} has file format {document['file_format']}, which this version does not know; "

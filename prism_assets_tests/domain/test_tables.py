@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from prism_assets.domain.errors import InvariantBroken
+from prism_assets.domain.joins import Group, JoinOptions, Member
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import Column, IcebergOptions, TableDefinition
 from prism_assets.domain.types import (
@@ -177,3 +178,17 @@ def test_tasks_get_neither_descriptions_nor_iceberg() -> None:
     stored = TableDefinition.from_json(STORED)
     described = tuple(replace(column, description="what it means") for column in stored.columns)
     assert replace(stored, columns=described, iceberg=IcebergOptions()).for_tasks().to_json() == STORED
+
+
+def test_a_join_is_stored_only_where_there_is_one() -> None:
+    log = in_zone("UTC")
+    assert "join" not in json.loads(log.to_json())
+    join = JoinOptions(
+        key=("id",),
+        groups=(Group(name="front", sequence=("time",), owner=True),),
+        members=(Member(column="page", group="front", merge="last_non_null"),),
+        window_seconds=10_800,
+        lateness_seconds=3_600,
+    )
+    joined = replace(log, join=join)
+    assert TableDefinition.from_json(joined.to_json()) == joined
