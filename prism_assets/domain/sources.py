@@ -1,6 +1,7 @@
 """Where the value of a column comes from: the forms that `source` has in a table file.
 
-A key, a path into its value, all keys that no column names, the keys of a pattern, or a fact of the line itself.
+A key, a path into its value, all keys that no column names, the keys of a pattern, a fact of the line itself, or one
+value for all lines.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from dataclasses import dataclass
 
 from prism_assets.domain.tables import Column
 
-FACTS = ("@stream", "@object", "@line", "@received")
-"""What is known of a line without reading it: its stream, its object's URL, its number there, when that arrived."""
+FACTS = ("@stream", "@object", "@object_id", "@line", "@received")
+"""What is known of a line without reading it: stream, URL and id of its object, its number, when that arrived."""
+CONSTANT = "@="
+"""How the source begins that is the same JSON value in all lines."""
 
 _STEP = re.compile(r'\.(?P<key>[^.\[\]"]+)|\[(?P<index>\d{1,6})\]|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]')
 
@@ -52,7 +55,19 @@ class Fact:
     name: str
 
 
-Source = Key | Path | Rest | Pattern | Fact
+@dataclass(frozen=True)
+class Constant:
+    """The same value in each line, as JSON text."""
+
+    json: str
+
+
+Source = Key | Path | Rest | Pattern | Fact | Constant
+
+
+def constant(value: str | bool | None) -> str:
+    """The source of a value that is the same in all lines, as table files write it."""
+    return f"{CONSTANT}{json.dumps(value, ensure_ascii=False)}"
 
 
 def parse_source(text: str) -> Source:
@@ -61,6 +76,8 @@ def parse_source(text: str) -> Source:
         return Rest()
     if text in FACTS:
         return Fact(text)
+    if text.startswith(CONSTANT):
+        return _constant(text)
     if len(text) > 2 and text.startswith("/") and text.endswith("/"):
         return Pattern(text[1:-1])
     return _path(text) if text.startswith(("$.", "$[")) else Key(text)
@@ -87,6 +104,19 @@ def source_of_key(key: str) -> str:
     except ValueError:
         plain = False
     return key if plain else f"$[{json.dumps(key, ensure_ascii=False)}]"
+
+
+def _constant(text: str) -> Constant:
+    written = text.removeprefix(CONSTANT).strip()
+    try:
+        json.loads(written, parse_constant=_no_json)
+    except (ValueError, RecursionError):
+        raise ValueError(f'{text} must have a JSON value behind {CONSTANT}, such as {CONSTANT}"shop"') from None
+    return Constant(written)
+
+
+def _no_json(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _path(text: str) -> Source:

@@ -31,6 +31,7 @@ from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets.kernels.quarantine import Quarantine
 from prism_assets.kernels.scope import Scope
 from prism_assets.kernels.typed import Layout
+from prism_assets.kernels.values import Number
 
 
 class Rows(Protocol):
@@ -247,7 +248,8 @@ def facts_of(task: ConvertTask) -> Facts:
     received = task.received.astimezone(timezone.utc).isoformat(timespec="milliseconds")
     url = f"s3://{task.bucket}/{task.key}".encode(errors="replace").decode()
     facts = {"@stream": task.stream_name, "@object": url, "@received": received}
-    return {name: (text, json.dumps(text)) for name, text in facts.items()}
+    number = str(task.staging_object_id)
+    return {"@object_id": (Number(number), number), **{name: (text, json.dumps(text)) for name, text in facts.items()}}
 
 
 def _line(reject: Reject) -> int:

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prism_assets.domain.sources import Fact, Key, Path, Pattern, Rest, Source, parse_source, source_of_key
+from prism_assets.domain.sources import (
+    Constant,
+    Fact,
+    Key,
+    Path,
+    Pattern,
+    Rest,
+    Source,
+    constant,
+    parse_source,
+    source_of_key,
+)
 
 FORMS: dict[str, Source] = {
     "event_time": Key("event_time"),
@@ -23,6 +36,9 @@ FORMS: dict[str, Source] = {
     "*": Rest(),
     "/^utm_/": Pattern("^utm_"),
     "@line": Fact("@line"),
+    "@object_id": Fact("@object_id"),
+    '@="shop"': Constant('"shop"'),
+    "@= null": Constant("null"),
 }
 
 
@@ -39,6 +55,9 @@ def test_each_form_is_told_apart(text: str) -> None:
         ("$.a[x]", "no path at its character 4"),
         ("$[0].a", "must begin with a key"),
         ('$["\\x"]', "is no JSON text"),
+        ("@=shop", 'must have a JSON value behind @=, such as @="shop"'),
+        ("@=NaN", "must have a JSON value"),
+        ("@=", "must have a JSON value"),
     ],
 )
 def test_what_is_no_path_is_told(text: str, message: str) -> None:
@@ -46,6 +65,15 @@ def test_what_is_no_path_is_told(text: str, message: str) -> None:
         parse_source(text)
 
 
-@given(st.one_of(st.text(), st.sampled_from(["*", "@line", "/x/", "$.a", "$[", '$["', "\\", '"']).flatmap(st.just)))
+@given(
+    st.one_of(st.text(), st.sampled_from(["*", "@line", "@=1", "/x/", "$.a", "$[", '$["', "\\", '"']).flatmap(st.just))
+)
 def test_every_key_can_be_named(key: str) -> None:
     assert parse_source(source_of_key(key)) == Key(key)
+
+
+@pytest.mark.parametrize("value", ["front", 'a "b" é', True, None])
+def test_a_value_that_is_the_same_in_all_lines_can_be_written(value: str | bool | None) -> None:
+    source = parse_source(constant(value))
+    assert isinstance(source, Constant)
+    assert json.loads(source.json) == value

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from prism_assets.domain.reasons import UNDEFINED_FIELD
+from prism_assets.domain.sources import Constant, Fact
 from prism_assets.kernels.columns import Indices
-from prism_assets.kernels.json.picks import line_fact
+from prism_assets.kernels.json.picks import constant_value, line_fact
 from prism_assets.kernels.json.rows import NOTHING, Others, Reject, RejectedError, Value, read_line
 from prism_assets.kernels.json.undefined import UndefinedFields, looked_at, noted
 from prism_assets.kernels.typed import Layout, Misfits, TypedRows, all_misfits, builders, type_column, type_one_by_one
@@ -66,9 +67,10 @@ def read_lines(
 
 def fact_columns(layout: Layout, numbers: Indices) -> Iterable[tuple[int, pa.Array, list[Misfits]]]:
     """The columns that say what is known of lines without reading them, by position, for lines of these numbers."""
-    for position, name in layout.lookups.facts.items():
-        if name != "@line":
-            yield position, *_repeated(layout, position, layout.facts[name], len(numbers))
+    for position, known in layout.lookups.facts.items():
+        if known != Fact("@line"):
+            value = constant_value(known) if isinstance(known, Constant) else layout.facts[known.name]
+            yield position, *_repeated(layout, position, value, len(numbers))
         elif (whole := layout.rules[position].read_as.whole) is not None and pa.types.is_integer(whole):
             yield position, *type_column(layout, position, pa.array(numbers, pa.int64()))
         else:

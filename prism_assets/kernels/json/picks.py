@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from prism_assets.domain.sources import Fact, Key, Path, Pattern, Rest, Source, keys_of, sources_of
+from prism_assets.domain.sources import Constant, Fact, Key, Path, Pattern, Rest, Source, keys_of, sources_of
 from prism_assets.domain.tables import Column
 from prism_assets.kernels.json.rows import NOTHING, Fields, Value, read_object
 from prism_assets.kernels.values import Number, scan_once
@@ -107,11 +107,19 @@ def _single(source: Source, column: str, wanted: Wanted, facts: Facts) -> Pick:
             return lambda _fields, line: line_fact(line)
         case Fact(name):
             return lambda _fields, _line: facts[name]
+        case Constant():
+            value = constant_value(source)
+            return lambda _fields, _line: value
 
 
 def line_fact(line: int) -> Value:
     """The number of a line, as if it stood in it."""
     return Number(line), str(line)
+
+
+def constant_value(source: Constant) -> Value:
+    """The value of a source that is the same in all lines, as if it stood in them."""
+    return scan_once(source.json, 0)[0], source.json
 
 
 def _inside(found: Value, steps: Sequence[str | int], column: str) -> Value:
@@ -161,7 +169,7 @@ class Lookups:
     takes_all: bool
     plain: dict[int, str]
     picks: dict[int, Pick]
-    facts: dict[int, str]
+    facts: dict[int, Fact | Constant]
     pick_keys: tuple[str, ...]
 
     @classmethod
@@ -170,17 +178,17 @@ class Lookups:
         wanted = Wanted(columns)
         plain: dict[int, str] = {}
         picks: dict[int, Pick] = {}
-        alone: dict[int, str] = {}
+        alone: dict[int, Fact | Constant] = {}
         keys: dict[str, None] = {}
         for position, column in enumerate(columns):
             match sources_of(column):
                 case (Key(name),):
                     plain[position] = name
-                case (Fact(name),):
-                    alone[position] = name
+                case (Fact() | Constant() as known,):
+                    alone[position] = known
                 case sources:
                     picks[position] = pick_of(column, wanted, facts)
                     keys.update(dict.fromkeys(keys_of(sources)))
         # Membership in a plain dict is looked up in C, for every key of every line.
-        known: Mapping[str, str] = wanted if wanted.collects else dict(wanted)
-        return cls(known, wanted.collects, wanted.takes_all, plain, picks, alone, tuple(keys))
+        keyed: Mapping[str, str] = wanted if wanted.collects else dict(wanted)
+        return cls(keyed, wanted.collects, wanted.takes_all, plain, picks, alone, tuple(keys))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from prism_assets.domain.names import did_you_mean
 from prism_assets.domain.row_program import RowProgram
-from prism_assets.domain.sources import Fact, Pattern, Rest, keys_of, sources_of
+from prism_assets.domain.sources import Constant, Fact, Pattern, Rest, keys_of, sources_of
 from prism_assets.domain.tables import Column, TableDefinition
 from prism_assets.kernels.protobuf.messages import DescriptorError, find_message
 
@@ -42,6 +42,6 @@ def _columns_of_nothing(table: TableDefinition, fields: set[str]) -> Iterator[st
 
 def _is_filled(column: Column, fields: set[str]) -> bool:
     sources = sources_of(column)
-    return any(isinstance(source, Fact | Pattern | Rest) for source in sources) or bool(
+    return any(isinstance(source, Constant | Fact | Pattern | Rest) for source in sources) or bool(
         fields.intersection(keys_of(sources))
     )
