@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from prism_assets.domain import reasons
+from prism_assets.domain.joins import WINNER, Member
 from prism_assets.domain.names import NAME_RULE, did_you_mean, is_name
 from prism_assets.domain.row_program import KEEP_FIELD, reject_field, source_field, value_field
 from prism_assets.domain.sources import Key, Pattern, Rest, parse_source
@@ -21,7 +22,7 @@ from prism_assets.domain.yaml_mapping import YamlMapping, check_unique, plain, r
 _OFFSET = re.compile(r"[+-](?:0\d|1[0-4]):[0-5]\d")
 _COLUMN_KEYS = {
     "name", "type", "description", "source", "value", "stored", "sensitive", "length", "source_offset", "zone_offset",
-    "time_unit", "required",
+    "time_unit", "required", "group", "merge",
 }  # fmt: skip
 _LONGEST_EXPRESSION = 4_000
 _LONGEST_PATTERN = 200
@@ -38,7 +39,8 @@ class ColumnEntries:
     """What `columns`, `keep` and `reject` of a file say.
 
     `computed` are the names of the columns with a value, in order. `places` says of each expression where it stands:
-    `path:line: field`.
+    `path:line: field`. `members` are the columns that name a group of a join table, `entries` the mappings of the file
+    by the names of columns.
     """
 
     stored: tuple[Column, ...]
@@ -47,12 +49,12 @@ class ColumnEntries:
     keep: str | None
     reject: tuple[Rejection, ...]
     places: dict[str, str]
+    members: tuple[Member, ...]
+    entries: dict[str, YamlMapping]
 
-    def with_required(self, partition_column: str) -> tuple[Column, ...]:
-        """The stored columns, of which the one that says on which day a row falls is required."""
-        return tuple(
-            replace(column, required=True) if column.name == partition_column else column for column in self.stored
-        )
+    def with_required(self, *names: str) -> tuple[Column, ...]:
+        """The stored columns, of which some are required: the one that says on which day a row falls, and keys."""
+        return tuple(replace(column, required=True) if column.name in names else column for column in self.stored)
 
 
 def read_columns(top: YamlMapping) -> ColumnEntries:
@@ -66,7 +68,7 @@ def read_columns(top: YamlMapping) -> ColumnEntries:
         for key, field in (("value", value_field), ("source", source_field))
         if key in entry.children
     }
-    keep = _expression(top, "keep") if "keep" in top.children else None
+    keep = expression(top, "keep") if "keep" in top.children else None
     rejections = _rejections(top, places)
     return ColumnEntries(
         stored=tuple(column for column, stored in columns if stored),
@@ -75,6 +77,12 @@ def read_columns(top: YamlMapping) -> ColumnEntries:
         keep=keep,
         reject=rejections,
         places={**places, KEEP_FIELD: top.place("keep")},
+        members=tuple(
+            Member(column=column.name, group=entry.text("group"), merge=entry.text("merge", WINNER))
+            for entry, (column, _) in zip(entries, columns, strict=True)
+            if "group" in entry.children
+        ),
+        entries={column.name: entry for entry, (column, _) in zip(entries, columns, strict=True)},
     )
 
 
@@ -115,11 +123,11 @@ def _rejections(top: YamlMapping, places: dict[str, str]) -> tuple[Rejection, ..
         elif "reason" in entry.children and not is_name(reason):
             entry.complain("reason", NAME_RULE)
         places[reject_field(number)] = entry.place("when")
-        rejections.append(Rejection(when=_expression(entry, "when"), reason=reason))
+        rejections.append(Rejection(when=expression(entry, "when"), reason=reason))
     return tuple(rejections)
 
 
-def _expression(entry: YamlMapping, key: str) -> str:
+def expression(entry: YamlMapping, key: str) -> str:
     """An SQL expression; YAML's own true, false and numbers are expressions, too."""
     if key not in entry.children:
         return str(entry.text(key))
@@ -168,7 +176,7 @@ def _origin(entry: YamlMapping, name: str, kind: ColumnType | str) -> dict[str, 
     if "value" in entry.children:
         if "source" in entry.children:
             entry.complain("source", "a column has a source or a value; read the key as a column of its own")
-        return {"source": name, "value": _expression(entry, "value")}
+        return {"source": name, "value": expression(entry, "value")}
     texts = _source_texts(entry, name)
     sources = []
     for text in texts:

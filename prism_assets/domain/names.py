@@ -10,7 +10,8 @@ LAKE_READER = "prism_reader"
 """The role of PostgreSQL that reads the views of DuckLake."""
 SECRET_PREFIX = "PRISM_SECRET_"
 """How the variables of the environment begin that hold secrets of expressions."""
-NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+LONGEST_NAME = 64
+NAME = re.compile(rf"[a-z][a-z0-9_]{{0,{LONGEST_NAME - 1}}}")
 NAME_RULE = "must begin with a-z and hold only a-z, 0-9 and _, at most 64 characters"
 
 

@@ -11,10 +11,14 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import yaml
 
-from prism_assets.domain.column_entries import ColumnEntries, read_columns, read_stream_columns
+from prism_assets.domain.change_log import SUFFIX
+from prism_assets.domain.column_entries import ColumnEntries, expression, read_columns, read_stream_columns
 from prism_assets.domain.errors import DefinitionError
+from prism_assets.domain.join_file import JOIN_KEYS, JoinEntry, read_join, refuse_group
+from prism_assets.domain.joins import CHANGE_DELETED
 from prism_assets.domain.limits import CheckLimits, Freshness
-from prism_assets.domain.names import NAME_RULE, TableName, did_you_mean, is_name
+from prism_assets.domain.names import LONGEST_NAME, NAME_RULE, TableName, did_you_mean, is_name
+from prism_assets.domain.row_program import value_field
 from prism_assets.domain.stream_format import ReadFile, no_file, read_format
 from prism_assets.domain.tables import (
     ACCEPT_FROM,
@@ -47,9 +51,9 @@ _URL = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<prefix
 _TABLE_KEYS = {
     "schema", "table", "description", "owner", "streams", "partition", "columns", "operators", "merge", "accept",
     "retention_days", "freshness", "checks", "timestamps", "iceberg", "ducklake", "keep", "reject", "contract",
-    "was", "grace_days", "retired",
+    "was", "grace_days", "retired", *JOIN_KEYS,
 }  # fmt: skip
-_STREAM_KEYS = {"name", "url", "enabled", "discard", "format", "columns"}
+_STREAM_KEYS = {"name", "url", "enabled", "discard", "format", "columns", "group", "delete"}
 _ICEBERG_KEYS = {"commit_seconds", "keep_hours", "daily_tags", "metrics", "on_foreign"}
 _SHORTEST_FRESHNESS = timedelta(minutes=1)  # Dagster takes none below it
 _LONGEST_RETENTION = 36_500
@@ -92,9 +96,12 @@ def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefini
     columns = entries.stored
     partition_column = partition.text("column", "time")
     _check_partition_column(top, partition, partition_column, columns)
+    join = read_join(top, entries, partition_column)
     file_format = _file_format(top)
     retired = top.flag("retired", False)
-    streams, places = ((), {}) if retired else _streams(top, entries, read_file)
+    streams, places = ((), {}) if retired else _streams(top, entries, join, read_file)
+    if join is not None:
+        _check_join(top, join, streams)
     return TableDefinition(
         name=TableName(read_name(top, "schema"), read_name(top, "table")),
         description=top.text("description", ""),
@@ -102,7 +109,7 @@ def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefini
         streams=streams,
         partition_column=partition_column,
         timezone=_timezone(partition),
-        columns=entries.with_required(partition_column),
+        columns=entries.with_required(partition_column, *(join.options.key if join else ())),
         unstored=entries.unstored,
         computed=entries.computed,
         keep=entries.keep,
@@ -117,6 +124,8 @@ def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefini
         iceberg=_iceberg(top, columns, file_format),
         ducklake=top.flag("ducklake", True),
         retired=retired,
+        join=join.options if join else None,
+        changes_days=join.days_of_changes() if join else None,
         was=_was(top),
         grace_days=top.number("grace_days", GRACE_DAYS, 0, _LONGEST_GRACE),
         says_format="timestamps" in top.children,
@@ -131,6 +140,12 @@ def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefini
         freshness=None if retired else _freshness(top.mapping("freshness")),
         limits=_limits(top.mapping("checks")),
     )
+
+
+def _check_join(top: YamlMapping, join: JoinEntry, streams: Sequence[Stream]) -> None:
+    join.check(streams)
+    if len(top.text("table", "")) + len(SUFFIX) > LONGEST_NAME:
+        top.complain("table", f"must be shorter by {len(SUFFIX)} characters: the log of its changes ends with {SUFFIX}")
 
 
 def _was(top: YamlMapping) -> TableName | None:
@@ -232,7 +247,7 @@ def _owner(top: YamlMapping) -> str | None:
 
 
 def _streams(
-    top: YamlMapping, columns: ColumnEntries, read_file: ReadFile
+    top: YamlMapping, columns: ColumnEntries, join: JoinEntry | None, read_file: ReadFile
 ) -> tuple[tuple[Stream, ...], dict[str, str]]:
     """The streams, and where they stand in the file: each by its URL, and the expressions of its columns."""
     entries = top.sequence("streams")
@@ -252,10 +267,18 @@ def _streams(
             enabled=entry.flag("enabled", True),
             discard=entry.flag("discard", False),
             format=read_format(entry, read_file),
+            group=entry.text("group", None),
+            delete=expression(entry, "delete") if "delete" in entry.children else None,
         )
         own, places_of_own = read_stream_columns(entry, columns, stream.url)
-        streams.append(replace(stream, columns=own))
+        stream = replace(stream, columns=own)
+        if join is None:
+            refuse_group(entry, "delete")
+        else:
+            join.check_stream(entry, stream)
+        streams.append(stream)
         places |= {stream.url: entry.place("url"), **places_of_own}
+        places[f"{stream.url} {value_field(CHANGE_DELETED)}"] = entry.place("delete")
     return tuple(streams), places
 
 

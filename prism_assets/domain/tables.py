@@ -40,7 +40,10 @@ _SILENT: Mapping[str, object] = {
     "sensitive": False,
     "evolved": False,
 }
-_OF_THE_FILE = ("path", "freshness", "limits", "says_format", "places", "was", "grace_days", "former")
+_OF_THE_FILE = (
+    "path", "freshness", "limits", "says_format", "places", "was", "grace_days", "former", "changes_days", "records",
+)  # fmt: skip
+_SILENT_OF_STREAM = ("columns", "format", "group", "delete")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +158,7 @@ class Stream:
 
     They hold lines of JSON if they have no other `format`. Objects of a stream that is not `enabled` wait, those of one
     with `discard` are counted done and never read. `columns` are read otherwise than in the table's other streams.
+    Those of a join table write one `group`, and lines for which the SQL expression `delete` is true delete.
     """
 
     name: str
@@ -164,6 +168,8 @@ class Stream:
     discard: bool = False
     format: ProtobufFormat | None = None
     columns: tuple[StreamColumn, ...] = ()
+    group: str | None = None
+    delete: str | None = None
 
     @property
     def url(self) -> str:
@@ -185,7 +191,7 @@ class Stream:
             "columns": [column.to_document() for column in self.columns],
             "format": self.format and vars(self.format),
         }
-        return {name: value for name, value in document.items() if name not in ("columns", "format") or value}
+        return {name: value for name, value in document.items() if name not in _SILENT_OF_STREAM or value}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], table: str) -> Stream:
@@ -255,8 +261,25 @@ class Contract:
         return cls(**document)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ChangeLog:
+    """What a table says that logs the changes of a join table.
+
+    A change is too late if its event time and `lateness_seconds` lie before the settle clock; none is for None.
+    """
+
+    lateness_seconds: int | None
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any], table: str) -> ChangeLog:
+        """Reads what the definition of a table stores. InvariantBroken if this version does not know a field."""
+        _check_known(cls, document, f"change_log of {table}")
+        return cls(**document)
+
+
 _SILENT_OF_TABLE: Mapping[str, object] = {
-    "unstored": (), "computed": (), "keep": None, "reject": (), "contract": Contract(), "retired": False, "join": None,
+    "unstored": (), "computed": (), "keep": None, "reject": (), "contract": Contract(), "retired": False,
+    "join": None, "change_log": None,
 }  # fmt: skip
 
 
@@ -273,7 +296,12 @@ class TableDefinition:
     (whether the file names a format; otherwise a table that is in force keeps its own) belong to the file alone: they
     change nothing about rows, so they are no part of what is compared or stored. Nor are `was` and `grace_days`, the
     name that a table had before and for how long that is shown, and `former`, the names of before that Glue shows now.
-    A `retired` table has no streams. The lines of a table with a `join` are changes, which become records.
+    A `retired` table has no streams.
+
+    A table with a `join` has the records of a join table, and one with a `change_log` logs its changes, which is what
+    its streams feed. The file of a join table defines both (`change_log.py`), and is read as one definition: with the
+    join, the streams, and for how many days changes are kept, `changes_days`. In the definition of the log `records`
+    names the join table. Neither of these two is stored.
     """
 
     name: TableName
@@ -298,11 +326,14 @@ class TableDefinition:
     contract: Contract = Contract()
     retired: bool = False
     join: JoinOptions | None = None
+    change_log: ChangeLog | None = None
     table_id: int = 0
     version: int = 0
     was: TableName | None = dataclasses.field(default=None, compare=False)
     grace_days: int = dataclasses.field(default=GRACE_DAYS, compare=False)
     former: tuple[TableName, ...] = dataclasses.field(default=(), compare=False)
+    changes_days: int | None = dataclasses.field(default=None, compare=False)
+    records: TableName | None = dataclasses.field(default=None, compare=False)
     path: str | None = dataclasses.field(default=None, compare=False)
     says_format: bool = dataclasses.field(default=False, compare=False)
     freshness: Freshness | None = dataclasses.field(default=None, compare=False)
@@ -444,6 +475,8 @@ class TableDefinition:
             document["contract"] = Contract.from_document(document["contract"], str(document["name"]))
         if "join" in document:
             document["join"] = JoinOptions.from_document(document["join"], str(document["name"]))
+        if "change_log" in document:
+            document["change_log"] = ChangeLog.from_document(document["change_log"], str(document["name"]))
         if document.get("file_format", MILLISECONDS) not in FILE_FORMATS:
             raise InvariantBroken(
                 f"{document['name']} has file format {document['file_format']}, which this version does not know; "
@@ -480,5 +513,5 @@ def _check_known(kind: type, document: Mapping[str, Any], what: str) -> None:
 # Looked up for every column of every table, and each tick of a sensor reads them all.
 _FIELDS: Mapping[type, frozenset[str]] = {
     kind: frozenset(field.name for field in dataclasses.fields(kind))
-    for kind in (Column, Contract, IcebergOptions, Stream, StreamColumn, TableDefinition)
+    for kind in (ChangeLog, Column, Contract, IcebergOptions, Stream, StreamColumn, TableDefinition)
 }

@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from prism_assets.domain.change_log import changes_of
 from prism_assets.domain.errors import DefinitionError, WrongUse
 from prism_assets.domain.reasons import NOT_OBJECT
 from prism_assets.domain.table_file import parse_table_file
@@ -80,7 +81,10 @@ class Trial:
 
 
 def read_table(path: Path) -> TableDefinition:
-    """The table of a file, its expressions checked. DefinitionError with every problem."""
+    """The table of a file, its expressions checked; of a join table the log of its changes, which lines go to.
+
+    DefinitionError with every problem.
+    """
     try:
         text = path.read_text(encoding="utf-8")
         table = parse_table_file(text, str(path), lambda name: (path.parent / name).read_bytes())
@@ -88,6 +92,7 @@ def read_table(path: Path) -> TableDefinition:
         raise DefinitionError(f"{path}:1: the file is not UTF-8") from None
     except OSError as error:
         raise WrongUse(f"{path}: the table file cannot be read: {error.strerror}") from None
+    table = table if table.join is None else changes_of(table)
     if problems := [*problems_of_table(table), *problems_of_streams(table)]:
         raise DefinitionError("\n".join(problems))
     return table

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from prism_assets.domain.change_log import tables_of
 from prism_assets.domain.drift import defined_keys
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.names import TableName
@@ -33,6 +34,8 @@ class TablePlan:
     changes: tuple[Change, ...]
     consequences: tuple[str, ...] = ()
     """What later runs do because of it, a line each."""
+    records: TableName | None = None
+    """The join table whose changes this table logs. It stands before this one in a plan."""
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -68,7 +71,8 @@ def read_table_files(folder: Path) -> list[TableDefinition]:
 def parse_table_files(folder: Path) -> tuple[list[TableDefinition], list[str]]:
     """The tables of all sound `*.yaml` below a folder, and every problem of the others.
 
-    Of two files that contradict each other the one that was written later is left out.
+    Of two files that contradict each other the one that was written later is left out. The file of a join table gives
+    two: its records and the log of its changes.
     """
     if not folder.is_dir():
         raise DefinitionError(f"{folder} is not a folder: give the folder of the table files, such as tables/")
@@ -76,7 +80,7 @@ def parse_table_files(folder: Path) -> tuple[list[TableDefinition], list[str]]:
     problems: list[str] = []
     for path in sorted(_table_files(folder), key=_age):
         try:
-            table = parse_table_file(path.read_text(encoding="utf-8"), str(path), _beside(path))
+            of_file = tables_of(parse_table_file(path.read_text(encoding="utf-8"), str(path), _beside(path)))
         except DefinitionError as error:
             problems.append(str(error))
         except UnicodeDecodeError:
@@ -84,10 +88,10 @@ def parse_table_files(folder: Path) -> tuple[list[TableDefinition], list[str]]:
         except OSError as error:
             problems.append(f"{path}:1: the file cannot be read: {error.strerror}")
         else:
-            clashes = _clashes(table, found)
+            clashes = [problem for table in of_file for problem in _clashes(table, found)]
             problems += clashes
-            found += [] if clashes else [table]
-    return sorted(found, key=lambda table: table.path or ""), sorted(problems)
+            found += [] if clashes else of_file
+    return sorted(found, key=lambda table: (table.path or "", table.name)), sorted(problems)
 
 
 def _beside(path: Path) -> ReadFile:
@@ -158,7 +162,8 @@ def plan_apply(
             notices += _notices(table, old)
         if not wrong:
             wanted = _on_top_of(table, old) if old else dataclasses.replace(table, name=names.unused(table.name))
-            plans.append(TablePlan(table.name, old, changes_between(old, wanted, claims.moves_of(table, old))))
+            changes = changes_between(old, wanted, claims.moves_of(table, old))
+            plans.append(TablePlan(table.name, old, changes, records=table.records))
     return ApplyPlan(tuple(plans), tuple(problems), notices=tuple(notices))
 
 
@@ -344,16 +349,20 @@ def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> Non
     if any(planned.changes for planned in plan.tables):
         locks.hold_epoch(connection)
         tables.lock_streams(connection)
+    in_force: dict[str, TableDefinition] = {}
     for planned in plan.tables:
+        table = applied(planned.old, planned.changes)
+        in_force[str(table.name)] = table
         if not planned.changes:
             continue
-        table = applied(planned.old, planned.changes)
         for change in planned.changes:
             if isinstance(change, RenameTable):
                 tables.rename_table(connection, table.table_id, change.before, change.name, change.grace_days)
         if planned.old is None:
             table = dataclasses.replace(table, table_id=tables.insert_table(connection, table, now))
-        table = dataclasses.replace(_with_ids(connection, table), version=table.version + 1)
+        records = in_force[str(planned.records)] if planned.records else None
+        table = _with_ids(connection, table) if records is None else _with_ids_of(records, table)
+        table = in_force[str(table.name)] = dataclasses.replace(table, version=table.version + 1)
         tables.save_version(connection, table, now)
         tables.save_columns(connection, table, now)
         tables.remove_streams(connection, table, table.version - 1)
@@ -369,6 +378,13 @@ def _with_ids(connection: Connection, table: TableDefinition) -> TableDefinition
     for column in table.columns:
         highest += column.column_id == 0
         columns.append(dataclasses.replace(column, column_id=column.column_id or highest))
+    return dataclasses.replace(table, columns=tuple(columns))
+
+
+def _with_ids_of(records: TableDefinition, table: TableDefinition) -> TableDefinition:
+    """Gives the columns of a log of changes the ids that they have in the records, so that both mean one column."""
+    ids = {column.name: column.column_id for column in records.columns}
+    columns = [dataclasses.replace(item, column_id=ids.get(item.name, item.column_id)) for item in table.columns]
     return dataclasses.replace(table, columns=tuple(columns))
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from prism_assets.domain.row_program import RowProgram, source_field
+from prism_assets.domain.joins import CHANGE_DELETED
+from prism_assets.domain.row_program import KEEP_FIELD, RowProgram, source_field, value_field
 from prism_assets.domain.sources import Pattern, sources_of
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.kernels.expressions.compiled import problems_of
@@ -15,7 +17,18 @@ from prism_assets.kernels.expressions.compiled import problems_of
 
 def problems_of_table(table: TableDefinition) -> list[str]:
     """Each problem as a line `path:line: field: message`, those of streams that are read otherwise among them."""
-    return list(dict.fromkeys(line for reading in table.readings for line in _problems_of_reading(reading)))
+    readings = (*table.readings, *_conditions_of_deletes(table))
+    return list(dict.fromkeys(line for reading in readings for line in _problems_of_reading(reading)))
+
+
+def _conditions_of_deletes(table: TableDefinition) -> Iterator[TableDefinition]:
+    """Definitions that keep the lines that delete: what says so must be true or false, and no other value."""
+    for stream in table.streams:
+        if stream.delete is not None:
+            reading = table.for_stream(stream)
+            field = value_field(CHANGE_DELETED)
+            place = reading.places.get(field) or f"{table.path}:1: {field}"
+            yield replace(reading, keep=stream.delete, places={**reading.places, KEEP_FIELD: place})
 
 
 def _problems_of_reading(table: TableDefinition) -> Iterator[str]:

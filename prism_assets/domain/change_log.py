@@ -1,0 +1,129 @@
+"""The two tables that a join table is made of: the log of its changes, which streams feed, and its records.
+
+The log is a log table like all others. Each of its rows is a change of one group: it has the columns of that group,
+null in those of all others, and beside them the columns `_p_*`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from prism_assets.domain.join_file import groups_of_columns
+from prism_assets.domain.joins import (
+    CHANGE_DELETED,
+    CHANGE_GROUP,
+    CHANGE_LINE,
+    CHANGE_OBJECT,
+    JoinOptions,
+    hidden_column_id,
+)
+from prism_assets.domain.names import TableName
+from prism_assets.domain.sources import constant
+from prism_assets.domain.tables import (
+    DEFAULT_LENGTH,
+    ChangeLog,
+    Column,
+    Contract,
+    Stream,
+    StreamColumn,
+    TableDefinition,
+)
+from prism_assets.domain.types import BigIntType, BooleanType, ColumnType, StringType
+
+SUFFIX = "_changes"
+"""What the name of a log of changes ends with, behind that of its join table."""
+
+
+def tables_of(table: TableDefinition) -> tuple[TableDefinition, ...]:
+    """The tables that a file defines: those of a join table are two, the records before their changes."""
+    return (table,) if table.join is None else (records_of(table), changes_of(table))
+
+
+def log_name(name: TableName) -> TableName:
+    """The name of the log of changes of a join table."""
+    return TableName(name.schema, f"{name.table}{SUFFIX}")
+
+
+def records_of(table: TableDefinition) -> TableDefinition:
+    """The records of a join table as its file says it: no stream feeds them, and no line is read for them."""
+    join = _join_of(table)
+    return replace(
+        table,
+        streams=(),
+        columns=tuple(replace(column, source=column.name, sources=(), value=None) for column in table.columns),
+        unstored=(),
+        computed=(),
+        keep=None,
+        reject=(),
+        contract=Contract(),
+        merge=replace(table.merge, sort_by=join.key),
+        ducklake=False,
+        freshness=None,
+        changes_days=None,
+    )
+
+
+def changes_of(table: TableDefinition) -> TableDefinition:
+    """The log of changes of a join table as its file says it.
+
+    Columns have the ids of those of the records; those of the columns `_p_*` are the same in all tables.
+    """
+    join = _join_of(table)
+    lateness = None if join.window_seconds is None else join.lateness_seconds
+    return replace(
+        table,
+        name=log_name(table.name),
+        description=f"Changes of {table.name}{f': {table.description}' if table.description else ''}",
+        streams=tuple(_with_columns(stream, table, join) for stream in table.streams),
+        columns=(*table.columns, *_HIDDEN),
+        retention_days=table.changes_days,
+        join=None,
+        change_log=ChangeLog(lateness_seconds=lateness),
+        records=table.name,
+        changes_days=None,
+        was=None if table.was is None else log_name(table.was),
+    )
+
+
+def _join_of(table: TableDefinition) -> JoinOptions:
+    if table.join is None:
+        raise ValueError(f"{table.name} is no join table")
+    return table.join
+
+
+def _hidden(name: str, kind: ColumnType, source: str) -> Column:
+    return Column(
+        name=name,
+        type=kind,
+        source=source,
+        sources=(source,),
+        length=DEFAULT_LENGTH if kind.takes_length else None,
+        required=True,
+        column_id=hidden_column_id(name),
+    )
+
+
+# Required, so that no change of a stream that says nothing of its group gets in, nor one of which nobody can tell
+# whether it deletes.
+_HIDDEN = (
+    _hidden(CHANGE_GROUP, StringType(), constant(None)),
+    _hidden(CHANGE_DELETED, BooleanType(), constant(False)),
+    _hidden(CHANGE_OBJECT, BigIntType(), "@object_id"),
+    _hidden(CHANGE_LINE, BigIntType(), "@line"),
+)
+
+
+def _with_columns(stream: Stream, table: TableDefinition, join: JoinOptions) -> Stream:
+    """The stream, with what it has in the columns `_p_*`, and nothing in those of other groups."""
+    owners = groups_of_columns(join, table.partition_column)
+    others = [column.name for column in table.columns if owners.get(column.name, stream.group) != stream.group]
+    own = [_constant(CHANGE_GROUP, stream.group), *(_constant(name, None) for name in others)]
+    if stream.delete is not None:
+        value = f"coalesce(({stream.delete}\n), false)"
+        own.append(StreamColumn(name=CHANGE_DELETED, source=CHANGE_DELETED, value=value))
+    return replace(stream, columns=(*stream.columns, *own))
+
+
+def _constant(name: str, value: str | None) -> StreamColumn:
+    source = constant(value)
+    return StreamColumn(name=name, source=source, sources=(source,))
