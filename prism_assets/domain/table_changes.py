@@ -64,6 +64,29 @@ class AddColumn:
 
 
 @dataclass(frozen=True)
+class DropColumn:
+    """A column that readers see no more; objects have it until they are made again, and its id is never given again."""
+
+    column: Column
+
+
+@dataclass(frozen=True)
+class LengthenColumn:
+    """Values of a column may be longer from now on."""
+
+    name: str
+    before: int
+    length: int
+
+
+@dataclass(frozen=True)
+class ReorderColumns:
+    """The columns in another order, by their names: objects have them in that of their ids."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class ChangeSetting:
     """Another value for a field of the definition: a setting, or what may change about its columns and streams."""
 
@@ -71,7 +94,18 @@ class ChangeSetting:
     value: object
 
 
-Change = CreateTable | RenameTable | AddStream | ChangeStream | RemoveStream | AddColumn | ChangeSetting
+Change = (
+    CreateTable
+    | RenameTable
+    | AddStream
+    | ChangeStream
+    | RemoveStream
+    | AddColumn
+    | DropColumn
+    | LengthenColumn
+    | ReorderColumns
+    | ChangeSetting
+)
 
 
 @dataclass(frozen=True)
@@ -95,6 +129,10 @@ def changes_between(
         changes.append(change)
         at = _changed(at, change)
     if at is not None:
+        names = tuple(column.name for column in new.columns)
+        if names != tuple(column.name for column in at.columns):
+            changes.append(ReorderColumns(names))
+            at = _changed(at, changes[-1])
         changes += [ChangeSetting(name, getattr(new, name)) for name in _differences(at, new)]
     return tuple(changes)
 
@@ -105,9 +143,7 @@ def _wanted(old: TableDefinition | None, new: TableDefinition, moves: Moves) -> 
     else:
         if str(old.name) != str(new.name):
             yield RenameTable(old.name, new.name, new.grace_days)
-        for position, column in enumerate(new.columns):
-            if not column.column_id:
-                yield AddColumn(column, position)
+        yield from _wanted_columns(old, new)
     before = {stream.url: stream for stream in old.streams} if old else {}
     for stream in new.streams:
         if stream.url not in before:
@@ -117,6 +153,19 @@ def _wanted(old: TableDefinition | None, new: TableDefinition, moves: Moves) -> 
     for stream in before.values():
         if stream.url not in {item.url for item in new.streams}:
             yield RemoveStream(stream, moves.targets.get(stream.url))
+
+
+def _wanted_columns(old: TableDefinition, new: TableDefinition) -> Iterator[Change]:
+    after = {column.column_id: column for column in new.columns if column.column_id}
+    for before in old.columns:
+        column = after.get(before.column_id)
+        if column is None:
+            yield DropColumn(before)
+        elif before.length is not None and column.length is not None and before.length < column.length:
+            yield LengthenColumn(column.name, before.length, column.length)
+    for position, column in enumerate(new.columns):
+        if not column.column_id:
+            yield AddColumn(column, position)
 
 
 def applied(old: TableDefinition | None, changes: Sequence[Change]) -> TableDefinition:
@@ -148,6 +197,15 @@ def _changed(table: TableDefinition | None, change: Change) -> TableDefinition:
         case AddColumn(column, position):
             columns = (*table.columns[:position], column, *table.columns[position:])
             return dataclasses.replace(table, columns=columns)
+        case DropColumn(column):
+            return dataclasses.replace(table, columns=tuple(item for item in table.columns if item != column))
+        case LengthenColumn(name, _, length):
+            columns = tuple(
+                dataclasses.replace(item, length=length) if item.name == name else item for item in table.columns
+            )
+            return dataclasses.replace(table, columns=columns)
+        case ReorderColumns(names):
+            return dataclasses.replace(table, columns=tuple(map(table.column, names)))
         case ChangeSetting(field, value):
             return dataclasses.replace(table, **{field: value})  # type: ignore[arg-type]  # a value of that field
 
@@ -193,6 +251,15 @@ def _line(name: str, change: Change) -> str | None:
             return f"end stream {stream.name} of {name} at {stream.url}: what has arrived there is still converted"
         case AddColumn(column):
             return f"add column {column.name} {column.type.name} to {name}"
+        case DropColumn(column):
+            return (
+                f"drop column {column.name} of {name}: readers see it no more, objects hold its values, and the name "
+                "stays taken, until their days are rebuilt"
+            )
+        case LengthenColumn(column_name, before, length):
+            return f"lengthen column {column_name} of {name} from {before} to {length} bytes"
+        case ReorderColumns(names):
+            return f"reorder the columns of {name}: {', '.join(names)}"
         case ChangeSetting("file_format", int(file_format)):
             return f"store timestamps of {name} in {FILE_FORMATS[file_format]} from now on"
         case ChangeSetting("iceberg", IcebergOptions() as options):

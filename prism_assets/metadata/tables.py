@@ -8,6 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
+from prism_assets.domain.column_changes import HeldName
 from prism_assets.domain.names import TableName
 from prism_assets.domain.tables import Column, Definitions, Stream, TableDefinition
 
@@ -193,7 +194,7 @@ WHERE prism_table_id = :table
 
 
 def save_columns(connection: Connection, table: TableDefinition, now: datetime) -> None:
-    """Inserts new columns and updates the changeable facts of known ones. Column ids are never reused.
+    """Inserts new columns, updates the changeable facts of known ones, and notes which are gone. Ids are never reused.
 
     Locks the rows of the columns.
     """
@@ -201,6 +202,8 @@ def save_columns(connection: Connection, table: TableDefinition, now: datetime) 
         text(_SAVE_COLUMN),
         [_column_row(table, column, position, now) for position, column in enumerate(table.columns)],
     )
+    kept = [column.column_id for column in table.columns]
+    connection.execute(text(_DROP_OTHERS), {"table": table.table_id, "kept": kept, "now": now})
 
 
 _SAVE_COLUMN = """
@@ -212,6 +215,12 @@ ON CONFLICT (prism_table_id, column_id) DO UPDATE SET name = EXCLUDED.name, sour
     type = EXCLUDED.type, length = EXCLUDED.length, source_offset = EXCLUDED.source_offset,
     zone_offset = EXCLUDED.zone_offset, time_unit = EXCLUDED.time_unit, required = EXCLUDED.required,
     position = EXCLUDED.position
+"""
+
+
+_DROP_OTHERS = """
+UPDATE prism_table_columns SET drop_time = :now
+WHERE prism_table_id = :table AND drop_time IS NULL AND column_id <> ALL(CAST(:kept AS integer[]))
 """
 
 
@@ -238,6 +247,52 @@ def highest_column_id(connection: Connection, table_id: int) -> int:
 
 
 _HIGHEST_COLUMN = "SELECT coalesce(max(column_id), 0) FROM prism_table_columns WHERE prism_table_id = :table"
+
+
+def load_column_names(connection: Connection, table_id: int) -> set[str]:
+    """The names that stored columns of a table have, or ever had. Reads without locks."""
+    return set(connection.execute(text(_COLUMN_NAMES), {"table": table_id}).scalars())
+
+
+_COLUMN_NAMES = """
+SELECT DISTINCT c ->> 'name' FROM prism_table_definitions d CROSS JOIN jsonb_array_elements(d.definition -> 'columns') c
+WHERE d.prism_table_id = :table
+"""
+
+
+def load_held_names(connection: Connection, table_id: int, names: Collection[str]) -> dict[str, HeldName]:
+    """Those of the names that objects of a table have for columns: what readers of Glue are sent to, or may be soon.
+
+    Merged objects have the columns of the small ones that they were made of. A day that was rebuilt holds what it held
+    until Glue shows it. Reads without locks, of each day by its index: what no definition in force has, fewer and fewer
+    objects hold.
+    """
+    if not names:
+        return {}
+    rows = connection.execute(text(_HELD_NAMES), {"table": table_id, "names": sorted(names)})
+    return {
+        row.name: HeldName(days=row.days, first=row.first, last=row.last, waiting=row.waiting)
+        for row in rows
+        if row.days or row.waiting
+    }
+
+
+_HELD_NAMES = """
+WITH held AS (
+    SELECT n.name, array_agg(d.version) AS versions FROM unnest(CAST(:names AS text[])) AS n (name)
+    JOIN prism_table_definitions d ON d.prism_table_id = :table
+        AND EXISTS (SELECT 1 FROM jsonb_array_elements(d.definition -> 'columns') c WHERE c ->> 'name' = n.name)
+    GROUP BY n.name
+)
+SELECT h.name, count(p.date) AS days, min(p.date) AS first, max(p.date) AS last,
+    (SELECT count(*) FROM prism_staging_objects o WHERE o.prism_table_id = :table
+        AND o.state IN ('pending', 'claimed') AND o.definition_version = ANY(h.versions)) AS waiting
+FROM held h LEFT JOIN prism_partition_states p ON p.table_id = :table
+    AND NOT (p.expired AND p.current_version < 0)
+    AND (p.published_revision < p.revision AND NOT p.expired OR EXISTS (SELECT 1 FROM prism_small_objects s
+        WHERE s.prism_partition_id = p.partition_id AND s.definition_version = ANY(h.versions)))
+GROUP BY h.name, h.versions
+"""
 
 
 def load_streams(connection: Connection) -> list[KnownStream]:

@@ -11,15 +11,22 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from prism_assets.domain.change_log import tables_of
+from prism_assets.domain.column_changes import (
+    NOTHING_STORED,
+    StoredColumns,
+    column_problems,
+    erased_by,
+    kept_columns,
+)
 from prism_assets.domain.drift import defined_keys
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.names import TableName
 from prism_assets.domain.stream_format import ReadFile
 from prism_assets.domain.table_changes import Change, Moves, RenameTable, applied, changes_between, describe
 from prism_assets.domain.table_file import parse_table_file
-from prism_assets.domain.tables import Column, Stream, TableDefinition
+from prism_assets.domain.tables import Stream, TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import locks, retention, tables, undefined_fields
+from prism_assets.metadata import erasures, locks, retention, tables, undefined_fields
 from prism_assets.metadata.tables import FormerName, KnownStream
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.installation import preview_lake, take_lake
@@ -141,13 +148,18 @@ def plan_apply(
     known: Sequence[TableDefinition],
     streams: Sequence[KnownStream],
     former: Sequence[FormerName] = (),
+    stored: Mapping[int, StoredColumns] | None = None,
 ) -> ApplyPlan:
-    """Compares files with what is in force. Changes that stored rows do not allow become problems."""
+    """Compares files with what is in force. Changes that stored rows do not allow become problems.
+
+    `stored` is what is known of the columns of tables beside their definitions, by table id.
+    """
     names = _Names.of(files, known, former)
-    forbidden = {
-        table.name: [*names.problems(table), *(_forbidden_changes(table, old) if (old := names.old(table)) else [])]
-        for table in files
-    }
+    forbidden = {}
+    for table in files:
+        forbidden[table.name] = list(names.problems(table))
+        if old := names.old(table):
+            forbidden[table.name] += _forbidden_changes(table, old, (stored or {}).get(old.table_id, NOTHING_STORED))
     sound = [table for table in files if not forbidden[table.name]]
     renamed = {old.table_id: str(table.name) for table in sound if (old := names.old(table))}
     claims = _Claims.of(sound, {**{table.table_id: str(table.name) for table in known}, **renamed}, streams)
@@ -291,36 +303,21 @@ def _lake_streams(files: Sequence[TableDefinition], lake_url: str) -> list[str]:
     ]
 
 
-def _forbidden_changes(table: TableDefinition, old: TableDefinition) -> list[str]:
-    """What would make stored files unreadable, or rows lie where nobody looks for them."""
-    known = {column.name: column for column in old.columns}
-    problems = [
-        f"{table.path}:1: columns: {name} is missing; columns cannot be dropped or renamed yet"
-        for name in known.keys() - {column.name for column in table.columns}
-        if not known[name].evolved
-    ]
-    problems += [
-        f"{table.path}:1: columns: {column.name} is {before.type.name} and cannot become {column.type.name}; "
-        "add a column instead"
-        for column in table.columns
-        if (before := known.get(column.name)) and before.type != column.type
-    ]
+def _forbidden_changes(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> list[str]:
+    """What would make stored objects unreadable, or rows lie where nobody looks for them."""
+    problems = [f"{table.path}:1: columns: {problem}" for problem in column_problems(table, old, stored)]
     if table.partition_column != old.partition_column or table.timezone != old.timezone:
-        problems.append(f"{table.path}:1: partition: column and timezone decide where stored rows lie; keep them")
+        problems.append(
+            f"{table.path}:1: partition: column and timezone decide where stored rows lie; keep them, or make a table"
+        )
     return problems
-
-
-def _kept(table: TableDefinition, old: TableDefinition) -> tuple[Column, ...]:
-    """The columns that came by the contract, and that the file does not have: they stay, as rows have them."""
-    named = {column.name for column in table.columns}
-    return tuple(column for column in old.columns if column.evolved and column.name not in named)
 
 
 def _notices(table: TableDefinition, old: TableDefinition) -> list[str]:
     return [
         f"{old.name} keeps the column {column.name} {column.type.name}, which came by its contract and is not in "
         f"{table.path}: `prism table drift {old.name} --patch` prints the line to add"
-        for column in _kept(table, old)
+        for column in kept_columns(table, old)
     ]
 
 
@@ -328,7 +325,7 @@ def _on_top_of(table: TableDefinition, old: TableDefinition) -> TableDefinition:
     """What a file says with the ids that the table and its columns have."""
     ids = {column.name: column.column_id for column in old.columns}
     columns = tuple(dataclasses.replace(column, column_id=ids.get(column.name, 0)) for column in table.columns)
-    columns += _kept(table, old)
+    columns += kept_columns(table, old)
     # Iceberg needs microseconds, as which a file with it is read.
     says_format = table.says_format or table.iceberg is not None
     file_format = table.file_format if says_format else old.file_format
@@ -424,7 +421,26 @@ def _plan(context: StageContext, connection: Connection, files: Sequence[TableDe
     """Against what is in force; a database that is not migrated yet knows no former names."""
     has_names = context.database.has_table("prism_former_names")
     former = tables.load_former_names(connection) if has_names else []
-    return plan_apply(files, tables.load_definitions(connection), tables.load_streams(connection), former)
+    known = tables.load_definitions(connection)
+    names = _Names.of(files, known, former)
+    stored = {
+        old.table_id: _stored_columns(context, connection, table, old) for table in files if (old := names.old(table))
+    }
+    return plan_apply(files, known, tables.load_streams(connection), former, stored)
+
+
+def _stored_columns(
+    context: StageContext, connection: Connection, table: TableDefinition, old: TableDefinition
+) -> StoredColumns:
+    """Looks into objects only for names that columns of before had, and at erasures only where columns go."""
+    before, after = ({column.name for column in item.columns} for item in (old, table))
+    again = (after - before) & tables.load_column_names(connection, old.table_id) if after - before else set()
+    held = tables.load_held_names(connection, old.table_id, again)
+    if not before - after or not context.database.has_table("prism_erasures"):
+        return StoredColumns(held)
+    rules = erasures.load_rules(connection, [old.table_id]).get(old.table_id, ())
+    named = [(rule.erasure_id, [column.column_id for column in rule.defined]) for rule in rules]
+    return StoredColumns(held, erased_by(named))
 
 
 def _with_consequences(context: StageContext, connection: Connection, plan: ApplyPlan, now: datetime) -> ApplyPlan:

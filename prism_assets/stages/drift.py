@@ -69,7 +69,11 @@ def _evolve(context: StageContext, table: TableDefinition, columns: Collection[C
         current = tables.load_current(connection, table)
         if current.version != table.version:
             return
-        evolved = tuple(replace(column, evolved=True) for column in columns)
+        # What was dropped does not come again by itself, nor does its name.
+        former = tables.load_column_names(connection, table.table_id)
+        evolved = tuple(replace(column, evolved=True) for column in columns if column.name not in former)
+        if not evolved:
+            return
         changes = changes_between(current, replace(current, columns=(*current.columns, *evolved)))
         plan = ApplyPlan((TablePlan(table.name, current, changes),))
         execute_apply(connection, plan, now)

@@ -57,6 +57,7 @@ _OLD_FORMAT = "timestamps: milliseconds\n"
 _REFUSING = 'reject: [{when: "id > 0", reason: not_yet}]\n'
 _EXTRA = '  - {name: extra, url: "s3://staging/extra/"}\n'
 _NOISE = '  - {name: noise, url: "s3://staging/noise/", discard: true}\n'
+_SAID = "{name: said, type: string, value: \"'yes'\"}"
 HIDDEN_SECONDS = 1
 """How long a message that was received stays hidden from others."""
 
@@ -527,6 +528,30 @@ def names(seed: int) -> Life:
     )
 
 
+def columns(seed: int) -> Life:
+    """A column that is dropped while rows come, and whose name another one takes when its day was made again."""
+    author = Author(seed)
+    drop = author.drop
+    events = "log.events"
+    hour = "2026-03-01T11:00"
+    return Life(
+        tables={events: "UTC"},
+        files=(a_table(events, columns=[_SAID], merge="{interval: 0}", iceberg="true"),),
+        phases=(
+            Phase(utc("2026-03-01T00:00"), ("apply",)),
+            Phase(utc("2026-03-01T12:00"), ("run",), (drop(events, hour, broken=1), drop(events, hour))),
+            Phase(utc("2026-03-01T13:00"), ("discover", "drop column", "run"), (drop(events, hour),)),
+            Phase(utc("2026-03-02T00:20"), ("run",), (drop(events, hour, "2026-03-02T00:05"),)),
+            Phase(utc("2026-03-02T12:00"), ("run", "rebuild", "run")),
+            Phase(utc("2026-03-02T13:00"), ("take name", "run"), (drop(events, hour, "2026-03-02T11:00"),)),
+            Phase(utc("2026-03-03T01:00"), ("run",)),
+        ),
+        watched=(events,),
+        rest=("run", "iceberg"),
+        shown=(events,),
+    )
+
+
 def erasure(seed: int) -> Life:
     """Rows of an open day, of a closed one and of merged objects are erased, and some of them come again."""
     author = Author(seed)
@@ -563,7 +588,7 @@ def erasure(seed: int) -> Life:
 
 LIVES: Mapping[str, Callable[[int], Life]] = {
     life.__name__: life
-    for life in (days, messages, damage, losses, garbage, shown, rebuilt, streams, retention, names, erasure)
+    for life in (days, messages, damage, losses, garbage, shown, rebuilt, streams, retention, names, columns, erasure)
 }
 
 
@@ -685,6 +710,18 @@ def _rename(context: StageContext, now: datetime) -> None:
         text = path.read_text().replace("table: visits\n", "table: tours\nwas: log.visits\ngrace_days: 0\n")
         path.write_text(text)
     _apply(context, now)
+
+
+def _drop_column(context: StageContext, now: datetime, *, instead: str = "") -> None:
+    """The file of log.events has its column no more, or another one of that name."""
+    for path in context.settings.tables_dir.glob("*.yaml"):
+        kept = [line for line in path.read_text().splitlines(keepends=True) if "{name: said," not in line]
+        path.write_text("".join(kept).replace("merge:", f"{instead}merge:"))
+    _apply(context, now)
+
+
+def _take_name(context: StageContext, now: datetime) -> None:
+    _drop_column(context, now, instead='  - {name: said, type: integer, value: "1"}\n')
 
 
 def _adopt(context: StageContext, now: datetime) -> None:
@@ -833,6 +870,8 @@ _STEPS: Mapping[str, _Step] = {
     "withdraw": _withdraw,
     "move": _move,
     "rename": _rename,
+    "drop column": _drop_column,
+    "take name": _take_name,
     "stop": _stop,
     "resume": _move,
     "adopt": _adopt,

@@ -103,10 +103,14 @@ streams = st.lists(
 
 @st.composite
 def definitions(draw: st.DrawFn) -> tuple[TableDefinition, TableDefinition]:
-    """A table in force, and what a file may make of it: its columns are kept, in any order, and others come."""
+    """A table in force, and what a file may make of it: columns go, stay in any order, and others come."""
     old = [dataclasses.replace(column, column_id=number + 1) for number, column in enumerate(draw(columns))]
     names = {column.name for column in old}
-    kept = [dataclasses.replace(column, source=draw(st.sampled_from("xy"))) for column in old]
+    kept = [
+        dataclasses.replace(column, source=draw(st.sampled_from("xy")), length=draw(st.none() | st.integers(1, 9)))
+        for column in old
+        if draw(st.integers(0, 3))
+    ]
     new = draw(st.permutations([*kept, *(column for column in draw(columns) if column.name not in names)]))
     before = dataclasses.replace(KNOWN, columns=tuple(old), streams=tuple(draw(streams)))
     merge = draw(st.builds(MergePolicy, interval=st.integers(0, 3)))

@@ -171,3 +171,27 @@ def test_what_a_merge_replaced_stays_for_readers_until_their_lease_is_over(world
     assert run_gc(context, now=utc("2026-03-02T14:01")).errors == ()
     assert not (folder / before).exists()
     assert len(lake.ids()) == 10
+
+
+def test_a_dropped_column_and_another_order_are_seen_by_a_session_that_is_open(world: World, lake: LakeOfTest) -> None:
+    color, size = "{name: color, type: string, length: 20}", "{name: size, type: bigint}"
+    world.apply(a_table(columns=[color, size]))
+    rows = some_rows(3, utc("2026-03-01T12:00"), color="red", size=1)
+    world.drop(rows)
+    world.stream("2026-03-01T12:10")
+    assert [row[0] for row in lake.query("DESCRIBE lake.log.events")] == ["time", "id", "color", "size", "dt"]
+    world.apply(a_table(columns=[size, color]))
+    assert [row[0] for row in lake.query("DESCRIBE lake.log.events")] == ["time", "id", "size", "color", "dt"]
+    assert lake.query("SELECT color, size, count(*) FROM lake.log.events GROUP BY ALL") == [("red", 1, 3)]
+    world.apply(a_table(columns=[size]))
+    assert [row[0] for row in lake.query("DESCRIBE lake.log.events")] == ["time", "id", "size", "dt"]
+    more = some_rows(3, utc("2026-03-01T12:00"), color="red", size=1)
+    world.drop(more)
+    world.stream("2026-03-01T12:20")
+    for _ in range(2):
+        assert lake.ids() == [row["id"] for row in (*rows, *more)]
+        assert lake.query("SELECT size, count(*) FROM lake.log.events GROUP BY ALL") == [(1, 6)]
+        assert len(lake.query("SELECT * FROM lake.log.events LIMIT 1")[0]) == 4
+        world.merge("2026-03-01T16:00", everything=True)
+    with pytest.raises(StatementFailed, match="color"):
+        lake.query("SELECT color FROM lake.log.events")

@@ -58,7 +58,8 @@ def test_an_added_column_gets_the_next_id_and_the_others_keep_theirs(world: Worl
 
 def test_the_order_of_columns_may_change_and_the_ids_go_with_the_names(world: World) -> None:
     world.apply(a_table(columns=[COLOR, "{name: size, type: bigint}"]))
-    world.apply(a_table(columns=["{name: size, type: bigint}", COLOR]))
+    plan = world.apply(a_table(columns=["{name: size, type: bigint}", COLOR]))
+    assert plan.lines == ("reorder the columns of log.events: time, id, size, color",)
     assert columns(world) == [(1, "time"), (2, "id"), (3, "color"), (4, "size")]
     (definition,) = world.context.choose_tables(["log.events"])
     assert [column.column_id for column in definition.columns] == [1, 2, 4, 3]
@@ -66,14 +67,21 @@ def test_the_order_of_columns_may_change_and_the_ids_go_with_the_names(world: Wo
 
 def test_the_id_of_a_dropped_column_is_never_given_again(world: World) -> None:
     world.apply(a_table(columns=[COLOR]))
-    with world.context.database.begin() as connection:
-        connection.exec_driver_sql("UPDATE prism_table_columns SET drop_time = now() WHERE name = 'color'")
-        connection.exec_driver_sql(
-            "UPDATE prism_table_definitions "
-            "SET definition = jsonb_set(definition, '{columns}', (definition->'columns') - 2)"
-        )
-    world.apply(a_table(columns=["{name: size, type: bigint}"]))
-    assert columns(world) == [(1, "time"), (2, "id"), (3, "color"), (4, "size")]
+    assert world.apply(a_table(columns=["{name: size, type: bigint}"])).lines == (
+        "drop column color of log.events: readers see it no more, objects hold its values, and the name stays taken, "
+        "until their days are rebuilt",
+        "add column size bigint to log.events",
+    )
+    world.apply(a_table(columns=[COLOR, "{name: size, type: bigint}"]))
+    assert columns(world) == [(1, "time"), (2, "id"), (3, "color"), (4, "size"), (5, "color")]
+    assert rows(world, "SELECT column_id FROM prism_table_columns WHERE drop_time IS NOT NULL") == [(3,)]
+
+
+def test_a_longer_text_is_named(world: World) -> None:
+    world.apply(a_table(columns=["{name: color, type: string, length: 20}"]))
+    plan = world.apply(a_table(columns=["{name: color, type: string, length: 40}"]))
+    assert plan.lines == ("lengthen column color of log.events from 20 to 40 bytes",)
+    assert rows(world, "SELECT length FROM prism_table_columns WHERE name = 'color'") == [(40,)]
 
 
 def test_a_changed_setting_is_named(world: World) -> None:
@@ -102,7 +110,10 @@ def test_a_stream_no_longer_in_the_file_is_disabled_and_not_lost(world: World) -
 @pytest.mark.parametrize(
     ("after", "message"),
     [
-        (a_table(), "columns: color is missing; columns cannot be dropped or renamed yet"),
+        (
+            a_table(columns=["{name: color, type: string, length: 100}"]),
+            "columns: color has the length 65535, which values in objects may have, and cannot be cut to 100; add a",
+        ),
         (a_table(columns=["{name: color, type: bigint}"]), "columns: color is string and cannot become bigint; add a"),
         (
             a_table(columns=[COLOR], timezone="Asia/Tokyo"),
@@ -113,7 +124,7 @@ def test_a_stream_no_longer_in_the_file_is_disabled_and_not_lost(world: World) -
             "partition: column and timezone decide where stored rows lie",
         ),
     ],
-    ids=["a drop", "another type", "another zone", "another partition column"],
+    ids=["a shorter text", "another type", "another zone", "another partition column"],
 )
 def test_what_would_make_stored_rows_unreadable_is_refused(world: World, after: str, message: str) -> None:
     world.apply(a_table(columns=[COLOR]))
@@ -128,7 +139,9 @@ def test_another_precision_is_another_type(world: World) -> None:
 
 def test_all_refusals_are_told_at_once(world: World) -> None:
     world.apply(a_table(columns=[COLOR, "{name: size, type: bigint}"]))
-    told = refusal(world, a_table(columns=["{name: size, type: real}"], timezone="Asia/Tokyo"))
+    told = refusal(
+        world, a_table(columns=["{name: size, type: real}", "{name: color, type: json}"], timezone="Asia/Tokyo")
+    )
     assert len(told.splitlines()) == 3
 
 

@@ -1,0 +1,300 @@
+"""Columns that are dropped, put into another order, or longer: what each reader sees at every step."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+from prism_assets import failpoints
+from prism_assets.domain.errors import DefinitionError
+from prism_assets.kernels.parquet.format import column_id
+from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.erase.run import continue_erasures, run_erase
+from prism_assets.stages.rebuild.run import run_rebuild
+from prism_assets.stages.repair.run import run_repair
+from prism_assets.stages.stream.plan import start_batch
+from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.metadata.worlds import a_world
+from prism_assets_tests.stages.aging import hours_pass, keys
+from prism_assets_tests.stages.engines import expire_leases, rest_is_over
+from prism_assets_tests.world import World
+
+DAY = "2026-03-01"
+NOON, LATER = f"{DAY}T12:00", f"{DAY}T13:00"
+NIGHT, MORNING, EVENING = "2026-03-02T00:30", "2026-03-02T09:00", "2026-03-02T19:00"
+COLOR, SIZE = "{name: color, type: string, length: 20}", "{name: size, type: bigint}"
+MERGE = "{interval: 0, target_bytes: 100000}"
+COLORS = ("red", "green", None, "blue")
+
+
+@pytest.fixture
+def world(services: Any, database_url: str, tmp_path: Path) -> Iterator[World]:
+    """One garbage collection may delete everything that is garbage."""
+    with a_world(services, database_url, tmp_path, gc_max_fraction=1.0) as made:
+        yield made
+
+
+def events(*columns: str) -> str:
+    return a_table(columns=columns, merge=MERGE, iceberg="true")
+
+
+def arrive(world: World, now: str = NOON, *, at: str = NOON) -> list[dict[str, Any]]:
+    """An object of four rows with all fields."""
+    made = zip(some_rows(len(COLORS), utc(at)), COLORS, strict=True)
+    rows = [row | {"color": color, "size": number} for number, (row, color) in enumerate(made)]
+    world.drop(rows)
+    world.stream(now)
+    return rows
+
+
+def publish(world: World, now: str) -> None:
+    world.catalog(now)
+    world.iceberg(now)
+
+
+def look(world: World, rows: Sequence[dict[str, Any]], *columns: str) -> None:
+    """Readers by name and by id see these columns and no others, and each row once, with its values."""
+    wanted = {row["id"]: tuple(row[column] for column in columns) for row in rows}
+    names = ["id", *columns]
+    found = world.reader().table("log.events")
+    assert [name for name, _ in found.columns] == ["time", *names]
+    assert each_once(world.query(f"SELECT {', '.join(names)} FROM log.events")) == wanted
+    assert each_once(by_name_alone(world, names)) == wanted
+    listed = world.iceberg_table().scan().to_arrow()
+    assert listed.column_names == ["time", *names, "dt"]
+    assert each_once([tuple(row.values()) for row in listed.select(names).to_pylist()]) == wanted
+
+
+def each_once(found: Sequence[tuple[Any, ...]]) -> dict[int, tuple[Any, ...]]:
+    """Rows by their ids."""
+    rows = {number: tuple(values) for number, *values in found}
+    assert len(rows) == len(found), "rows are seen twice"
+    return rows
+
+
+def by_name_alone(world: World, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """DuckDB over the objects that Glue names, which knows of no ids."""
+    paths = [
+        str(world.root / "buckets" / item.url.removeprefix("s3://"))
+        for partition in world.reader().table("log.events").partitions
+        for item in partition.objects
+    ]
+    with duckdb.connect() as connection:
+        said = ", ".join(f"NULL AS {name}" for name in names)
+        objects = "SELECT * FROM read_parquet($1, union_by_name = true, hive_partitioning = false)"
+        query = f"SELECT {', '.join(names)} FROM ({objects} UNION ALL BY NAME SELECT {said} WHERE false)"
+        return connection.execute(query, [paths]).fetchall()
+
+
+def columns_of(world: World, key: str) -> dict[str, int]:
+    """What an object holds: names with their ids."""
+    schema = pq.read_schema(io.BytesIO(world.context.stores.get("lake", key)))
+    return {field.name: column_id(field) for field in schema}
+
+
+def merged(world: World) -> str:
+    """The key of the one merged object that readers are sent to."""
+    (item,) = world.partition(DAY).objects
+    return item.url.removeprefix("s3://lake/")
+
+
+def refusal(world: World, text: str) -> str:
+    with pytest.raises(DefinitionError) as raised:
+        world.apply(text)
+    return str(raised.value).partition(": columns: ")[2]
+
+
+@pytest.fixture
+def rows(world: World) -> list[dict[str, Any]]:
+    """Of a table that has both columns, in two objects of an open day."""
+    world.apply(events(COLOR, SIZE))
+    found = [*arrive(world), *arrive(world)]
+    publish(world, NOON)
+    look(world, found, "color", "size")
+    return found
+
+
+def test_a_dropped_column_leaves_every_reader_and_its_objects_are_merged_with_those_without_it(
+    world: World, rows: list[dict[str, Any]]
+) -> None:
+    world.apply(events(SIZE))
+    publish(world, NOON)
+    look(world, rows, "size")
+    rows += arrive(world, LATER)
+    publish(world, LATER)
+    look(world, rows, "size")
+    world.merge(LATER, everything=True)
+    publish(world, LATER)
+    look(world, rows, "size")
+    world.catalog(NIGHT)
+    world.merge(NIGHT, everything=True)
+    publish(world, NIGHT)
+    assert world.status(DAY, NIGHT).state == "switched"
+    look(world, rows, "size")
+    assert columns_of(world, merged(world)) == {"time": 1, "id": 2, "color": 3, "size": 4}, "what inputs hold stays"
+    late = arrive(world, MORNING)
+    world.merge(MORNING, everything=True)
+    publish(world, MORNING)
+    look(world, [*rows, *late], "size")
+    hours_pass(world, 100)
+    assert run_doctor(world.context, deep=True).is_clean
+
+
+@pytest.mark.parametrize("point", ["merge.before_put", "merge.after_put", "merge.before_commit", "merge.in_commit"])
+def test_a_merge_that_died_before_a_drop_is_done_again_behind_it(
+    world: World, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    world.catalog(NIGHT)
+    monkeypatch.setattr(failpoints, "_POINTS", failpoints.parse(f"{point}=1*raise(InjectedFault)"))
+    with suppress(failpoints.InjectedFault):  # what a kernel meets is the failure of its task
+        assert world.merge(NIGHT, everything=True).problems
+    monkeypatch.setattr(failpoints, "_POINTS", {})
+    world.apply(events(SIZE))
+    expire_leases(world)
+    world.merge(NIGHT, everything=True)
+    publish(world, NIGHT)
+    assert world.status(DAY, NIGHT).state == "switched"
+    look(world, rows, "size")
+    assert run_doctor(world.context, deep=True).is_clean
+
+
+def test_an_object_that_was_begun_before_a_drop_still_has_the_column_and_no_reader_sees_it(
+    world: World, rows: list[dict[str, Any]]
+) -> None:
+    late = [row | {"color": "red", "size": 7} for row in some_rows(2, utc(NOON))]
+    world.drop(late)
+    world.discover(NOON)
+    start_batch(world.context, None)  # a worker dies with it
+    world.apply(events(SIZE))
+    expire_leases(world)
+    rest_is_over(world)
+    world.stream(NOON)
+    publish(world, NOON)
+    look(world, [*rows, *late], "size")
+
+
+def test_a_rebuild_frees_the_name_of_a_dropped_column(world: World, rows: list[dict[str, Any]]) -> None:
+    world.apply(events(SIZE))
+    held = (
+        "color was another column, whose values readers of Glue would take for those of the new one: objects of "
+        f"{DAY} have it under that name; choose another name, or have them made again: "
+        f"`prism rebuild log.events --date {DAY}` when the days are closed, and `prism catalog`"
+    )
+    again = events(SIZE, "{name: color, type: integer, source: size}")
+    assert refusal(world, again) == held
+    world.catalog(NIGHT)
+    world.merge(NIGHT, everything=True)
+    publish(world, NIGHT)
+    assert refusal(world, again) == held
+    assert run_rebuild(world.context, "log.events", day=utc(NOON).date(), now=utc(MORNING)).errors == ()
+    assert refusal(world, again) == held, "readers are still sent to the objects of before"
+    publish(world, MORNING)
+    look(world, rows, "size")
+    assert "color" not in columns_of(world, merged(world))
+    assert world.apply(again).lines == ("add column color integer to log.events",)
+    for row in rows:
+        row["color"] = None
+    publish(world, MORNING)
+    look(world, rows, "size", "color")
+    assert run_rebuild(world.context, "log.events", day=utc(NOON).date(), now=utc(EVENING)).errors == ()
+    publish(world, EVENING)
+    look(world, [row | {"color": row["size"]} for row in rows], "size", "color")
+    assert columns_of(world, merged(world))["color"] == 5, "the id of before is never given again"
+
+
+def test_a_name_is_held_by_objects_that_wait_for_their_conversion(world: World) -> None:
+    world.apply(events(COLOR, SIZE))
+    world.drop(some_rows(1, utc(NOON)))
+    world.discover(NOON)
+    start_batch(world.context, None)
+    world.apply(events(SIZE))
+    assert refusal(world, events(SIZE, COLOR)).endswith(
+        "1 staging objects are still to be converted with it; choose another name, or run `prism stream` first"
+    )
+
+
+def test_a_table_without_objects_holds_no_name(world: World) -> None:
+    world.apply(events(COLOR))
+    world.apply(events())
+    assert world.apply(events(COLOR)).lines == ("add column color string to log.events",)
+
+
+def test_a_dropped_column_does_not_evolve_again(world: World) -> None:
+    contract = "contract: {new_fields: evolve}\n"
+    world.apply(events(COLOR, SIZE) + contract)
+    arrive(world)
+    world.apply(events(SIZE) + contract)
+    arrive(world)
+    (table,) = world.context.choose_tables(["log.events"])
+    assert [column.name for column in table.columns] == ["time", "id", "size"]
+
+
+def test_repair_and_erase_go_on_over_objects_of_before_a_drop(world: World, rows: list[dict[str, Any]]) -> None:
+    world.apply(events(SIZE))
+    rows += arrive(world, LATER)
+    publish(world, LATER)
+    lost, *_ = keys(world, "/live/")
+    held = columns_of(world, lost)
+    world.context.stores.delete("lake", [lost])
+    assert run_repair(world.context).repaired == 1
+    assert columns_of(world, lost) == held
+    look(world, rows, "size")
+    gone = [rows.pop(0), rows.pop(-1)]
+    erase(world, f"id IN ({gone[0]['id']}, {gone[1]['id']})", rows=2)
+    look(world, rows, "size")
+    world.catalog(NIGHT)
+    world.merge(NIGHT, everything=True)
+    publish(world, NIGHT)
+    look(world, rows, "size")
+    erase(world, f"id = {rows.pop(0)['id']}", rows=1)
+    look(world, rows, "size")
+
+
+def erase(world: World, where: str, rows: int) -> None:
+    """Of open days of an Iceberg table that goes on behind its commit."""
+    assert run_erase(world.context, "log.events", where, rows=rows).errors == ()
+    world.iceberg(LATER)
+    assert continue_erasures(world.context, now=datetime.now(timezone.utc), forced=True).errors == ()
+    publish(world, LATER)
+
+
+def test_a_column_that_an_erasure_names_is_not_dropped(world: World, rows: list[dict[str, Any]]) -> None:
+    assert run_erase(world.context, "log.events", "color = 'red'", rows=2).errors == ()
+    assert refusal(world, events(SIZE)) == (
+        "color is missing, and erasure 1 names it: rows that it took out would come again, late or with a rebuild; "
+        "keep the column"
+    )
+    assert world.apply(events(COLOR)).lines[0].startswith("drop column size")
+
+
+def test_another_order_is_shown_to_every_reader(world: World, rows: list[dict[str, Any]]) -> None:
+    world.apply(events(SIZE, COLOR))
+    publish(world, NOON)
+    look(world, rows, "size", "color")
+    rows += arrive(world, LATER)
+    world.merge(LATER, everything=True)
+    publish(world, LATER)
+    look(world, rows, "size", "color")
+
+
+def test_longer_texts_are_shown_beside_those_of_before(world: World, rows: list[dict[str, Any]]) -> None:
+    long = COLOR.replace("20", "40")
+    world.apply(events(long, SIZE))
+    row = some_rows(1, utc(NOON))[0] | {"color": "x" * 33, "size": 1}
+    world.drop([row])
+    world.stream(LATER)
+    publish(world, LATER)
+    look(world, [*rows, row], "color", "size")
+    assert ("color", "varchar(40)") in world.reader().table("log.events").columns
+    world.catalog(NIGHT)
+    world.merge(NIGHT, everything=True)
+    publish(world, NIGHT)
+    look(world, [*rows, row], "color", "size")
