@@ -1,4 +1,4 @@
-"""The kernels by name: a new one is a task class in `domain/work.py`, a function, and its line here."""
+"""The kernels by name: a new one is a task class in `domain/`, a function, and its line here."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from prism_assets.domain.folding import FoldTask
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import (
     CleanTask,
@@ -21,6 +22,7 @@ from prism_assets.kernels.clean import clean_lines
 from prism_assets.kernels.convert import convert_object
 from prism_assets.kernels.merge import merge_range
 from prism_assets.kernels.rebuild import rebuild_object
+from prism_assets.kernels.records.fold import fold_buckets
 from prism_assets.kernels.repair import repair_object
 from prism_assets.kernels.rewrite import rewrite_object
 from prism_assets.objectstore.lake import Lake
@@ -47,5 +49,6 @@ _ALL: tuple[Kernel[Any], ...] = (
     Kernel(MergeTask, merge_range),
     Kernel(RewriteTask, rewrite_object),
     Kernel(CleanTask, clean_lines),
+    Kernel(FoldTask, fold_buckets),
 )
 KERNELS: Mapping[str, Kernel[Any]] = {kernel.task.kernel: kernel for kernel in _ALL}

@@ -1,0 +1,205 @@
+"""What a fold reads: changes as a whole, of records first what tells them, and the rest of those that are rewritten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from prism_assets.domain.errors import InvariantBroken
+from prism_assets.domain.files import DataFile
+from prism_assets.domain.folding import FoldTask, RecordObject, RecordPart
+from prism_assets.domain.joins import CHANGE_GROUP, CHANGE_LINE, CHANGE_OBJECT
+from prism_assets.kernels.fingerprint import fingerprint_of
+from prism_assets.kernels.records.sessions import Numbers, Spans, buckets_of
+from prism_assets.kernels.records.shape import COMMITTED, LAST_EVENT, RecordShape
+from prism_assets.kernels.records.times import event_times, to_instant
+from prism_assets.objectstore.ranged import RangedObject
+from prism_assets.objectstore.stores import Stores
+
+_READ_WHOLE = 4 << 20
+"""Objects up to so many bytes are read with one request."""
+_READS = 8
+
+
+class StoredObject:
+    """One recorded Parquet object."""
+
+    def __init__(self, said: DataFile, stores: Stores) -> None:
+        self.said = said
+        self._stores = stores
+
+    @cached_property
+    def _file(self) -> pq.ParquetFile:
+        said = self.said
+        source: Any
+        if said.content_length <= _READ_WHOLE:
+            body = self._stores.get(said.bucket, said.key, length=said.content_length)
+            if len(body) != said.content_length:
+                raise InvariantBroken(f"{said.key}: it has {len(body)} bytes, recorded were {said.content_length}")
+            source = pa.BufferReader(body)
+        else:
+            source = pa.PythonFile(RangedObject(self._stores, said.bucket, said.key, said.content_length), "r")
+        try:
+            file = pq.ParquetFile(source)
+        except pa.ArrowInvalid:
+            raise InvariantBroken(f"{said.key}: it is no readable Parquet object") from None
+        if file.metadata.num_rows != said.row_count:
+            raise InvariantBroken(f"{said.key}: it has {file.metadata.num_rows} rows, recorded were {said.row_count}")
+        return file
+
+    def read_columns(self, names: Sequence[str]) -> pa.Table:
+        """Some columns of all rows."""
+        return self._file.read(list(names), use_threads=False)
+
+    def read(self, schema: pa.Schema) -> pa.Table:
+        """All rows with the columns of a schema; InvariantBroken if they are not those that were recorded."""
+        read = self._file.read(use_threads=False)
+        found = fingerprint_of(read)
+        if found != self.said.fingerprint:
+            raise InvariantBroken(
+                f"{self.said.key}: the fingerprint of its rows is {found}, recorded was {self.said.fingerprint}; "
+                "nothing was written: run `prism repair --deep`"
+            )
+        return _with_columns(read, schema)
+
+
+def _with_columns(read: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of a schema by their names; what is not there is null."""
+    names = set(read.column_names)
+    columns = [
+        read[field.name].cast(field.type) if field.name in names else pa.nulls(read.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Changes that are part of a record, each once, with their buckets, and which of the `waiting` objects they are in.
+
+    `new` and `waited` count all rows that were read of either, `placeless` those among them that are of no record.
+    """
+
+    rows: pa.Table
+    times: Numbers
+    buckets: Numbers
+    sources: Numbers
+    waiting: tuple[RecordObject, ...]
+    new: int
+    waited: int
+    placeless: int
+
+
+NEW = -1
+"""The source of changes that no fold has taken before."""
+
+
+def read_changes(task: FoldTask, shape: RecordShape, stores: Stores) -> Changes:
+    """Reads the changes of the task's buckets, those that waited first."""
+    waiting = tuple(item for item in task.records if item.part is RecordPart.PENDING)
+    tables, buckets, sources = list[pa.Table](), list[Numbers](), list[Numbers]()
+
+    def read(item: DataFile) -> pa.Table:
+        return StoredObject(item, stores).read(shape.changes)
+
+    with ThreadPoolExecutor(_READS) as pool:
+        for number, rows in enumerate(pool.map(read, waiting)):
+            tables.append(rows)
+            buckets.append(buckets_of(rows.select(shape.join.key), shape.join.buckets))
+            sources.append(np.full(rows.num_rows, number, np.int64))
+        for item, read_rows in zip(task.changes, pool.map(read, task.changes), strict=True):
+            found = buckets_of(read_rows.select(shape.join.key), shape.join.buckets)
+            own = np.isin(found, task.buckets)
+            committed = pa.array(np.full(int(own.sum()), to_instant(item.committed), np.int64))
+            rows = read_rows.filter(pa.array(own))
+            tables.append(
+                rows.set_column(rows.column_names.index(COMMITTED), shape.changes.field(COMMITTED), committed)
+            )
+            buckets.append(found[own])
+            sources.append(np.full(rows.num_rows, NEW, np.int64))
+    whole = pa.concat_tables([shape.changes.empty_table(), *tables])
+    return _placed(whole, _joined(buckets), _joined(sources), shape, waiting)
+
+
+def _placed(
+    rows: pa.Table, buckets: Numbers, sources: Numbers, shape: RecordShape, waiting: tuple[RecordObject, ...]
+) -> Changes:
+    has_place = _have_place(rows, shape)
+    kept = np.flatnonzero(has_place)
+    objects, lines = (rows[name].to_numpy()[kept] for name in (CHANGE_OBJECT, CHANGE_LINE))
+    order = np.lexsort((lines, objects))  # stable: of equal ones that which waited comes first
+    is_first = np.ones(len(order), bool)
+    is_first[1:] = (np.diff(objects[order]) != 0) | (np.diff(lines[order]) != 0)
+    kept = kept[np.sort(order[is_first])]
+    chosen = rows.take(pa.array(kept))
+    return Changes(
+        rows=chosen,
+        times=event_times(chosen[shape.table.partition_column], shape.table.zone),
+        buckets=buckets[kept],
+        sources=sources[kept],
+        waiting=waiting,
+        new=int((sources == NEW).sum()),
+        waited=int((sources != NEW).sum()),
+        placeless=int((~has_place).sum()),
+    )
+
+
+def _have_place(rows: pa.Table, shape: RecordShape) -> npt.NDArray[np.bool_]:
+    """Which changes have a key, a time, a group that there is, and a sequence."""
+    placed: Any = pa.array(np.zeros(rows.num_rows, bool))
+    for group in shape.join.groups:
+        own = pc.fill_null(pc.equal(rows[CHANGE_GROUP], group.name), False)
+        for name in group.sequence:
+            placed = pc.or_(placed, pc.and_(own, pc.is_valid(rows[name])))
+    for name in (*shape.join.key, shape.table.partition_column):
+        placed = pc.and_(placed, pc.is_valid(rows[name]))
+    return np.asarray(placed.to_numpy(zero_copy_only=False) if isinstance(placed, pa.Array) else placed.to_numpy())
+
+
+@dataclass(frozen=True)
+class RecordPlaces:
+    """Of all records of some objects, one object after the other: keys, times, and in which home they live."""
+
+    keys: pa.Table
+    first_events: Numbers
+    last_events: Numbers
+    homes: Numbers
+
+    def spans(self, keys: Numbers) -> Spans:
+        """The same with keys as numbers."""
+        return Spans(keys, self.first_events, self.last_events)
+
+
+def read_places(objects: Iterable[tuple[int, StoredObject]], shape: RecordShape) -> RecordPlaces:
+    """Reads the few columns that tell which records there are, of objects with the numbers of their homes."""
+    schema = pa.schema(
+        [shape.stored.field(name) for name in (*shape.join.key, shape.table.partition_column, LAST_EVENT)]
+    )
+
+    def read(item: tuple[int, StoredObject]) -> pa.Table:
+        return _with_columns(item[1].read_columns(schema.names), schema)
+
+    listed = list(objects)
+    with ThreadPoolExecutor(_READS) as pool:
+        tables = list(pool.map(read, listed))
+    whole = pa.concat_tables([schema.empty_table(), *tables])
+    homes = [np.full(table.num_rows, home, np.int64) for (home, _), table in zip(listed, tables, strict=True)]
+    return RecordPlaces(
+        keys=whole.select(shape.join.key),
+        first_events=event_times(whole[shape.table.partition_column], shape.table.zone),
+        last_events=whole[LAST_EVENT].to_numpy(),
+        homes=_joined(homes),
+    )
+
+
+def _joined(parts: Sequence[Numbers]) -> Numbers:
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)

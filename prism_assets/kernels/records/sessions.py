@@ -1,0 +1,132 @@
+"""Which records and changes belong together: those of a key whose events are at most a window apart, by a chain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from prism_assets.kernels.fingerprint import row_hashes
+
+Numbers = npt.NDArray[np.int64]
+ALONE = -1
+"""The session of a record that no change touches."""
+
+
+def key_codes(parts: Sequence[pa.Table]) -> list[Numbers]:
+    """A number for each row of some tables: rows have the same one if all of their columns are equal."""
+    codes = np.zeros(sum(part.num_rows for part in parts), np.int64)
+    for position, name in enumerate(parts[0].column_names):
+        column = pa.chunked_array([chunk for part in parts for chunk in part[name].chunks], parts[0][name].type)
+        coded = column.dictionary_encode()
+        numbers = [np.asarray(chunk.indices.to_numpy(zero_copy_only=False)) for chunk in coded.chunks]
+        found = np.concatenate(numbers).astype(np.int64) if numbers else codes
+        if position:
+            _, codes = np.unique(codes * (found.max(initial=0) + 1) + found, return_inverse=True)
+        else:
+            codes = found
+    bounds = np.cumsum([part.num_rows for part in parts])[:-1]
+    return [np.asarray(part, np.int64) for part in np.split(codes, bounds)]
+
+
+def buckets_of(keys: pa.Table, buckets: int) -> Numbers:
+    """The bucket of each key: the last bits of a hash that never changes, so that twice as many divide each in two."""
+    hashes = [row_hashes(batch) for batch in keys.to_batches(max_chunksize=1 << 14)]
+    whole = np.concatenate(hashes) if hashes else np.zeros(0, np.uint64)
+    return (whole & np.uint64(buckets - 1)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """The records that a fold could write: each with the stored records and the changes that it is made of.
+
+    `of_records` and `of_changes` say for each of them which session it is part of, or that it is ALONE. `elders` are
+    the stored records with the first event of each, or -1 where it is born.
+    """
+
+    of_records: Numbers
+    of_changes: Numbers
+    first_events: Numbers
+    last_events: Numbers
+    elders: Numbers
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.elders)
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Keys as numbers, and from when to when their events are."""
+
+    keys: Numbers
+    first_events: Numbers
+    last_events: Numbers
+
+
+def find_sessions(records: Spans, changes: Spans, window_ms: int | None) -> Sessions:
+    """Puts changes together with each other and the stored records that they touch; None for a window without end."""
+    touched = np.isin(records.keys, changes.keys)
+    rows = np.concatenate([np.flatnonzero(touched), np.arange(len(changes.keys))])
+    of_record = np.arange(len(rows)) < int(touched.sum())
+    keys = np.concatenate([records.keys[touched], changes.keys])
+    starts = np.concatenate([records.first_events[touched], changes.first_events])
+    ends = np.concatenate([records.last_events[touched], changes.last_events])
+
+    order = np.lexsort((starts, keys))
+    numbers = np.empty(len(rows), np.int64)
+    numbers[order] = np.cumsum(_begins(keys[order], starts[order], ends[order], window_ms)) - 1
+    is_touched = np.zeros(int(numbers.max(initial=-1)) + 1, bool)
+    is_touched[numbers[~of_record]] = True
+    renumbered = np.where(is_touched, np.cumsum(is_touched) - 1, ALONE)
+
+    of_records = np.full(len(records.keys), ALONE, np.int64)
+    of_records[rows[of_record]] = renumbered[numbers[of_record]]
+    of_changes = renumbered[numbers[~of_record]] if len(rows) else np.zeros(0, np.int64)
+    inside = renumbered[numbers] != ALONE
+    return _described(renumbered[numbers][inside], starts[inside], ends[inside], of_records, of_changes, records)
+
+
+def _begins(keys: Numbers, starts: Numbers, ends: Numbers, window_ms: int | None) -> npt.NDArray[np.bool_]:
+    """Whether a session begins with an item; they are sorted by key and start, and records of a key are disjoint."""
+    begins = np.ones(len(keys), bool)
+    begins[1:] = keys[1:] != keys[:-1]
+    if window_ms is None or not len(keys):
+        return begins
+    longest = np.maximum.accumulate(np.where(ends > starts, np.arange(len(keys)), -1))[:-1]
+    inside = (longest >= 0) & (keys[longest] == keys[:-1])
+    reach = np.where(inside, np.maximum(starts[:-1], ends[longest]), starts[:-1])
+    begins[1:] |= starts[1:] - reach > window_ms
+    return begins
+
+
+def _described(
+    numbers: Numbers, starts: Numbers, ends: Numbers, of_records: Numbers, of_changes: Numbers, records: Spans
+) -> Sessions:
+    count = int(numbers.max(initial=-1)) + 1
+    first_events, last_events = np.full(count, np.iinfo(np.int64).max), np.full(count, np.iinfo(np.int64).min)
+    np.minimum.at(first_events, numbers, starts)
+    np.maximum.at(last_events, numbers, ends)
+    elders = np.full(count, -1, np.int64)
+    inside = np.flatnonzero(of_records != ALONE)
+    youngest_first = inside[np.argsort(-records.first_events[inside], kind="stable")]
+    elders[of_records[youngest_first]] = youngest_first
+    return Sessions(of_records, of_changes, first_events, last_events, elders)
+
+
+def least_of(values: Numbers, owners: Numbers, count: int) -> Numbers:
+    """The least value of each owner; the greatest number there is where it has none."""
+    found = np.full(count, np.iinfo(np.int64).max)
+    np.minimum.at(found, owners, values)
+    return found
+
+
+def dense(numbers: npt.NDArray[Any]) -> tuple[Numbers, Numbers]:
+    """The different numbers, and which of them each is."""
+    different, places = np.unique(numbers, return_inverse=True)
+    return different, np.asarray(places, np.int64)

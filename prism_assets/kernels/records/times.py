@@ -1,0 +1,58 @@
+"""Times of changes and records as milliseconds since 1970, and what follows from them: dates, cohorts, settling."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from prism_assets.domain.joins import JoinOptions
+from prism_assets.kernels import times
+
+Instants = npt.NDArray[np.int64]
+COHORT_MS = 15 * 60 * 1_000
+NEVER = np.iinfo(np.int64).max
+
+
+def event_times(column: pa.ChunkedArray, zone: ZoneInfo) -> Instants:
+    """The times in a partition column; a date counts as its first instant in the table's zone."""
+    whole = column.combine_chunks()
+    if pa.types.is_timestamp(whole.type):
+        instants: Instants = whole.cast(pa.timestamp("ms", "UTC")).view(pa.int64()).to_numpy()
+        return instants
+    days, places = np.unique(whole.view(pa.int32()).to_numpy(), return_inverse=True)
+    midnights = np.array([times.midnight_of(int(day), zone) for day in days], np.int64)
+    return midnights[places] if len(days) else np.zeros(0, np.int64)
+
+
+def days_of(instants: Instants, zone: ZoneInfo) -> npt.NDArray[np.int32]:
+    """The dates on which instants fall in a zone, as days since 1970."""
+    if not len(instants):
+        return np.zeros(0, np.int32)
+    first, last = (int(bound) // 86_400_000 for bound in (instants.min(), instants.max()))
+    return times.Calendar(first - 1, last + 1, zone).days(instants)
+
+
+def cohorts_of(instants: Instants, join: JoinOptions) -> npt.NDArray[np.int64]:
+    """The quarter of an hour in which records were born; they all share one where they live for ever."""
+    return np.zeros(len(instants), np.int64) if join.window_seconds is None else instants // COHORT_MS
+
+
+def settle_times(last_events: Instants, join: JoinOptions) -> Instants:
+    """From when on nothing accepted can meet records with these last events; NEVER where they live for ever."""
+    if join.window_seconds is None:
+        return np.full(len(last_events), NEVER)
+    return last_events + (join.window_seconds + join.lateness_seconds) * 1_000
+
+
+def to_instant(time: datetime) -> int:
+    """The milliseconds of a time, rounded down."""
+    return (time - times.to_datetime(0)) // timedelta(milliseconds=1)
+
+
+def settles_at(instant: int) -> datetime | None:
+    """The time at which something settles; None if it never does, or behind all dates there are."""
+    return None if instant > times.LAST_INSTANT else times.to_datetime(instant)

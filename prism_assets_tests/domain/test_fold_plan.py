@@ -1,0 +1,36 @@
+"""What a fold rewrites, and what waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from prism_assets.domain.fold_plan import DIRTY, LINKED, NEW, SETTLES, STALE, Home, homes_to_rewrite, rewrite_reason
+from prism_assets.domain.joins import PublishPolicy
+
+POLICY = PublishPolicy(every_seconds=300, dirty=0.1, stale_seconds=3_600)
+WAITS = Home(rows=100, touched=1, waited_seconds=10)
+
+
+@pytest.mark.parametrize(
+    ("home", "reason"),
+    [
+        (Home(rows=0, touched=1), NEW),
+        (Home(rows=100, touched=10), DIRTY),
+        (Home(rows=100, touched=9), None),
+        (Home(rows=100, touched=9, waited_seconds=3_599.9), None),
+        (Home(rows=100, touched=9, waited_seconds=3_600), STALE),
+        (Home(rows=100, touched=0), None),
+        (Home(rows=100, touched=0, settles=True), SETTLES),
+    ],
+)
+def test_a_home_is_rewritten(home: Home, reason: str | None) -> None:
+    assert rewrite_reason(POLICY, home) == reason
+
+
+def test_a_record_that_spans_homes_moves_at_once() -> None:
+    new = Home(rows=0, touched=1)
+    assert homes_to_rewrite(POLICY, [WAITS, WAITS, new, WAITS], [(0, 1), (1, 2)]) == {0: LINKED, 1: LINKED, 2: NEW}
+
+
+def test_homes_that_are_linked_wait_together() -> None:
+    assert homes_to_rewrite(POLICY, [WAITS, WAITS], [(0, 1)]) == {}

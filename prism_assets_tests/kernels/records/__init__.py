@@ -1,0 +1,1 @@
+"""Folds against the model of records."""

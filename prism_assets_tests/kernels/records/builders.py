@@ -1,0 +1,251 @@
+"""A join table in a folder: changes go in, folds run, and what they say replaces what was there."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from prism_assets.domain.folding import ChangesObject, FoldResult, FoldTask, RecordObject, RecordPart
+from prism_assets.domain.joins import (
+    CHANGE_DELETED,
+    CHANGE_GROUP,
+    CHANGE_LINE,
+    CHANGE_OBJECT,
+    Group,
+    JoinOptions,
+    Member,
+)
+from prism_assets.domain.record_model import Change, Record, RecordModel
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.kernels.fingerprint import fingerprint_of
+from prism_assets.kernels.records.fold import fold_buckets
+from prism_assets.kernels.records.shape import RecordShape
+from prism_assets.kernels.typed import to_array
+from prism_assets_tests.kernels.builders import Lake, a_column, a_table
+
+START = datetime(2026, 3, 8, 14, 0, tzinfo=timezone.utc)
+"""An hour before midnight in Tokyo."""
+START_MS = int(START.timestamp() * 1_000)
+KEY = ("id", "shard")
+COLUMNS = (
+    a_column("id", "string", 2, required=True),
+    a_column("shard", "bigint", 3, required=True),
+    a_column("page", "string", 4),
+    a_column("note", "string", 5),
+    a_column("version", "bigint", 6),
+    a_column("part", "string", 7),
+    a_column("state", "string", 8),
+    a_column("price", "decimal", 9, precision=10, scale=2),
+    a_column("tick", "bigint", 10),
+    a_column("total", "bigint", 11),
+    a_column("small", "smallint", 12),
+    a_column("hits", "bigint", 13),
+    a_column("low", "integer", 14),
+    a_column("high", "timestamp", 15),
+    a_column("origin", "string", 16),
+)
+FRONT = Group(name="front", sequence=("time",))
+BACK = Group(name="back", sequence=("version", "part"))
+COUNTED = Group(name="counted", sequence=("tick",))
+MEMBERS = (
+    Member(column="page", group="front"),
+    Member(column="note", group="front", merge="last_non_null"),
+    Member(column="state", group="back"),
+    Member(column="price", group="back", merge="last_non_null"),
+    Member(column="total", group="counted", merge="sum"),
+    Member(column="small", group="counted", merge="sum"),
+    Member(column="hits", group="counted", merge="count"),
+    Member(column="low", group="counted", merge="min"),
+    Member(column="high", group="counted", merge="max"),
+    Member(column="origin", group="counted", merge="first"),
+)
+WINDOW, LATENESS = 600, 300
+
+
+def a_join(**more: Any) -> JoinOptions:
+    """A join of three groups with all rules; its window is ten minutes."""
+    settings: dict[str, Any] = {
+        "key": KEY,
+        "groups": (FRONT, BACK, COUNTED),
+        "members": MEMBERS,
+        "window_seconds": WINDOW,
+        "lateness_seconds": LATENESS,
+        "buckets": 2,
+    }
+    return JoinOptions(**{**settings, **more})
+
+
+def a_join_table(join: JoinOptions) -> TableDefinition:
+    return replace(a_table(*COLUMNS), join=join, table_id=1, version=1)
+
+
+def a_model(table: TableDefinition) -> RecordModel:
+    assert table.join is not None
+    return RecordModel(table.join, {column.name: column.type for column in table.columns}, table.partition_column)
+
+
+def a_change(group: str, identity: int | tuple[int, int], seconds: float, **values: Any) -> Change:
+    """A change of the key a/1, some seconds behind START."""
+    deleted = values.pop("deleted", False)
+    return Change(
+        group=group,
+        identity=identity if isinstance(identity, tuple) else (identity, 0),
+        time=START_MS + int(seconds * 1_000),
+        values={"id": "a", "shard": 1, **values},
+        deleted=deleted,
+    )
+
+
+@dataclass
+class FoldedTable:
+    """What a stage does, without PostgreSQL: numbers for objects, and the replacement of some by others."""
+
+    lake: Lake
+    table: TableDefinition
+    objects: dict[int, RecordObject] = field(default_factory=dict)
+    folds: int = 0
+    committed: int = 0
+    forget_hidden: bool = False
+    results: list[FoldResult] = field(default_factory=list)
+
+    def commit(self, changes: Sequence[Change], committed: datetime = START) -> ChangesObject:
+        """Writes an object of changes, as Stream does."""
+        assert self.table.join is not None
+        shape = RecordShape(self.table, self.table.join)
+        hidden: dict[str, list[Any]] = {
+            CHANGE_GROUP: [change.group for change in changes],
+            CHANGE_DELETED: [change.deleted for change in changes],
+            CHANGE_OBJECT: [change.identity[0] for change in changes],
+            CHANGE_LINE: [change.identity[1] for change in changes],
+            self.table.partition_column: [change.time for change in changes],
+        }
+        fields = [item for item in shape.changes if item.name != "_p_committed"]
+        values = [hidden.get(item.name, [change.values.get(item.name) for change in changes]) for item in fields]
+        arrays = [to_array(column, item.type) for column, item in zip(values, fields, strict=True)]
+        rows = pa.table(arrays, schema=pa.schema(fields))
+        self.committed += 1
+        return self._stored(rows, f"p/changes/{self.committed}.parquet", committed)
+
+    def _stored(self, rows: pa.Table, key: str, committed: datetime) -> ChangesObject:
+        sink = io.BytesIO()
+        pq.write_table(rows, sink, store_schema=False)
+        self.lake.stores.put("lake", key, sink.getvalue())
+        return ChangesObject(
+            bucket="lake",
+            key=key,
+            content_length=len(sink.getvalue()),
+            row_count=rows.num_rows,
+            fingerprint=fingerprint_of(rows),
+            committed=committed,
+        )
+
+    def tasks(
+        self, changes: Iterable[ChangesObject], now: datetime, settle_before: datetime | None, count: int = 1
+    ) -> list[FoldTask]:
+        """The tasks of the next fold, which share the buckets."""
+        assert self.table.join is not None
+        buckets = range(self.table.join.buckets)
+        return [
+            FoldTask(
+                fold_id=self.folds + 1,
+                number=number,
+                table_id=1,
+                definition_version=1,
+                buckets=tuple(buckets[number::count]),
+                records=tuple(
+                    item
+                    for item in self.objects.values()
+                    if item.bucket_number % count == number and not item.is_settled
+                ),
+                changes=tuple(changes),
+                now=now,
+                settle_before=settle_before,
+            )
+            for number in range(count)
+        ]
+
+    def fold(
+        self,
+        changes: Iterable[ChangesObject] = (),
+        now: datetime = START,
+        settle_before: datetime | None = None,
+        count: int = 1,
+    ) -> list[FoldResult]:
+        """Folds all buckets, and replaces what the results say."""
+        results = [self.run(task) for task in self.tasks(changes, now, settle_before, count)]
+        self.folds += 1
+        for result in results:
+            self.apply(result)
+        self.results += results
+        return results
+
+    def run(self, task: FoldTask) -> FoldResult:
+        result = fold_buckets(task, self.table, self.lake.stores, self.lake.lake)
+        assert result.failure is None, result.failure
+        return result
+
+    def apply(self, result: FoldResult) -> None:
+        for number in result.replaced:
+            del self.objects[number]
+        for number in result.settled_objects:
+            self.objects[number] = replace(self.objects[number], is_settled=True)
+        for item in result.written:
+            if not (self.forget_hidden and item.part is RecordPart.HIDDEN):
+                number = max(self.objects, default=0) + 1
+                self.objects[number] = replace(item, object_id=number)
+
+    def publish(self, changes: Iterable[ChangesObject] = (), settle_before: datetime | None = None) -> list[FoldResult]:
+        """A fold in which no change waits any longer."""
+        return self.fold(changes, START + timedelta(days=400), settle_before)
+
+    def put(self, *changes: Change) -> None:
+        """Commits changes and publishes them."""
+        self.publish([self.commit(changes)])
+
+    def of(self, part: RecordPart) -> list[RecordObject]:
+        return [item for item in self.objects.values() if item.part is part]
+
+    def stored(self, part: RecordPart) -> list[dict[str, Any]]:
+        """The rows of a part, instants as milliseconds."""
+        return [row for item in self.of(part) for row in self.rows(item)]
+
+    def rows(self, item: RecordObject) -> list[dict[str, Any]]:
+        table = self.lake.table_at(item.key)
+        for place, column in enumerate(table.schema):
+            if pa.types.is_timestamp(column.type):
+                table = table.set_column(place, column.name, table[column.name].cast(pa.int64()))
+        rows: list[dict[str, Any]] = table.to_pylist()
+        return rows
+
+    def seen(self) -> list[dict[str, Any]]:
+        """What readers see, by key and time."""
+        return in_order(self.stored_seen())
+
+    def stored_seen(self) -> list[dict[str, Any]]:
+        """What readers see, as it is stored."""
+        return [self.as_seen(row) for row in self.stored(RecordPart.VISIBLE)]
+
+    def as_seen(self, row: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in row.items() if not name.startswith("_p_")}
+
+    def waiting(self) -> set[tuple[int, int]]:
+        return {(row[CHANGE_OBJECT], row[CHANGE_LINE]) for row in self.stored(RecordPart.PENDING)}
+
+
+def in_order(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: (row["id"], row["shard"], row["time"]))
+
+
+def as_rows(records: Iterable[Record], is_there: Callable[[Record], bool] = lambda _: True) -> list[dict[str, Any]]:
+    """What readers see of records of the model."""
+    return in_order(
+        {**dict(zip(KEY, record.key, strict=True)), "time": record.first_event, **record.values}
+        for record in records
+        if record.is_visible and is_there(record)
+    )
