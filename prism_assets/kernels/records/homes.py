@@ -70,10 +70,14 @@ def homes_of_sessions(
     buckets[sessions.of_changes] = changes.buckets
     born = np.flatnonzero(is_born)
     first = sessions.first_events[born]
-    addresses = np.column_stack([days_of(first, table.zone), buckets[born], cohorts_of(first, join)])
-    different, which = np.unique(addresses, axis=0, return_inverse=True)
-    numbers = [homes.at((times.to_date(day), bucket, cohort)) for day, bucket, cohort in different.tolist()]
-    found[born] = np.array(numbers, np.int64)[which.reshape(-1)] if len(born) else found[born]
+    days, cohorts = days_of(first, table.zone).astype(np.int64), cohorts_of(first, join)
+    order = np.lexsort((cohorts, buckets[born], days))
+    sorted_addresses = np.column_stack([days, buckets[born], cohorts])[order]
+    begins = np.ones(len(born), bool)
+    begins[1:] = (sorted_addresses[1:] != sorted_addresses[:-1]).any(axis=1)
+    different = sorted_addresses[begins].tolist()
+    numbers = [homes.at((times.to_date(day), bucket, cohort)) for day, bucket, cohort in different]
+    found[born[order]] = np.repeat(numbers, np.diff([*np.flatnonzero(begins), len(born)])) if len(born) else ALONE
     return found
 
 
@@ -109,19 +113,13 @@ def find_work(
     count = len(homes.addresses)
     inside = np.flatnonzero(sessions.of_records != ALONE)
     spanned, own = places.homes[inside], home_of[sessions.of_records[inside]]
-    pairs = np.unique(
-        np.concatenate(
-            [
-                np.column_stack([sessions.of_records[inside], spanned]),
-                np.column_stack([np.arange(sessions.count), home_of]),
-            ]
-        ),
-        axis=0,
+    of_pairs, in_pairs = _pairs(
+        np.concatenate([sessions.of_records[inside], np.arange(sessions.count)]), np.concatenate([spanned, home_of])
     )
     committed = changes.rows[COMMITTED].to_numpy()
     waits_since = least_of(committed, sessions.of_changes, sessions.count)
-    oldest = least_of(waits_since[pairs[:, 0]], pairs[:, 1], count)
-    touched = np.bincount(pairs[:, 1], minlength=count)
+    oldest = least_of(waits_since[of_pairs], in_pairs, count)
+    touched = np.bincount(in_pairs, minlength=count)
     rows = np.bincount(places.homes, minlength=count)
 
     ends = places.last_events.copy()
@@ -129,7 +127,7 @@ def find_work(
     settled_records = settle_times(ends, join) < settle_before_ms
     settled_sessions = settle_times(sessions.last_events, join) < settle_before_ms
     must = np.zeros(count, bool)
-    must[pairs[settled_sessions[pairs[:, 0]], 1]] = True
+    must[in_pairs[settled_sessions[of_pairs]]] = True
     if join.after == DELETE:
         must[places.homes[settled_records]] = True
     lasting = np.bincount(places.homes[~settled_records], minlength=count)
@@ -144,12 +142,21 @@ def find_work(
             )
             for home in range(count)
         ),
-        links=tuple({(int(one), int(other)) for one, other in zip(spanned, own, strict=True) if one != other}),
+        links=tuple(
+            zip(*(side.tolist() for side in _pairs(spanned[spanned != own], own[spanned != own])), strict=True)
+        ),
         home_of=home_of,
         settled_records=settled_records,
         settled_sessions=settled_sessions,
         settled_homes=np.flatnonzero(is_over) if join.after != DELETE else np.zeros(0, np.int64),
     )
+
+
+def _pairs(ones: Numbers, others: Numbers) -> tuple[Numbers, Numbers]:
+    """Each different pair of two numbers once."""
+    width = int(others.max(initial=0)) + 1
+    both = np.unique(ones * width + others)
+    return both // width, both % width
 
 
 def batches(

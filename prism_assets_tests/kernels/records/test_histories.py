@@ -66,6 +66,9 @@ def test_readers_see_what_the_model_says_in_thousands_of_histories(
 # Null controls. Their seeds are few of many that come out otherwise.
 
 
+# Null controls. Their seeds are few of many that come out otherwise.
+
+
 def test_tombstones_are_needed(lakes: Iterator[Lake]) -> None:
     def forgetful() -> Iterator[History]:
         for seed in range(8):

@@ -44,7 +44,7 @@ def some_changes(chance: random.Random) -> list[Change]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(30))
 def test_what_was_merged_before_makes_no_difference(lake: Lake, seed: int) -> None:
     chance = random.Random(seed)
     shape, parts = lifted(lake, a_join(), some_changes(chance))
@@ -58,7 +58,7 @@ def test_what_was_merged_before_makes_no_difference(lake: Lake, seed: int) -> No
     assert merged(shape, whole).to_pylist() == whole.to_pylist()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_what_is_merged_twice_makes_no_difference(lake: Lake, seed: int) -> None:
     """But to sums and counts, to which folds give each change once."""
     shape, parts = lifted(lake, a_join(members=UNCOUNTED), some_changes(random.Random(seed)))
