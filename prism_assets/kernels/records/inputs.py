@@ -19,8 +19,9 @@ from prism_assets.domain.files import DataFile
 from prism_assets.domain.folding import FoldTask, RecordObject, RecordPart
 from prism_assets.domain.joins import CHANGE_GROUP, CHANGE_LINE, CHANGE_OBJECT
 from prism_assets.kernels.fingerprint import fingerprint_of
+from prism_assets.kernels.parquet.format import column_id
 from prism_assets.kernels.records.sessions import Numbers, Spans, buckets_of
-from prism_assets.kernels.records.shape import COMMITTED, LAST_EVENT, RecordShape
+from prism_assets.kernels.records.shape import COMMITTED, HIDDEN, LAST_EVENT, RecordShape
 from prism_assets.kernels.records.times import event_times, to_instant
 from prism_assets.objectstore.ranged import RangedObject
 from prism_assets.objectstore.stores import Stores
@@ -73,13 +74,18 @@ class StoredObject:
 
 
 def _with_columns(read: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The columns of a schema by their names; what is not there is null."""
-    names = set(read.column_names)
-    columns = [
-        read[field.name].cast(field.type) if field.name in names else pa.nulls(read.num_rows, field.type)
-        for field in schema
-    ]
+    """The columns of a schema, null where they are not there; a name may have been that of a dropped column before."""
+    places = {_identity(field): place for place, field in enumerate(read.schema)}
+    columns = []
+    for field in schema:
+        place = places.get(_identity(field))
+        columns.append(pa.nulls(read.num_rows, field.type) if place is None else read.column(place).cast(field.type))
     return pa.table(columns, schema=schema)
+
+
+def _identity(field: pa.Field) -> int | str:
+    """What tells columns: the ids of those of the table, the names of others."""
+    return str(field.name) if field.name.startswith(HIDDEN) else column_id(field)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pytest
 
 from prism_assets.domain.folding import FoldResult, FoldTask, RecordObject, RecordPart
 from prism_assets.domain.joins import DELETE, PublishPolicy
+from prism_assets.domain.tables import TableDefinition
 from prism_assets.kernels.records.fold import fold_buckets
 from prism_assets_tests.kernels.builders import Lake
 from prism_assets_tests.kernels.records.builders import (
@@ -326,6 +327,35 @@ def test_a_clock_that_is_ahead_wins_its_group_alone(table: FoldedTable) -> None:
     table.put(a_change("front", 1, 500, page="ahead"), a_change("back", 2, 0, version=1, state="x"))
     table.put(a_change("front", 3, 10, page="now"), a_change("back", 4, 10, version=2, state="y"))
     assert [(row["page"], row["state"]) for row in table.seen()] == [("ahead", "y")]
+
+
+# --- other definitions
+
+
+def test_columns_are_added_to_records_and_changes_of_before(table: FoldedTable) -> None:
+    full = table.table
+    table.table = without_note(full)
+    table.put(a_change("front", 1, 0, page="/"))
+    waits = table.commit([a_change("front", 2, 1, page="/new")])
+    table.table = full
+    table.publish([waits])
+    table.put(a_change("front", 3, 0, note="late"))
+    assert [(row["page"], row["note"]) for row in table.seen()] == [("/new", "late")]
+
+
+def test_a_new_column_with_the_name_of_a_dropped_one_has_none_of_its_values(table: FoldedTable) -> None:
+    table.put(a_change("front", 1, 0, page="/", note="of before"))
+    columns = [replace(item, column_id=99) if item.name == "note" else item for item in table.table.columns]
+    table.table = replace(table.table, columns=tuple(columns))
+    table.put(a_change("back", 2, 0, version=1, state="x"))
+    assert [(row["page"], row["note"], row["state"]) for row in table.seen()] == [("/", None, "x")]
+
+
+def without_note(table: TableDefinition) -> TableDefinition:
+    assert table.join is not None
+    members = tuple(member for member in table.join.members if member.column != "note")
+    columns = tuple(column for column in table.columns if column.name != "note")
+    return replace(table, columns=columns, join=replace(table.join, members=members))
 
 
 # --- bad values

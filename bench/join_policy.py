@@ -1,0 +1,115 @@
+"""What the policy of folds costs, and how old changes are when readers see them: the policy, on invented traffic.
+
+Each record has three changes: the first at its birth, 90 % of the others within 10 minutes, the rest within a window of
+3 hours. Folds run each 5 minutes. Told are the rows written per record, of records and of changes that wait, and the
+age of changes when they are published.
+
+    scripts/bench join_policy [--per-hour 10000] [--dirty 0.1] [--stale 3600]
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from prism_assets.domain.fold_plan import Home, homes_to_rewrite
+from prism_assets.domain.joins import PublishPolicy
+
+WINDOW, SOON, HOURS = 3 * 3_600, 600, 12
+COHORT = 900
+Changes = list[tuple[float, int]]
+"""When each came, and of which record it is."""
+
+
+@dataclass
+class Simulation:
+    """What was written and published so far."""
+
+    policy: PublishPolicy
+    published: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    waiting: dict[int, Changes] = field(default_factory=lambda: defaultdict(list))
+    rows: int = 0
+    waiting_rows: int = 0
+    ages: list[float] = field(default_factory=list)
+
+    def fold(self, now: float, came: dict[int, Changes]) -> None:
+        """One fold: homes that are due are written with all that waits for them, of the others what came is put by."""
+        for cohort, changes in came.items():
+            self.waiting[cohort] += changes
+        cohorts = sorted(cohort for cohort, changes in self.waiting.items() if changes)
+        homes = [
+            Home(
+                rows=len(self.published[cohort]),
+                touched=len({record for _, record in self.waiting[cohort]}),
+                waited_seconds=now - min(time for time, _ in self.waiting[cohort]),
+            )
+            for cohort in cohorts
+        ]
+        due = homes_to_rewrite(self.policy, homes)
+        for place, cohort in enumerate(cohorts):
+            if place in due:
+                changes = self.waiting.pop(cohort)
+                self.published[cohort] |= {record for _, record in changes}
+                self.rows += len(self.published[cohort])
+                self.ages += [now - time for time, _ in changes]
+            else:
+                self.waiting_rows += len(came.get(cohort, []))
+
+
+def traffic(per_hour: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The births of records, and when their three changes come."""
+    chance = np.random.default_rng(1)
+    births = np.sort(chance.uniform(0, HOURS * 3_600, per_hour * HOURS))
+    spans = np.where(chance.random((len(births), 2)) < 0.9, SOON, WINDOW)
+    later = births[:, None] + chance.random((len(births), 2)) * spans
+    return births, np.column_stack([births, later])
+
+
+def simulate(policy: PublishPolicy, per_hour: int) -> Simulation:
+    """Runs until the last record can change no more."""
+    births, times = traffic(per_hour)
+    cohorts = (births // COHORT).astype(int)
+    order = np.argsort(times, axis=None)
+    at, records = times.reshape(-1)[order], order // times.shape[1]
+    simulation, start = Simulation(policy), 0
+    end = HOURS * 3_600 + WINDOW + policy.stale_seconds + 2 * policy.every_seconds
+    for now in range(policy.every_seconds, end, policy.every_seconds):
+        stop = int(np.searchsorted(at, now))
+        came: dict[int, Changes] = defaultdict(list)
+        for time, record in zip(at[start:stop].tolist(), records[start:stop].tolist(), strict=True):
+            came[int(cohorts[record])].append((time, record))
+        simulation.fold(float(now), came)
+        start = stop
+    return simulation
+
+
+def main() -> None:
+    """Prints one line for the policy that was asked for, or for some."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--per-hour", type=int, default=10_000, help="records of one bucket that are born in an hour")
+    parser.add_argument("--every", type=int, default=300)
+    parser.add_argument("--dirty", type=float)
+    parser.add_argument("--stale", type=int)
+    options = parser.parse_args()
+    asked = [(options.dirty or 0.1, options.stale or 3_600)] if options.dirty or options.stale else SOME
+    print(f"{'dirty':>6} {'stale':>6} {'rows per record':>16} {'waiting rows':>13}   age when readable, minutes")
+    for dirty, stale in asked:
+        policy = PublishPolicy(every_seconds=options.every, dirty=dirty, stale_seconds=stale)
+        found = simulate(policy, options.per_hour)
+        records = options.per_hour * HOURS
+        p50, p90, p99, most = np.percentile(found.ages, [50, 90, 99, 100]) / 60
+        print(
+            f"{dirty:>6} {stale // 60:>5}m {found.rows / records:>16.2f} {found.waiting_rows / records:>13.2f}   "
+            f"p50 {p50:.0f}, p90 {p90:.0f}, p99 {p99:.0f}, most {most:.0f}"
+        )
+
+
+SOME = [(1e-9, 300), (0.05, 3_600), (0.1, 3_600), (0.2, 7_200), (0.3, 3_600)]
+"""Shares and seconds; the first writes whatever is touched."""
+
+if __name__ == "__main__":
+    main()
