@@ -11,6 +11,7 @@ from prism_assets.domain.column_entries import ColumnEntries
 from prism_assets.domain.joins import SETTLE, Group, JoinOptions, JoinProblem, PublishPolicy, join_problems
 from prism_assets.domain.names import NAME_RULE, did_you_mean, is_name
 from prism_assets.domain.tables import EVOLVE, Stream
+from prism_assets.domain.types import DateType
 from prism_assets.domain.yaml_mapping import YamlMapping, plain
 
 JOIN_KEYS = {"key", "groups", "window", "lateness", "after", "buckets", "publish", "changes"}
@@ -44,6 +45,8 @@ class JoinEntry:
                 entry.complain("required", "only key and partition column can be: a record may lack any of its groups")
             if column.sensitive and is_key:
                 entry.complain("sensitive", "a key cannot be: bounds of the columns that rows are sorted by are kept")
+        if isinstance(types.get(self.partition_column), DateType):
+            self.columns.entries[self.partition_column].complain("type", "must be a timestamp, as windows count time")
         self._check_others()
 
     def check_stream(self, entry: YamlMapping, stream: Stream) -> None:

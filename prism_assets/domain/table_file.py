@@ -134,6 +134,7 @@ def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefini
             **entries.places,
             **places,
             **_places_of_formats(top),
+            **({key: top.place(key) for key in JOIN_KEYS} if join else {}),
             "was": top.place("was"),
             "table": top.place("table"),
         },

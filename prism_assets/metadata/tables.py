@@ -63,8 +63,8 @@ def load_current(connection: Connection, table: TableDefinition) -> TableDefinit
 _CURRENT_VERSION = "SELECT definition_version FROM prism_tables WHERE prism_table_id = :table"
 
 
-def insert_table(connection: Connection, table: TableDefinition, now: datetime) -> int:
-    """Creates the row of a table and returns its id. Locks no other row."""
+def insert_table(connection: Connection, table: TableDefinition, now: datetime, changes_of: int | None = None) -> int:
+    """Creates the row of a table, which may log the changes of another, and returns its id. Locks no other row."""
     return int(
         connection.execute(
             text(_INSERT_TABLE),
@@ -75,6 +75,7 @@ def insert_table(connection: Connection, table: TableDefinition, now: datetime) 
                 "interval": table.merge.interval,
                 "physical_schema": table.name.physical_schema,
                 "physical_table": table.name.physical_table,
+                "changes_of": changes_of,
             },
         ).scalar_one()
     )
@@ -82,8 +83,8 @@ def insert_table(connection: Connection, table: TableDefinition, now: datetime) 
 
 _INSERT_TABLE = """
 INSERT INTO prism_tables
-    (schema_name, table_name, create_time, merge_interval, physical_schema_name, physical_table_name)
-VALUES (:schema, :table, :now, :interval, :physical_schema, :physical_table)
+    (schema_name, table_name, create_time, merge_interval, physical_schema_name, physical_table_name, changes_of)
+VALUES (:schema, :table, :now, :interval, :physical_schema, :physical_table, :changes_of)
 RETURNING prism_table_id
 """
 

@@ -163,20 +163,25 @@ def plan_apply(
     sound = [table for table in files if not forbidden[table.name]]
     renamed = {old.table_id: str(table.name) for table in sound if (old := names.old(table))}
     claims = _Claims.of(sound, {**{table.table_id: str(table.name) for table in known}, **renamed}, streams)
-    problems: list[str] = []
+    ordered = sorted(files, key=lambda item: item.name)
+    wrong = {table.name: [*claims.taken(table, names.old(table)), *forbidden[table.name]] for table in ordered}
+    broken = {_file_of(table) for table in ordered if wrong[table.name]}
+    problems = [problem for table in ordered for problem in wrong[table.name]]
     notices: list[str] = []
     plans = []
-    for table in sorted(files, key=lambda item: item.name):
+    for table in ordered:
         old = names.old(table)
-        wrong = [*claims.taken(table, old), *forbidden[table.name]]
-        problems += wrong
-        if old and not wrong:
-            notices += _notices(table, old)
-        if not wrong:
+        if _file_of(table) not in broken:
+            notices += _notices(table, old) if old else []
             wanted = _on_top_of(table, old) if old else dataclasses.replace(table, name=names.unused(table.name))
             changes = changes_between(old, wanted, claims.moves_of(table, old))
             plans.append(TablePlan(table.name, old, changes, records=table.records))
     return ApplyPlan(tuple(plans), tuple(problems), notices=tuple(notices))
+
+
+def _file_of(table: TableDefinition) -> TableName:
+    """The table that a file is named after: both tables of a join table change, or neither does."""
+    return table.records or table.name
 
 
 @dataclass(frozen=True)
@@ -310,7 +315,37 @@ def _forbidden_changes(table: TableDefinition, old: TableDefinition, stored: Sto
         problems.append(
             f"{table.path}:1: partition: column and timezone decide where stored rows lie; keep them, or make a table"
         )
-    return problems
+    return [*problems, *_forbidden_joins(table, old)]
+
+
+def _forbidden_joins(table: TableDefinition, old: TableDefinition) -> Iterator[str]:
+    """What would make other records of the changes of before. These are folded once, so nothing can make up for it."""
+    kinds = [(before.join is not None, before.change_log is not None) for before in (old, table)]
+    if kinds[0] != kinds[1]:
+        yield f"{table.path}:1: table: {old.name} is {_kind(old)}, and no table becomes {_kind(table)}; {_NEW_TABLE}"
+    if table.join is None or old.join is None:
+        return
+    for field in ("key", "groups", "window_seconds", "lateness_seconds", "after", "buckets"):
+        if getattr(table.join, field) != getattr(old.join, field):
+            name = field.removesuffix("_seconds")
+            place = table.places.get(name, f"{table.path}:1: {name}")
+            yield f"{place}: records are made by what it says, and stay as they are; {_NEW_TABLE}"
+    for name in sorted({column.name for column in old.columns} - {column.name for column in table.columns}):
+        yield f"{table.path}:1: columns: {name} is missing; columns of join tables cannot be dropped yet"
+    before = {member.column: member for member in old.join.members}
+    for member in table.join.members:
+        if before.get(member.column, member) != member:
+            message = f"{member.column} keeps its group and its merge, as records are made by them; {_NEW_TABLE}"
+            yield f"{table.path}:1: columns: {message}"
+
+
+_NEW_TABLE = "to have it otherwise, make a table of another name"
+
+
+def _kind(table: TableDefinition) -> str:
+    if table.join is not None:
+        return "a join table"
+    return "a log table" if table.change_log is None else "the log of changes of a join table"
 
 
 def _notices(table: TableDefinition, old: TableDefinition) -> list[str]:
@@ -355,9 +390,10 @@ def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> Non
         for change in planned.changes:
             if isinstance(change, RenameTable):
                 tables.rename_table(connection, table.table_id, change.before, change.name, change.grace_days)
-        if planned.old is None:
-            table = dataclasses.replace(table, table_id=tables.insert_table(connection, table, now))
         records = in_force[str(planned.records)] if planned.records else None
+        if planned.old is None:
+            table_id = tables.insert_table(connection, table, now, records.table_id if records else None)
+            table = dataclasses.replace(table, table_id=table_id)
         table = _with_ids(connection, table) if records is None else _with_ids_of(records, table)
         table = in_force[str(table.name)] = dataclasses.replace(table, version=table.version + 1)
         tables.save_version(connection, table, now)

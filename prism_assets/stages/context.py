@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from prism_assets.domain.change_log import log_name
 from prism_assets.domain.drift import SeenField
 from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.errors import WrongUse
@@ -80,6 +81,16 @@ class StageContext:
             raise WrongUse(f"there is no table {', '.join(unknown)} (there are: {have})")
         return [known[name] for name in sorted(set(names))]
 
+    def choose_logs(self, names: Collection[str] | None) -> list[TableDefinition]:
+        """The tables that streams feed, of those named or of all: for a join table the log of its changes.
+
+        WrongUse for an unknown name.
+        """
+        if names is not None:
+            joins = {str(table.name): str(log_name(table.name)) for table in self.choose_tables(names) if table.join}
+            names = [joins.get(name, name) for name in names]
+        return [table for table in self.choose_tables(names) if table.join is None]
+
     def choose_version(self, name: str, version: int) -> TableDefinition:
         """A definition of a table as it was stored; WrongUse for an unknown name or version."""
         (table,) = self.choose_tables([name])
@@ -91,5 +102,5 @@ class StageContext:
         return found[key]
 
     def choose_ids(self, names: Collection[str] | None) -> list[int] | None:
-        """Table ids of the tables named, or None for all."""
-        return None if names is None else [table.table_id for table in self.choose_tables(names)]
+        """Table ids of the tables named, or None for all; for a join table that of the log of its changes."""
+        return None if names is None else [table.table_id for table in self.choose_logs(names)]

@@ -27,7 +27,7 @@ class Drift:
 
 def read_drift(context: StageContext, name: str) -> Drift:
     """What was seen in the lines of a table and has no column now. WrongUse for an unknown name."""
-    (table,) = context.choose_tables([name])
+    (table,) = context.choose_logs([name])
     with context.database.begin() as connection:
         seen = undefined_fields.load_fields(connection, [table.table_id])
     return Drift(

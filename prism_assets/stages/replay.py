@@ -85,7 +85,7 @@ def run_replay(
     Repeating it changes nothing: what was converted under the definition in force is left as it is.
     """
     context.check_lake()
-    table = context.choose_tables([name])[0]
+    (table,) = context.choose_logs([name])
     begun: list[ReplayCandidate] = []
     others: list[ReplayCandidate] = []
     missing: list[str] = []

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import pytest
+
+from prism_assets.domain.errors import DefinitionError, WrongUse
 from prism_assets.domain.joins import hidden_column_id
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.stages.apply import apply_sound
+from prism_assets.stages.checks.run import CATALOG_AGREES, ROWS_BALANCE, run_checks
+from prism_assets.stages.discover.listings import run_discover
+from prism_assets.stages.erase.run import plan_erasure
+from prism_assets.stages.rebuild.plan import preview
+from prism_assets.stages.status import read_status
+from prism_assets.stages.stream.run import run_stream
+from prism_assets_tests.builders import a_table, utc
 from prism_assets_tests.stages.join_tables import a_join, back, front
 from prism_assets_tests.world import World
 
+NOON = "2026-03-01T12:10"
 COLOR = "  - {name: color, type: string, group: front}\n"
 
 
@@ -66,3 +79,108 @@ def test_lines_of_all_streams_become_changes_that_anybody_reads(world: World) ->
     ]
     assert sorted({row[-1] for row in found}) == [1, 2]
     assert found[0][-1] == found[1][-1]
+
+
+def test_a_file_may_be_about_the_records_of_other_changes_only_under_another_name(world: World) -> None:
+    world.apply(a_join())
+    for text, told in REFUSED.items():
+        with pytest.raises(DefinitionError, match=re.escape(told)):
+            world.apply(text)
+    assert definition(world, "log.request").version == definition(world, "log.request_changes").version == 1
+
+
+NAMES = "to have it otherwise, make a table of another name"
+REFUSED = {
+    a_join(key="[request_id, page]").replace(", group: front}\n  - {name: version", "}\n  - {name: version"): (
+        f"request.yaml:13: key: records are made by what it says, and stay as they are; {NAMES}"
+    ),
+    a_join(groups="{front: null, back: {sequence: [version]}}"): "request.yaml:14: groups: records are made by",
+    a_join(groups="{front: null, back: {sequence: [version], owner: true}, side: null}"): "groups: records are made by",
+    a_join(window="4h"): "request.yaml:15: window: records are made by",
+    a_join(lateness="2h"): "request.yaml:16: lateness: records are made by",
+    a_join(buckets="64"): "request.yaml:18: buckets: records are made by",
+    a_join(after="delete"): "request.yaml:18: after: records are made by",
+    a_join().replace("tries, type: bigint, group: back", "tries, type: bigint, group: front"): (
+        f"request.yaml:1: columns: tries keeps its group and its merge, as records are made by them; {NAMES}"
+    ),
+    a_join().replace("type: bigint, group: back", "type: bigint, group: back, merge: last_non_null"): (
+        "columns: tries keeps its group and its merge"
+    ),
+    a_table("log.request"): "log.request is a join table, and no table becomes a log table",
+}
+
+
+def test_the_name_of_the_log_of_changes_is_taken(world: World) -> None:
+    with pytest.raises(DefinitionError, match=r"log\.request_changes is also defined in"):
+        world.apply(a_join(), a_table("log.request_changes"))
+
+
+def test_no_log_table_becomes_a_part_of_a_join_table(world: World) -> None:
+    world.apply(a_table("log.request_changes"))
+    (world.settings.tables_dir / "request_changes.yaml").unlink()
+    with pytest.raises(DefinitionError, match=r"log\.request_changes is a log table, and no table becomes the log of"):
+        world.apply(a_join())
+    assert world.context.choose_tables(None) == [definition(world, "log.request_changes")]
+
+
+def test_of_a_wrong_file_neither_table_is_changed(world: World) -> None:
+    world.apply(a_join())
+    (world.settings.tables_dir / "request.yaml").write_text(a_join(columns=COLOR, window="4h"))
+    plan = apply_sound(world.context, world.settings.tables_dir, utc("2026-03-01T00:00"))
+    assert (len(plan.problems), plan.tables) == (1, ())
+
+
+def test_another_way_to_publish_and_a_new_stream_are_changes(world: World) -> None:
+    world.apply(a_join())
+    more = '  - {name: side, url: "s3://staging/side/", group: front}\n'
+    assert world.apply(a_join(streams=more, publish="{every: 10m}", changes="{retention_days: 30}")).lines == (
+        "update log.request: join",
+        "create stream side of log.request_changes at s3://staging/side/",
+        "keep days of log.request_changes for 30 days",
+    )
+
+
+def test_a_join_table_is_renamed_and_retired_as_a_whole(world: World) -> None:
+    world.apply(a_join())
+    (world.settings.tables_dir / "request.yaml").unlink()
+    lines = world.apply(a_join(was="log.request").replace("table: request", "table: visit")).lines
+    assert [line.partition(":")[0] for line in lines if line.startswith("rename")] == [
+        "rename log.request to log.visit",
+        "rename log.request_changes to log.visit_changes",
+    ]
+    world.apply(a_join(was="log.request", retired="true").replace("table: request", "table: visit"))
+    assert definition(world, "log.visit").retired
+    assert definition(world, "log.visit_changes").streams == ()
+
+
+def test_whoever_names_a_join_table_means_its_log_where_streams_are_worked_on(world: World) -> None:
+    world.apply(a_join(), a_table())
+    names = {str(table.name) for table in world.context.choose_logs(["log.request", "log.events"])}
+    assert names == {"log.events", "log.request_changes"}
+    assert "log.request" not in {str(table.name) for table in world.context.choose_logs(None)}
+    with pytest.raises(WrongUse, match=r"there is no table log\.nothing"):
+        world.context.choose_logs(["log.nothing"])
+    world.drop([front("a", "2026-03-01T12:00")], stream="front")
+    assert run_discover(world.context, now=utc(NOON), names=["log.request"]).new == 1
+    assert run_stream(world.context, now=utc(NOON), names=["log.request"]).rows_out == 1
+
+
+def test_no_command_breaks_with_records_that_no_stream_feeds(world: World) -> None:
+    world.apply(a_join())
+    world.drop([front("a", "2026-03-01T12:00")], stream="front")
+    for now in (NOON, "2026-03-02T00:10", "2026-03-02T01:00"):
+        world.stream(now)
+        world.merge(now, everything=True)
+        world.catalog(now)
+    assert [status.table for status in read_status(world.context, now=utc(NOON))] == [
+        "log.request",
+        "log.request_changes",
+    ]
+    outcomes = run_checks(
+        world.context, [ROWS_BALANCE, CATALOG_AGREES], names=["log.request"], limits={}, now=utc(NOON)
+    )
+    assert [outcome.passed for outcome in outcomes] == [True, True]
+    for forbidden in (plan_erasure, lambda context, name, _: preview(context, name, day=utc(NOON).date())):
+        with pytest.raises(WrongUse, match="belongs to a join table"):
+            forbidden(world.context, "log.request_changes", "request_id = 'a'")
+    assert len(changes(world)) == 1

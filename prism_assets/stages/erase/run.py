@@ -46,8 +46,19 @@ _PATIENCE = timedelta(hours=1)
 def plan_erasure(context: StageContext, name: str, where: str) -> ErasurePlan:
     """Says what an erasure would do; changes nothing. WrongUse for a predicate that cannot be taken."""
     context.check_lake()
-    table = context.choose_tables([name])[0]
+    table = _choose(context, name)
     return _plan(context, table, context.check_predicate(table, where))
+
+
+def _choose(context: StageContext, name: str) -> TableDefinition:
+    """The table to erase from. WrongUse for a join table: a row that is gone from its log may be part of a record."""
+    table = context.choose_tables([name])[0]
+    if table.join is not None or table.change_log is not None:
+        raise WrongUse(
+            f"{name} belongs to a join table, and erasures do not reach records yet: have its streams delete them, by "
+            "lines for which `delete` is true"
+        )
+    return table
 
 
 def _plan(context: StageContext, table: TableDefinition, rule: ErasureRule) -> ErasurePlan:
@@ -111,7 +122,7 @@ def run_erase(
     """
     started = time.monotonic()
     context.check_lake()
-    table = context.choose_tables([name])[0]
+    table = _choose(context, name)
     rule = context.check_predicate(table, where)
     plan = _plan(context, table, rule)
     _check_plan(plan, rows)

@@ -102,7 +102,7 @@ def preview(
     ignore_schedule: bool = False,
 ) -> list[PartitionPlan]:
     """What a merge run would do now, without claiming anything."""
-    tables = {table.table_id: table for table in context.choose_tables(names)}
+    tables = {table.table_id: table for table in context.choose_logs(names)}
     with context.database.begin() as connection:
         due = {
             status.partition_id

@@ -76,7 +76,7 @@ def merge_one_by_one(
 ) -> Iterator[MergeReport]:
     """Runs what `run_merge` runs, and yields what was done job by job, which is committed whatever follows."""
     context.check_lake()
-    tables = context.choose_tables(names)
+    tables = context.choose_logs(names)
     table_ids = [table.table_id for table in tables]
     yield MergeReport(revived=revive(context, now))
     rows = 0

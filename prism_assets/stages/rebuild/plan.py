@@ -32,7 +32,12 @@ def arrival_of(table: TableDefinition, day: date) -> Arrival:
 
 
 def find_days(context: StageContext, table: TableDefinition, *, day: date, since: date | None) -> list[Partition]:
-    """The partitions of a day, or of those from `since` up to it; WrongUse if there is none."""
+    """The partitions of a day, or of those from `since` up to it; WrongUse if there is none, or for a join table."""
+    if table.join is not None or table.change_log is not None:
+        raise WrongUse(
+            f"{table.name} belongs to a join table, whose changes are folded into records once, and no rebuild would "
+            "change these: send the changes again, as new objects"
+        )
     first = day if since is None else since
     if first > day:
         raise WrongUse(f"--since {first} is behind --date {day}: it is the first of the days up to that date")
