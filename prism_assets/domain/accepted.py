@@ -43,6 +43,16 @@ def accepted_days(table: TableDefinition, task: ConvertTask) -> DateRange:
     return days if task.retained_from is None else DateRange(max(days.first, task.retained_from), days.last)
 
 
+def earliest_change(table: TableDefinition, task: ConvertTask) -> datetime | None:
+    """The first event time of changes that are accepted for one object of a log of changes; None if there is none.
+
+    Earlier ones might meet records that settled before a batch claimed the object first.
+    """
+    if table.change_log is None or table.change_log.lateness_seconds is None or task.settle_clock is None:
+        return None
+    return task.settle_clock - timedelta(seconds=table.change_log.lateness_seconds)
+
+
 def _window(table: TableDefinition, task: ConvertTask) -> DateRange:
     if table.accept_from == "arrival":
         return _around(_day(task.received, table.zone), table.past_days, table.future_days)

@@ -12,6 +12,8 @@ MISSING_TIME = "missing_time"
 BAD_TIME = "bad_time"
 TOO_OLD = "too_old"
 TOO_NEW = "too_new"
+TOO_LATE = "too_late"
+"""The change of a join table came so late that records which it could change may have settled."""
 NULL_IN_REQUIRED = "null_in_required"
 UNDEFINED_FIELD = "undefined_field"
 """The line has a field that no column reads, and the contract of the table freezes its fields."""
@@ -39,7 +41,7 @@ CHANGED_AFTER_DISCOVERY = "changed_after_discovery"
 UNREAD = frozenset({BAD_UTF8, BAD_JSON, NOT_OBJECT, TOO_DEEP})
 """Those of lines that were not read: nobody knows what they hold."""
 ALL = UNREAD | {
-    LINE_TOO_LONG, DUPLICATE_KEY, MISSING_TIME, BAD_TIME, TOO_OLD, TOO_NEW, NULL_IN_REQUIRED, UNDEFINED_FIELD,
+    LINE_TOO_LONG, DUPLICATE_KEY, MISSING_TIME, BAD_TIME, TOO_OLD, TOO_NEW, TOO_LATE, NULL_IN_REQUIRED, UNDEFINED_FIELD,
     MISFIT, KEEP_FAILED, REJECT_FAILED, TRUNCATED, BAD_CRC, TRAILING_GARBAGE, RATIO_EXCEEDED, ZERO_PADDING,
     BAD_MESSAGE, BAD_FRAMING, OTHER_DAY, CHANGED_AFTER_DISCOVERY,
 }  # fmt: skip

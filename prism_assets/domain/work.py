@@ -176,6 +176,7 @@ class ConvertTask:
     to the delayed tier, all others to the live tier. `table_id` and `definition_version` name the definition to convert
     under. `generation` is part of the keys that are written: it counts how often the object was begun anew. Metrics are
     made of the columns with the ids `metric_columns`. Rows of days before `retained_from` are too old for the table.
+    Changes of a join table are too late by `settle_clock`, the table's when a batch claimed the object first.
     Rows that `erasures` match are left out, of a date that `erased_up_to` names those of erasures up to that id alone.
     """
 
@@ -193,6 +194,7 @@ class ConvertTask:
     sent: datetime | None = None
     metric_columns: tuple[int, ...] = ()
     retained_from: date | None = None
+    settle_clock: datetime | None = None
     erasures: tuple[ErasureRule, ...] = ()
     erased_up_to: Mapping[date, int] = field(default_factory=dict)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import timezone
 from typing import Generic, Protocol, TypeVar
 
-from prism_assets.domain.accepted import DateRange
+from prism_assets.domain.accepted import DateRange, earliest_change
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.reasons import ZERO_PADDING
 from prism_assets.domain.work import ConvertTask, QuarantineCount, UndefinedField, ValueErrors
@@ -79,7 +79,7 @@ class ObjectReading(Generic[_Rows]):
         self._task = task
         self._layout = layout
         self._computation = Computation(layout, limits.expression_seconds, secret_of)
-        self._acceptance = Acceptance(layout, accepted)
+        self._acceptance = Acceptance(layout, accepted, earliest_change(layout.table, task))
         self._erasing = Erasing(layout, task, limits.expression_seconds) if task.erasures else None
         self._chunks = chunks
         self._first = first

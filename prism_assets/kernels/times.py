@@ -140,6 +140,11 @@ def to_datetime(instant: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=instant)
 
 
+def first_instant(time: datetime) -> int:
+    """The first millisecond that is not before a time."""
+    return -((_EPOCH - time) // timedelta(milliseconds=1))
+
+
 def to_date(day: int) -> date:
     """The date of a number of days since the epoch."""
     return date.fromordinal(day + _EPOCH_DAY)

@@ -52,6 +52,7 @@ class ClaimedObject:
     generation: int
     batch_limit: int | None
     retained_from: date | None
+    settle_clock: datetime | None
 
 
 def register(
@@ -344,14 +345,15 @@ _MARK_CLAIMED = """
 UPDATE prism_staging_objects o SET state = 'claimed', prism_stream_batch_id = :batch,
     first_batch_id = coalesce(o.first_batch_id, :batch),
     definition_version = coalesce(o.definition_version, t.definition_version),
-    retained_from = CASE WHEN o.first_batch_id IS NULL THEN t.retained_from ELSE o.retained_from END
-FROM prism_tables t, prism_streams s
+    retained_from = CASE WHEN o.first_batch_id IS NULL THEN t.retained_from ELSE o.retained_from END,
+    settle_clock = CASE WHEN o.first_batch_id IS NULL THEN r.settle_clock ELSE o.settle_clock END
+FROM prism_tables t LEFT JOIN prism_tables r ON r.prism_table_id = t.changes_of, prism_streams s
 WHERE o.prism_staging_object_id = ANY(:ids) AND t.prism_table_id = o.prism_table_id
     AND s.prism_stream_id = o.prism_stream_id
 RETURNING o.prism_staging_object_id AS staging_object_id, s.stream_name, o.prism_table_id AS table_id,
     o.definition_version, o.bucket_name AS bucket, o.object_key AS key, o.etag, o.content_length, o.send_time,
     o.first_receive_time, o.first_batch_id, o.attempts, o.outages, o.rewrites, o.generation,
-    o.batch_limit, o.retained_from
+    o.batch_limit, o.retained_from, o.settle_clock
 """
 
 
@@ -386,7 +388,7 @@ _CLAIMED = """
 SELECT o.prism_staging_object_id AS staging_object_id, s.stream_name, o.prism_table_id AS table_id,
     o.definition_version, o.bucket_name AS bucket, o.object_key AS key, o.etag, o.content_length, o.send_time,
     o.first_receive_time, o.first_batch_id, o.attempts, o.outages, o.rewrites, o.generation,
-    o.batch_limit, o.retained_from
+    o.batch_limit, o.retained_from, o.settle_clock
 FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
 WHERE o.prism_staging_object_id = ANY(:ids)
 """
@@ -403,7 +405,7 @@ SELECT o.prism_stream_batch_id AS batch_id,
     o.prism_staging_object_id AS staging_object_id, s.stream_name, o.prism_table_id AS table_id,
     o.definition_version, o.bucket_name AS bucket, o.object_key AS key, o.etag, o.content_length, o.send_time,
     o.first_receive_time, o.first_batch_id, o.attempts, o.outages, o.rewrites, o.generation,
-    o.batch_limit, o.retained_from
+    o.batch_limit, o.retained_from, o.settle_clock
 FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
 WHERE o.prism_stream_batch_id = ANY(:batches) AND o.state = 'claimed'
 ORDER BY o.prism_staging_object_id
@@ -434,7 +436,7 @@ _LOCK_WAITING = """
 SELECT o.prism_staging_object_id AS staging_object_id, s.stream_name, o.prism_table_id AS table_id,
     o.definition_version, o.bucket_name AS bucket, o.object_key AS key, o.etag, o.content_length, o.send_time,
     o.first_receive_time, o.first_batch_id, o.attempts, o.outages, o.rewrites, o.generation,
-    o.batch_limit, o.retained_from
+    o.batch_limit, o.retained_from, o.settle_clock
 FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
 WHERE o.prism_staging_object_id = :id AND o.state = 'pending' AND o.first_batch_id IS NOT NULL
 FOR UPDATE OF o

@@ -58,6 +58,18 @@ _REFUSING = 'reject: [{when: "id > 0", reason: not_yet}]\n'
 _EXTRA = '  - {name: extra, url: "s3://staging/extra/"}\n'
 _NOISE = '  - {name: noise, url: "s3://staging/noise/", discard: true}\n'
 _SAID = "{name: said, type: string, value: \"'yes'\"}"
+_JOIN = """\
+schema: log
+table: parts
+key: [id]
+streams: [{name: parts, url: "s3://staging/parts/", group: part}]
+groups: {part: null}
+columns: [{name: time, type: timestamp}, {name: id, type: bigint}]
+window: 1h
+lateness: 2h
+merge: {interval: 0}
+accept: {from: arrival}
+"""
 HIDDEN_SECONDS = 1
 """How long a message that was received stays hidden from others."""
 
@@ -586,9 +598,46 @@ def erasure(seed: int) -> Life:
     )
 
 
+def changes(seed: int) -> Life:
+    """Changes of a join table, of which some come too late."""
+    author = Author(seed)
+    parts = "log.parts_changes"
+
+    def drop(*starts: str, broken: int = 0, too_old: bool = False) -> Drop:
+        return replace(author.drop(parts, *starts, broken=broken), folder="parts", too_old=too_old)
+
+    return Life(
+        tables={parts: "UTC"},
+        files=(_JOIN,),
+        phases=(
+            Phase(utc("2026-03-01T00:00"), ("apply",)),
+            Phase(utc("2026-03-01T12:00"), ("run",), (drop("2026-03-01T11:30", broken=1), drop("2026-03-01T11:40"))),
+            Phase(
+                utc("2026-03-02T12:00"), ("run",), (drop("2026-03-02T11:30"), drop("2026-03-01T11:00", too_old=True))
+            ),
+            Phase(utc("2026-03-03T01:00"), ("run",), (drop("2026-03-02T23:30"),)),
+        ),
+        watched=(parts,),
+    )
+
+
 LIVES: Mapping[str, Callable[[int], Life]] = {
     life.__name__: life
-    for life in (days, messages, damage, losses, garbage, shown, rebuilt, streams, retention, names, columns, erasure)
+    for life in (
+        days,
+        messages,
+        damage,
+        losses,
+        garbage,
+        shown,
+        rebuilt,
+        streams,
+        retention,
+        names,
+        columns,
+        erasure,
+        changes,
+    )
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from prism_assets.domain.change_log import tables_of
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.drafting.cases import cases_of, run_cases
 from prism_assets.kernels.expressions.check import problems_of_table
@@ -58,3 +59,10 @@ def test_the_mistake_of_the_page_is_told_in_its_words() -> None:
     assert whole.count("trim(email)") == 1
     mistaken = whole.replace("trim(email)", "trim(emial)")
     assert problems_of_table(parse_table_file(mistaken, "tables/log/signups.yaml")) == TOLD[:1]
+
+
+def test_the_join_table_that_is_documented_can_be_applied() -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", PAGE.with_name("joins.md").read_text(), re.DOTALL)
+    records, changes = tables_of(parse_table_file(text, "t.yaml"))
+    assert (str(records.name), str(changes.name)) == ("log.request", "log.request_changes")
+    assert problems_of_table(changes) == []

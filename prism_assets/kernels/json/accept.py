@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from prism_assets.domain.accepted import DateRange
-from prism_assets.domain.reasons import BAD_TIME, MISFIT, MISSING_TIME, NULL_IN_REQUIRED, TOO_NEW, TOO_OLD
+from prism_assets.domain.reasons import BAD_TIME, MISFIT, MISSING_TIME, NULL_IN_REQUIRED, TOO_LATE, TOO_NEW, TOO_OLD
 from prism_assets.domain.tables import SET_ASIDE
 from prism_assets.kernels import times
 from prism_assets.kernels.json.rows import Reject
@@ -30,10 +31,11 @@ class Accepted:
 
 
 class Acceptance:
-    """Decides by the event dates that are accepted for an object."""
+    """Decides by the event dates that are accepted for an object, and the event time from which on changes are."""
 
-    def __init__(self, layout: Layout, accepted: DateRange) -> None:
+    def __init__(self, layout: Layout, accepted: DateRange, earliest_change: datetime | None = None) -> None:
         self._layout = layout
+        self._earliest = None if earliest_change is None else times.first_instant(earliest_change)
         first, last = times.to_day(accepted.first), times.to_day(accepted.last)
         self._calendar = times.Calendar(first, last, layout.table.zone)
 
@@ -75,6 +77,9 @@ class Acceptance:
         yield BAD_TIME, time, _nulls(rows.columns[partition])
         yield TOO_OLD, time, days < self._calendar.first
         yield TOO_NEW, time, days > self._calendar.last
+        if self._earliest is not None:
+            instants = rows.columns[partition].view(pa.int64()).fill_null(0).to_numpy()
+            yield TOO_LATE, time, instants < self._earliest
         for name in (column.name for column in layout.table.columns if column.required):
             if name != time:
                 position = [column.name for column in layout.columns].index(name)

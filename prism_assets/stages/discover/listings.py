@@ -12,7 +12,7 @@ from datetime import datetime, timedelta, timezone
 
 from prism_assets.domain.errors import PrismError, TransientError
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import staging_objects, stream_scans, tables
+from prism_assets.metadata import locks, settle_clock, staging_objects, stream_scans, tables
 from prism_assets.metadata.staging_objects import FoundObject
 from prism_assets.metadata.stream_scans import Scan
 from prism_assets.metadata.tables import KnownStream
@@ -105,7 +105,25 @@ def run_discover(
     with ThreadPoolExecutor(_LISTINGS) as pool:
         started = pool.map(lambda pair: _scan_in_time(context, pair[0], pair[1], now, deadline), waiting)
         scans = tuple(scan for scan in started if scan is not None)
+    _move_settle_clocks(context, names)
     return DiscoverReport(scans=scans, received=received, left=len(waiting) - len(scans))
+
+
+def _move_settle_clocks(context: StageContext, names: Collection[str] | None) -> None:
+    """Moves the settle clocks of join tables: here, as it is a complete listing that lets them move.
+
+    Nothing else moves them, so that records settle no earlier where discovery is down. A death before the commit leaves
+    them to the next discovery; each move is whole.
+    """
+    with context.database.begin() as connection:
+        movable = settle_clock.find_movable(connection, context.choose_ids(names))
+    if not movable:
+        return
+    with context.database.begin() as connection:
+        locks.hold_epoch(connection)
+        settle_clock.move(connection, movable)
+        failpoint("discover.in_settle_clocks")
+    failpoint("discover.after_settle_clocks")
 
 
 def _choose_streams(

@@ -127,4 +127,5 @@ def convert_task(item: ClaimedObject, delayed_dates: frozenset[date]) -> Convert
         definition_version=item.definition_version,
         generation=item.generation,
         retained_from=item.retained_from,
+        settle_clock=item.settle_clock,
     )

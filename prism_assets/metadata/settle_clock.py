@@ -1,0 +1,97 @@
+"""Statements on the settle clocks of join tables: a record may settle as far as nothing can change it any more.
+
+A change is accepted if it is not too late by the clock that its object was claimed under first. The clock is moved only
+while no batch is starting, so a batch sees it before or behind the move, and who asks what may settle sees the objects
+of all batches that started before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from sqlalchemy import Connection, text
+
+MARGIN_SECONDS = 300
+"""By so much the clock stays behind the last complete discovery: S3 and the machines here have clocks of their own."""
+
+
+def find_movable(connection: Connection, log_ids: Collection[int] | None) -> list[int]:
+    """The join tables with one of these logs of changes, or all, whose clock can be moved now. Reads without locks."""
+    values = {"logs": None if log_ids is None else list(log_ids), "margin": MARGIN_SECONDS}
+    return list(connection.execute(text(_MOVABLE), values).scalars())
+
+
+def move(connection: Connection, table_ids: Collection[int]) -> None:
+    """Moves the clocks of join tables, given by the ids of their records, as far as they go, and never back.
+
+    The caller holds the epoch lock exclusively: no batch is starting, and each that started is seen. Locks the rows of
+    the tables.
+    """
+    connection.execute(text(_MOVE), {"tables": list(table_ids), "margin": MARGIN_SECONDS})
+
+
+# All that was sent before the wanted time has been discovered, by listings of whole streams that began later, and none
+# of it waits or is being converted. A stream that is to be read and was never listed as a whole, or whose listing goes
+# on, holds the clock, and so does an object that waits at a stream that is stopped. Listings that go on where the last
+# one ended do not count, as keys come in any order. Found by index.
+_WANTED = """
+SELECT c.changes_of AS table_id, c.prism_table_id AS log_id,
+    least(waiting.since, listed.time - margin.length, clock_timestamp() - margin.length) AS clock
+FROM prism_tables c
+CROSS JOIN LATERAL (SELECT make_interval(secs => :margin) AS length) margin
+CROSS JOIN LATERAL (
+    SELECT min(coalesce(o.send_time, o.first_receive_time)) AS since FROM prism_staging_objects o
+    WHERE o.prism_table_id = c.prism_table_id AND o.state IN ('pending', 'claimed')
+) waiting
+CROSS JOIN LATERAL (
+    SELECT min(x.full_scan_time) AS time,
+        coalesce(bool_and(x.full_scan_time IS NOT NULL AND x.resume_key IS NULL), true) AS is_whole
+    FROM prism_streams s LEFT JOIN prism_stream_scans x USING (prism_stream_id)
+    WHERE s.prism_table_id = c.prism_table_id AND s.enabled AND NOT s.removed AND NOT s.discard
+) listed
+WHERE c.changes_of IS NOT NULL AND listed.is_whole
+"""
+_MOVABLE = f"""
+SELECT r.prism_table_id FROM ({_WANTED}) w JOIN prism_tables r ON r.prism_table_id = w.table_id
+WHERE (r.settle_clock IS NULL OR r.settle_clock < w.clock)
+    AND (CAST(:logs AS bigint[]) IS NULL OR w.log_id = ANY(CAST(:logs AS bigint[])))
+ORDER BY r.prism_table_id
+"""
+_MOVE = f"""
+UPDATE prism_tables r SET settle_clock = w.clock FROM ({_WANTED}) w
+WHERE r.prism_table_id = w.table_id AND r.prism_table_id = ANY(:tables)
+    AND (r.settle_clock IS NULL OR r.settle_clock < w.clock)
+"""
+
+
+def load(connection: Connection, table_id: int) -> datetime | None:
+    """The clock of a join table, given by the id of its records; None if it never moved. Reads without locks."""
+    time: datetime | None = connection.execute(text(_LOAD), {"table": table_id}).scalar_one()
+    return time
+
+
+_LOAD = "SELECT settle_clock FROM prism_tables WHERE prism_table_id = :table"
+
+
+def settle_before(connection: Connection, table_id: int) -> datetime | None:
+    """Before when what no change can meet any more may settle, in a join table given by the id of its records.
+
+    The clock, but not beyond that of any object that a batch has claimed and not finished: changes of these are still
+    to come, and are accepted by the clock of then. None if nothing may settle. To be asked before it is read which
+    changes there are: what is committed in between is then among them. One statement, without locks.
+    """
+    time: datetime | None = connection.execute(text(_SETTLE_BEFORE), {"table": table_id}).scalar_one()
+    return time
+
+
+_SETTLE_BEFORE = """
+SELECT CASE WHEN begun.is_known THEN least(r.settle_clock, begun.clock) END
+FROM prism_tables r CROSS JOIN LATERAL (
+    SELECT min(o.settle_clock) AS clock,
+        r.settle_clock IS NOT NULL AND coalesce(bool_and(o.settle_clock IS NOT NULL), true) AS is_known
+    FROM prism_tables c JOIN prism_staging_objects o USING (prism_table_id)
+    WHERE c.changes_of = r.prism_table_id AND o.state IN ('pending', 'claimed') AND o.first_batch_id IS NOT NULL
+) begun
+WHERE r.prism_table_id = :table
+"""
