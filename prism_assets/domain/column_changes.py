@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from prism_assets.domain.tables import Column, TableDefinition
 
@@ -28,43 +28,116 @@ class HeldName:
 
 @dataclass(frozen=True)
 class StoredColumns:
-    """What is stored of a table beside its definition: names that are held, and columns that erasures name, by id."""
+    """What is stored of a table beside its definition: names that are held, and columns that erasures name, by id.
+
+    `is_empty` if no object was ever written or begun.
+    """
 
     held: Mapping[str, HeldName] = field(default_factory=dict)
     erased_by: Mapping[int, int] = field(default_factory=dict)
+    is_empty: bool = False
 
 
 NOTHING_STORED = StoredColumns()
 
 
+def followed_columns(table: TableDefinition, old: TableDefinition) -> dict[str, Column]:
+    """The columns in force that those of a file go on with, by the names in the file: of that name, or what they were.
+
+    `was` says nothing of a column that is in force under its name.
+    """
+    known = {column.name: column for column in old.columns}
+    own = {column.name for column in table.columns}
+    found = {}
+    for column in table.columns:
+        before = known.get(column.name)
+        if before is None and column.was is not None and column.was not in own:
+            before = known.get(column.was)
+        if before is not None:
+            found[column.name] = before
+    return found
+
+
 def kept_columns(table: TableDefinition, old: TableDefinition) -> tuple[Column, ...]:
     """The columns that came by the contract, and that the file does not have: they stay, as rows have them."""
-    named = {column.name for column in table.columns}
-    return tuple(column for column in old.columns if column.evolved and column.name not in named)
+    followed = {column.column_id for column in followed_columns(table, old).values()}
+    return tuple(column for column in old.columns if column.evolved and column.column_id not in followed)
+
+
+def continued_columns(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> tuple[Column, ...]:
+    """The columns that come into force: those of a file with the ids that they have, 0 for new ones, and what is kept.
+
+    A renamed column keeps its name in objects, as readers of Glue look for one name in all of them; in a table without
+    any object it takes the new one there, too.
+    """
+    followed = followed_columns(table, old)
+    columns = []
+    for column in table.columns:
+        before = followed.get(column.name)
+        name = before.stored_name if before and not stored.is_empty else column.name
+        columns.append(
+            replace(
+                column,
+                column_id=before.column_id if before else 0,
+                stored_as=None if name == column.name else name,
+            )
+        )
+    return (*columns, *kept_columns(table, old))
 
 
 def column_problems(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> Iterator[str]:
     """Why the columns of a file cannot follow on those in force, a line each."""
-    known = {column.name: column for column in old.columns}
-    kept = {column.column_id for column in kept_columns(table, old)}
+    followed = followed_columns(table, old)
     for column in table.columns:
-        if before := known.get(column.name):
-            yield from _changed(before, column)
+        before = followed.get(column.name)
+        if before is None or before.name != column.name:
+            yield from _unusable_name(column, before, table, old)
+        if before is not None:
+            yield from _changed(before, column, stored)
         elif held := stored.held.get(column.name):
             yield _taken(str(old.name), column.name, held)
-    names = {column.name for column in table.columns}
+    gone = {column.column_id for column in old.columns}
+    gone -= {column.column_id for column in (*followed.values(), *kept_columns(table, old))}
     for column in old.columns:
-        if column.name in names or column.column_id in kept:
-            continue
-        if erasure := stored.erased_by.get(column.column_id):
+        if column.column_id in gone and (erasure := stored.erased_by.get(column.column_id)):
             yield (
-                f"{column.name} is missing, and erasure {erasure} names it: rows that it took out would come again, "
-                "late or with a rebuild; keep the column"
+                f"{column.name} is missing, and erasure {erasure} names it: rows that it took out would come again "
+                "with late or replayed objects; keep the column"
             )
 
 
-def _changed(before: Column, after: Column) -> Iterator[str]:
-    if before.type != after.type:
+def _is_of_join(table: TableDefinition) -> bool:
+    return table.join is not None or table.change_log is not None
+
+
+def _unusable_name(
+    column: Column, before: Column | None, table: TableDefinition, old: TableDefinition
+) -> Iterator[str]:
+    """Why a column cannot come under a name that none has in force."""
+    for other in old.columns:
+        if other.stored_as == column.name and other is not before:
+            yield f"{column.name} is the name that objects and Glue have for {other.name}; choose another"
+    others = [item.name for item in table.columns if item.was == column.was and item.name != column.name]
+    if before is None:
+        if column.was is not None:
+            why = "is a column of its own" if column.was in {item.name for item in table.columns} else "is none of it"
+            yield f"{column.name} is said to be what {column.was} was, which {why}; remove `was` to add a column"
+    elif others:
+        yield f"{column.was} is said to be the former name of {', '.join([column.name, *others])}; only one can be"
+    elif before.name == old.partition_column:
+        yield f"{before.name} says on which day rows fall, and keeps its name"
+    elif _is_of_join(old):
+        yield f"{before.name} cannot become {column.name}: columns of join tables cannot be renamed yet"
+
+
+def _changed(before: Column, after: Column, stored: StoredColumns) -> Iterator[str]:
+    if before.type != after.type and before.type.widens_to(after.type):
+        if not stored.is_empty:
+            yield (
+                f"{after.name} is {before.type.name} in objects, which readers of Glue cannot read beside others where "
+                f"it is {after.type.name}; add a column instead, with `source` the same key"
+            )
+    elif before.type != after.type:
         yield f"{after.name} is {before.type.name} and cannot become {after.type.name}; add a column instead"
     elif before.length is not None and after.length is not None and after.length < before.length:
         yield (

@@ -22,7 +22,7 @@ from prism_assets.domain.yaml_mapping import YamlMapping, check_unique, plain, r
 _OFFSET = re.compile(r"[+-](?:0\d|1[0-4]):[0-5]\d")
 _COLUMN_KEYS = {
     "name", "type", "description", "source", "value", "stored", "sensitive", "length", "source_offset", "zone_offset",
-    "time_unit", "required", "group", "merge",
+    "time_unit", "required", "was", "group", "merge",
 }  # fmt: skip
 _LONGEST_EXPRESSION = 4_000
 _LONGEST_PATTERN = 200
@@ -158,10 +158,12 @@ def _column(entry: YamlMapping) -> Column:
     required = entry.flag("required", False)
     if required and not entry.flag("stored", True):
         entry.complain("required", "only stored columns can be required; reject the lines with `reject` instead")
+    was = _was(entry, name)
     return Column(
         name=name,
+        was=was,
         type=StringType() if isinstance(kind, str) else kind,  # nobody sees a column of a file with problems
-        **_origin(entry, name, kind),
+        **_origin(entry, name, kind, key=was),
         length=length,
         source_offset=entry.text("source_offset", None),
         time_unit=unit,
@@ -171,13 +173,30 @@ def _column(entry: YamlMapping) -> Column:
     )
 
 
-def _origin(entry: YamlMapping, name: str, kind: ColumnType | str) -> dict[str, Any]:
-    """Where values come from: a value, one plain key, or other forms of `source`, which keep the words of the file."""
+def _was(entry: YamlMapping, name: str) -> str | None:
+    """The name that the column had before; it may go on standing there when the column is renamed."""
+    was: str | None = entry.text("was", None)
+    if was is None:
+        return None
+    if not is_name(was):
+        entry.complain("was", f"must be the former name of the column, which {NAME_RULE}")
+    elif was == name:
+        entry.complain("was", "is the name that the column has; give the one that it had before")
+    elif not entry.flag("stored", True):
+        entry.complain("was", "only stored columns are renamed; this one takes another name without a word")
+    return was
+
+
+def _origin(entry: YamlMapping, name: str, kind: ColumnType | str, *, key: str | None = None) -> dict[str, Any]:
+    """Where values come from: a value, one plain key, or other forms of `source`, which keep the words of the file.
+
+    Where the file says neither it is the key `key`, or else the one with the column's name.
+    """
     if "value" in entry.children:
         if "source" in entry.children:
             entry.complain("source", "a column has a source or a value; read the key as a column of its own")
         return {"source": name, "value": expression(entry, "value")}
-    texts = _source_texts(entry, name)
+    texts = _source_texts(entry, key or name)
     sources = []
     for text in texts:
         try:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from prism_assets.domain.names import TableName
 from prism_assets.domain.tables import Column, Contract, IcebergOptions, Stream, TableDefinition
-from prism_assets.domain.types import FILE_FORMATS
+from prism_assets.domain.types import FILE_FORMATS, ColumnType
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,24 @@ class DropColumn:
 
 
 @dataclass(frozen=True)
+class RenameColumn:
+    """Another name for readers by id; objects and Glue go on with `stored_as`, or take the new one where it is None."""
+
+    before: str
+    name: str
+    stored_as: str | None
+
+
+@dataclass(frozen=True)
+class WidenColumn:
+    """A wider type, of which no object has values yet."""
+
+    name: str
+    before: ColumnType
+    type: ColumnType
+
+
+@dataclass(frozen=True)
 class LengthenColumn:
     """Values of a column may be longer from now on."""
 
@@ -102,6 +121,8 @@ Change = (
     | RemoveStream
     | AddColumn
     | DropColumn
+    | RenameColumn
+    | WidenColumn
     | LengthenColumn
     | ReorderColumns
     | ChangeSetting
@@ -161,7 +182,12 @@ def _wanted_columns(old: TableDefinition, new: TableDefinition) -> Iterator[Chan
         column = after.get(before.column_id)
         if column is None:
             yield DropColumn(before)
-        elif before.length is not None and column.length is not None and before.length < column.length:
+            continue
+        if before.name != column.name:
+            yield RenameColumn(before.name, column.name, column.stored_as)
+        if before.type != column.type:
+            yield WidenColumn(column.name, before.type, column.type)
+        if before.length is not None and column.length is not None and before.length < column.length:
             yield LengthenColumn(column.name, before.length, column.length)
     for position, column in enumerate(new.columns):
         if not column.column_id:
@@ -199,15 +225,21 @@ def _changed(table: TableDefinition | None, change: Change) -> TableDefinition:
             return dataclasses.replace(table, columns=columns)
         case DropColumn(column):
             return dataclasses.replace(table, columns=tuple(item for item in table.columns if item != column))
+        case RenameColumn(before, name, stored_as):
+            return _with_column(table, before, name=name, stored_as=stored_as)
+        case WidenColumn(name, _, kind):
+            return _with_column(table, name, type=kind)
         case LengthenColumn(name, _, length):
-            columns = tuple(
-                dataclasses.replace(item, length=length) if item.name == name else item for item in table.columns
-            )
-            return dataclasses.replace(table, columns=columns)
+            return _with_column(table, name, length=length)
         case ReorderColumns(names):
             return dataclasses.replace(table, columns=tuple(map(table.column, names)))
         case ChangeSetting(field, value):
             return dataclasses.replace(table, **{field: value})  # type: ignore[arg-type]  # a value of that field
+
+
+def _with_column(table: TableDefinition, known: str, **changed: Any) -> TableDefinition:
+    columns = tuple(dataclasses.replace(item, **changed) if item.name == known else item for item in table.columns)
+    return dataclasses.replace(table, columns=columns)
 
 
 def _differences(before: TableDefinition, after: TableDefinition) -> list[str]:
@@ -256,6 +288,12 @@ def _line(name: str, change: Change) -> str | None:
                 f"drop column {column.name} of {name}: readers see it no more, objects hold its values, and the name "
                 "stays taken, until their days are rebuilt"
             )
+        case RenameColumn(before, renamed, str(stored)):
+            return f"rename column {before} of {name} to {renamed}: objects and Glue keep the name {stored}"
+        case RenameColumn(before, renamed):
+            return f"rename column {before} of {name} to {renamed}"
+        case WidenColumn(column_name, before, kind):
+            return f"widen column {column_name} of {name} from {before.name} to {kind.name}"
         case LengthenColumn(column_name, before, length):
             return f"lengthen column {column_name} of {name} from {before} to {length} bytes"
         case ReorderColumns(names):

@@ -39,6 +39,7 @@ _SILENT: Mapping[str, object] = {
     "value": None,
     "sensitive": False,
     "evolved": False,
+    "stored_as": None,
 }
 _OF_THE_FILE = (
     "path", "freshness", "limits", "says_format", "places", "was", "grace_days", "former", "changes_days", "records",
@@ -51,7 +52,9 @@ class Column:
     """One column. `column_id` is the Parquet and Iceberg field id, never reused; 0 until PostgreSQL gave one.
 
     Lengths are bytes of UTF-8. Offsets are `+HH:MM`. `zone_offset` stands in definitions of before and does nothing.
-    One that `evolved` came by the contract of the table, and its file does not have it yet.
+    One that `evolved` came by the contract of the table, and its file does not have it yet. One that was renamed is
+    `stored_as` what it was called first: objects and Glue have that name. `was` is what the file says it was called; it
+    is no part of what is compared or stored.
 
     Values are those of the key `source`, or of the first of `sources` that is not null, which are written as in table
     files (`domain/sources.py`), or are computed by the SQL expression `value`; `source` is then the column's name, and
@@ -72,6 +75,13 @@ class Column:
     value: str | None = None
     sensitive: bool = False
     evolved: bool = False
+    stored_as: str | None = None
+    was: str | None = dataclasses.field(default=None, compare=False)
+
+    @property
+    def stored_name(self) -> str:
+        """Its name in objects, and so in Glue, whose readers find it by that."""
+        return self.stored_as or self.name
 
     @property
     def precision(self) -> int | None:
@@ -94,6 +104,7 @@ class Column:
         What says nothing is left out, as versions that know none of it read the definition, too.
         """
         told = {name: value for name, value in vars(self).items() if name not in _SILENT or value != _SILENT[name]}
+        del told["was"]
         return {**told, **dict.fromkeys(_ALWAYS_STORED), **self.type.parameters, "type": self.type.keyword}
 
     @classmethod
@@ -354,6 +365,13 @@ class TableDefinition:
         named = self.iceberg.metrics if self.iceberg else ()
         names = named or dict.fromkeys((self.partition_column, *self.merge.sort_by))
         return tuple(self.column(name).column_id for name in names)
+
+    @property
+    def stored_order(self) -> tuple[str, ...]:
+        """The names in objects of the columns that rows are sorted by, that of the event date first."""
+        names = {column.name: column.stored_name for column in self.columns}
+        wanted = (self.partition_column, *self.merge.sort_by)
+        return tuple(dict.fromkeys(names.get(name, name) for name in wanted))
 
     def column(self, name: str) -> Column:
         """Returns the column of that name; KeyError if there is none."""

@@ -85,6 +85,10 @@ class _Type(ABC):
         """What Glue says of a column with this length: `bigint`, `decimal(10,2)`, `varchar(2000)`."""
         return f"{self.in_glue}({length})" if self.takes_length else self._in_brackets(self.in_glue)
 
+    def widens_to(self, other: _Type) -> bool:
+        """Whether each value of it is one of the other type, and nothing but the width differs."""
+        return False
+
     def _in_brackets(self, name: str, between: str = ",") -> str:
         values = between.join(map(str, self.parameters.values()))
         return f"{name}({values})" if values else name
@@ -122,6 +126,10 @@ class WholeNumberType(_Type):
     @abstractmethod
     def bits(self) -> int:
         """How many bits a number has, with its sign."""
+
+    def widens_to(self, other: _Type) -> bool:
+        """To more bits."""
+        return isinstance(other, WholeNumberType) and self.bits < other.bits
 
     @property
     def lowest(self) -> int:
@@ -176,6 +184,10 @@ class RealType(_Type):
     in_iceberg = "float"
     in_duckdb = "FLOAT"
 
+    def widens_to(self, other: _Type) -> bool:
+        """To double precision."""
+        return isinstance(other, DoubleType)
+
 
 @dataclass(frozen=True)
 class DoubleType(_Type):
@@ -204,6 +216,10 @@ class DecimalType(_Type):
         """More than 38 digits do not fit the 128 bits in which decimals are stored."""
         fits = 1 <= self.precision <= 38 and self.scale <= self.precision
         return None if fits else "decimal(p, s) needs 1 <= p <= 38 and s <= p"
+
+    def widens_to(self, other: _Type) -> bool:
+        """To more digits before the point."""
+        return isinstance(other, DecimalType) and self.scale == other.scale and self.precision < other.precision
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,8 @@ class _NumberedRows:
 
     def __init__(self, layout: Layout) -> None:
         self.count = 0
-        self._schema = schema_of(layout)
+        fields = zip(schema_of(layout), layout.columns, strict=True)
+        self._schema = pa.schema([field.with_name(column.name) for field, column in fields])
         self._parts: list[Accepted] = []
 
     def add(self, accepted: Accepted) -> None:

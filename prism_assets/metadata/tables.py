@@ -251,12 +251,12 @@ _HIGHEST_COLUMN = "SELECT coalesce(max(column_id), 0) FROM prism_table_columns W
 
 
 def load_column_names(connection: Connection, table_id: int) -> set[str]:
-    """The names that stored columns of a table have, or ever had. Reads without locks."""
+    """The names that columns of a table have, or ever had, in objects. Reads without locks."""
     return set(connection.execute(text(_COLUMN_NAMES), {"table": table_id}).scalars())
 
 
 _COLUMN_NAMES = """
-SELECT DISTINCT c ->> 'name' FROM prism_table_definitions d CROSS JOIN jsonb_array_elements(d.definition -> 'columns') c
+SELECT DISTINCT coalesce(c ->> 'stored_as', c ->> 'name') FROM prism_table_definitions d CROSS JOIN jsonb_array_elements(d.definition -> 'columns') c
 WHERE d.prism_table_id = :table
 """
 
@@ -282,7 +282,8 @@ _HELD_NAMES = """
 WITH held AS (
     SELECT n.name, array_agg(d.version) AS versions FROM unnest(CAST(:names AS text[])) AS n (name)
     JOIN prism_table_definitions d ON d.prism_table_id = :table
-        AND EXISTS (SELECT 1 FROM jsonb_array_elements(d.definition -> 'columns') c WHERE c ->> 'name' = n.name)
+        AND EXISTS (SELECT 1 FROM jsonb_array_elements(d.definition -> 'columns') c
+            WHERE coalesce(c ->> 'stored_as', c ->> 'name') = n.name)
     GROUP BY n.name
 )
 SELECT h.name, count(p.date) AS days, min(p.date) AS first, max(p.date) AS last,
@@ -293,6 +294,18 @@ FROM held h LEFT JOIN prism_partition_states p ON p.table_id = :table
     AND (p.published_revision < p.revision AND NOT p.expired OR EXISTS (SELECT 1 FROM prism_small_objects s
         WHERE s.prism_partition_id = p.partition_id AND s.definition_version = ANY(h.versions)))
 GROUP BY h.name, h.versions
+"""
+
+
+def is_empty(connection: Connection, table_id: int) -> bool:
+    """Whether no object of a table was ever written or begun. The caller keeps batches from starting; reads without locks."""
+    return bool(connection.execute(text(_IS_EMPTY), {"table": table_id}).scalar_one())
+
+
+_IS_EMPTY = """
+SELECT NOT EXISTS (SELECT 1 FROM prism_partitions WHERE prism_table_id = :table)
+    AND NOT EXISTS (SELECT 1 FROM prism_staging_objects WHERE prism_table_id = :table
+        AND (definition_version IS NOT NULL OR first_batch_id IS NOT NULL))
 """
 
 

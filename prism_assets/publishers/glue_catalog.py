@@ -334,7 +334,7 @@ def partition_input(table: TableDefinition, day: date, location: str) -> Any:
 
 def _storage(table: TableDefinition, location: str) -> Any:
     return {
-        "Columns": [{"Name": column.name, "Type": column.glue_type} for column in table.columns],
+        "Columns": [{"Name": column.stored_name, "Type": column.glue_type} for column in table.columns],
         "Location": location,
         "InputFormat": _INPUT_FORMAT,
         "OutputFormat": _OUTPUT_FORMAT,

@@ -15,7 +15,9 @@ from prism_assets.domain.column_changes import (
     NOTHING_STORED,
     StoredColumns,
     column_problems,
+    continued_columns,
     erased_by,
+    followed_columns,
     kept_columns,
 )
 from prism_assets.domain.drift import defined_keys
@@ -24,7 +26,7 @@ from prism_assets.domain.names import TableName
 from prism_assets.domain.stream_format import ReadFile
 from prism_assets.domain.table_changes import Change, Moves, RenameTable, applied, changes_between, describe
 from prism_assets.domain.table_file import parse_table_file
-from prism_assets.domain.tables import Stream, TableDefinition
+from prism_assets.domain.tables import Column, Stream, TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import erasures, locks, retention, tables, undefined_fields
 from prism_assets.metadata.tables import FormerName, KnownStream
@@ -156,10 +158,14 @@ def plan_apply(
     """
     names = _Names.of(files, known, former)
     forbidden = {}
+
+    def of_table(old: TableDefinition) -> StoredColumns:
+        return (stored or {}).get(old.table_id, NOTHING_STORED)
+
     for table in files:
         forbidden[table.name] = list(names.problems(table))
         if old := names.old(table):
-            forbidden[table.name] += _forbidden_changes(table, old, (stored or {}).get(old.table_id, NOTHING_STORED))
+            forbidden[table.name] += _forbidden_changes(table, old, of_table(old))
     sound = [table for table in files if not forbidden[table.name]]
     renamed = {old.table_id: str(table.name) for table in sound if (old := names.old(table))}
     claims = _Claims.of(sound, {**{table.table_id: str(table.name) for table in known}, **renamed}, streams)
@@ -173,7 +179,8 @@ def plan_apply(
         old = names.old(table)
         if _file_of(table) not in broken:
             notices += _notices(table, old) if old else []
-            wanted = _on_top_of(table, old) if old else dataclasses.replace(table, name=names.unused(table.name))
+            name = names.unused(table.name)
+            wanted = _on_top_of(table, old, of_table(old)) if old else dataclasses.replace(table, name=name)
             changes = changes_between(old, wanted, claims.moves_of(table, old))
             plans.append(TablePlan(table.name, old, changes, records=table.records))
     return ApplyPlan(tuple(plans), tuple(problems), notices=tuple(notices))
@@ -356,11 +363,9 @@ def _notices(table: TableDefinition, old: TableDefinition) -> list[str]:
     ]
 
 
-def _on_top_of(table: TableDefinition, old: TableDefinition) -> TableDefinition:
+def _on_top_of(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> TableDefinition:
     """What a file says with the ids that the table and its columns have."""
-    ids = {column.name: column.column_id for column in old.columns}
-    columns = tuple(dataclasses.replace(column, column_id=ids.get(column.name, 0)) for column in table.columns)
-    columns += kept_columns(table, old)
+    columns = continued_columns(table, old, stored)
     # Iceberg needs microseconds, as which a file with it is read.
     says_format = table.says_format or table.iceberg is not None
     file_format = table.file_format if says_format else old.file_format
@@ -468,15 +473,30 @@ def _plan(context: StageContext, connection: Connection, files: Sequence[TableDe
 def _stored_columns(
     context: StageContext, connection: Connection, table: TableDefinition, old: TableDefinition
 ) -> StoredColumns:
-    """Looks into objects only for names that columns of before had, and at erasures only where columns go."""
-    before, after = ({column.name for column in item.columns} for item in (old, table))
-    again = (after - before) & tables.load_column_names(connection, old.table_id) if after - before else set()
-    held = tables.load_held_names(connection, old.table_id, again)
-    if not before - after or not context.database.has_table("prism_erasures"):
-        return StoredColumns(held)
+    """Looks into objects only for names that columns of before had, and at erasures only where columns go.
+
+    Whether there is any object is asked where a column is renamed or widened; no batch starts until that is done.
+    """
+    followed = followed_columns(table, old)
+    new = {column.name for column in table.columns} - followed.keys()
+    held = tables.load_held_names(
+        connection, old.table_id, new & tables.load_column_names(connection, old.table_id) if new else ()
+    )
+    is_empty = False
+    if any((column.name, column.type) != (of.name, of.type) for column, of in _pairs(table, followed)):
+        locks.hold_epoch(connection)
+        is_empty = tables.is_empty(connection, old.table_id)
+    goes = len(followed) < len(old.columns)
+    if not goes or not context.database.has_table("prism_erasures"):
+        return StoredColumns(held, is_empty=is_empty)
     rules = erasures.load_rules(connection, [old.table_id]).get(old.table_id, ())
     named = [(rule.erasure_id, [column.column_id for column in rule.defined]) for rule in rules]
-    return StoredColumns(held, erased_by(named))
+    return StoredColumns(held, erased_by(named), is_empty)
+
+
+def _pairs(table: TableDefinition, followed: Mapping[str, Column]) -> list[tuple[Column, Column]]:
+    """The columns of a file with those in force that they go on with."""
+    return [(column, followed[column.name]) for column in table.columns if column.name in followed]
 
 
 def _with_consequences(context: StageContext, connection: Connection, plan: ApplyPlan, now: datetime) -> ApplyPlan:

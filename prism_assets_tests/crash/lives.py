@@ -541,7 +541,9 @@ def names(seed: int) -> Life:
 
 
 def columns(seed: int) -> Life:
-    """A column that is dropped while rows come, and whose name another one takes when its day was made again."""
+    """A column that is dropped while rows come, whose name another one takes when its day was made again, and which is
+    renamed in its turn.
+    """
     author = Author(seed)
     drop = author.drop
     events = "log.events"
@@ -556,6 +558,7 @@ def columns(seed: int) -> Life:
             Phase(utc("2026-03-02T00:20"), ("run",), (drop(events, hour, "2026-03-02T00:05"),)),
             Phase(utc("2026-03-02T12:00"), ("run", "rebuild", "run")),
             Phase(utc("2026-03-02T13:00"), ("take name", "run"), (drop(events, hour, "2026-03-02T11:00"),)),
+            Phase(utc("2026-03-02T18:00"), ("rename column", "run"), (drop(events, hour, "2026-03-02T11:00"),)),
             Phase(utc("2026-03-03T01:00"), ("run",)),
         ),
         watched=(events,),
@@ -764,13 +767,18 @@ def _rename(context: StageContext, now: datetime) -> None:
 def _drop_column(context: StageContext, now: datetime, *, instead: str = "") -> None:
     """The file of log.events has its column no more, or another one of that name."""
     for path in context.settings.tables_dir.glob("*.yaml"):
-        kept = [line for line in path.read_text().splitlines(keepends=True) if "{name: said," not in line]
-        path.write_text("".join(kept).replace("merge:", f"{instead}merge:"))
+        lines = path.read_text().splitlines(keepends=True)
+        kept = "".join(line for line in lines if not re.search("{name: (said|told),", line))
+        path.write_text(kept.replace("merge:", f"{instead}merge:"))
     _apply(context, now)
 
 
 def _take_name(context: StageContext, now: datetime) -> None:
     _drop_column(context, now, instead='  - {name: said, type: integer, value: "1"}\n')
+
+
+def _rename_column(context: StageContext, now: datetime) -> None:
+    _drop_column(context, now, instead='  - {name: told, type: integer, value: "1", was: said}\n')
 
 
 def _adopt(context: StageContext, now: datetime) -> None:
@@ -921,6 +929,7 @@ _STEPS: Mapping[str, _Step] = {
     "rename": _rename,
     "drop column": _drop_column,
     "take name": _take_name,
+    "rename column": _rename_column,
     "stop": _stop,
     "resume": _move,
     "adopt": _adopt,

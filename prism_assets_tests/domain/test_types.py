@@ -113,3 +113,23 @@ def test_a_decimal_may_have_too_many_digits() -> None:
 @pytest.mark.parametrize("glue", ["", "string", "integer", "array<string>", "decimal", "decimal(3, 1)", "int(3)"])
 def test_readers_know_no_other_types(glue: str) -> None:
     assert type_in_glue(glue) is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "widens"),
+    [
+        (SmallIntType(), IntegerType(), True),
+        (SmallIntType(), BigIntType(), True),
+        (IntegerType(), SmallIntType(), False),
+        (BigIntType(), BigIntType(), False),
+        (BigIntType(), DoubleType(), False),
+        (RealType(), DoubleType(), True),
+        (DoubleType(), RealType(), False),
+        (DecimalType(10, 2), DecimalType(12, 2), True),
+        (DecimalType(10, 2), DecimalType(12, 3), False),
+        (DecimalType(10, 2), DecimalType(9, 2), False),
+        (StringType(), JsonType(), False),
+    ],
+)
+def test_a_type_widens_where_nothing_but_the_width_differs(one: ColumnType, other: ColumnType, widens: bool) -> None:
+    assert one.widens_to(other) is widens

@@ -195,3 +195,20 @@ def test_a_dropped_column_and_another_order_are_seen_by_a_session_that_is_open(w
         world.merge("2026-03-01T16:00", everything=True)
     with pytest.raises(StatementFailed, match="color"):
         lake.query("SELECT color FROM lake.log.events")
+
+
+def test_a_renamed_column_is_read_in_objects_of_before_and_behind(world: World, lake: LakeOfTest) -> None:
+    world.apply(a_table(columns=["{name: color, type: string, length: 20}"]))
+    rows = some_rows(3, utc("2026-03-01T12:00"), color="red")
+    world.drop(rows)
+    world.stream("2026-03-01T12:10")
+    assert lake.query("SELECT color, count(*) FROM lake.log.events GROUP BY 1") == [("red", 3)]
+    world.apply(a_table(columns=["{name: hue, type: string, length: 20, was: color}"]))
+    assert lake.query("SELECT hue, count(*) FROM lake.log.events GROUP BY 1") == [("red", 3)]
+    world.drop(some_rows(3, utc("2026-03-01T12:00"), color="red"))
+    world.stream("2026-03-01T12:20")
+    for _ in range(2):
+        assert lake.query("SELECT hue, count(*) FROM lake.log.events GROUP BY 1") == [("red", 6)]
+        world.merge("2026-03-01T16:00", everything=True)
+    with pytest.raises(StatementFailed, match="color"):
+        lake.query("SELECT color FROM lake.log.events")

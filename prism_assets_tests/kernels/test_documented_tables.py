@@ -24,7 +24,7 @@ READ = [
 
 
 def test_every_example_is_taken() -> None:
-    whole, values, conditions, contract, protobuf, streams, before, after, retention, renamed = EXAMPLES
+    whole, values, conditions, contract, protobuf, streams, *changed, retention, renamed = EXAMPLES
     head = 'schema: log\ntable: signups\nstreams:\n  - {name: s, url: "s3://staging/s/"}\ncolumns:\n'
     read = "".join(f"  - {column}\n" for column in READ)
     country = "  - {name: country, type: string}\n"
@@ -35,7 +35,7 @@ def test_every_example_is_taken() -> None:
         + "".join(f"  - {{name: {name}, type: string}}\n" for name in ("contact", "email"))
     )
     for text in (
-        whole, *(head.replace("columns:\n", columns) for columns in (before, after)), head + read + values,
+        whole, *(head.replace("columns:\n", columns) for columns in changed), head + read + values,
         head + read + country + conditions, whole + contract, whole + retention, several,
         whole.replace("schema: log\ntable: signups\n", renamed),
     ):  # fmt: skip

@@ -134,7 +134,7 @@ def test_what_would_make_stored_rows_unreadable_is_refused(world: World, after: 
 
 def test_another_precision_is_another_type(world: World) -> None:
     world.apply(a_table(columns=['{name: price, type: "decimal(12, 4)"}']))
-    assert "price is decimal" in refusal(world, a_table(columns=['{name: price, type: "decimal(13, 4)"}']))
+    assert "price is decimal" in refusal(world, a_table(columns=['{name: price, type: "decimal(13, 5)"}']))
 
 
 def test_all_refusals_are_told_at_once(world: World) -> None:

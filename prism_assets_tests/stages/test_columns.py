@@ -1,4 +1,4 @@
-"""Columns that are dropped, put into another order, or longer: what each reader sees at every step."""
+"""Columns that are dropped, renamed, moved or made longer: what each reader sees at every step."""
 
 from __future__ import annotations
 
@@ -60,14 +60,18 @@ def publish(world: World, now: str) -> None:
     world.iceberg(now)
 
 
-def look(world: World, rows: Sequence[dict[str, Any]], *columns: str) -> None:
-    """Readers by name and by id see these columns and no others, and each row once, with its values."""
+def look(world: World, rows: Sequence[dict[str, Any]], *columns: str, **by_id: str) -> None:
+    """Readers by name and by id see these columns and no others, and each row once, with its values.
+
+    `by_id` are other names that readers by id have for some of them.
+    """
     wanted = {row["id"]: tuple(row[column] for column in columns) for row in rows}
     names = ["id", *columns]
     found = world.reader().table("log.events")
     assert [name for name, _ in found.columns] == ["time", *names]
     assert each_once(world.query(f"SELECT {', '.join(names)} FROM log.events")) == wanted
     assert each_once(by_name_alone(world, names)) == wanted
+    names = ["id", *(by_id.get(column, column) for column in columns)]
     listed = world.iceberg_table().scan().to_arrow()
     assert listed.column_names == ["time", *names, "dt"]
     assert each_once([tuple(row.values()) for row in listed.select(names).to_pylist()]) == wanted
@@ -269,8 +273,8 @@ def erase(world: World, where: str, rows: int) -> None:
 def test_a_column_that_an_erasure_names_is_not_dropped(world: World, rows: list[dict[str, Any]]) -> None:
     assert run_erase(world.context, "log.events", "color = 'red'", rows=2).errors == ()
     assert refusal(world, events(SIZE)) == (
-        "color is missing, and erasure 1 names it: rows that it took out would come again, late or with a rebuild; "
-        "keep the column"
+        "color is missing, and erasure 1 names it: rows that it took out would come again with late or replayed "
+        "objects; keep the column"
     )
     assert world.apply(events(COLOR)).lines[0].startswith("drop column size")
 
@@ -283,6 +287,157 @@ def test_another_order_is_shown_to_every_reader(world: World, rows: list[dict[st
     world.merge(LATER, everything=True)
     publish(world, LATER)
     look(world, rows, "size", "color")
+
+
+HUE = "{name: hue, type: string, length: 20, was: color}"
+
+
+def test_a_renamed_column_has_its_name_for_readers_by_id_and_the_one_of_before_in_glue(
+    world: World, rows: list[dict[str, Any]]
+) -> None:
+    assert world.apply(events(HUE, SIZE)).lines == (
+        "rename column color of log.events to hue: objects and Glue keep the name color",
+    )
+    assert world.apply().lines == (), "the field may stay in the file"
+    rows += arrive(world, LATER)
+    publish(world, LATER)
+    look(world, rows, "color", "size", color="hue")
+    world.merge(LATER, everything=True)
+    publish(world, LATER)
+    look(world, rows, "color", "size", color="hue")
+    lost, *_ = keys(world, "/live/")
+    world.context.stores.delete("lake", [lost])
+    assert run_repair(world.context).repaired == 1
+    look(world, rows, "color", "size", color="hue")
+    world.catalog(NIGHT)
+    world.merge(NIGHT, everything=True)
+    publish(world, NIGHT)
+    look(world, rows, "color", "size", color="hue")
+    late = arrive(world, MORNING)
+    world.merge(MORNING, everything=True)
+    publish(world, MORNING)
+    look(world, [*rows, *late], "color", "size", color="hue")
+    assert run_rebuild(world.context, "log.events", day=utc(NOON).date(), now=utc(EVENING)).errors == ()
+    publish(world, EVENING)
+    look(world, [*rows, *late], "color", "size", color="hue")
+    assert columns_of(world, merged(world)) == {"time": 1, "id": 2, "color": 3, "size": 4}
+    assert run_doctor(world.context, deep=True).is_clean
+
+
+def test_erasures_go_on_by_either_name_of_a_column(world: World, rows: list[dict[str, Any]]) -> None:
+    erase(world, "color = 'red'", rows=2)
+    world.apply(events(HUE, SIZE))
+    late = arrive(world, LATER)
+    publish(world, LATER)
+    left = [row for row in (*rows, *late) if row["color"] != "red"]
+    look(world, left, "color", "size", color="hue")
+    erase(world, "hue = 'blue'", rows=3)
+    look(world, [row for row in left if row["color"] != "blue"], "color", "size", color="hue")
+
+
+@pytest.mark.parametrize("point", ["merge.after_put", "merge.in_commit"])
+def test_a_merge_that_died_before_a_rename_is_done_again_behind_it(
+    world: World, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    world.catalog(NIGHT)
+    monkeypatch.setattr(failpoints, "_POINTS", failpoints.parse(f"{point}=1*raise(InjectedFault)"))
+    with suppress(failpoints.InjectedFault):
+        assert world.merge(NIGHT, everything=True).problems
+    monkeypatch.setattr(failpoints, "_POINTS", {})
+    world.apply(events(HUE, SIZE))
+    expire_leases(world)
+    world.merge(NIGHT, everything=True)
+    publish(world, NIGHT)
+    assert world.status(DAY, NIGHT).state == "switched"
+    look(world, rows, "color", "size", color="hue")
+
+
+def test_rows_are_sorted_and_computed_by_a_renamed_column(world: World, rows: list[dict[str, Any]]) -> None:
+    said = "{name: loud, type: string, length: 20, value: upper(hue)}"
+    text = a_table(columns=[HUE, SIZE, said], merge="{interval: 0, sort_by: [time, hue]}", iceberg="true")
+    assert world.apply(text).lines[0].startswith("rename column color")
+    more = arrive(world, LATER)
+    for row in more:
+        row["loud"] = row["color"] and row["color"].upper()
+    publish(world, LATER)
+    world.merge(LATER, everything=True)
+    publish(world, LATER)
+    look(world, [*(row | {"loud": None} for row in rows), *more], "color", "size", "loud", color="hue")
+
+
+def test_a_column_takes_its_first_name_again(world: World, rows: list[dict[str, Any]]) -> None:
+    world.apply(events(HUE, SIZE))
+    back = events("{name: color, type: string, length: 20, was: hue, source: color}", SIZE)
+    assert world.apply(back).lines == ("rename column hue of log.events to color",)
+    publish(world, NOON)
+    look(world, rows, "color", "size")
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        (
+            [HUE, SIZE, "{name: color, type: string}"],
+            "hue is said to be what color was, which is a column of its own; remove `was` to add a column",
+        ),
+        (
+            [HUE.replace("color", "colour"), SIZE],
+            "hue is said to be what colour was, which is none of it; remove `was` to add a column",
+        ),
+        (
+            [HUE, HUE.replace("hue", "tint"), SIZE],
+            "color is said to be the former name of hue, tint; only one can be",
+        ),
+        (
+            [COLOR, "{name: count, type: integer, was: size}"],
+            "count is bigint and cannot become integer; add a column instead",
+        ),
+        (
+            [COLOR, SIZE, "{name: at, type: timestamp, was: time}"],
+            "time says on which day rows fall, and keeps its name",
+        ),
+    ],
+    ids=["still there", "never there", "twice", "another type", "the partition column"],
+)
+def test_a_rename_that_is_none_is_refused(
+    world: World, rows: list[dict[str, Any]], columns: list[str], told: str
+) -> None:
+    text = events(*columns)
+    if "was: time" in text:
+        text = text.replace("  - {name: time, type: timestamp, required: true}\n", "").replace(
+            "column: time", "column: at"
+        )
+    assert told in refusal(world, text)
+
+
+def test_the_name_that_objects_have_for_a_renamed_column_is_not_free(world: World, rows: list[dict[str, Any]]) -> None:
+    world.apply(events(HUE, SIZE))
+    told = "color is the name that objects and Glue have for hue; choose another"
+    assert told in refusal(world, events(HUE.replace(", was: color", ", source: color"), SIZE, COLOR))
+    assert told in refusal(world, events(HUE, "{name: color, type: bigint, was: size}"))
+
+
+def test_a_table_without_objects_renames_and_widens_for_every_reader(world: World) -> None:
+    small = "{name: size, type: integer}"
+    world.apply(events(COLOR, small))
+    assert world.apply(events(HUE, SIZE)).lines == (
+        "rename column color of log.events to hue",
+        "widen column size of log.events from integer to bigint",
+    )
+    made = [row | {"hue": row["color"]} for row in arrive(world)]
+    publish(world, NOON)
+    look(world, made, "hue", "size")
+
+
+def test_widening_is_refused_as_soon_as_an_object_was_begun(world: World) -> None:
+    world.apply(events(COLOR, "{name: size, type: integer}"))
+    world.drop(some_rows(1, utc(NOON)))
+    world.discover(NOON)
+    start_batch(world.context, None)
+    assert refusal(world, events(COLOR, SIZE)) == (
+        "size is integer in objects, which readers of Glue cannot read beside others where it is bigint; add a column "
+        "instead, with `source` the same key"
+    )
 
 
 def test_longer_texts_are_shown_beside_those_of_before(world: World, rows: list[dict[str, Any]]) -> None:

@@ -46,9 +46,10 @@ def read_sample_rows(
         for table in tables:
             of = (table.table_id, newest.get(table.table_id, date.min))
             if of in examples and not deadline.is_over:
-                columns = [column.name for column in table.columns if not column.sensitive]
-                rows = read_sample(context.settings, columns, examples[of], most).rows
-                found[of] = {"sample rows": _shown(columns, rows)}
+                columns = [column for column in table.columns if not column.sensitive]
+                stored = [column.stored_name for column in columns]
+                rows = read_sample(context.settings, stored, examples[of], most).rows
+                found[of] = {"sample rows": _shown([column.name for column in columns], rows)}
     except Exception as error:  # The work is done and committed: nothing of this may fail its run.
         context.progress(f"{publisher}: no more rows can be shown: {type(error).__name__}: {error}")
     return found

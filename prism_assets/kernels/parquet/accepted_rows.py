@@ -51,10 +51,9 @@ class AcceptedRows:
     """Takes rows in the order of their lines, block by block, and gives them date by date, sorted."""
 
     def __init__(self, layout: Layout, limits: Limits) -> None:
-        partition = layout.table.partition_column
         self.schema = schema_of(layout)
         self.count = 0
-        self._sort_by = [partition, *(name for name in layout.table.merge.sort_by if name != partition)]
+        self._sort_by = layout.table.stored_order
         self._limits = limits
         self._held: list[Accepted] = []
         self._held_bytes = 0

@@ -33,7 +33,7 @@ _UNITS = {MILLISECONDS: "ms", MICROSECONDS: "us"}
 
 def field_of(column: Column) -> pa.Field:
     """The field of a column, with its id."""
-    return field_with_id(column.name, stored_type(column), column.column_id)
+    return field_with_id(column.stored_name, stored_type(column), column.column_id)
 
 
 def field_with_id(name: str, kind: pa.DataType, column_id: int) -> pa.Field:
@@ -47,9 +47,9 @@ def column_id(field: pa.Field) -> int:
 
 
 def schema_of(layout: Layout) -> pa.Schema:
-    """The stored schema of a table."""
+    """The schema of the objects of a table."""
     columns = zip(layout.columns, layout.rules, strict=True)
-    return pa.schema([field_with_id(column.name, rules.arrow, column.column_id) for column, rules in columns])
+    return pa.schema([field_with_id(column.stored_name, rules.arrow, column.column_id) for column, rules in columns])
 
 
 def in_format(schema: pa.Schema, file_format: int) -> pa.Schema:

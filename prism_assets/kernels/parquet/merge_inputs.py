@@ -54,7 +54,7 @@ class Input:
 
 
 def union_schema(schemas: Sequence[pa.Schema], table: TableDefinition) -> pa.Schema:
-    """All columns of the inputs by column id, named and typed as in the table, or else as in the last input."""
+    """All columns of the inputs by column id, named and typed as the table has them, or else as in the last input."""
     fields = {column_id(field): field for schema in dict.fromkeys(schemas) for field in schema}
     defined = {column.column_id: field_of(column) for column in table.columns}
     return pa.schema([defined.get(number, fields[number]) for number in sorted(fields)])
@@ -80,7 +80,7 @@ def merge_order(inputs: Sequence[Input], schema: pa.Schema, table: TableDefiniti
 
     A stable sort: rows that tie stay in the order of the inputs. Sorted inputs are runs that it merges.
     """
-    names = dict.fromkeys((table.partition_column, *table.merge.sort_by))
+    names = table.stored_order
     wanted = [field for field in schema if field.name in names]
     part = pa.schema(wanted)
     ids = {column_id(field) for field in wanted}

@@ -1,4 +1,4 @@
-"""Clients of DuckLake see columns in the order of the table file."""
+"""Clients of DuckLake see columns in the order of the table file, and find those that were renamed."""
 
 from alembic import op
 
@@ -26,10 +26,36 @@ FROM prism_lake_tables t CROSS JOIN LATERAL (
 ) c;
 """
 
+# As it was, but that objects have a renamed column under the name that it had first.
+_NAMES = """
+CREATE OR REPLACE VIEW prism_lake.ducklake_name_mapping AS
+SELECT m.mapping_id, c.column_id, CAST(c.source_name AS varchar) AS source_name, c.column_id AS target_field_id,
+    CAST(NULL AS bigint) AS parent_column, c.is_partition
+FROM prism_lake_mappings m
+JOIN prism_table_definitions d ON d.prism_table_id = m.prism_table_id AND d.version = m.definition_version
+CROSS JOIN LATERAL (
+    SELECT CAST(c ->> 'column_id' AS bigint) AS column_id, {name} AS source_name, false AS is_partition
+    FROM jsonb_array_elements(d.definition -> 'columns') c
+    UNION ALL SELECT 1000000, 'dt', true
+) c;
+"""
+_REFUSE = """
+DO $$ BEGIN
+    IF EXISTS (SELECT 1 FROM prism_table_definitions d CROSS JOIN jsonb_array_elements(d.definition -> 'columns') c
+        WHERE c ->> 'stored_as' IS NOT NULL) THEN
+        RAISE EXCEPTION 'columns were renamed: the version before cannot read the definitions of their tables';
+    END IF;
+END $$
+"""
+
 
 def upgrade() -> None:
     op.execute(_COLUMNS.format(order="c.place"))
+    op.execute(_NAMES.format(name="coalesce(c ->> 'stored_as', c ->> 'name')"))
 
 
 def downgrade() -> None:
+    """Refused once a column was renamed."""
+    op.execute(_REFUSE)
+    op.execute(_NAMES.format(name="c ->> 'name'"))
     op.execute(_COLUMNS.format(order="c.column_id"))
