@@ -30,12 +30,21 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.parquet.large_strings import LARGE, enlarged
 from prism_assets.kernels.parquet.sorting import sort_keys
-from prism_assets.kernels.records.homes import Homes, Work, batches, find_work, homes_of_sessions, renumbered
+from prism_assets.kernels.records.homes import Homes, Work, batches, find_work, homes_of_sessions
 from prism_assets.kernels.records.identities import Identities, identities_in
 from prism_assets.kernels.records.inputs import NEW, Changes, RecordPlaces, read_changes, read_places
 from prism_assets.kernels.records.merging import merge_records, visible_rows
 from prism_assets.kernels.records.outputs import write_rows
-from prism_assets.kernels.records.sessions import ALONE, Numbers, Sessions, Spans, buckets_of, find_sessions, key_codes
+from prism_assets.kernels.records.sessions import (
+    ALONE,
+    Numbers,
+    Sessions,
+    Spans,
+    buckets_of,
+    dense,
+    find_sessions,
+    key_codes,
+)
 from prism_assets.kernels.records.shape import COMMITTED, LAST_EVENT, RecordShape, counted_column
 from prism_assets.kernels.records.times import event_times, settle_times, settles_at, to_instant
 from prism_assets.kernels.times import to_datetime
@@ -141,9 +150,9 @@ class _Fold:
         chosen = np.flatnonzero(np.isin(work.home_of[sessions.of_changes], batch))
         parts = stored.filter(pa.array(touched))
         lifted, owners = self._lifted(changes, chosen, sessions.of_changes[chosen], parts, session_of[touched])
-        which, count = renumbered(np.concatenate([session_of[touched], owners]))
+        session_of_merged, which = dense(np.concatenate([session_of[touched], owners]), sessions.count)
+        count = len(session_of_merged)
         merged = merge_records(self._shape, pa.concat_tables([parts, lifted]), which, count)
-        session_of_merged = np.unique(np.concatenate([session_of[touched], owners]))
 
         rows = pa.concat_tables([stored, merged])
         living = np.concatenate([places.homes[numbers], work.home_of[session_of_merged]])

@@ -7,7 +7,7 @@ given; the fold sees to it that it is given each change once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -94,15 +94,15 @@ class _Merging:
 
     def _holders(self, slot: Slot) -> Numbers:
         rows = self._filled(slot.object)
-        keys = _order([[self._parts[name].take(rows)] for name in slot.place])
-        return self._greatest(rows, [-key for key in keys] if slot.kind == "first" else keys)
+        keys = _order([self._parts[name].take(rows)] for name in slot.place)
+        return self._greatest(rows, (-key for key in keys) if slot.kind == "first" else keys)
 
     def _holders_of_value(self, slot: Slot) -> Numbers:
         """The last part with a value, unless a delete of the group comes behind it."""
         (delete,) = (one for one in self._shape.slots if one.kind == "delete" and one.group == slot.group)
         rows, deletes = self._filled(slot.object), self._filled(delete.object)
         places = zip(slot.place, delete.place, strict=True)
-        keys = _order([[self._parts[one].take(rows), self._parts[other].take(deletes)] for one, other in places])
+        keys = _order([self._parts[one].take(rows), self._parts[other].take(deletes)] for one, other in places)
         candidates = np.concatenate([rows, np.full(len(deletes), NOBODY)])
         owners = np.concatenate([self._owners[rows], self._owners[deletes]])
         return self._greatest(candidates, keys, owners)
@@ -110,20 +110,28 @@ class _Merging:
     def _extremes(self, name: str, merge: str) -> Numbers:
         rows = self._filled(name)
         keys = _order([[self._parts[name].take(rows)]])
-        return self._greatest(rows, [-key for key in keys] if merge == MIN else keys)
+        return self._greatest(rows, (-key for key in keys) if merge == MIN else keys)
 
     def _filled(self, name: str) -> Numbers:
         return np.flatnonzero(self._parts[name].is_valid().to_numpy())
 
-    def _greatest(self, rows: Numbers, keys: Sequence[Key], owners: Numbers | None = None) -> Numbers:
-        """Of each record the one of `rows` with the greatest keys, the most significant first."""
+    def _greatest(self, rows: Numbers, keys: Iterable[Key], owners: Numbers | None = None) -> Numbers:
+        """Of each record the one of `rows` with the greatest keys, the most significant first.
+
+        Key by key, only those that tie so far are looked at further: mostly the first key decides, and none is sorted.
+        """
         owners = self._owners[rows] if owners is None else owners
-        order = np.lexsort((*reversed(keys), owners))
-        sorted_owners = owners[order]
-        is_last = np.ones(len(order), bool)
-        is_last[:-1] = sorted_owners[1:] != sorted_owners[:-1]
+        left = np.arange(len(rows))
+        wanted = int(np.count_nonzero(np.bincount(owners, minlength=self._count)))
+        for key in keys:
+            if len(left) == wanted:
+                break
+            values, of = key[left], owners[left]
+            best = np.full(self._count, values.min(), values.dtype)
+            np.maximum.at(best, of, values)
+            left = left[values == best[of]]
         found = np.full(self._count, NOBODY, np.int64)
-        found[sorted_owners[is_last]] = rows[order[is_last]]
+        found[owners[left]] = rows[left]
         return found
 
     def add_up(self, group: Group) -> None:
@@ -163,12 +171,10 @@ def _fitting(total: Any, shape: RecordShape, name: str) -> Any:
     return pc.if_else(fits, total, pa.scalar(None, total.type)).cast(stored)
 
 
-def _order(columns: Sequence[Sequence[Any]]) -> list[Key]:
-    """Numbers that order rows by some columns, nulls first; each column is given in parts."""
-    found: list[Key] = []
+def _order(columns: Iterable[Sequence[Any]]) -> Iterator[Key]:
+    """Numbers that order rows by some columns, nulls first, as they are asked for; each column is given in parts."""
     for parts in columns:
-        kind = parts[0].type
-        whole = pa.chunked_array([chunk for part in parts for chunk in part.chunks], kind)
+        whole = pa.chunked_array([chunk for part in parts for chunk in part.chunks], parts[0].type)
         *nulls, key = sort_keys(whole)
-        found += [*(-null for null in nulls), key]
-    return found
+        yield from (-null for null in nulls)
+        yield key

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -126,7 +125,8 @@ def least_of(values: Numbers, owners: Numbers, count: int) -> Numbers:
     return found
 
 
-def dense(numbers: npt.NDArray[Any]) -> tuple[Numbers, Numbers]:
-    """The different numbers, and which of them each is."""
-    different, places = np.unique(numbers, return_inverse=True)
-    return different, np.asarray(places, np.int64)
+def dense(numbers: Numbers, count: int) -> tuple[Numbers, Numbers]:
+    """The different ones of numbers below `count`, and which of them each is."""
+    is_there = np.zeros(count, bool)
+    is_there[numbers] = True
+    return np.flatnonzero(is_there), (np.cumsum(is_there) - 1)[numbers]
