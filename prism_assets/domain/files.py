@@ -91,16 +91,20 @@ class MergedRange(DataFile):
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionContent:
-    """What a publication of a partition shows: each row once, in its ranges and the small objects above them."""
+    """What a publication of a partition shows: each row once, in its ranges and the small objects above them.
+
+    Days of the records of join tables have neither: they have `records`, objects that folds wrote.
+    """
 
     publication: Publication
     ranges: tuple[MergedRange, ...]
     small_objects: tuple[SmallObject, ...]
+    records: tuple[DataFile, ...] = ()
 
     @property
     def files(self) -> tuple[DataFile, ...]:
         """In the order in which manifests name them."""
-        return (*self.ranges, *self.small_objects)
+        return (*self.ranges, *self.small_objects, *self.records)
 
     @property
     def row_count(self) -> int:

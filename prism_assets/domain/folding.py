@@ -12,6 +12,7 @@ from datetime import date, datetime
 from typing import ClassVar
 
 from prism_assets.domain.files import DataFile
+from prism_assets.domain.joins import PublishPolicy
 from prism_assets.domain.work import Failure
 
 
@@ -126,3 +127,34 @@ class FoldTask:
     def failed(self, failure: Failure) -> FoldResult:
         """Nothing was written."""
         return FoldResult(fold_id=self.fold_id, number=self.number, failure=failure)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoldFacts:
+    """What decides whether a join table is due for a fold.
+
+    `unfolded_objects` small objects of changes are not taken, and the oldest pending change was committed at
+    `oldest_pending`. The next records settle at `next_settle`, and may as soon as that is before `settle_before`.
+    """
+
+    unfolded_objects: int
+    last_fold: datetime | None
+    oldest_pending: datetime | None
+    next_settle: datetime | None
+    settle_before: datetime | None
+
+
+def fold_reason(policy: PublishPolicy, facts: FoldFacts, now: datetime) -> str | None:
+    """Why a table is to be folded now, for people; None if there is nothing to do yet.
+
+    Folds that only settle records follow the pace, too, as do those of changes: each may rewrite objects.
+    """
+    if facts.last_fold is not None and (now - facts.last_fold).total_seconds() < policy.every_seconds:
+        return None
+    if facts.unfolded_objects:
+        return f"{facts.unfolded_objects} objects of changes are new"
+    if facts.next_settle and facts.settle_before and facts.next_settle < facts.settle_before:
+        return "records settle"
+    if facts.oldest_pending and (now - facts.oldest_pending).total_seconds() >= policy.stale_seconds:
+        return f"changes wait for more than {policy.stale_seconds} seconds"
+    return None

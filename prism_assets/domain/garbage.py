@@ -15,6 +15,7 @@ object's age, which is asked for besides.
 - The same holds of a small object that was rewritten, and of its copy in the live prefix, which readers of an open day
   list: it is needed until they were sent to a manifest.
 - A manifest from before what was shown when the reader lease began is never shown again: publications go upwards only.
+- A small object of a log of changes is read by the fold that takes it, in its present form.
 - A small object is in merged objects, for every reader, when its id is not above the version shown when the reader
   lease began. Merges read what is above the end of the chain, repairs and publications what is above a version shown
   later.
@@ -83,7 +84,8 @@ class DayRecords:
     `revisions` says how often the object of a range was rewritten, by its bounds; `fresh` are those that were made,
     extended or rewritten since the reader lease began. `rebuilds` are the numbers of the day's rebuilds, and whether
     each is under way. `shown` is what readers were sent to when the lease began; None if that is not known, or was
-    nothing. `is_gone` if the day had expired by then, and no catalog sent readers to it any more.
+    nothing. `is_gone` if the day had expired by then, and no catalog sent readers to it any more. Of a log of changes
+    folds have taken the small objects up to `folded_object_id`, and read the others.
     """
 
     partition: Partition
@@ -93,6 +95,7 @@ class DayRecords:
     rebuilds: Mapping[int, bool] = field(default_factory=dict)
     shown: Publication | None = None
     is_gone: bool = False
+    folded_object_id: int | None = None
 
     @property
     def is_shown_as_it_is(self) -> bool:
@@ -222,6 +225,8 @@ def _of_small_object(named: SmallObjectKey, records: Records) -> Reason | None:
         return Reason.EXPIRED
     if upload.object_id is None:
         return Reason.REBUILT if upload.is_over and day.is_shown_as_it_is else None
+    if day.folded_object_id is not None and upload.object_id > day.folded_object_id:
+        return None
     oldest = day.shown.version if day.shown else NEW_VERSION
     if upload.object_id <= needed_above(day.partition, oldest):
         return Reason.MERGED

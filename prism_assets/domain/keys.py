@@ -115,6 +115,11 @@ class TableKeys:
         return f"{self.root}merged/"
 
     @property
+    def record_prefixes(self) -> tuple[str, ...]:
+        """The folders of what folds write."""
+        return tuple(f"{self.root}{folder}/" for folder in _RECORD_FOLDERS.values())
+
+    @property
     def iceberg_prefix(self) -> str:
         """The folder of what only readers of Iceberg read: metadata, and in `data/` what strangers write."""
         return f"{self.root}iceberg/"

@@ -46,6 +46,10 @@ class Facts(Protocol):
         """Staging objects that are not converted and that a batch saw before rows of the day became too old."""
         ...
 
+    def unfolded_objects(self, partition: Partition) -> int:
+        """Small objects of changes that no fold of their join table has taken; 0 for every other table."""
+        ...
+
     def switch_evidence(self, partition: Partition) -> SwitchEvidence:
         """Sums over all objects and ranges of the partition: not cheap."""
         ...
@@ -252,6 +256,8 @@ def _expire_or_wait(partition: Partition, facts: Facts) -> Expire | WaitToExpire
         return WaitToExpire(reason="objects that came late are not merged yet")
     if left := facts.unfinished_before_expiry(partition):
         return WaitToExpire(reason=f"{left} staging objects that may have rows of it are not converted yet")
+    if left := facts.unfolded_objects(partition):
+        return WaitToExpire(reason=f"{left} objects of changes are not folded into records yet")
     return Expire()
 
 

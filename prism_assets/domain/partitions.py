@@ -75,6 +75,11 @@ class Partition:
         return self.closing_batch_id is not None
 
     @property
+    def is_folded(self) -> bool:
+        """Whether it holds records of a join table: its version is a fold's, and it never had a small object."""
+        return self.desired_version > 0 and self.last_object_id == 0
+
+    @property
     def is_published(self) -> bool:
         """Whether the catalog names the partition at all."""
         return self.current_version != NEW_VERSION

@@ -90,12 +90,15 @@ WHERE r.lower_bound IS DISTINCT FROM r.before AND p.prism_table_id = ANY(:tables
 GROUP BY p.prism_table_id, p.partition_date ORDER BY 1, 2
 """
 
-DESIRED_WITHOUT_RANGES = """
+# Days of the records of join tables are closed by no batch: folds, and no merges, say what is desired of them.
+_IS_LOG = "NOT (p.closing_batch_id IS NOT DISTINCT FROM 0 AND p.last_live_object_id IS NOT DISTINCT FROM 0)"
+
+DESIRED_WITHOUT_RANGES = f"""
 SELECT p.prism_table_id AS table_id, p.partition_date AS day, 1 AS found,
     format('version %s is desired, and the ranges end at %s', p.desired_manifest_version, r.upper) AS example
 FROM prism_partitions p CROSS JOIN LATERAL (SELECT coalesce(max(upper_bound), 0) AS upper FROM prism_merge_ranges
     WHERE prism_partition_id = p.prism_partition_id) r
-WHERE p.desired_manifest_version <> r.upper AND p.prism_table_id = ANY(:tables) ORDER BY 1, 2
+WHERE p.desired_manifest_version <> r.upper AND {_IS_LOG} AND p.prism_table_id = ANY(:tables) ORDER BY 1, 2
 """
 
 CURRENT_BEYOND_DESIRED = """
@@ -201,9 +204,9 @@ WHERE p.switched AND p.expire_time IS NULL AND NOT coalesce(q.dirty, false) AND 
 ORDER BY 1, 2
 """
 
-NO_CERTIFICATE = """
+NO_CERTIFICATE = f"""
 SELECT p.prism_table_id AS table_id, p.partition_date AS day, 1 AS found, '' AS example FROM prism_partitions p
-WHERE p.switched AND p.prism_table_id = ANY(:tables) AND NOT EXISTS (
+WHERE p.switched AND {_IS_LOG} AND p.prism_table_id = ANY(:tables) AND NOT EXISTS (
     SELECT 1 FROM prism_switch_certificates c WHERE c.prism_partition_id = p.prism_partition_id) ORDER BY 1, 2
 """
 
@@ -243,5 +246,8 @@ FROM (
     UNION ALL
     SELECT 'prism_staging_objects', (SELECT max(prism_staging_object_id) FROM prism_staging_objects),
         (SELECT last_value + is_called::integer FROM prism_staging_objects_prism_staging_object_id_seq)
+    UNION ALL
+    SELECT 'prism_folds', (SELECT max(prism_fold_id) FROM prism_folds),
+        (SELECT last_value + is_called::integer FROM prism_folds_prism_fold_id_seq)
 ) ids WHERE greatest_id >= next_id AND CAST(:tables AS bigint[]) IS NOT NULL
 """

@@ -17,7 +17,9 @@ from prism_assets.domain.errors import LeaseLost
 
 
 class LeaseKind(enum.Enum):
-    """What a lease is for: to publish a table, also as Iceberg, collect its garbage, erase rows; to repair or rebuild a day."""
+    """What a lease is for: to publish a table, also as Iceberg, collect its garbage, erase rows or fold its changes; to
+    repair or rebuild a day.
+    """
 
     CATALOG = "catalog"
     ICEBERG = "iceberg"
@@ -25,6 +27,7 @@ class LeaseKind(enum.Enum):
     GC = "gc"
     REBUILD = "rebuild"
     ERASE = "erase"
+    FOLD = "fold"
 
 
 @dataclass(frozen=True)

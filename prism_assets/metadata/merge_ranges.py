@@ -251,14 +251,3 @@ UPDATE prism_merge_ranges SET content_length = :content_length, file_format = :f
 WHERE prism_partition_id = :id AND lower_bound = :lower_bound AND upper_bound = :upper_bound AND revision = :before
     AND row_count = :row_count AND fingerprint = :fingerprint AND definition_version <= :version
 """
-
-
-def raise_desired(connection: Connection, partition_id: int, upper_bound: int) -> None:
-    """Asks the catalog for the ranges up to upper_bound; never lowers what was asked before."""
-    connection.execute(text(_RAISE_DESIRED), {"id": partition_id, "upper": upper_bound})
-
-
-_RAISE_DESIRED = """
-UPDATE prism_partitions SET desired_manifest_version = greatest(desired_manifest_version, :upper)
-WHERE prism_partition_id = :id
-"""

@@ -1,4 +1,7 @@
-"""Figures of partitions for people: sums over objects and ranges. Not for the hot path. Reads without locks."""
+"""Figures of partitions for people: sums over objects, ranges and records. Not for the hot path. Reads without locks.
+
+What folds write counts as merged: nothing else stands for the rows of a day of records.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +42,18 @@ def partition_figures(connection: Connection, table_id: int) -> defaultdict[int,
     return found
 
 
-_OF_TABLE = """
-SELECT p.prism_partition_id, s.*, r.* FROM prism_partitions p
+# The objects of ranges, or those that folds wrote; no partition has both. Rows of ranges are counted in small objects.
+_MERGED = """
+    SELECT content_length, 0 AS row_count FROM prism_merge_ranges
+    WHERE prism_partition_id = p.prism_partition_id AND lower_bound IS NOT NULL
+    UNION ALL
+    SELECT content_length, row_count FROM prism_record_objects
+    WHERE prism_partition_id = p.prism_partition_id AND replaced_by IS NULL AND part = 'visible'
+"""
+_OF_TABLE = f"""
+SELECT p.prism_partition_id, s.objects, s.rows + r.rows AS rows, s.unmerged, s.unmerged_bytes, s.last_arrival,
+    r.ranges, r.range_bytes
+FROM prism_partitions p
 CROSS JOIN LATERAL (
     SELECT count(*) AS objects, coalesce(sum(row_count), 0) AS rows,
         count(*) FILTER (WHERE prism_small_object_id > p.desired_manifest_version) AS unmerged,
@@ -50,8 +63,8 @@ CROSS JOIN LATERAL (
     FROM prism_small_objects WHERE prism_partition_id = p.prism_partition_id
 ) s
 CROSS JOIN LATERAL (
-    SELECT count(*) AS ranges, coalesce(sum(content_length), 0) AS range_bytes
-    FROM prism_merge_ranges WHERE prism_partition_id = p.prism_partition_id AND lower_bound IS NOT NULL
+    SELECT count(*) AS ranges, coalesce(sum(content_length), 0) AS range_bytes, coalesce(sum(row_count), 0) AS rows
+    FROM ({_MERGED}) m
 ) r
 WHERE p.prism_table_id = :table
 """
@@ -94,8 +107,9 @@ def day_figures(connection: Connection, wanted: Collection[tuple[int, date]]) ->
     }
 
 
-_OF_DAYS = """
-SELECT p.prism_table_id, p.partition_date, s.*, r.*
+_OF_DAYS = f"""
+SELECT p.prism_table_id, p.partition_date, s.objects, s.rows + r.rows AS rows, s.bytes, s.smallest, s.median,
+    r.ranges, r.range_bytes, r.range_smallest, r.range_median
 FROM unnest(CAST(:tables AS bigint[]), CAST(:dates AS date[])) AS w (table_id, day)
 JOIN prism_partitions p ON p.prism_table_id = w.table_id AND p.partition_date = w.day
 CROSS JOIN LATERAL (
@@ -107,7 +121,8 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT count(*) AS ranges, coalesce(sum(content_length), 0) AS range_bytes,
         coalesce(min(content_length), 0) AS range_smallest,
-        coalesce(percentile_disc(0.5) WITHIN GROUP (ORDER BY content_length), 0) AS range_median
-    FROM prism_merge_ranges WHERE prism_partition_id = p.prism_partition_id AND lower_bound IS NOT NULL
+        coalesce(percentile_disc(0.5) WITHIN GROUP (ORDER BY content_length), 0) AS range_median,
+        coalesce(sum(row_count), 0) AS rows
+    FROM ({_MERGED}) m
 ) r
 """

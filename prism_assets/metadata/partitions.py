@@ -46,6 +46,42 @@ ORDER BY p.prism_partition_id FOR UPDATE
 """
 
 
+def ensure_and_lock_records(connection: Connection, table_id: int, days: Collection[date]) -> dict[date, int]:
+    """Creates missing days of the records of a join table and locks all wanted ones in id order; returns ids by day.
+
+    They are switched from the beginning: readers are sent to what a manifest names, and nothing is merged or closed.
+    """
+    values = {"table": table_id, "days": sorted(days)}
+    connection.execute(text(_ENSURE_RECORDS), values)
+    rows = connection.execute(text(_LOCK_DAYS), values)
+    return {row.partition_date: row.prism_partition_id for row in rows}
+
+
+_ENSURE_RECORDS = """
+INSERT INTO prism_partitions (prism_table_id, partition_date, closing_batch_id, last_live_object_id, switched)
+SELECT :table, w.d, 0, 0, true FROM unnest(CAST(:days AS date[])) AS w (d)
+WHERE NOT EXISTS (SELECT 1 FROM prism_partitions p WHERE p.prism_table_id = :table AND p.partition_date = w.d)
+ORDER BY w.d
+ON CONFLICT DO NOTHING
+"""
+_LOCK_DAYS = """
+SELECT prism_partition_id, partition_date FROM prism_partitions
+WHERE prism_table_id = :table AND partition_date = ANY(:days)
+ORDER BY prism_partition_id FOR UPDATE
+"""
+
+
+def raise_desired(connection: Connection, partition_id: int, version: int) -> None:
+    """Asks the catalog for the ranges up to an upper bound, or for what a fold wrote; never lowers what was asked before."""
+    connection.execute(text(_RAISE_DESIRED), {"id": partition_id, "version": version})
+
+
+_RAISE_DESIRED = """
+UPDATE prism_partitions SET desired_manifest_version = greatest(desired_manifest_version, :version)
+WHERE prism_partition_id = :id
+"""
+
+
 def raise_last_object(connection: Connection, highest: Mapping[int, int]) -> None:
     """Records the highest small object id of partitions whose rows the caller has locked."""
     if not highest:

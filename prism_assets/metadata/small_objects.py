@@ -68,6 +68,17 @@ WHERE prism_partition_id = :partition AND prism_small_object_id > :upper AND NOT
 """
 
 
+def count_above(connection: Connection, partition_id: int, lower_bound: int) -> int:
+    """How many small objects of a partition have ids above one. Reads without locks."""
+    values = {"partition": partition_id, "lower": lower_bound}
+    return int(connection.execute(text(_COUNT_ABOVE), values).scalar_one())
+
+
+_COUNT_ABOVE = """
+SELECT count(*) FROM prism_small_objects WHERE prism_partition_id = :partition AND prism_small_object_id > :lower
+"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Unmerged:
     """Small objects of one partition above its last range; `oldest` is when the first of them was committed."""

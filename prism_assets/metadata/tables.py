@@ -63,6 +63,16 @@ def load_current(connection: Connection, table: TableDefinition) -> TableDefinit
 _CURRENT_VERSION = "SELECT definition_version FROM prism_tables WHERE prism_table_id = :table"
 
 
+def load_join(connection: Connection, table_id: int) -> tuple[TableDefinition, TableDefinition]:
+    """The records of a join table and the log of its changes, as they are in force. Reads without locks."""
+    found = {table.table_id: table for table in load_definitions(connection)}
+    log = connection.execute(text(_LOG_OF), {"table": table_id}).scalar_one()
+    return found[table_id], found[log]
+
+
+_LOG_OF = "SELECT prism_table_id FROM prism_tables WHERE changes_of = :table"
+
+
 def insert_table(connection: Connection, table: TableDefinition, now: datetime, changes_of: int | None = None) -> int:
     """Creates the row of a table, which may log the changes of another, and returns its id. Locks no other row."""
     return int(

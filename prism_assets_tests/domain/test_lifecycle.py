@@ -43,6 +43,7 @@ class KnownFacts:
     """Facts as a test has them; `asked` has those that cost something."""
 
     unfinished: int = 0
+    unfolded: int = 0
     unmerged: int | None = 3
     ranges: ObjectTotals = NINE
     too_old: datetime | None = None
@@ -62,6 +63,9 @@ class KnownFacts:
     def unfinished_before_expiry(self, partition: Partition) -> int:
         self.asked.append("unfinished before expiry")
         return self.unfinished
+
+    def unfolded_objects(self, partition: Partition) -> int:
+        return self.unfolded
 
     def unmerged_live(self, partition: Partition) -> int | None:
         self.asked.append("unmerged")
@@ -186,6 +190,13 @@ def test_a_day_that_is_too_old_ends_when_nothing_more_can_come(
     facts = KnownFacts(too_old=AFTER, unfinished=unfinished)
     assert next_steps(a_partition(**{"published_object_id": 9, **stored}), facts, AFTER) == steps
     assert facts.asked == asked
+
+
+def test_a_day_of_changes_ends_when_all_of_them_are_folded() -> None:
+    day = a_partition(**{**SWITCHED, "published_object_id": 9})
+    (wait,) = next_steps(day, KnownFacts(too_old=AFTER, unfolded=2), AFTER)
+    assert str(wait) == "not expire: 2 objects of changes are not folded into records yet"
+    assert next_steps(day, KnownFacts(too_old=AFTER), AFTER)[0] == Expire()
 
 
 def test_a_day_that_is_not_too_old_yet_stays() -> None:

@@ -211,7 +211,7 @@ def test_a_merged_object_with_other_rows_than_its_inputs_is_refused(rows: Rows, 
 def test_the_desired_version_is_never_lowered(rows: Rows, partition: int) -> None:
     for upper in (5, 9, 3):
         with rows.database.begin() as connection:
-            merge_ranges.raise_desired(connection, partition, upper)
+            partitions.raise_desired(connection, partition, upper)
     assert rows.load(partition).desired_version == 9
 
 

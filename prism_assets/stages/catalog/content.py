@@ -7,17 +7,20 @@ from sqlalchemy import Connection
 from prism_assets.domain.files import PartitionContent
 from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.partitions import Partition, Publication
-from prism_assets.metadata import merge_ranges, small_objects
+from prism_assets.metadata import merge_ranges, record_objects, small_objects
 
 
 def load_content(
     connection: Connection, keys: TableKeys, partition: Partition, publication: Publication
 ) -> PartitionContent:
-    """The ranges up to the version of a publication, and the small objects above them that it shows.
+    """The ranges up to the version of a publication, and the small objects above them that it shows; or its records.
 
-    The caller holds the lock of the partition's row, which commits of Stream and Merge take too, or looks at one
-    snapshot: ranges and small objects agree.
+    The caller holds the lock of the partition's row, which commits of Stream, Merge and folds take too, or looks at one
+    snapshot: ranges and small objects agree, and no record is in two objects.
     """
+    if partition.is_folded:
+        records = record_objects.load_shown(connection, keys, partition.partition_id)
+        return PartitionContent(publication=publication, ranges=(), small_objects=(), records=tuple(records))
     chain = merge_ranges.load_chain(connection, keys, partition.partition_id) if partition.switched else []
     small = small_objects.load_above(connection, keys, partition.partition_id, publication.version)
     return PartitionContent(

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from prism_assets.domain.partitions import Partition, SwitchEvidence
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import backlog, partitions, retention, small_objects
+from prism_assets.metadata import backlog, folds, partitions, retention, small_objects
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,13 @@ class StoredFacts:
         mark = retention.load_mark(self.connection, self.table.table_id)
         batch_id = mark.batch_id if mark and partition.date < mark.first_day else None
         return backlog.unfinished_before(self.connection, self.table.table_id, batch_id)
+
+    def unfolded_objects(self, partition: Partition) -> int:
+        """Counts those above what folds have taken, by index."""
+        if self.table.change_log is None:
+            return 0
+        folded = folds.load_positions(self.connection, [partition.partition_id]).get(partition.partition_id, 0)
+        return small_objects.count_above(self.connection, partition.partition_id, folded)
 
     def switch_evidence(self, partition: Partition) -> SwitchEvidence:
         """Sums up both sides."""

@@ -13,12 +13,13 @@ from datetime import date
 
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.files import MergedRange
+from prism_assets.domain.folding import RecordObject
 from prism_assets.domain.garbage import upload_of
-from prism_assets.domain.keys import SmallObjectKey
+from prism_assets.domain.keys import SmallObjectKey, TableKeys
 from prism_assets.domain.partitions import Partition, current_publication, needed_above
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import damage, merge_ranges, partitions, small_objects
+from prism_assets.metadata import damage, merge_ranges, partitions, record_objects, small_objects
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.findings import Finding
 from prism_assets.stages.repair.plan import find_suspects
@@ -98,6 +99,12 @@ def _look_at_merged(context: StageContext, table: TableDefinition) -> _Compariso
     }
     findings = set[Finding]()
     expired = {item.date for item in found if item.expired}
+    if table.join is not None:
+        listed |= _listed_records(context, keys)
+        with context.database.begin() as connection:
+            damage.begin_reading(connection)
+            records = record_objects.load_current(connection, keys, table.table_id)
+        findings |= set(_damaged_records(table, [item for item in records if item.date not in expired], listed))
     for day, chain in ranges.items():
         if day in expired:
             continue
@@ -105,6 +112,29 @@ def _look_at_merged(context: StageContext, table: TableDefinition) -> _Compariso
     for partition in found:
         findings |= set(_missing_manifest(context, table, partition, listed))
     return _Comparison(len(listed), frozenset(findings))
+
+
+def _listed_records(context: StageContext, keys: TableKeys) -> dict[str, int]:
+    folders = keys.record_prefixes
+    found = (item for folder in folders for item in context.stores.list(context.lake.bucket, folder))
+    return {item.key: item.content_length for item in found}
+
+
+def _damaged_records(
+    table: TableDefinition, records: Sequence[RecordObject], listed: Mapping[str, int]
+) -> Iterator[Finding]:
+    for item in records:
+        length = listed.get(item.key)
+        if length != item.content_length:
+            state = "is missing" if length is None else f"has {length} bytes, not {item.content_length}"
+            yield Finding(
+                invariant="I4",
+                name="record_object",
+                table=str(table.name),
+                date=item.date,
+                facts=f"the object {item.key} of a fold {state}",
+                advice="Restore it (a version of the bucket, a backup); the changes in it may still be in the log",
+            )
 
 
 def _damaged_ranges(

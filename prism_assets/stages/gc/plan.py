@@ -22,14 +22,16 @@ from prism_assets.domain.garbage import (
     upload_of,
     within_fraction,
 )
-from prism_assets.domain.keys import ObjectKey, QuarantineKey, SmallObjectKey
+from prism_assets.domain.keys import ObjectKey, QuarantineKey, RecordKey, SmallObjectKey
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import (
+    folds,
     merge_ranges,
     partitions,
     publication_history,
     quarantine,
     rebuilds,
+    record_objects,
     retention,
     small_objects,
 )
@@ -214,6 +216,7 @@ def load_records(
     shown = publication_history.load_shown_at(connection, found, context.publisher.name, horizon.lease_began)
     gone = retention.find_gone(connection, found, horizon.lease_began)
     numbers = rebuilds.load_numbers(connection, found)
+    folded = folds.load_positions(connection, found) if table.change_log else {}
     bounds = merge_ranges.load_bounds(connection, found)
     starts = [known for known in named.values() if isinstance(known, SmallObjectKey | QuarantineKey)]
     uploads = small_objects.trace_uploads(connection, table.table_id, {upload_of(known) for known in starts})
@@ -233,11 +236,15 @@ def load_records(
                 rebuilds=numbers.get(number, {}),
                 shown=shown.get(number),
                 is_gone=number in gone,
+                folded_object_id=folded.get(number, 0) if table.change_log else None,
             )
             for number, item in found.items()
         },
         uploads=uploads,
         quarantined=kept,
+        of_folds=record_objects.trace(
+            connection, table.table_id, [known for known in named.values() if isinstance(known, RecordKey)]
+        ),
         quarantine_from=horizon.quarantine_from,
     )
 

@@ -111,7 +111,7 @@ def _save(connection: Connection, running: RunningJob, now: datetime) -> None:
         merge_ranges.save_range(connection, job.partition_id, planned, merged, now, definition_version=version)
     failpoint("merge.in_commit")
     if plan.ranges:
-        merge_ranges.raise_desired(connection, job.partition_id, plan.ranges[-1].upper_bound)
+        partitions.raise_desired(connection, job.partition_id, plan.ranges[-1].upper_bound)
     merge_jobs.delete(connection, job)
     if plan.backlog:
         merge_jobs.hasten(connection, job.partition_id, now)

@@ -1,0 +1,135 @@
+"""Statements on prism_folds and prism_fold_positions: folds of join tables, and which changes they have taken.
+
+A table is folded by the holder of its lease alone. What a fold takes is everything of a day's log of changes up to one
+small object, as ids inside a day become visible in ascending order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, text
+
+from prism_assets.domain.errors import LeaseLost
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoldCounts:
+    """What a fold did: changes that were new to it, and that it folded; records, rows and bytes that it wrote."""
+
+    changes_in: int = 0
+    changes_folded: int = 0
+    changes_unsequenced: int = 0
+    records_settled: int = 0
+    rows_written: int = 0
+    bytes_written: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnfoldedDay:
+    """A day of a log of changes of which no fold has taken the small objects above `folded_object_id`."""
+
+    partition_id: int
+    folded_object_id: int
+    last_object_id: int
+
+
+def begin(
+    connection: Connection, table_id: int, definition_version: int, settle_before: datetime | None, worker: str
+) -> int:
+    """Begins a fold of a table and returns its number; one that died is dropped. The caller holds the table's lease."""
+    connection.execute(text(_DROP), {"table": table_id})
+    values = {"table": table_id, "version": definition_version, "settle": settle_before, "worker": worker}
+    return int(connection.execute(text(_BEGIN), values).scalar_one())
+
+
+_DROP = """
+UPDATE prism_folds SET state = 'dropped', finish_time = clock_timestamp()
+WHERE prism_table_id = :table AND state = 'running'
+"""
+_BEGIN = """
+INSERT INTO prism_folds (prism_table_id, definition_version, settle_before, state, worker)
+VALUES (:table, :version, :settle, 'running', :worker)
+RETURNING prism_fold_id
+"""
+
+
+def drop(connection: Connection, fold_id: int) -> None:
+    """Ends a fold without a change: what it wrote is garbage from now on."""
+    connection.execute(text(_DROP_ONE), {"fold": fold_id})
+
+
+_DROP_ONE = """
+UPDATE prism_folds SET state = 'dropped', finish_time = clock_timestamp()
+WHERE prism_fold_id = :fold AND state = 'running'
+"""
+
+
+def finish(connection: Connection, fold_id: int, counts: FoldCounts) -> None:
+    """Ends a fold that has taken the place of what was there; LeaseLost if it is over. Locks its row."""
+    if not connection.execute(text(_FINISH), {"fold": fold_id, **vars(counts)}).rowcount:
+        raise LeaseLost("another run has ended this fold meanwhile; nothing was changed")
+
+
+_FINISH = """
+UPDATE prism_folds SET state = 'done', finish_time = clock_timestamp(), changes_in = :changes_in,
+    changes_folded = :changes_folded, changes_unsequenced = :changes_unsequenced, records_settled = :records_settled,
+    rows_written = :rows_written, bytes_written = :bytes_written
+WHERE prism_fold_id = :fold AND state = 'running'
+"""
+
+
+def last_finished(connection: Connection, table_ids: Collection[int]) -> dict[int, datetime]:
+    """When each table was folded last; tables that never were are left out. Reads without locks."""
+    rows = connection.execute(text(_LAST), {"ids": list(table_ids)})
+    return {row.id: row.finish_time for row in rows}
+
+
+_LAST = """
+SELECT w.id, f.finish_time FROM unnest(CAST(:ids AS bigint[])) AS w (id)
+CROSS JOIN LATERAL (
+    SELECT finish_time FROM prism_folds WHERE prism_table_id = w.id AND state = 'done'
+    ORDER BY prism_fold_id DESC LIMIT 1
+) f
+"""
+
+
+def load_unfolded(connection: Connection, table_id: int) -> list[UnfoldedDay]:
+    """The days of a log of changes with small objects that no fold has taken, in id order. Reads without locks."""
+    return [UnfoldedDay(**row._mapping) for row in connection.execute(text(_UNFOLDED), {"table": table_id})]
+
+
+_UNFOLDED = """
+SELECT p.prism_partition_id AS partition_id, coalesce(f.folded_object_id, 0) AS folded_object_id, p.last_object_id
+FROM prism_partitions p LEFT JOIN prism_fold_positions f USING (prism_partition_id)
+WHERE p.prism_table_id = :table AND p.expire_time IS NULL AND p.last_object_id > coalesce(f.folded_object_id, 0)
+ORDER BY p.prism_partition_id
+"""
+
+
+def load_positions(connection: Connection, partition_ids: Collection[int]) -> dict[int, int]:
+    """Up to which small object days are taken, by partition id, where a fold has taken any. Reads without locks."""
+    rows = connection.execute(text(_POSITIONS), {"ids": list(partition_ids)})
+    return {row.prism_partition_id: row.folded_object_id for row in rows}
+
+
+_POSITIONS = """
+SELECT prism_partition_id, folded_object_id FROM prism_fold_positions WHERE prism_partition_id = ANY(:ids)
+"""
+
+
+def advance(connection: Connection, taken: Sequence[UnfoldedDay], uppers: Mapping[int, int]) -> None:
+    """Notes that a fold has taken days up to the small objects `uppers`; LeaseLost if one was not where it was."""
+    for day in taken:
+        values = {"id": day.partition_id, "before": day.folded_object_id, "after": uppers[day.partition_id]}
+        if not connection.execute(text(_ADVANCE), values).rowcount:
+            raise LeaseLost("another fold has taken these changes meanwhile; nothing was changed")
+
+
+_ADVANCE = """
+INSERT INTO prism_fold_positions AS f (prism_partition_id, folded_object_id) SELECT :id, :after
+WHERE :before = 0 OR EXISTS (SELECT 1 FROM prism_fold_positions WHERE prism_partition_id = :id)
+ON CONFLICT (prism_partition_id) DO UPDATE SET folded_object_id = :after WHERE f.folded_object_id = :before
+"""

@@ -1,0 +1,186 @@
+"""Statements on prism_record_objects: what folds of join tables wrote, and what takes its place."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from sqlalchemy import Connection, RowMapping, text
+
+from prism_assets.domain.errors import LeaseLost
+from prism_assets.domain.folding import RecordObject, RecordPart
+from prism_assets.domain.garbage import WrittenByFold
+from prism_assets.domain.keys import RecordKey, TableKeys
+from prism_assets.metadata.column_metrics import from_jsonb, to_jsonb
+
+_COLUMNS = """prism_record_object_id AS object_id, date, part, bucket_number, cohort, fold_id, content_length, row_count,
+    min_time, max_time, fingerprint, file_format, metrics, definition_version, earliest_settle, latest_settle,
+    oldest_change, is_settled"""
+
+
+def load_open(connection: Connection, keys: TableKeys, table_id: int) -> list[RecordObject]:
+    """What the next fold of a table reads: records that are not settled, and changes that wait. Reads without locks."""
+    return [_record_object(row._mapping, keys) for row in connection.execute(text(_OPEN), {"table": table_id})]
+
+
+_OPEN = f"""
+SELECT {_COLUMNS} FROM prism_record_objects
+WHERE prism_table_id = :table AND replaced_by IS NULL AND NOT is_settled
+ORDER BY bucket_number, prism_record_object_id
+"""
+
+
+def load_shown(connection: Connection, keys: TableKeys, partition_id: int) -> list[RecordObject]:
+    """The objects whose records readers of a day see. Reads without locks."""
+    rows = connection.execute(text(_SHOWN), {"partition": partition_id})
+    return [_record_object(row._mapping, keys) for row in rows]
+
+
+_SHOWN = f"""
+SELECT {_COLUMNS} FROM prism_record_objects
+WHERE prism_partition_id = :partition AND replaced_by IS NULL AND part = 'visible'
+ORDER BY cohort, bucket_number, prism_record_object_id
+"""
+
+
+def load_current(connection: Connection, keys: TableKeys, table_id: int) -> list[RecordObject]:
+    """All objects of a table that no fold has replaced, by partition. Reads without locks."""
+    return [_record_object(row._mapping, keys) for row in connection.execute(text(_CURRENT), {"table": table_id})]
+
+
+_CURRENT = f"""
+SELECT {_COLUMNS} FROM prism_record_objects
+WHERE prism_table_id = :table AND replaced_by IS NULL
+ORDER BY date, prism_record_object_id
+"""
+
+
+def _record_object(row: RowMapping, keys: TableKeys) -> RecordObject:
+    fields = {**row, "part": RecordPart(row["part"]), "metrics": from_jsonb(row["metrics"])}
+    key = keys.record_object(row["date"], fields["part"], row["fold_id"], row["bucket_number"], row["cohort"])
+    return RecordObject(bucket=keys.bucket, key=key, **fields)
+
+
+def insert_written(
+    connection: Connection, table_id: int, written: Sequence[RecordObject], partition_ids: Mapping[date, int]
+) -> None:
+    """Records what a fold wrote; changes that wait are of no partition. The caller holds the rows of the partitions."""
+    rows = [
+        {
+            **{name: getattr(item, name) for name in _STORED},
+            "table": table_id,
+            "partition": None if item.part is RecordPart.PENDING else partition_ids[item.date],
+            "part": item.part.value,
+            "metrics": to_jsonb(item.metrics),
+        }
+        for item in written
+    ]
+    if rows:
+        connection.execute(text(_INSERT), rows)
+
+
+_STORED = (
+    "date", "bucket_number", "cohort", "fold_id", "content_length", "row_count", "min_time", "max_time", "fingerprint",
+    "file_format", "definition_version", "earliest_settle", "latest_settle", "oldest_change", "is_settled",
+)  # fmt: skip
+_INSERT = """
+INSERT INTO prism_record_objects (prism_table_id, prism_partition_id, date, part, bucket_number, cohort, fold_id,
+    content_length, row_count, min_time, max_time, fingerprint, file_format, metrics, definition_version,
+    earliest_settle, latest_settle, oldest_change, is_settled)
+VALUES (:table, :partition, :date, :part, :bucket_number, :cohort, :fold_id, :content_length, :row_count, :min_time,
+    :max_time, :fingerprint, :file_format, CAST(:metrics AS jsonb), :definition_version, :earliest_settle,
+    :latest_settle, :oldest_change, :is_settled)
+"""
+
+
+def replace(connection: Connection, object_ids: Collection[int], fold_id: int) -> None:
+    """Notes that a fold has written others in their place; LeaseLost if another fold has. Locks their rows."""
+    done = connection.execute(text(_REPLACE), {"ids": sorted(object_ids), "fold": fold_id}).rowcount
+    if done != len(set(object_ids)):
+        raise LeaseLost("another fold has replaced objects of this one meanwhile; nothing was changed")
+
+
+_REPLACE = """
+UPDATE prism_record_objects SET replaced_by = :fold
+WHERE prism_record_object_id IN (
+    SELECT prism_record_object_id FROM prism_record_objects
+    WHERE prism_record_object_id = ANY(:ids) AND replaced_by IS NULL
+    ORDER BY prism_record_object_id FOR UPDATE)
+"""
+
+
+def settle(connection: Connection, object_ids: Collection[int]) -> None:
+    """Notes that all records of some objects have settled: no fold reads them again. Locks their rows."""
+    if object_ids:
+        connection.execute(text(_SETTLE), {"ids": sorted(object_ids)})
+
+
+_SETTLE = """
+UPDATE prism_record_objects SET is_settled = true
+WHERE prism_record_object_id IN (
+    SELECT prism_record_object_id FROM prism_record_objects
+    WHERE prism_record_object_id = ANY(:ids) AND replaced_by IS NULL AND part <> 'pending'
+    ORDER BY prism_record_object_id FOR UPDATE)
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordTimes:
+    """When something of a table is next: its first record settles, the first object of which all records have settled,
+    and the oldest change that waits was committed. None where there is no such thing.
+    """
+
+    first_settles: datetime | None
+    first_settled_whole: datetime | None
+    oldest_pending: datetime | None
+
+
+def load_times(connection: Connection, table_id: int) -> RecordTimes:
+    """Those of a table, without records that have settled. Reads without locks, by a partial index."""
+    return RecordTimes(**connection.execute(text(_TIMES), {"table": table_id}).one()._mapping)
+
+
+_TIMES = """
+SELECT min(earliest_settle) AS first_settles, min(latest_settle) AS first_settled_whole,
+    min(oldest_change) AS oldest_pending
+FROM prism_record_objects
+WHERE prism_table_id = :table AND replaced_by IS NULL AND NOT is_settled
+"""
+
+
+def trace(connection: Connection, table_id: int, named: Collection[RecordKey]) -> dict[RecordKey, WrittenByFold]:
+    """What is recorded of objects of folds. Reads without locks: to be asked behind the listing that shows them.
+
+    A fold that is over records nothing any more, and what is replaced stays so.
+    """
+    ordered = sorted(named, key=lambda item: (item.fold_id, item.part.value, item.date, item.bucket, item.cohort))
+    rows = connection.execute(
+        text(_TRACE),
+        {
+            "table": table_id,
+            "folds": [item.fold_id for item in ordered],
+            "parts": [item.part.value for item in ordered],
+            "dates": [item.date for item in ordered],
+            "buckets": [item.bucket for item in ordered],
+            "cohorts": [item.cohort for item in ordered],
+        },
+    )
+    return {
+        item: WrittenByFold(
+            is_recorded=row.is_recorded, replaced_by=row.replaced_by, is_over=row.is_over, is_foreign=row.is_foreign
+        )
+        for item, row in zip(ordered, rows, strict=True)
+    }
+
+
+_TRACE = """
+SELECT r.prism_record_object_id IS NOT NULL AS is_recorded, r.replaced_by,
+    coalesce(f.state <> 'running', false) AS is_over, f.prism_fold_id IS NULL AS is_foreign
+FROM unnest(CAST(:folds AS bigint[]), CAST(:parts AS text[]), CAST(:dates AS date[]), CAST(:buckets AS integer[]),
+    CAST(:cohorts AS integer[])) WITH ORDINALITY AS w (fold_id, part, date, bucket_number, cohort, place)
+LEFT JOIN prism_folds f ON f.prism_fold_id = w.fold_id AND f.prism_table_id = :table
+LEFT JOIN prism_record_objects r ON r.fold_id = w.fold_id AND r.part = w.part AND r.date = w.date
+    AND r.bucket_number = w.bucket_number AND r.cohort = w.cohort AND r.prism_table_id = :table
+ORDER BY w.place
+"""
