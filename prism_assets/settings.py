@@ -126,6 +126,12 @@ class MergeSettings(PrismSettings):
     merge_max_attempts: int = Field(default=10, ge=1, description="tries of one merge job before it is parked")
 
 
+class FoldSettings(PrismSettings):
+    """How much one fold of a join table takes."""
+
+    fold_max_objects: int = Field(default=2_000, ge=1, description="objects of changes that one fold takes")
+
+
 class CatalogSettings(PrismSettings):
     """How often the catalog is compared with what is recorded, and how many rows are shown in Dagster."""
 
@@ -220,6 +226,7 @@ class Settings(
     DiscoverSettings,
     StreamSettings,
     MergeSettings,
+    FoldSettings,
     CatalogSettings,
     IcebergSettings,
     DuckLakeSettings,

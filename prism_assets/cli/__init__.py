@@ -15,6 +15,7 @@ from prism_assets import console
 from prism_assets.cli.ducklake import ducklake_app
 from prism_assets.cli.erase import erase
 from prism_assets.cli.iceberg import iceberg_app
+from prism_assets.cli.joins import join_app
 from prism_assets.cli.options import (
     Day,
     Force,
@@ -48,6 +49,7 @@ app.add_typer(table_app, name="table")
 app.add_typer(quarantine_app, name="quarantine")
 app.add_typer(iceberg_app, name="iceberg")
 app.add_typer(ducklake_app, name="ducklake")
+app.add_typer(join_app, name="join")
 app.command()(rebuild)
 app.command()(erase)
 
@@ -105,6 +107,31 @@ def stream(
         as_json=as_json,
     )
     _report_leftovers(context, table, leftovers.objects_left, now=clock, errors=report.errors, as_json=as_json)
+
+
+@app.command()
+def fold(
+    table: Tables = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what is due and change nothing.")] = False,
+    now: Now = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Folds what is new in the logs of join tables into their records, whenever that was done last."""
+    from prism_assets.stages.fold.pending import preview
+    from prism_assets.stages.fold.run import run_fold
+    from prism_assets.stages.leases import takeover_seconds
+
+    context, clock = open_context(as_json), read_clock(now, force)
+    if dry_run:
+        plans = preview(context, now=clock, names=table)
+        console.show_lines(plans, [str(plan) for plan in plans], as_json=as_json)
+        return
+    report = run_fold(context, now=clock, names=table, ignore_pace=True, wait_seconds=takeover_seconds(context))
+    changes = sum(done.counts.changes_folded for done in report.folds)
+    rows = sum(done.counts.rows_written for done in report.folds)
+    console.show_report(report, f"{len(report.folds)} folds: {changes} changes, {rows} rows written", as_json=as_json)
+    fail_if(report.errors)
 
 
 @app.command()

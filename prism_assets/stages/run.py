@@ -1,4 +1,4 @@
-"""The whole pipeline once, or until nothing is left to do: discover → stream → merge → catalog, Iceberg, erasures."""
+"""The whole pipeline once, or until nothing is left: discover → stream → fold → merge → catalog → Iceberg → erase."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import DiscoverReport, run_discover
 from prism_assets.stages.erase.report import ErasureReport
 from prism_assets.stages.erase.run import continue_erasures
+from prism_assets.stages.fold.report import FoldReport
+from prism_assets.stages.fold.run import run_fold
 from prism_assets.stages.iceberg.pending import published_tables
 from prism_assets.stages.iceberg.report import IcebergReport
 from prism_assets.stages.leases import takeover_seconds
@@ -33,6 +35,7 @@ class CycleReport:
 
     discover: DiscoverReport
     stream: StreamReport
+    fold: FoldReport
     merge: MergeReport
     catalog: CatalogReport
     iceberg: IcebergReport | None = None
@@ -47,7 +50,7 @@ class CycleReport:
     def changed(self) -> bool:
         """Whether anything was done at all."""
         stream = self.stream.batches or self.stream.revived or self.stream.restarted or self.stream.discarded
-        work = self.discover.new or stream or self.merge.jobs or self.merge.revived or self._erased
+        work = self.discover.new or stream or self.fold.changed or self.merge.jobs or self.merge.revived or self._erased
         return bool(work) or self.published
 
     @property
@@ -59,7 +62,7 @@ class CycleReport:
         """Whether anything got on; what was only tried in vain did not."""
         stream = self.stream.objects or self.stream.revived or self.stream.discarded
         ended = stream or self.merge.merged or self.merge.revived
-        return bool(self.discover.new or ended or self._erased) or self.published
+        return bool(self.discover.new or ended or self.fold.changed or self._erased) or self.published
 
     @property
     def errors(self) -> tuple[str, ...]:
@@ -68,6 +71,7 @@ class CycleReport:
         return (
             *self.discover.errors,
             *self.stream.errors,
+            *self.fold.errors,
             *self.merge.errors,
             *self.catalog.errors,
             *(error for errors in others for error in errors),
@@ -79,6 +83,7 @@ def run_once(context: StageContext, *, now: datetime, names: Collection[str] | N
     return CycleReport(
         discover=run_discover(context, now=now, names=names),
         stream=run_stream(context, now=now, names=names),
+        fold=run_fold(context, now=now, names=names, ignore_pace=True, wait_seconds=takeover_seconds(context)),
         merge=run_merge(context, now=now, names=names),
         catalog=run_catalog(context, now=now, names=names, wait_seconds=takeover_seconds(context)),
         iceberg=_run_iceberg(context, now, names),
@@ -138,6 +143,7 @@ def lasting_errors(
     return (
         *last.discover.errors,
         *dict.fromkeys(item.reason for item in streamed),
+        *last.fold.errors,
         *map(str, failing.values()),
         *last.catalog.errors,
         *(last.iceberg.errors if last.iceberg else ()),
@@ -179,6 +185,7 @@ def _waits(
     iceberg = turns[-1].iceberg
     if (
         catalog.skipped
+        or turns[-1].fold.skipped
         or (iceberg and iceberg.skipped)
         or any(item.stuck for item in read_leftovers(context, names, kinds, now))
     ):

@@ -1,0 +1,120 @@
+"""Why a record of a join table is as it is: every change of its key that the log shows, and what won."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from prism_assets.domain.change_log import log_name
+from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.joins import (
+    CHANGE_DELETED,
+    CHANGE_GROUP,
+    CHANGE_LINE,
+    CHANGE_OBJECT,
+    OF_CHANGES,
+    JoinOptions,
+)
+from prism_assets.domain.record_model import Change, Record, RecordModel
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.reading.lake_reader import LakeReader
+from prism_assets.reading.query import RowsReader, run_query
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainedKey:
+    """The records of a key, settled or not, in the order of their times; each has the fate of all of its changes.
+
+    `without_record` are changes without a sequence, which are part of none.
+    """
+
+    key: tuple[str, ...]
+    records: tuple[Record, ...]
+    without_record: tuple[Change, ...]
+
+    @property
+    def lines(self) -> list[str]:
+        """For people: a paragraph a record."""
+        if not self.records and not self.without_record:
+            return [f"{', '.join(self.key)}: the log shows no change of this key"]
+        found = [line for number, record in enumerate(self.records, 1) for line in _lines_of(number, record)]
+        return [
+            *found,
+            *(f"  {_where(change)} has no sequence: it counts for no record" for change in self.without_record),
+        ]
+
+
+def explain_key(reader: LakeReader | RowsReader, table: TableDefinition, key: Sequence[str]) -> ExplainedKey:
+    """Reads the changes of one key from the log, which goes back as far as the log is kept, and judges them."""
+    join = _join_of(table)
+    if len(key) != len(join.key):
+        raise WrongUse(f"the key of {table.name} is {', '.join(join.key)}: give --key once for each, in this order")
+    is_key = " AND ".join(
+        f'CAST("{name}" AS VARCHAR) = {_literal(value)}' for name, value in zip(join.key, key, strict=True)
+    )
+    changes = load_changes(reader, table, is_key)
+    model = RecordModel(join, {column.name: column.type for column in table.columns}, table.partition_column)
+    return ExplainedKey(
+        key=tuple(key),
+        records=tuple(model.records_of(changes)),
+        without_record=tuple(change for change in changes if not model.is_part_of_a_record(change)),
+    )
+
+
+def load_changes(reader: LakeReader | RowsReader, table: TableDefinition, condition: str = "true") -> list[Change]:
+    """The changes in the log of a join table for which an SQL condition is true, as readers of the catalog see it."""
+    names = [column.name for column in table.columns]
+    wanted = ", ".join(f'"{name}"' for name in (*names, *OF_CHANGES))
+    log = log_name(table.name)
+    found = run_query(reader, f'SELECT {wanted} FROM "{log.schema}"."{log.table}" WHERE {condition}')
+    return [_change(dict(zip((*names, *OF_CHANGES), row, strict=True)), table.partition_column) for row in found.rows]
+
+
+def _change(row: Mapping[str, Any], partition_column: str) -> Change:
+    return Change(
+        group=row[CHANGE_GROUP],
+        identity=(row[CHANGE_OBJECT], row[CHANGE_LINE]),
+        time=_milliseconds(row[partition_column]),
+        values={name: value for name, value in row.items() if name not in (partition_column, *OF_CHANGES)},
+        deleted=row[CHANGE_DELETED],
+    )
+
+
+def _milliseconds(time: Any) -> int:
+    """Of a timestamp; a date counts from its midnight."""
+    at = time if isinstance(time, datetime) else datetime(time.year, time.month, time.day)
+    return round((at if at.tzinfo else at.replace(tzinfo=timezone.utc)).timestamp() * 1_000)
+
+
+def _join_of(table: TableDefinition) -> JoinOptions:
+    if table.join is None:
+        raise WrongUse(f"{table.name} is no join table: each of its rows is a line of its own")
+    return table.join
+
+
+def _literal(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _lines_of(number: int, record: Record) -> list[str]:
+    first, last = _instant(record.first_event), _instant(record.last_event)
+    state = (
+        "visible" if record.is_visible else "not visible: what decides whether it is there was deleted, or never came"
+    )
+    values = ", ".join(f"{name} = {value}" for name, value in record.values.items())
+    lines = [f"record {number}: {first} to {last}, {state}", f"  {values}"]
+    for fate in record.fates:
+        gives = f"; gives {', '.join(fate.columns)}" if fate.columns else ""
+        lines.append(f"  {'wins ' if fate.won else 'loses'} {_where(fate.change)}: {fate.why}{gives}")
+    return lines
+
+
+def _where(change: Change) -> str:
+    number, line = change.identity
+    return f"{change.group} {_instant(change.time)} (line {line} of object {number})"
+
+
+def _instant(milliseconds: int) -> str:
+    return f"{datetime.fromtimestamp(milliseconds / 1_000, timezone.utc):%Y-%m-%d %H:%M:%S.%f}"[:-3] + "Z"

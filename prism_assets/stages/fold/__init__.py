@@ -1,0 +1,1 @@
+"""Fold: makes the records of join tables of their changes."""

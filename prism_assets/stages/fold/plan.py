@@ -1,0 +1,167 @@
+"""What a fold of a join table takes: read from PostgreSQL, and cut into tasks by buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from prism_assets.domain.files import SmallObject
+from prism_assets.domain.folding import (
+    ChangesObject,
+    FoldFacts,
+    FoldTask,
+    RecordObject,
+    RecordPart,
+    fold_reason,
+)
+from prism_assets.domain.joins import DELETE, JoinOptions
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata import folds, record_objects, settle_clock, small_objects
+from prism_assets.metadata.folds import UnfoldedDay
+from prism_assets.objectstore.lake import Lake
+
+_TASK_BYTES = 32 << 20
+"""What a task of a fold reads of records, about. Its share of the changes comes besides."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoldPlan:
+    """What one fold does to a join table: the value that is executed, shown and tested.
+
+    It takes of each of the `days` of the log of changes the small objects up to that in `uppers`. `reason` is None if
+    nothing is due; then `changes` are what waits.
+    """
+
+    table: TableDefinition
+    options: JoinOptions
+    reason: str | None
+    days: tuple[UnfoldedDay, ...]
+    uppers: Mapping[int, int]
+    changes: tuple[ChangesObject, ...]
+    records: tuple[RecordObject, ...]
+    settle_before: datetime | None
+    is_whole: bool
+
+    def __str__(self) -> str:
+        if self.reason is None:
+            return f"{self.table.name}: nothing to fold"
+        pending = sum(item.row_count for item in self.records if item.part is RecordPart.PENDING)
+        changes = sum(item.row_count for item in self.changes)
+        waiting = f" and {pending:,} that wait" if pending else ""
+        rest = "" if self.is_whole else "; the rest follows in the next fold"
+        return (
+            f"{self.table.name}: {self.reason}: fold {changes:,} changes{waiting} into records of "
+            f"{self.options.buckets} buckets{rest}"
+        )
+
+
+def load_facts(connection: Connection, table: TableDefinition, changes: TableDefinition) -> FoldFacts:
+    """What decides whether a join table is due, as PostgreSQL has it now. Reads without locks.
+
+    What may settle is read before what is new: a change that is committed in between is taken, and one that is claimed
+    in between is accepted by a clock that is no earlier.
+    """
+    options = table.join
+    assert options is not None
+    settle_before = settle_clock.settle_before(connection, table.table_id)
+    days = folds.load_unfolded(connection, changes.table_id)
+    times = record_objects.load_times(connection, table.table_id)
+    return FoldFacts(
+        unfolded_objects=sum(
+            small_objects.count_above(connection, day.partition_id, day.folded_object_id) for day in days
+        ),
+        last_fold=folds.last_finished(connection, [table.table_id]).get(table.table_id),
+        oldest_pending=times.oldest_pending,
+        # Records that go when they settle make a fold due one by one; those that stay, when all of their object have.
+        next_settle=times.first_settles if options.after == DELETE else times.first_settled_whole,
+        settle_before=settle_before,
+    )
+
+
+def plan_fold(
+    connection: Connection,
+    table: TableDefinition,
+    changes: TableDefinition,
+    lake: Lake,
+    *,
+    now: datetime,
+    most_objects: int,
+    ignore_pace: bool = False,
+) -> FoldPlan:
+    """Reads without locks; the commit checks that nothing of it has changed.
+
+    Where more waits than one fold takes nothing settles, as a change that is left behind may be of a record that would.
+    """
+    options = table.join
+    assert options is not None
+    facts = load_facts(connection, table, changes)
+    taken: list[UnfoldedDay] = []
+    uppers: dict[int, int] = {}
+    inputs: list[SmallObject] = []
+    is_whole = True
+    for day in folds.load_unfolded(connection, changes.table_id):
+        left = most_objects - len(inputs)
+        found = small_objects.load_above(
+            connection, lake.keys(changes), day.partition_id, day.folded_object_id, limit=left + 1
+        )
+        is_whole &= len(found) <= left
+        if found := found[:left]:
+            taken.append(day)
+            uppers[day.partition_id] = found[-1].object_id
+            inputs += found
+    if not is_whole:
+        facts = replace(facts, settle_before=None)
+    if ignore_pace:
+        facts = replace(facts, last_fold=None)
+    return FoldPlan(
+        table=table,
+        options=options,
+        reason=fold_reason(options.publish, facts, now),
+        days=tuple(taken),
+        uppers=uppers,
+        changes=tuple(_changes_object(item) for item in inputs if item.row_count),
+        records=tuple(record_objects.load_open(connection, lake.keys(table), table.table_id)),
+        settle_before=facts.settle_before,
+        is_whole=is_whole,
+    )
+
+
+def _changes_object(item: SmallObject) -> ChangesObject:
+    return ChangesObject(
+        bucket=item.bucket,
+        key=item.key,
+        content_length=item.content_length,
+        row_count=item.row_count,
+        fingerprint=item.fingerprint,
+        min_time=item.min_time,
+        max_time=item.max_time,
+        file_format=item.file_format,
+        committed=item.upload_start_time,
+    )
+
+
+def fold_tasks(plan: FoldPlan, fold_id: int, now: datetime) -> list[FoldTask]:
+    """Deals the buckets out to tasks, as many as the bytes of records and changes ask for.
+
+    A bucket is folded by one task, which reads the changes of all: few tasks read them less often.
+    """
+    size = sum(item.content_length for item in (*plan.records, *plan.changes))
+    count = min(plan.options.buckets, max(1, -(-size // _TASK_BYTES)))
+    return [
+        FoldTask(
+            fold_id=fold_id,
+            number=number,
+            table_id=plan.table.table_id,
+            definition_version=plan.table.version,
+            buckets=tuple(range(number, plan.options.buckets, count)),
+            records=tuple(item for item in plan.records if item.bucket_number % count == number),
+            changes=plan.changes,
+            now=now,
+            settle_before=plan.settle_before,
+            metric_columns=plan.table.metric_columns,
+        )
+        for number in range(count)
+    ]

@@ -1,0 +1,70 @@
+"""What folds did: one value for the terminal, for JSON, for Dagster and for tests."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+
+from prism_assets.domain.problems import Problem
+from prism_assets.metadata.folds import FoldCounts
+from prism_assets.metadata.leases import Holder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fold:
+    """One fold that was committed. `days` are those whose readers see other records after the next publication.
+
+    `is_whole` if it took all changes that were there, and not only as many as one fold takes.
+    """
+
+    table: str
+    table_id: int
+    fold_id: int
+    reason: str
+    counts: FoldCounts
+    pending: int
+    days: tuple[datetime.date, ...]
+    is_whole: bool
+    seconds: float
+
+    def __str__(self) -> str:
+        done = self.counts
+        waiting = f", {self.pending:,} wait" if self.pending else ""
+        return (
+            f"{self.table}: {self.reason}: {done.changes_in:,} changes in, {done.changes_folded:,} folded{waiting}; "
+            f"{done.rows_written:,} rows of {len(self.days)} days written in {self.seconds:.1f} s"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkippedTable:
+    """A table that another run is at: its `holder`, unless it just ended."""
+
+    table: str
+    holder: Holder | None
+
+    @property
+    def reason(self) -> str:
+        """Why it was skipped, and who has it."""
+        who = f" ({self.holder})" if self.holder else ""
+        return f"another fold is at it{who}; nothing was done; repeat when that has ended"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoldReport:
+    """What a run of folds did, and what it left as it was."""
+
+    folds: tuple[Fold, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    skipped: tuple[SkippedTable, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was folded."""
+        return bool(self.folds)
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """What went wrong and what was left undone, one sentence each."""
+        return (*map(str, self.problems), *(f"{item.table}: {item.reason}" for item in self.skipped))

@@ -1,0 +1,183 @@
+"""Fold: takes the changes of a join table that are new, and puts the records that they make in the place of others.
+
+No reader is sent to new objects before the commit, which one transaction makes for all days of a table; the next
+catalog run publishes each day. A fold that dies leaves objects under keys that no other fold writes, which garbage
+collection removes, and takes its changes with it: the next one takes them again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import date, datetime
+
+from prism_assets.domain.errors import EngineFailed, InvariantBroken, PrismError, StoreUnavailable
+from prism_assets.domain.folding import FoldResult, RecordPart
+from prism_assets.domain.problems import Problem
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.failpoints import failpoint
+from prism_assets.metadata import folds, leases, partitions, record_objects, tables
+from prism_assets.metadata.folds import FoldCounts
+from prism_assets.metadata.leases import Lease, LeaseKind
+from prism_assets.stages.bisect import run_bisected
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.fold.plan import FoldPlan, fold_tasks, plan_fold
+from prism_assets.stages.fold.report import Fold, FoldReport, SkippedTable
+from prism_assets.stages.leases import leased
+
+
+def run_fold(
+    context: StageContext,
+    *,
+    now: datetime,
+    names: Collection[str] | None = None,
+    ignore_pace: bool = False,
+    wait_seconds: float = 0.0,
+) -> FoldReport:
+    """Folds every join table that is due, all changes that are there; with `ignore_pace`, whenever it was folded last.
+
+    One that fails stops no other: why is in the report, and the next run begins anew. A table that another run is at is
+    waited for, for `wait_seconds`, and then skipped. Repeating it changes nothing more.
+    """
+    started = time.monotonic()
+    context.check_lake()
+    report = FoldReport()
+    for table in context.choose_tables(names):
+        if table.join is not None:
+            report = _fold_leased(context, table, report, now, ignore_pace, wait_seconds)
+    return replace(report, seconds=time.monotonic() - started)
+
+
+def _fold_leased(
+    context: StageContext,
+    table: TableDefinition,
+    report: FoldReport,
+    now: datetime,
+    ignore_pace: bool,
+    wait_seconds: float,
+) -> FoldReport:
+    done: list[Fold] = []
+    try:
+        with leased(context, LeaseKind.FOLD, [table.table_id], wait_seconds) as held:
+            if not held:
+                with context.database.begin() as connection:
+                    holder = leases.holders(connection, LeaseKind.FOLD, [table.table_id]).get(table.table_id)
+                return replace(report, skipped=(*report.skipped, SkippedTable(table=str(table.name), holder=holder)))
+            lease = held[table.table_id]
+            while not (done and done[-1].is_whole):
+                fold = _fold(context, lease, now, ignore_pace=ignore_pace or bool(done))
+                if fold is None:
+                    break
+                done.append(fold)
+                context.progress(f"fold: {fold}")
+    except PrismError as error:
+        problem = Problem.of(error, str(table.name))
+        return replace(report, folds=(*report.folds, *done), problems=(*report.problems, problem))
+    return replace(report, folds=(*report.folds, *done))
+
+
+def _fold(context: StageContext, lease: Lease, now: datetime, *, ignore_pace: bool) -> Fold | None:
+    """One fold; None if nothing is due. The definition is read under the lease.
+
+    A death behind the first transaction leaves a fold that the next one drops; behind the second, one that is done.
+    """
+    started = time.monotonic()
+    with context.database.begin() as connection:
+        leases.hold(connection, lease)
+        table, changes = tables.load_join(connection, lease.subject_id)
+        plan = plan_fold(
+            connection,
+            table,
+            changes,
+            context.lake,
+            now=now,
+            most_objects=context.settings.fold_max_objects,
+            ignore_pace=ignore_pace,
+        )
+        if plan.reason is None:
+            return None
+        fold_id = folds.begin(connection, table.table_id, table.version, plan.settle_before, context.worker)
+        failpoint("fold.in_begin")
+    failpoint("fold.after_begin")
+    tasks = fold_tasks(plan, fold_id, now)
+    definitions = {(table.table_id, table.version): table}
+    results = list(run_bisected(lambda part: context.engine.run(part, definitions), tasks, context.engine.probe))
+    failpoint("fold.after_execute")
+    if failed := [result for result in results if result.failure]:
+        raise _error_of(failed)
+    days = _commit(context, lease, plan, fold_id, results)
+    failpoint("fold.after_commit")
+    return Fold(
+        table=str(table.name),
+        table_id=table.table_id,
+        fold_id=fold_id,
+        reason=plan.reason,
+        counts=_counts(results),
+        pending=sum(result.pending for result in results),
+        days=tuple(sorted(days)),
+        is_whole=plan.is_whole,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _commit(
+    context: StageContext, lease: Lease, plan: FoldPlan, fold_id: int, results: Sequence[FoldResult]
+) -> set[date]:
+    """Puts what was written in the place of what it was made of, in one transaction; returns the days that changed.
+
+    It locks the lease, then the rows of the partitions in id order, then what it replaces. A death before it leaves
+    everything as it was.
+    """
+    written = [item for result in results for item in result.written]
+    replaced = {number for result in results for number in result.replaced}
+    shown = [item for item in plan.records if item.object_id in replaced] + written
+    days = {item.date for item in shown if item.part is RecordPart.VISIBLE}
+    homes = days | {item.date for item in written if item.part is not RecordPart.PENDING}
+    _check_balance(plan, results)
+    with context.database.begin() as connection:
+        leases.hold(connection, lease)
+        partition_ids = partitions.ensure_and_lock_records(connection, plan.table.table_id, homes)
+        record_objects.replace(connection, replaced, fold_id)
+        record_objects.insert_written(connection, plan.table.table_id, written, partition_ids)
+        record_objects.settle(connection, [number for result in results for number in result.settled_objects])
+        failpoint("fold.in_commit")
+        for day in sorted(days):
+            partitions.raise_desired(connection, partition_ids[day], fold_id)
+        folds.advance(connection, plan.days, plan.uppers)
+        folds.finish(connection, fold_id, _counts(results))
+    return days
+
+
+def _check_balance(plan: FoldPlan, results: Sequence[FoldResult]) -> None:
+    """Each change that was taken is folded or waits, and each of them is of one bucket: InvariantBroken otherwise."""
+    waited = sum(item.row_count for item in plan.records if item.part is RecordPart.PENDING)
+    taken = sum(item.row_count for item in plan.changes)
+    read = sum(result.changes for result in results)
+    ended = sum(result.folded + result.pending for result in results)
+    if read != taken or ended != taken + waited:
+        raise InvariantBroken(
+            f"{plan.table.name}: of {taken} new changes {read} are in a bucket, and with {waited} that waited {ended} "
+            "are folded or wait; nothing was changed"
+        )
+
+
+def _counts(results: Sequence[FoldResult]) -> FoldCounts:
+    written = [item for result in results for item in result.written]
+    return FoldCounts(
+        changes_in=sum(result.changes for result in results),
+        changes_folded=sum(result.folded for result in results),
+        changes_unsequenced=sum(result.unsequenced for result in results),
+        records_settled=sum(result.settled for result in results),
+        rows_written=sum(item.row_count for item in written),
+        bytes_written=sum(item.content_length for item in written),
+    )
+
+
+def _error_of(failed: Sequence[FoldResult]) -> PrismError:
+    """Why buckets could not be folded, the first told; transient if waiting may help all of them."""
+    failures = [result.failure for result in failed if result.failure]
+    text = f"{len(failures)} parts of the records could not be folded, the first as {failures[0].message}"
+    if any(failure.killed for failure in failures):
+        return EngineFailed(f"{text}; give Spark's Python workers more memory, or the table more buckets")
+    return StoreUnavailable(text) if all(failure.transient for failure in failures) else InvariantBroken(text)

@@ -1,0 +1,75 @@
+"""Records of join tables, from lines in staging to what readers of the catalog see, held against the model."""
+
+from __future__ import annotations
+
+import pytest
+
+from prism_assets_tests.requests import Requests, a_join_table, back, front, some_changes
+from prism_assets_tests.world import World
+
+DAY = "2026-03-01"
+NOON = f"{DAY}T12:00"
+
+
+@pytest.fixture
+def requests(world: World) -> Requests:
+    world.apply(a_join_table())
+    return Requests(world)
+
+
+def test_both_sides_of_a_request_are_one_row(requests: Requests) -> None:
+    requests.arrive([("front", front("a", NOON, "home"))], f"{DAY}T12:01")
+    assert [row[0::3] for row in requests.show(f"{DAY}T12:01")] == [("a", "home")]
+    requests.arrive([("back", back("a", f"{DAY}T12:00:02", 1, 200))], f"{DAY}T12:02")
+    assert [(row[0], row[3], row[5]) for row in requests.show(f"{DAY}T12:02")] == [("a", "home", 200)]
+    assert requests.seen() == requests.wanted()
+
+
+def test_changes_across_midnight_are_one_row_of_the_first_day(requests: Requests) -> None:
+    requests.arrive([("front", front("a", f"{DAY}T23:59:59", "home"))], f"{DAY}T23:59:59")
+    requests.show(f"{DAY}T23:59:59")
+    requests.arrive([("back", back("a", "2026-03-02T00:00:01", 1, 200))], "2026-03-02T00:01")
+    assert requests.show("2026-03-02T00:01") == requests.wanted()
+    assert requests.world.query("SELECT count(*) FROM log.request WHERE dt = '2026-03-01'") == [(1,)]
+
+
+def test_a_delete_hides_a_record_and_a_later_change_brings_it_back(requests: Requests) -> None:
+    requests.arrive([("back", back("a", NOON, 3, op="D")), ("back", back("a", NOON, 2, 200))], NOON)
+    assert requests.show(NOON) == []
+    requests.arrive([("back", back("a", f"{DAY}T12:01", 1, 404))], f"{DAY}T12:01")
+    assert requests.show(f"{DAY}T12:01") == []
+    requests.arrive([("back", back("a", f"{DAY}T12:02", 4, 500))], f"{DAY}T12:02")
+    assert requests.show(f"{DAY}T12:02") == requests.wanted() != []
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("owner", [False, True], ids=["no owner", "an owner"])
+def test_records_are_a_function_of_the_changes_whenever_they_are_folded(world: World, seed: int, owner: bool) -> None:
+    world.apply(a_join_table(owner=owner))
+    requests = Requests(world)
+    changes = some_changes(seed, 120, f"{DAY}T21:00", requests=15, hours=6)
+    for start in range(0, len(changes), 40):
+        requests.arrive(changes[start : start + 40], f"{DAY}T21:00")
+        assert requests.show(f"{DAY}T21:00") == requests.wanted()
+    assert len(requests.changes()) == 120
+
+
+def test_folding_again_changes_nothing(requests: Requests) -> None:
+    requests.arrive(some_changes(1, 30, NOON, requests=5, hours=2), NOON)
+    shown = requests.show(NOON)
+    assert requests.fold(NOON).folds == ()
+    assert not requests.world.catalog(NOON).changed
+    assert requests.seen() == shown
+
+
+def test_changes_that_touch_little_wait_and_are_folded_with_others(world: World) -> None:
+    world.apply(a_join_table(dirty=0.9))
+    requests = Requests(world)
+    first = [("front", front(f"r{number}", NOON, "home")) for number in range(40)]
+    requests.arrive(first, NOON)
+    assert requests.show(NOON) == requests.wanted()
+    requests.arrive([("back", back("r1", NOON, 1, 200))], NOON)
+    (fold,) = requests.fold(NOON).folds
+    assert (fold.pending, fold.counts.changes_folded) == (1, 0)
+    requests.arrive([("back", back(f"r{number}", NOON, 1, 404)) for number in range(2, 40)], NOON)
+    assert requests.show(NOON) == requests.wanted()

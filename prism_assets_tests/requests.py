@@ -1,0 +1,152 @@
+"""A join table in a world: what its log holds, what its records should be, and what readers see of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from prism_assets.domain.record_model import Change, RecordModel
+
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.reading.explain import load_changes
+from prism_assets.stages.fold.report import FoldReport
+from prism_assets.stages.fold.run import run_fold
+from prism_assets_tests.builders import utc
+from prism_assets_tests.world import World
+
+COLUMNS = ("request_id", "time", "sent_at", "page", "version", "status")
+Line = dict[str, Any]
+
+
+def a_join_table(
+    *, window: str = "1h", lateness: str = "30m", after: str = "settle", buckets: int = 4, dirty: float = 0.001,
+    owner: bool = False,
+) -> str:  # fmt: skip
+    """The file of `log.request`: two groups of which one is deleted by its stream."""
+    return f"""\
+schema: log
+table: request
+key: [request_id]
+streams:
+  - {{name: front, url: "s3://staging/front/", group: front}}
+  - {{name: back, url: "s3://staging/back/", group: back, delete: "op = 'D'"}}
+groups:
+  front: {{sequence: [sent_at]}}
+  back: {{sequence: [version], owner: {str(owner).lower()}}}
+partition: {{column: time, timezone: UTC}}
+columns:
+  - {{name: request_id, type: string, required: true}}
+  - {{name: time, type: timestamp}}
+  - {{name: sent_at, type: timestamp}}
+  - {{name: page, type: string, group: front}}
+  - {{name: version, type: bigint}}
+  - {{name: status, type: bigint, group: back}}
+  - {{name: op, type: string, stored: false}}
+window: {window}
+lateness: {lateness}
+after: {after}
+buckets: {buckets}
+publish: {{every: 1s, dirty: {dirty}, stale: 60m}}
+merge: {{interval: 0}}
+accept: {{from: arrival}}
+"""
+
+
+def front(request: str, at: str | datetime, page: str | None = None, *, sent: int = 0) -> Line:
+    """A line of the front end."""
+    time = utc(at) if isinstance(at, str) else at
+    return {
+        "request_id": request, "time": _text(time), "sent_at": _text(time + timedelta(milliseconds=sent)), "page": page
+    }  # fmt: skip
+
+
+def back(request: str, at: str | datetime, version: int, status: int | None = None, *, op: str = "U") -> Line:
+    """A line of the back end; with the operation D it deletes."""
+    time = utc(at) if isinstance(at, str) else at
+    return {"request_id": request, "time": _text(time), "version": version, "status": status, "op": op}
+
+
+def _text(time: datetime) -> str:
+    return time.astimezone(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def some_changes(seed: int, count: int, first: str, *, requests: int, hours: float) -> list[tuple[str, Line]]:
+    """Random changes by stream, of so many requests, in so many hours: with deletes, nulls and equal sequences."""
+    chance = random.Random(seed)
+    changes: list[tuple[str, Line]] = []
+    for _ in range(count):
+        request = f"r{chance.randrange(requests)}"
+        at = utc(first) + timedelta(milliseconds=chance.randrange(int(hours * 3_600_000)))
+        if chance.random() < 0.5:
+            page = chance.choice([None, "home", "cart", "pay"])
+            changes.append(("front", front(request, at, page, sent=chance.randrange(3))))
+        else:
+            operation = "D" if chance.random() < 0.2 else "U"
+            status = chance.choice([None, 200, 404, 500])
+            changes.append(("back", back(request, at, chance.randrange(4), status, op=operation)))
+    return changes
+
+
+@dataclass
+class Requests:
+    """The join table `log.request` of a world."""
+
+    world: World
+
+    @property
+    def table(self) -> TableDefinition:
+        """Its records, as they are in force."""
+        return next(table for table in self.world.context.choose_tables(None) if str(table.name) == "log.request")
+
+    def arrive(self, changes: Sequence[tuple[str, Line]], now: str) -> None:
+        """Puts an object for each stream, and has them converted into the log."""
+        for stream in ("front", "back"):
+            if lines := [line for name, line in changes if name == stream]:
+                self.world.drop(lines, stream=stream)
+        assert self.world.stream(now).errors == ()
+
+    def fold(self, now: str) -> FoldReport:
+        """`prism fold`; fails the test on any error."""
+        report = run_fold(self.world.context, now=utc(now), ignore_pace=True)
+        assert report.errors == ()
+        return report
+
+    def show(self, now: str) -> list[tuple[Any, ...]]:
+        """Folds and publishes; returns what readers see."""
+        self.fold(now)
+        self.world.catalog(now)
+        return self.seen()
+
+    def seen(self) -> list[tuple[Any, ...]]:
+        """The records that readers of Glue see, by key and time."""
+        names = ", ".join(COLUMNS)
+        return sorted(self.world.query(f"SELECT {names} FROM log.request"), key=lambda row: row[:2])
+
+    def changes(self) -> list[Change]:
+        """What the log holds, as readers of Glue see it."""
+        return load_changes(self.world.reader(), self.table)
+
+    def wanted(self) -> list[tuple[Any, ...]]:
+        """What readers should see, by the model: a function of the changes in the log."""
+        table = self.table
+        assert table.join is not None
+        types = {column.name: column.type for column in table.columns}
+        records = RecordModel(table.join, types, table.partition_column).records_of(self.changes())
+        return sorted(
+            (
+                tuple(
+                    record.key[0] if name == "request_id" else _instant(record.first_event) if name == "time"
+                    else record.values[name]
+                    for name in COLUMNS
+                )
+                for record in records if record.is_visible
+            ),
+            key=lambda row: row[:2],
+        )  # fmt: skip
+
+
+def _instant(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1_000, timezone.utc)
