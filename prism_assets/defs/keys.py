@@ -30,10 +30,15 @@ class Rebuilding(enum.Enum):
 
 
 class Stage(enum.Enum):
-    """A stage that has an asset per table, or per table that it is for. The value is what its keys end with."""
+    """A stage that has an asset per table that it is for. The value is what its keys end with.
+
+    The records of a join table are folded of the changes that its log holds, and then published; every other table is a
+    log, which has no records.
+    """
 
     LIVE = "live"
     MERGED = "merged"
+    RECORDS = "records"
     CATALOG = "catalog"
     ICEBERG = "iceberg"
 
@@ -44,8 +49,8 @@ class Stage(enum.Enum):
 
     @property
     def priority(self) -> int:
-        """Which queued run goes first: fresh rows, then their publications, then merging."""
-        return {Stage.LIVE: 2, Stage.CATALOG: 1, Stage.ICEBERG: 1, Stage.MERGED: 0}[self]
+        """Which queued run goes first: fresh rows, then records and publications, then merging."""
+        return {Stage.LIVE: 2, Stage.RECORDS: 1, Stage.CATALOG: 1, Stage.ICEBERG: 1, Stage.MERGED: 0}[self]
 
 
 def asset_key(table: str, part: str) -> AssetKey:
@@ -60,7 +65,7 @@ def table_of(key: AssetKey) -> str:
 
 
 def part_of(key: AssetKey) -> str:
-    """`staging`, `live`, `merged`, `catalog` or `iceberg` of a key that `asset_key` made."""
+    """`staging`, `live`, `merged`, `records`, `catalog` or `iceberg` of a key that `asset_key` made."""
     return key.path[-1].rpartition("_")[2]
 
 

@@ -26,6 +26,7 @@ _MODULES = {
     "staging": "discover/listings",
     "live": "stream/run",
     "merged": "merge/run",
+    "records": "fold/run",
     "catalog": "catalog/run",
     "iceberg": "iceberg/run",
 }

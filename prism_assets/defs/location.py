@@ -35,12 +35,8 @@ class Location:
     problems: tuple[str, ...] = ()
 
     def tables_of(self, stage: Stage, zone: str | None = None) -> tuple[TableDefinition, ...]:
-        """The tables, or those of one zone, that have an asset of a stage: all, or those whose files name Iceberg."""
-        return tuple(
-            table
-            for table in self.tables
-            if zone in (None, table.timezone) and (stage is not Stage.ICEBERG or table.iceberg)
-        )
+        """The tables, or those of one zone, that have an asset of a stage."""
+        return tuple(table for table in self.tables if zone in (None, table.timezone) and _has(table, stage))
 
     def zones(self) -> dict[str, tuple[TableDefinition, ...]]:
         """The tables by time zone: those of one zone share their daily partitions."""
@@ -55,6 +51,15 @@ class Location:
     def limits(self) -> dict[str, CheckLimits]:
         """The limits of checks, by table."""
         return {str(table.name): table.limits for table in self.tables}
+
+
+def _has(table: TableDefinition, stage: Stage) -> bool:
+    """Records are folded and published; logs, those of changes too, are streamed, merged and published."""
+    if stage is Stage.CATALOG:
+        return True
+    if stage is Stage.ICEBERG:
+        return table.iceberg is not None
+    return (stage is Stage.RECORDS) is (table.join is not None)
 
 
 def load_location() -> Location:

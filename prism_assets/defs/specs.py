@@ -6,26 +6,31 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Any
 
-from dagster import AssetSpec, FreshnessPolicy, TableColumn, TableColumnConstraints, TableSchema
+from dagster import AssetKey, AssetSpec, FreshnessPolicy, TableColumn, TableColumnConstraints, TableSchema
 
 from prism_assets.defs.keys import STAGE_TAG, Stage, asset_key, daily
+from prism_assets.domain.change_log import log_name
 from prism_assets.domain.tables import Column, TableDefinition
 
 _UPSTREAM = {
     Stage.LIVE: ("staging",),
     Stage.MERGED: ("live",),
+    Stage.RECORDS: (),
     Stage.CATALOG: ("live", "merged"),
     Stage.ICEBERG: ("live", "merged"),
 }
+_OF_RECORDS = ("records",)
 _KINDS = {
     Stage.LIVE: {"spark", "parquet"},
     Stage.MERGED: {"spark", "parquet"},
+    Stage.RECORDS: {"spark", "parquet"},
     Stage.CATALOG: {"glue"},
     Stage.ICEBERG: {"iceberg"},
 }
 _ABOUT = {
     Stage.LIVE: "small Parquet objects, one per staging object and day; readable as soon as they are written",
     Stage.MERGED: "big, even objects, sorted by time, made of the small ones",
+    Stage.RECORDS: "one row a record, folded of the changes in its log; what is new takes the place of what was there",
     Stage.CATALOG: "what readers see: the live prefix while the day is open, then one manifest",
     Stage.ICEBERG: "the same objects as an Iceberg table: a snapshot for each commit, of all days at once",
 }
@@ -50,7 +55,7 @@ def stage_specs(stage: Stage, tables: tuple[TableDefinition, ...], first_day: da
         name = str(table.name)
         yield AssetSpec(
             asset_key(name, stage.value),
-            deps=[asset_key(name, part) for part in _UPSTREAM[stage]],
+            deps=_upstream(stage, table),
             skippable=True,
             partitions_def=daily(first_day, table.timezone),
             group_name=table.name.schema,
@@ -61,6 +66,15 @@ def stage_specs(stage: Stage, tables: tuple[TableDefinition, ...], first_day: da
             metadata=_facts(table),
             freshness_policy=_freshness(table) if stage is Stage.LIVE else None,
         )
+
+
+def _upstream(stage: Stage, table: TableDefinition) -> list[AssetKey]:
+    name = str(table.name)
+    if table.join is None:
+        return [asset_key(name, part) for part in _UPSTREAM[stage]]
+    if stage is Stage.RECORDS:
+        return [asset_key(str(log_name(table.name)), Stage.LIVE.value)]
+    return [asset_key(name, part) for part in _OF_RECORDS]
 
 
 def _describe(table: TableDefinition, what: str) -> str:

@@ -24,6 +24,7 @@ from prism_assets.defs.assets.iceberg import make_iceberg
 from prism_assets.defs.assets.live import make_live
 from prism_assets.defs.assets.merged import make_merged
 from prism_assets.defs.assets.outcome import Outcome, Task, fail_for_problems, report
+from prism_assets.defs.assets.records import make_records
 from prism_assets.defs.checks.evaluate import Selection, blocking_problems, evaluate, evaluate_with, results
 from prism_assets.defs.checks.specs import check_specs
 from prism_assets.defs.keys import Stage, daily, step_name
@@ -43,14 +44,16 @@ _NOT_APPLIED = "the table is not there: its file is not applied, and the log of 
 _MAKERS: dict[Stage, Make] = {
     Stage.LIVE: make_live,
     Stage.MERGED: make_merged,
+    Stage.RECORDS: make_records,
     Stage.CATALOG: make_catalog,
     Stage.ICEBERG: make_iceberg,
 }
 
 
 def build_assets(location: Location) -> list[AssetsDefinition | AssetSpec]:
-    """Four assets per table, and one more for those that are published as Iceberg."""
-    staging = [placed(staging_spec(table), table, location) for table in location.tables]
+    """Four assets per log, and one more for those that are published as Iceberg; two for the records of join tables."""
+    logs = [table for table in location.tables if table.join is None]
+    staging = [placed(staging_spec(table), table, location) for table in logs]
     steps = [
         _build_step(stage, zone, location)
         for zone in location.zones()

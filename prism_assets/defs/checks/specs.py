@@ -40,6 +40,7 @@ _KINDS: dict[Stage, tuple[CheckKind, ...]] = {
         CheckKind(checks.OBJECT_SIZES, "Closed days have one merged object, or several that are big enough."),
         CheckKind(checks.UNMERGED_AGE, "No object of a day that is over waits too long to be merged."),
     ),
+    Stage.RECORDS: (),
     Stage.CATALOG: (
         CheckKind(checks.CLOSING_BLOCKED, "No day waits too long after its end to be closed and switched."),
         CheckKind(

@@ -16,6 +16,7 @@ from prism_assets.defs.resources import PlatformResource
 from prism_assets.defs.sensors.catalog_work import catalog_work
 from prism_assets.defs.sensors.dead_workers import dead_workers
 from prism_assets.defs.sensors.delayed_data import delayed_data
+from prism_assets.defs.sensors.folds_due import folds_due
 from prism_assets.defs.sensors.iceberg_work import iceberg_work
 from prism_assets.defs.sensors.merges_due import merges_due
 from prism_assets.defs.sensors.new_objects import new_objects
@@ -29,11 +30,14 @@ _CHECKS = 300
 
 
 def build_sensors(location: Location) -> list[SensorDefinition]:
-    """All sensors; none where there is no table, as there is nothing to do."""
+    """All sensors that have a table to look after; none where there is no table, as there is nothing to do."""
     if not location.tables:
         return []
     often, rarely = location.sensor_seconds, max(_RARELY_SECONDS, location.sensor_seconds)
+    # Each tick costs something, and most installations have no join table.
+    folds = [_build("folds_due", folds_due, often, location, Stage.RECORDS)] if location.names(Stage.RECORDS) else []
     return [
+        *folds,
         _build("new_objects", new_objects, often, location, Stage.LIVE),
         _build("merges_due", merges_due, rarely, location, Stage.MERGED),
         _build("delayed_data", delayed_data, often, location, Stage.CATALOG),

@@ -1,0 +1,58 @@
+"""records: folds the changes of join tables into records. A fold serves all days of its tables."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
+from prism_assets.defs.assets.outcome import Facts, Outcome, Task
+from prism_assets.defs.assets.reported_positions import read_positions
+from prism_assets.defs.keys import Stage
+from prism_assets.domain.problems import Problem
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.fold.report import Fold
+from prism_assets.stages.fold.run import run_fold
+from prism_assets.stages.leases import takeover_seconds
+
+
+def make_records(context: StageContext, task: Task) -> Outcome:
+    """By hand: folds at once, whenever that was done last. For a sensor: what is due, at the pace of each table."""
+    ids = table_ids(context, task.tables)
+    wait_seconds = 0.0 if task.by_sensor else takeover_seconds(context)
+    now = datetime.now(timezone.utc)
+    done = run_fold(context, now=now, names=task.tables, ignore_pace=not task.by_sensor, wait_seconds=wait_seconds)
+    changed = {(fold.table_id, day): fold for fold in done.folds for day in fold.days}
+    days = with_own_day(ids, task.day, changed)
+    positions = read_positions(context, Stage.RECORDS, ids, days)
+    figures = read_figures(context, ids, days)
+    skipped = () if task.by_sensor else done.skipped
+    return Outcome(
+        touched={
+            (ids[table], day): {**figures[ids[table], day], **_facts(fold)} for (table, day), fold in changed.items()
+        },
+        own_day={name: figures[name, task.day] for name in ids.values()},
+        problems=(
+            *done.problems,
+            *(Problem(table=item.table, reason=item.reason, transient=True) for item in skipped),
+        ),
+        positions=positions,
+    )
+
+
+def _facts(fold: Fold) -> Facts:
+    """What one fold did to all days of its table."""
+    done = fold.counts
+    return {
+        "why": fold.reason,
+        "fold": fold.fold_id,
+        "changes in": done.changes_in,
+        "changes folded": done.changes_folded,
+        "changes that wait": fold.pending,
+        "changes without sequence": done.changes_unsequenced,
+        "records settled": done.records_settled,
+        "rows written": done.rows_written,
+        "bytes written": done.bytes_written,
+        "rows written per change": round(done.rows_written / done.changes_folded, 2) if done.changes_folded else 0.0,
+        "days changed": len(fold.days),
+        "seconds of the fold": round(fold.seconds, 2),
+    }

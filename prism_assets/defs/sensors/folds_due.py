@@ -1,0 +1,28 @@
+"""folds_due: requests records for the join tables that are due for a fold."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+from dagster import SensorEvaluationContext, SensorResult, SkipReason
+
+from prism_assets.defs.keys import Stage
+from prism_assets.defs.location import Location
+from prism_assets.defs.sensors.requests import PendingDays, answer
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.deadlines import Deadline
+from prism_assets.stages.fold.pending import find_fold_work
+
+
+def folds_due(
+    stages: StageContext, context: SensorEvaluationContext, location: Location, deadline: Deadline
+) -> SensorResult:
+    """Requests records for join tables with new changes, records that settle, or changes that wait too long."""
+    stages.check_lake()
+    now = datetime.now(timezone.utc)
+    work = find_fold_work(stages, now=now)
+    due = [item for item in work if item.reason]
+    days = {item.table: {item.date} for item in due}
+    reply = answer(PendingDays(Stage.RECORDS, days), location, context.instance)
+    reason = "; ".join(filter(None, [f"{len(due)} of {len(work)} join tables are due", reply.rest]))
+    return SensorResult(run_requests=list(reply.requests), skip_reason=None if reply.requests else SkipReason(reason))

@@ -1,0 +1,74 @@
+"""Join tables in Dagster: which assets they have, when a fold is requested, and what a run of it tells."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from dagster import AssetSpec, DagsterInstance
+
+from prism_assets.defs.assets.build import build_assets
+from prism_assets.defs.keys import asset_key
+from prism_assets.defs.sensors.build import build_sensors
+from prism_assets_tests.builders import a_table
+from prism_assets_tests.defs.tables import a_location
+from prism_assets_tests.defs.test_runs import NOW, TODAY, YESTERDAY, made, run
+from prism_assets_tests.defs.test_sensors import asked, said, tick
+from prism_assets_tests.requests import Requests, a_join_table, back, front
+from prism_assets_tests.world import World
+
+# Dagster calls what it has itself deprecated when a resource holds another one.
+pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning")
+
+LOG, RECORDS = "log.request_changes", "log.request"
+CHANGES = [("front", front("a", NOW, "home")), ("back", back("b", NOW - timedelta(minutes=90), 1, 200))]
+
+
+def arrive(world: World) -> None:
+    for stream, line in CHANGES:
+        world.drop([line], stream=stream)
+
+
+def test_records_hang_on_their_log_and_are_published(tmp_path_factory: pytest.TempPathFactory) -> None:
+    location = a_location(tmp_path_factory.mktemp("files"), a_join_table())
+    found = build_assets(location)
+    specs = {
+        spec.key: {dep.asset_key for dep in spec.deps}
+        for asset in found
+        for spec in ([asset] if isinstance(asset, AssetSpec) else asset.specs)
+    }
+    assert specs == {
+        asset_key(LOG, "staging"): set(),
+        asset_key(LOG, "live"): {asset_key(LOG, "staging")},
+        asset_key(LOG, "merged"): {asset_key(LOG, "live")},
+        asset_key(LOG, "catalog"): {asset_key(LOG, "live"), asset_key(LOG, "merged")},
+        asset_key(RECORDS, "records"): {asset_key(LOG, "live")},
+        asset_key(RECORDS, "catalog"): {asset_key(RECORDS, "records")},
+    }
+
+
+def test_no_sensor_looks_for_folds_where_there_is_no_join_table(tmp_path_factory: pytest.TempPathFactory) -> None:
+    plain = a_location(tmp_path_factory.mktemp("plain"), a_table())
+    joined = a_location(tmp_path_factory.mktemp("joined"), a_join_table())
+    assert "folds_due" not in {sensor.name for sensor in build_sensors(plain)}
+    assert "folds_due" in {sensor.name for sensor in build_sensors(joined)}
+
+
+def test_changes_become_records_that_readers_see(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_join_table())
+    arrive(settled)
+    run(instance, location, ["live", "catalog"], tables=[LOG])
+    assert asked(tick(instance, location, "folds_due")) == [asset_key(RECORDS, "records")]
+    found = made(run(instance, location, ["records"], tables=[RECORDS], by_sensor=True))
+    assert [(name, day) for name, day, _ in found] == [
+        ("log/request_records", YESTERDAY),
+        ("log/request_records", TODAY),
+    ]
+    facts = found[0][2].metadata
+    assert (facts["changes in"].value, facts["rows written"].value, facts["days changed"].value) == (2, 2, 2)
+    assert facts["dagster/row_count"].value == 1
+    assert said(tick(instance, location, "folds_due")) == "0 of 1 join tables are due"
+    run(instance, location, ["catalog"], tables=[RECORDS], by_sensor=True)
+    requests = Requests(settled)
+    assert requests.seen() == requests.wanted()
+    assert [row[0] for row in requests.seen()] == ["a", "b"]
