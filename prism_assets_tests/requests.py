@@ -9,7 +9,6 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from prism_assets.domain.record_model import Change, RecordModel
-
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.reading.explain import load_changes
 from prism_assets.stages.fold.report import FoldReport

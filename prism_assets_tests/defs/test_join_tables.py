@@ -55,7 +55,7 @@ def test_no_sensor_looks_for_folds_where_there_is_no_join_table(tmp_path_factory
 
 
 def test_changes_become_records_that_readers_see(settled: World, instance: DagsterInstance) -> None:
-    location = a_location(settled.root, a_join_table())
+    location = a_location(settled.root, a_join_table(lateness="48h"))
     arrive(settled)
     run(instance, location, ["live", "catalog"], tables=[LOG])
     assert asked(tick(instance, location, "folds_due")) == [asset_key(RECORDS, "records")]

@@ -73,3 +73,29 @@ def test_changes_that_touch_little_wait_and_are_folded_with_others(world: World)
     assert (fold.pending, fold.counts.changes_folded) == (1, 0)
     requests.arrive([("back", back(f"r{number}", NOON, 1, 404)) for number in range(2, 40)], NOON)
     assert requests.show(NOON) == requests.wanted()
+
+
+def test_a_settled_record_stays_and_what_comes_too_late_is_set_aside(requests: Requests) -> None:
+    requests.arrive([("front", front("a", NOON, "home"))], NOON)
+    requests.show(NOON)
+    requests.world.discover(f"{DAY}T13:30")
+    (wanted,) = requests.show(f"{DAY}T13:30")
+    requests.world.discover(f"{DAY}T13:36")
+    (fold,) = requests.fold(f"{DAY}T13:36").folds
+    assert (fold.reason, fold.counts.records_settled, fold.counts.rows_written) == ("records settle", 1, 0)
+    requests.arrive([("back", back("a", NOON, 1, 200))], f"{DAY}T13:37")
+    assert requests.show(f"{DAY}T13:37") == [wanted]
+    assert requests.fold(f"{DAY}T13:38").folds == ()
+    requests.arrive([("back", back("a", f"{DAY}T13:36", 1, 200))], f"{DAY}T13:38")
+    assert [row[3:] for row in requests.show(f"{DAY}T13:38")] == [("home", None, None), (None, 1, 200)]
+
+
+def test_records_that_go_when_they_settle_are_gone_for_readers_and_in_the_store(world: World) -> None:
+    world.apply(a_join_table(after="delete"))
+    requests = Requests(world)
+    requests.arrive([("front", front("a", NOON, "home")), ("front", front("b", f"{DAY}T12:10"))], NOON)
+    assert len(requests.show(NOON)) == 2
+    requests.world.discover(f"{DAY}T13:36")
+    assert [row[0] for row in requests.show(f"{DAY}T13:36")] == ["b"]
+    requests.world.discover(f"{DAY}T14:00")
+    assert requests.show(f"{DAY}T14:00") == []
