@@ -338,7 +338,7 @@ def _forbidden_joins(table: TableDefinition, old: TableDefinition) -> Iterator[s
             place = table.places.get(name, f"{table.path}:1: {name}")
             yield f"{place}: records are made by what it says, and stay as they are; {_NEW_TABLE}"
     for name in sorted({column.name for column in old.columns} - {column.name for column in table.columns}):
-        yield f"{table.path}:1: columns: {name} is missing; columns of join tables cannot be dropped yet"
+        yield f"{table.path}:1: columns: {name} is missing; columns of join tables cannot be dropped or renamed yet"
     before = {member.column: member for member in old.join.members}
     for member in table.join.members:
         if before.get(member.column, member) != member:

@@ -184,3 +184,4 @@ def test_no_command_breaks_with_records_that_no_stream_feeds(world: World) -> No
         with pytest.raises(WrongUse, match="belongs to a join table"):
             forbidden(world.context, "log.request_changes", "request_id = 'a'")
     assert len(changes(world)) == 1
+    assert world.query("SELECT count(*) FROM log.request") == [(0,)]

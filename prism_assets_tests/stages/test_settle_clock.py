@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 from prism_assets import failpoints
 from prism_assets.domain.errors import StoreUnavailable
 from prism_assets.metadata import locks, settle_clock, staging_objects
+from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.stream.plan import StreamPlan, start_batch
 from prism_assets.stages.stream.run import run_stream
 from prism_assets_tests.builders import utc
@@ -21,6 +24,7 @@ from prism_assets_tests.stages.join_tables import a_join, back, front
 from prism_assets_tests.world import World
 
 NOON = "2026-03-01T12:00"
+STREAMS = ("front", "back")
 
 
 @pytest.fixture
@@ -250,3 +254,74 @@ def test_a_death_leaves_the_clock_to_the_next_discovery(joined: World, point: st
     assert clock(joined) == utc("2026-03-01T11:55" if "in_" in point else "2026-03-01T12:55")
     joined.discover("2026-03-01T13:00")
     assert clock(joined) == utc("2026-03-01T12:55")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_in_any_order_nothing_settles_too_early_and_nothing_in_time_is_refused(world: World, seed: int) -> None:
+    world.apply(a_join())
+    history = History(world, random.Random(seed))
+    for _ in range(80):
+        history.go_on()
+    assert history.claimed > 3
+    assert history.settled is not None
+
+
+@dataclass
+class History:
+    """Objects are sent, discovered, claimed, finished and lost with their batch, in any order.
+
+    What is claimed is accepted by its clock: that is never before what has settled, nor behind when it was sent.
+    """
+
+    world: World
+    random: random.Random
+    now: datetime = field(default_factory=lambda: utc(NOON))
+    open: list[StreamPlan] = field(default_factory=list)
+    settled: datetime | None = None
+    claimed: int = 0
+
+    def go_on(self) -> None:
+        self.now += timedelta(minutes=self.random.randrange(6))
+        steps = (self.send, self.discover, self.discover, self.claim, self.finish, self.lose)
+        self.random.choice(steps)()
+        self.look()
+
+    def look(self) -> None:
+        """What may settle, and that no claimed change could join it."""
+        found = settles(self.world)
+        clocks = [task.settle_clock for plan in self.open for task in plan.tasks]
+        if found is not None:
+            assert all(at is not None and found <= at for at in clocks)
+            self.settled = max(found, self.settled or found)
+
+    def send(self) -> None:
+        sent(self.world, self.now.strftime("%Y-%m-%dT%H:%M"), front("a", NOON), stream=self.random.choice(STREAMS))
+
+    def discover(self) -> None:
+        run_discover(self.world.context, now=self.now)
+
+    def claim(self) -> None:
+        plan = start_batch(self.world.context, None)
+        for task in plan.tasks if plan else ():
+            assert task.sent is not None
+            assert task.settle_clock is not None
+            assert task.settle_clock <= task.sent
+            assert self.settled is None or task.settle_clock >= self.settled
+            self.claimed += 1
+        self.open += [plan] if plan else []
+
+    def finish(self) -> None:
+        self.end("done")
+
+    def lose(self) -> None:
+        self.end("pending")
+
+    def end(self, state: str) -> None:
+        if self.open:
+            plan = self.open.pop(self.random.randrange(len(self.open)))
+            ids = [task.staging_object_id for task in plan.tasks]
+            with self.world.context.database.begin() as connection:
+                connection.exec_driver_sql(
+                    f"UPDATE prism_staging_objects SET state = '{state}' WHERE prism_staging_object_id = ANY(%s)",
+                    (ids,),
+                )
