@@ -57,9 +57,11 @@ class StoredObject:
             raise InvariantBroken(f"{said.key}: it has {file.metadata.num_rows} rows, recorded were {said.row_count}")
         return file
 
-    def read_columns(self, names: Sequence[str]) -> pa.Table:
-        """Some columns of all rows."""
-        return self._file.read(list(names), use_threads=False)
+    def read_columns(self, schema: pa.Schema) -> pa.Table:
+        """The columns of a schema, of all rows."""
+        wanted = set(map(_identity, schema))
+        names = [field.name for field in self._file.schema_arrow if _identity(field) in wanted]
+        return _with_columns(self._file.read(names, use_threads=False), schema)
 
     def read(self, schema: pa.Schema) -> pa.Table:
         """All rows with the columns of a schema; InvariantBroken if they are not those that were recorded."""
@@ -192,7 +194,7 @@ def read_places(objects: Iterable[tuple[int, StoredObject]], shape: RecordShape)
     )
 
     def read(item: tuple[int, StoredObject]) -> pa.Table:
-        return _with_columns(item[1].read_columns(schema.names), schema)
+        return item[1].read_columns(schema)
 
     listed = list(objects)
     with ThreadPoolExecutor(_READS) as pool:

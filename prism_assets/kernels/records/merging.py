@@ -25,7 +25,6 @@ from prism_assets.kernels.records.shape import (
     Slot,
     counted_column,
     deleted_column,
-    sum_column,
 )
 from prism_assets.kernels.records.times import event_times
 
@@ -139,8 +138,8 @@ class _Merging:
         for name in self._shape.columns_of(group, COUNT):
             self.columns[name] = self._sums(name).cast(pa.int64())
         for name in self._shape.columns_of(group, SUM):
-            total = self._sums(sum_column(name))
-            self.columns[sum_column(name)] = total
+            total = self._sums(self._shape.sum_column(name))
+            self.columns[self._shape.sum_column(name)] = total
             self.columns[name] = _fitting(total, self._shape, name)
         if self._shape.counts(group):
             counted = self._parts[counted_column(group)].combine_chunks()

@@ -80,11 +80,6 @@ def deleted_column(group: Group) -> str:
     return f"_p_deleted_{group.name}"
 
 
-def sum_column(column: str) -> str:
-    """The column with a sum that may be out of the range of its own."""
-    return f"_p_sum_{column}"
-
-
 def counted_column(group: Group) -> str:
     """The column with the identities of all changes of a group, where a second one of the same would count twice."""
     return f"_p_counted_{group.name}"
@@ -116,11 +111,16 @@ class RecordShape:
         if members[LAST_NON_NULL]:
             yield Slot("delete", group.name, group, (), own_sequence("delete", group.name))
         for name in members[LAST_NON_NULL]:
-            yield Slot("value", name, group, (name,), own_sequence("value", name))
+            number = str(self.table.column(name).column_id)  # names may change
+            yield Slot("value", number, group, (name,), own_sequence("value", number))
 
     def columns_of(self, group: Group, *merges: str) -> tuple[str, ...]:
         """The columns of a group with one of these rules."""
         return tuple(member.column for member in self.join.members_of(group, *merges))
+
+    def sum_column(self, name: str) -> str:
+        """The column with a sum that may be out of the range of its own."""
+        return f"_p_sum_{self.table.column(name).column_id}"
 
     def counts(self, group: Group) -> bool:
         """Whether a change of the group that came again would change anything."""
@@ -144,7 +144,7 @@ class RecordShape:
         for group in self.join.groups:
             kinds[deleted_column(group)] = pa.bool_()
             for name in self.columns_of(group, SUM):
-                kinds[sum_column(name)] = pa.decimal128(_SUMS, getattr(self.seen.field(name).type, "scale", 0))
+                kinds[self.sum_column(name)] = pa.decimal128(_SUMS, getattr(self.seen.field(name).type, "scale", 0))
             if self.counts(group):
                 kinds[counted_column(group)] = pa.string()
         return _with_hidden(self.seen, kinds)
@@ -182,7 +182,7 @@ class RecordShape:
             found[name] = _where(own, pc.is_valid(changes[name]).cast(pa.int64()))
         for name in self.columns_of(group, SUM):
             found[name] = _where(own, changes[name])
-            found[sum_column(name)] = found[name].cast(self.stored.field(sum_column(name)).type)
+            found[self.sum_column(name)] = found[name].cast(self.stored.field(self.sum_column(name)).type)
         if self.counts(group):
             identities = Identities.of(changes[CHANGE_OBJECT], changes[CHANGE_LINE])
             texts = identity_texts(identities, np.arange(changes.num_rows), changes.num_rows)
@@ -196,7 +196,7 @@ def _lifted_slot(slot: Slot, changes: pa.Table, own: Any, deleted: Any) -> dict[
         case "delete":
             fills = pc.and_(own, deleted)
         case "value":
-            fills = pc.and_(pc.and_(own, pc.invert(deleted)), pc.is_valid(changes[slot.name]))
+            fills = pc.and_(pc.and_(own, pc.invert(deleted)), pc.is_valid(changes[slot.columns[0]]))
         case _:
             fills = own
     sources = zip(slot.place, (*slot.group.sequence, CHANGE_OBJECT, CHANGE_LINE), strict=True)

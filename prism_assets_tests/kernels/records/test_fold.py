@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -349,6 +350,26 @@ def test_a_new_column_with_the_name_of_a_dropped_one_has_none_of_its_values(tabl
     table.table = replace(table.table, columns=tuple(columns))
     table.put(a_change("back", 2, 0, version=1, state="x"))
     assert [(row["page"], row["note"], row["state"]) for row in table.seen()] == [("/", None, "x")]
+
+
+def test_renamed_columns_keep_what_is_known_of_them(table: FoldedTable) -> None:
+    table.put(a_change("back", 1, 0, version=2, price=Decimal("1.00")), a_change("counted", 2, 0, tick=1, total=2**62))
+    table.put(a_change("counted", 3, 0, tick=1, total=2**62))
+    names = {"id": "key_id", "price": "cost", "total": "sum_of_all"}
+    table.table = renamed(table.table, names)
+    late = a_change("back", 4, 0, version=1, cost=Decimal("9.00"))
+    less = a_change("counted", 5, 0, tick=1, sum_of_all=-(2**62))
+    table.put(*(replace(change, values={**change.values, "key_id": "a"}) for change in (late, less)))
+    ((cost, total),) = [(row["cost"], row["sum_of_all"]) for row in table.stored_seen()]
+    assert (cost, total) == (Decimal("1.00"), 2**62)
+
+
+def renamed(table: TableDefinition, names: dict[str, str]) -> TableDefinition:
+    assert table.join is not None
+    members = tuple(replace(item, column=names.get(item.column, item.column)) for item in table.join.members)
+    columns = tuple(replace(item, name=names.get(item.name, item.name)) for item in table.columns)
+    key = tuple(names.get(name, name) for name in table.join.key)
+    return replace(table, columns=columns, join=replace(table.join, key=key, members=members))
 
 
 def without_note(table: TableDefinition) -> TableDefinition:
