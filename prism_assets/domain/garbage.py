@@ -14,8 +14,10 @@ object's age, which is asked for besides.
   reader lease, as one does whose range was extended: PostgreSQL may be restored to before that.
 - The same holds of a small object that was rewritten, and of its copy in the live prefix, which readers of an open day
   list: it is needed until they were sent to a manifest.
-- A manifest from before what was shown when the reader lease began is never shown again: publications go upwards only.
-- A small object of a log of changes is read by the fold that takes it, in its present form.
+    each is under way. `shown` is what readers of every catalog were sent to when the lease began, the least of each;
+    None if that is not known of one, or was nothing. `is_gone` if the day had expired by then, and no catalog sent
+    readers to it any more. Of a log of changes folds have taken the small objects up to `folded_object_id`, and read
+    the others.
 - A small object is in merged objects, for every reader, when its id is not above the version shown when the reader
   lease began. Merges read what is above the end of the chain, repairs and publications what is above a version shown
   later.
@@ -48,6 +50,7 @@ from prism_assets.domain.keys import (
     QuarantineKey,
     RecordKey,
     SmallObjectKey,
+    SymlinkKey,
 )
 from prism_assets.domain.partitions import NEW_VERSION, Partition, Publication, needed_above
 
@@ -60,7 +63,7 @@ class Reason(enum.Enum):
     ABANDONED = "abandoned"
     """A merged object that was never committed, and cannot be any more."""
     REPLACED = "replaced"
-    """A manifest that readers are not sent to any more."""
+    """A manifest, or a list of symlinks, that readers are not sent to any more."""
     MERGED = "merged"
     """A small object whose rows all readers find in merged objects."""
     STRAY = "stray"
@@ -83,9 +86,10 @@ class DayRecords:
 
     `revisions` says how often the object of a range was rewritten, by its bounds; `fresh` are those that were made,
     extended or rewritten since the reader lease began. `rebuilds` are the numbers of the day's rebuilds, and whether
-    each is under way. `shown` is what readers were sent to when the lease began; None if that is not known, or was
-    nothing. `is_gone` if the day had expired by then, and no catalog sent readers to it any more. Of a log of changes
-    folds have taken the small objects up to `folded_object_id`, and read the others.
+    each is under way. `shown` is what readers of every catalog were sent to when the lease began, the least of each;
+    None if that is not known of one, or was nothing. `is_gone` if the day had expired by then, and no catalog sent
+    readers to it any more. Of a log of changes folds have taken the small objects up to `folded_object_id`, and read
+    the others.
     """
 
     partition: Partition
@@ -187,7 +191,7 @@ def is_foreign(named: ObjectKey | None, records: Records) -> bool:
             return records.uploads[upload_of(named)].is_foreign
         case RecordKey():
             return records.of_folds[named].is_foreign
-        case MergedObjectKey() | ManifestKey():
+        case MergedObjectKey() | ManifestKey() | SymlinkKey():
             return named.date not in records.days
     return True
 
@@ -203,7 +207,7 @@ def garbage_reason(key: str, named: ObjectKey, records: Records) -> Reason | Non
             return _of_merged_object(named, records.days[named.date])
         case RecordKey():
             return _of_record_object(named, records)
-        case ManifestKey():
+        case ManifestKey() | SymlinkKey():
             shown = records.days[named.date].shown
             if records.days[named.date].is_gone:
                 return Reason.EXPIRED

@@ -58,6 +58,14 @@ class ManifestKey:
 
 
 @dataclass(frozen=True)
+class SymlinkKey:
+    """What the key of a list of objects names that readers of symlinks are sent to."""
+
+    date: date
+    publication: Publication
+
+
+@dataclass(frozen=True)
 class QuarantineKey:
     """What the key of quarantined lines names: one start of a staging object, by its day of arrival.
 
@@ -81,7 +89,15 @@ class RecordKey:
     cohort: int
 
 
-ObjectKey = SmallObjectKey | MergedObjectKey | ManifestKey | QuarantineKey | RecordKey
+ObjectKey = SmallObjectKey | MergedObjectKey | ManifestKey | SymlinkKey | QuarantineKey | RecordKey
+
+
+def is_symlink_folder(location: str) -> bool:
+    """Whether readers who are sent to a folder find a list of objects there, and no objects."""
+    return _SYMLINK_FOLDER.search(location) is not None
+
+
+_SYMLINK_FOLDER = re.compile(r"/symlink/dt=[0-9]{4}-[0-9]{2}-[0-9]{2}/version-[^/]+/$")
 
 
 @dataclass(frozen=True)
@@ -149,9 +165,17 @@ class TableKeys:
 
         A revision above 0 tells it from the one that named the same objects with lengths from before a repair.
         """
-        small = f"-{published_object_id:019d}" if published_object_id > upper_bound else ""
-        again = f"-r{revision}" if revision else ""
-        return f"{self.merged_prefix(day)}manifest-{upper_bound:019d}{small}{again}.json"
+        return f"{self.merged_prefix(day)}manifest-{_published(upper_bound, published_object_id, revision)}.json"
+
+    @property
+    def all_symlinks_prefix(self) -> str:
+        """The folder of the lists of objects of all days."""
+        return f"{self.root}symlink/"
+
+    def symlinks(self, day: date, upper_bound: int, published_object_id: int, revision: int = 0) -> str:
+        """The list of the same objects as the manifest of these numbers has, alone in its folder: readers list that."""
+        version = _published(upper_bound, published_object_id, revision)
+        return f"{self.all_symlinks_prefix}dt={day.isoformat()}/version-{version}/objects.txt"
 
     def quarantine(self, arrival: date, staging_object_id: int, generation: int = 0, revision: int = 0) -> str:
         """The lines of one staging object that were set aside, by day of arrival (UTC)."""
@@ -181,6 +205,8 @@ class TableKeys:
                 return self.merged_object(day, lower, upper, revision)
             case ManifestKey(day, shown):
                 return self.manifest(day, shown.version, shown.published_object_id, shown.revision)
+            case SymlinkKey(day, shown):
+                return self.symlinks(day, shown.version, shown.published_object_id, shown.revision)
             case QuarantineKey(day, number, generation, revision):
                 return self.quarantine(day, number, generation, revision)
             case RecordKey(day, part, fold_id, bucket, cohort):
@@ -189,11 +215,12 @@ class TableKeys:
 
 _RECORD_FOLDERS = {RecordPart.VISIBLE: "records", RecordPart.HIDDEN: "hidden", RecordPart.PENDING: "pending"}
 _KEY = re.compile(
-    r"(?P<folder>live|delayed|merged|quarantine|records|hidden|pending)/dt=(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})/(?:"
+    r"(?P<folder>live|delayed|merged|symlink|quarantine|records|hidden|pending)/dt=(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})/(?:"
     r"prism-(?P<start>[0-9]{19})(?:-g(?P<generation>[0-9]+))?(?:-r(?P<again>[0-9]+))?\.(?:parquet|jsonl\.gz)"
     r"|part-(?P<lower>[0-9]{19})-(?P<upper>[0-9]{19})(?:-r(?P<rewrite>[0-9]+))?\.parquet"
     r"|fold-(?P<fold>[0-9]{19})-(?P<bucket>[0-9]{5})-(?P<cohort>[0-9]{8})\.parquet"
-    r"|manifest-(?P<version>[0-9]{19})(?:-(?P<last>[0-9]{19}))?(?:-r(?P<revision>[0-9]+))?\.json)"
+    r"|(?:manifest|version)-(?P<version>[0-9]{19})(?:-(?P<last>[0-9]{19}))?(?:-r(?P<revision>[0-9]+))?"
+    r"(?:\.json|/objects\.txt))"
 )
 
 
@@ -219,7 +246,15 @@ def _named(match: re.Match[str]) -> ObjectKey:
         part = parts.get(folder, RecordPart.VISIBLE)
         return RecordKey(day, part, int(match["fold"]), int(match["bucket"]), int(match["cohort"]))
     version = int(match["version"])
-    return ManifestKey(day, Publication(version, int(match["last"] or version), int(match["revision"] or 0)))
+    shown = Publication(version, int(match["last"] or version), int(match["revision"] or 0))
+    return SymlinkKey(day, shown) if folder == "symlink" else ManifestKey(day, shown)
+
+
+def _published(upper_bound: int, published_object_id: int, revision: int) -> str:
+    """The part of a name that decides which objects a publication shows."""
+    small = f"-{published_object_id:019d}" if published_object_id > upper_bound else ""
+    again = f"-r{revision}" if revision else ""
+    return f"{upper_bound:019d}{small}{again}"
 
 
 def _start(staging_object_id: int, generation: int, revision: int) -> str:

@@ -7,11 +7,14 @@ and in `lifecycle.py`.
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date
 
 NEW_VERSION = -1
 LIVE_VERSION = 0
+GLUE, SYMLINK = "glue", "symlink"
+"""The publishers whose days are a live prefix or one list of objects, in the order in which a catalog run asks them."""
 
 
 class PartitionState(enum.Enum):
@@ -153,6 +156,22 @@ class Publication:
             and self.published_object_id <= other.published_object_id
             and self.revision <= other.revision
         )
+
+
+def least_shown(shown: Collection[Publication | None]) -> Publication | None:
+    """What readers of several catalogs see at least; None if that is not known of one of them.
+
+    All catalogs show the same publications, each going upwards by its own pace: the least of each number says what
+    none of them goes back behind, also where no catalog shows just that.
+    """
+    known = [item for item in shown if item is not None]
+    if not known or len(known) < len(shown):
+        return None
+    return Publication(
+        min(item.version for item in known),
+        min(item.published_object_id for item in known),
+        min(item.revision for item in known),
+    )
 
 
 def wanted_publication(partition: Partition) -> Publication:

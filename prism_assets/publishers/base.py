@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import date
 from typing import Protocol
 
@@ -11,6 +12,14 @@ from prism_assets.domain.files import PartitionContent
 from prism_assets.domain.names import TableName
 from prism_assets.domain.partitions import Publication
 from prism_assets.domain.tables import TableDefinition
+
+
+@dataclass(frozen=True)
+class ListedFile:
+    """An object of a day as a list names it; `content_length` is None where the list does not say it."""
+
+    url: str
+    content_length: int | None
 
 
 class CallObserver(Protocol):
@@ -65,6 +74,14 @@ class Publisher(Protocol):
 
     def location(self, table: TableDefinition, day: date, publication: Publication) -> str:
         """Where it sends readers of a day once that publication is made."""
+        ...
+
+    def list_key(self, table: TableDefinition, day: date, publication: Publication) -> str | None:
+        """The object of the lake that names those of a day, if readers need one."""
+        ...
+
+    def read_list(self, key: str) -> list[ListedFile]:
+        """What such an object names; ObjectMissing if it is not there, InvariantBroken if it is none."""
         ...
 
     def outdated(self, table: TableDefinition, publications: Mapping[date, Publication]) -> frozenset[date]:

@@ -19,6 +19,7 @@ from botocore.exceptions import (
 )
 
 from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, InvariantBroken, PrismError, TerminalError
+from prism_assets.domain.keys import is_symlink_folder
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.types import DateType
 from prism_assets.publishers.base import UNOBSERVED, CallObserver
@@ -32,8 +33,14 @@ BATCH_UPDATE = 100
 BATCH_DELETE = 25
 BATCH_GET = 1_000
 _GET_TRIES = 5
-_INPUT_FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
-_OUTPUT_FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
+_PARQUET = {
+    "InputFormat": "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
+    "OutputFormat": "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat",
+}
+_SYMLINKS = {
+    "InputFormat": "org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat",
+    "OutputFormat": "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat",
+}
 _SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 _UNDECIDED = {
     "ThrottlingException",
@@ -296,15 +303,16 @@ class GlueCatalog:
 
 @dataclass(frozen=True)
 class _Shape:
-    """What readers see of a partition: Athena and Trino take its columns from here, not from the table."""
+    """What readers see of a partition: Athena and Trino take columns and formats from here, not from the table."""
 
     location: str
     columns: tuple[tuple[str, str], ...]
+    input_format: str | None
 
     @classmethod
     def of(cls, storage: Any) -> _Shape:
         columns = tuple((column["Name"], column["Type"]) for column in storage.get("Columns", []))
-        return cls(storage["Location"], columns)
+        return cls(storage["Location"], columns, storage.get("InputFormat"))
 
 
 def _shape(table: TableDefinition, location: str) -> _Shape:
@@ -328,7 +336,7 @@ def table_input(table: TableDefinition, location: str) -> Any:
 
 
 def partition_input(table: TableDefinition, day: date, location: str) -> Any:
-    """The PartitionInput of Glue; the location is the live prefix or one manifest."""
+    """The PartitionInput of Glue; the location is the live prefix, one manifest or a folder of symlinks."""
     return {"Values": [day.isoformat()], "StorageDescriptor": _storage(table, location)}
 
 
@@ -336,8 +344,7 @@ def _storage(table: TableDefinition, location: str) -> Any:
     return {
         "Columns": [{"Name": column.stored_name, "Type": column.glue_type} for column in table.columns],
         "Location": location,
-        "InputFormat": _INPUT_FORMAT,
-        "OutputFormat": _OUTPUT_FORMAT,
+        **(_SYMLINKS if is_symlink_folder(location) else _PARQUET),
         "SerdeInfo": {"SerializationLibrary": _SERDE, "Parameters": {"serialization.format": "1"}},
     }
 

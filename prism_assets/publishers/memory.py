@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 
-from prism_assets.domain.errors import PrismError
+from prism_assets.domain.errors import ObjectMissing, PrismError
 from prism_assets.domain.files import PartitionContent
 from prism_assets.domain.names import TableName
 from prism_assets.domain.partitions import Publication
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.publishers.base import UNOBSERVED, CallObserver
+from prism_assets.publishers.base import UNOBSERVED, CallObserver, ListedFile
 
 
 @dataclass
@@ -41,6 +41,14 @@ class MemoryPublisher:
         """A name for a publication."""
         version, last, revision = publication.version, publication.published_object_id, publication.revision
         return f"memory://{table.name}/{day}/{version}-{last}-{revision}"
+
+    def list_key(self, table: TableDefinition, day: date, publication: Publication) -> str | None:
+        """None: what it shows is in no lake."""
+        return None
+
+    def read_list(self, key: str) -> list[ListedFile]:
+        """There are none."""
+        raise ObjectMissing(f"{key} is in no lake: nothing is written there")
 
     def outdated(self, table: TableDefinition, publications: Mapping[date, Publication]) -> frozenset[date]:
         """The days that have another publication."""

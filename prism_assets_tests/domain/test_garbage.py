@@ -113,11 +113,14 @@ def test_before_the_switch_no_manifest_names_merged_objects() -> None:
         (Publication(19, 25, 1), None),  # not behind it in all: kept
     ],
 )
-def test_a_manifest_is_garbage_when_readers_were_sent_beyond_it(shown: Publication, expected: Reason | None) -> None:
-    key = KEYS.manifest(DAY, shown.version, shown.published_object_id, shown.revision)
-    assert reason(key) is expected
-    assert reason(key, shown=None) is None
-    assert reason(key, shown=Publication(0, 0)) is None
+def test_a_list_of_objects_is_garbage_when_readers_were_sent_beyond_it(
+    shown: Publication, expected: Reason | None
+) -> None:
+    for build in (KEYS.manifest, KEYS.symlinks):
+        key = build(DAY, shown.version, shown.published_object_id, shown.revision)
+        assert reason(key) is expected
+        assert reason(key, shown=None) is None
+        assert reason(key, shown=Publication(0, 0)) is None
 
 
 @pytest.mark.parametrize("delayed", [False, True])

@@ -11,7 +11,9 @@ from prism_assets.domain.keys import (
     MergedObjectKey,
     QuarantineKey,
     SmallObjectKey,
+    SymlinkKey,
     TableKeys,
+    is_symlink_folder,
     marker_key,
     table_hash,
 )
@@ -77,6 +79,14 @@ def test_manifests_carry_what_they_reach(upper: int, published: int, name: str) 
     assert NANIKA.manifest(DAY, upper, published, 2) == f"{NANIKA.merged_prefix(DAY)}{again}"
 
 
+def test_a_list_of_symlinks_is_alone_in_its_folder() -> None:
+    key = NANIKA.symlinks(DAY, 7, 9, 2)
+    assert key == (f"{NANIKA.root}symlink/dt=2018-08-23/version-0000000000000000007-0000000000000000009-r2/objects.txt")
+    assert is_symlink_folder(f"s3://lake/{key.removesuffix('objects.txt')}")
+    for other in (NANIKA.live_prefix(DAY), NANIKA.root, NANIKA.manifest(DAY, 7, 9, 2), key):
+        assert not is_symlink_folder(f"s3://lake/{other}")
+
+
 def test_quarantine_lies_under_the_day_of_arrival() -> None:
     assert NANIKA.quarantine(utc("2018-08-24T03:15"), 12) == (
         "global-prefix/b601.test_schema.nanika_log/quarantine/dt=2018-08-24/prism-0000000000000000012.jsonl.gz"
@@ -119,6 +129,9 @@ def test_a_rewritten_small_object_lies_where_no_reader_lists_it() -> None:
         (NANIKA.manifest(DAY, 7, 7), ManifestKey(DAY, Publication(7, 7))),
         (NANIKA.manifest(DAY, 7, 9, 2), ManifestKey(DAY, Publication(7, 9, 2))),
         (NANIKA.manifest(DAY, 0, 9), ManifestKey(DAY, Publication(0, 9))),
+        (NANIKA.symlinks(DAY, 7, 7), SymlinkKey(DAY, Publication(7, 7))),
+        (NANIKA.symlinks(DAY, 7, 9, 2), SymlinkKey(DAY, Publication(7, 9, 2))),
+        (NANIKA.symlinks(DAY, 0, 9), SymlinkKey(DAY, Publication(0, 9))),
         (NANIKA.quarantine(DAY, 12, 1), QuarantineKey(DAY, 12, 1)),
         (NANIKA.quarantine(DAY, 12, 1, 3), QuarantineKey(DAY, 12, 1, 3)),
         (NANIKA.small_object(DAY, 12, delayed=True, generation=3, revision=2), SmallObjectKey(DAY, 12, 3, True, 2)),
@@ -147,6 +160,10 @@ def test_a_key_says_what_it_was_built_of(key: str, named: object) -> None:
         f"{NANIKA.merged_prefix(DAY)}prism-0000000000000000012.parquet",
         f"{NANIKA.merged_prefix(DAY)}manifest-0000000000000000007-0000000000000000007.json",
         f"{NANIKA.merged_prefix(DAY)}manifest-0000000000000000007-r0.json",
+        f"{NANIKA.merged_prefix(DAY)}version-0000000000000000007.json",
+        f"{NANIKA.root}symlink/dt=2018-08-23/manifest-0000000000000000007/objects.txt",
+        f"{NANIKA.root}symlink/dt=2018-08-23/version-0000000000000000007/others.txt",
+        f"{NANIKA.root}symlink/dt=2018-08-23/version-0000000000000000007-r0/objects.txt",
         f"{NANIKA.root}live/dt=2018-02-30/prism-0000000000000000012.parquet",
         f"{NANIKA.root}live/dt=2018-08-23/prism-" + "\N{ARABIC-INDIC DIGIT ONE}" * 19 + ".parquet",
         NANIKA.small_object(DAY, 12, delayed=False).replace("nanika_log", "other_log"),

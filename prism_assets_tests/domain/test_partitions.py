@@ -15,6 +15,7 @@ from prism_assets.domain.partitions import (
     Publication,
     SwitchEvidence,
     current_publication,
+    least_shown,
     needed_above,
     switch_obstacle,
     wanted_publication,
@@ -95,6 +96,22 @@ def test_a_live_object_above_the_ranges_holds_up_the_switch() -> None:
     assert (
         switch_obstacle(a_partition(**CLOSED), some_evidence(uncovered_live=2)) == "2 live objects are not merged yet"
     )
+
+
+@pytest.mark.parametrize(
+    ("shown", "least"),
+    [
+        ([], None),
+        ([Publication(5, 9, 1)], Publication(5, 9, 1)),
+        ([Publication(5, 9, 1), None], None),
+        ([Publication(5, 9, 1), Publication(0, 0)], Publication(0, 0)),
+        ([Publication(9, 9), Publication(5, 12, 1)], Publication(5, 9)),
+    ],
+)
+def test_what_all_readers_see_is_the_least_of_what_each_catalog_shows(
+    shown: list[Publication | None], least: Publication | None
+) -> None:
+    assert least_shown(shown) == least
 
 
 @pytest.mark.parametrize("ranges", [a_total(rows=9), a_total(rows=11), a_total(fingerprint=78)])
