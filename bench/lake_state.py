@@ -72,7 +72,8 @@ def fill_lake(context: StageContext, size: LakeSize, today: date) -> int:
 
 
 _LAKE = (
-    "UPDATE prism_tables SET defined_version = definition_version",
+    "UPDATE prism_table_publications p SET defined_version = t.definition_version FROM prism_tables t "
+    "WHERE t.prism_table_id = p.prism_table_id",
     "CREATE TEMPORARY TABLE lake ON COMMIT DROP AS SELECT prism_table_id AS table_id, prism_stream_id AS stream_id, "
     "CAST(:today AS date) - (:days - 1 - d) AS day, row_number() OVER (ORDER BY prism_table_id, d) AS partition_id, "
     "d AS number FROM prism_tables t JOIN prism_streams s USING (prism_table_id), generate_series(0, :days - 1) d",

@@ -193,6 +193,15 @@ def show_catalog(report: CatalogReport, *, as_json: bool) -> None:
             out.print(f"{table.table}: its former name {name} is shown no more")
         for item in table.published:
             out.print(f"{table.table} {item.date}: published {item.location}")
+        links = table.symlink
+        if links.defined:
+            out.print(f"{table.table}: {links.defined} in the catalog of symlinks")
+        for name in links.removed:
+            out.print(f"{table.table}: {name} is shown by symlinks no more")
+        for item in links.published:
+            out.print(f"{table.table} {item.date}: published {item.location}")
+        for day in links.withdrawn:
+            out.print(f"{table.table} {day}: taken out of the catalog of symlinks")
         for waiting in table.waiting:
             out.print(f"{table.table} {waiting.date}: {escape(waiting.reason)}")
         if table.skipped:

@@ -15,10 +15,10 @@ from prism_assets.engine.base import Engine
 from prism_assets.metadata.database import Database
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
-from prism_assets.publishers.glue import GluePublisher
+from prism_assets.publishers.glue import GluePublisher, SymlinkPublisher
 from prism_assets.publishers.glue_catalog import GlueCatalog
 from prism_assets.queues.sqs import SqsQueue
-from prism_assets.settings import IN_PROCESS, Settings
+from prism_assets.settings import IN_PROCESS, SYMLINK_SUFFIX, Settings
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 
@@ -53,6 +53,7 @@ def build_context(
         stores=stores,
         engine=_engine(settings, lake, session),
         publisher=GluePublisher(_glue(settings, fail_fast=deadline is not None), lake, stores),
+        symlink=SymlinkPublisher(_glue(settings, SYMLINK_SUFFIX, fail_fast=deadline is not None), lake, stores),
         make_iceberg=partial(_iceberg, settings, lake, stores),
         check_expressions=_check_expressions,
         draft_columns=partial(_draft_columns, settings),
@@ -65,12 +66,12 @@ def build_context(
     )
 
 
-def _glue(settings: Settings, *, fail_fast: bool) -> GlueCatalog:
+def _glue(settings: Settings, suffix: str = "", *, fail_fast: bool) -> GlueCatalog:
     return GlueCatalog(
         settings.glue_endpoint,
         settings.region,
         prefix=settings.glue_database_prefix,
-        suffix=settings.glue_database_suffix,
+        suffix=settings.glue_database_suffix + suffix,
         fail_fast=fail_fast,
     )
 

@@ -146,6 +146,10 @@ class CatalogSettings(PrismSettings):
     )
 
 
+SYMLINK_SUFFIX = "_symlink"
+"""Put behind the name of a database of Glue, for the one beside it whose tables are shown by symlinks."""
+
+
 class IcebergSettings(PrismSettings):
     """Where the tables that say `iceberg:` are named."""
 

@@ -17,7 +17,7 @@ from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 from prism_assets.platform import build_context
-from prism_assets.publishers.glue import GluePublisher
+from prism_assets.publishers.glue import GluePublisher, SymlinkPublisher
 from prism_assets.publishers.glue_catalog import GlueCatalog
 from prism_assets.reading.iceberg_reader import IcebergReader
 from prism_assets.reading.lake_reader import LakeReader, ReadPartition
@@ -70,7 +70,9 @@ class World:
         lake = Lake(bucket, "lake/", StoreConfig(endpoint=endpoint, object_tags=False))
         stores = Stores(lake.store)
         publisher = GluePublisher(self.glue, lake, stores)
-        context = replace(self.context, lake=lake, stores=stores, engine=InProcessEngine(lake), publisher=publisher)
+        symlink = SymlinkPublisher(self.symlinks, lake, stores)
+        engine = InProcessEngine(lake)
+        context = replace(self.context, lake=lake, stores=stores, engine=engine, publisher=publisher, symlink=symlink)
         return replace(self, context=context)
 
     @property
@@ -78,6 +80,12 @@ class World:
         """The catalog itself, for tests that change it behind the publisher's back."""
         assert isinstance(self.context.publisher, GluePublisher)
         return self.context.publisher.catalog
+
+    @property
+    def symlinks(self) -> GlueCatalog:
+        """The catalog whose tables are shown by symlinks."""
+        assert isinstance(self.context.symlink, SymlinkPublisher)
+        return self.context.symlink.catalog
 
     def close(self) -> None:
         """Closes connections."""

@@ -185,7 +185,7 @@ def next_steps(partition: Partition, facts: Facts, now: datetime) -> tuple[Step,
     merged and switched first, so that none expires with rows that nobody has counted.
     """
     if partition.expired:
-        return (Withdraw(),) if partition.is_published else ()
+        return tuple(filter(None, [catalog_due(partition)]))
     steps: list[Step] = []
     after = partition
     if may_expire(partition, facts.expires(partition), now):
@@ -241,6 +241,13 @@ def publication_due(partition: Partition) -> Publish | None:
         return None
     before, wanted = current_publication(partition), wanted_publication(partition)
     return None if before == wanted else Publish(before=before, wanted=wanted)
+
+
+def catalog_due(partition: Partition) -> Publish | Withdraw | None:
+    """What a catalog is behind with, as the partition stands there, or None."""
+    if partition.expired:
+        return Withdraw() if partition.is_published else None
+    return publication_due(partition)
 
 
 def work_for_a_run(steps: tuple[Step, ...]) -> Move | None:

@@ -318,6 +318,10 @@ def _line(name: str, change: Change) -> str | None:
             return f"retire {name}: nothing more is taken in" if retired else f"take {name} into use again"
         case ChangeSetting("ducklake", bool(shown)):
             return f"show {name} to clients of DuckLake" if shown else f"hide {name} from clients of DuckLake"
+        case ChangeSetting("symlink", bool(shown)):
+            if shown:
+                return f"show {name} by symlinks, too, for Athena, Trino and Hive"
+            return f"show {name} by symlinks no longer: the catalog run behind it takes it out of that database"
         case ChangeSetting():
             return None
 

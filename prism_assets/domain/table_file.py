@@ -51,7 +51,7 @@ _URL = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<prefix
 _TABLE_KEYS = {
     "schema", "table", "description", "owner", "streams", "partition", "columns", "operators", "merge", "accept",
     "retention_days", "freshness", "checks", "timestamps", "iceberg", "ducklake", "keep", "reject", "contract",
-    "was", "grace_days", "retired", *JOIN_KEYS,
+    "was", "grace_days", "retired", "symlink", *JOIN_KEYS,
 }  # fmt: skip
 _STREAM_KEYS = {"name", "url", "enabled", "discard", "format", "columns", "group", "delete"}
 _ICEBERG_KEYS = {"commit_seconds", "keep_hours", "daily_tags", "metrics", "on_foreign"}
@@ -123,6 +123,7 @@ def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefini
         file_format=file_format,
         iceberg=_iceberg(top, columns, file_format),
         ducklake=top.flag("ducklake", True),
+        symlink=top.flag("symlink", False),
         retired=retired,
         join=join.options if join else None,
         changes_days=join.days_of_changes() if join else None,
@@ -136,6 +137,7 @@ def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefini
             **_places_of_formats(top),
             **({key: top.place(key) for key in JOIN_KEYS} if join else {}),
             "was": top.place("was"),
+            "symlink": top.place("symlink"),
             "table": top.place("table"),
         },
         freshness=None if retired else _freshness(top.mapping("freshness")),

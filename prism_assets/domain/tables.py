@@ -290,7 +290,7 @@ class ChangeLog:
 
 _SILENT_OF_TABLE: Mapping[str, object] = {
     "unstored": (), "computed": (), "keep": None, "reject": (), "contract": Contract(), "retired": False,
-    "join": None, "change_log": None,
+    "join": None, "change_log": None, "symlink": False,
 }  # fmt: skip
 
 
@@ -300,7 +300,8 @@ class TableDefinition:
 
     The window counts from the object's own time or from its arrival, as it always did in definitions that say nothing.
     `file_format` is that of the objects that are written from now on. Without `iceberg` the table is not published as
-    an Iceberg table; without `ducklake` clients of DuckLake do not see it. `columns` are those that objects hold,
+    an Iceberg table; without `ducklake` clients of DuckLake do not see it; with `symlink` it is shown in Glue a second
+    time, by symlinks. `columns` are those that objects hold,
     `unstored` those that are read or computed for others, and `computed` names the columns with a `value` in the order
     of the file. Rows stay for which `keep` is true, without those of `reject`. `path`, `freshness`, `limits`, `places`
     (of expressions in the file) and `says_format`
@@ -338,6 +339,7 @@ class TableDefinition:
     retired: bool = False
     join: JoinOptions | None = None
     change_log: ChangeLog | None = None
+    symlink: bool = False
     table_id: int = 0
     version: int = 0
     was: TableName | None = dataclasses.field(default=None, compare=False)
@@ -433,7 +435,7 @@ class TableDefinition:
         """The same without what no kernel asks for, descriptions and who reads: the versions of tasks may be older."""
         columns = tuple(dataclasses.replace(column, description=None, evolved=False) for column in self.columns)
         unstored = tuple(dataclasses.replace(column, description=None) for column in self.unstored)
-        return dataclasses.replace(self, columns=columns, unstored=unstored, iceberg=None, ducklake=True)
+        return dataclasses.replace(self, columns=columns, unstored=unstored, iceberg=None, ducklake=True, symlink=False)
 
     def expires(self, day: date) -> datetime | None:
         """The instant at which a day is older than `retention_days`, in UTC; None where all days are kept."""

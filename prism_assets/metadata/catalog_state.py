@@ -1,7 +1,12 @@
-"""Statements about what the catalog shows of a table: the version of its definition, and when it was compared."""
+"""Statements on prism_table_publications: what each publisher shows of a table, and when that was compared.
+
+A row is there as long as the catalog of a publisher may show the table. From the row on, a trigger marks the days of the
+table that change as dirty for the publisher, and garbage collection keeps what its readers need.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -15,11 +20,12 @@ from prism_assets.metadata.tables import load_former_names
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogState:
-    """What is known of a table in the catalog, at `time`: the definition in force, and the version last shown.
+    """What is known of a table in the catalog of a publisher, at `time`: its definition, and the version last shown.
 
     `ended_names` are names of before that the catalog is to forget.
     """
 
+    publisher: str
     definition: TableDefinition
     defined_version: int
     comparison_due: ComparisonDue | None
@@ -28,61 +34,133 @@ class CatalogState:
 
 
 def load_catalog_state(
-    connection: Connection, table_id: int, compare_seconds: float, lease_seconds: float | None = None
+    connection: Connection, table_id: int, publisher: str, compare_seconds: float, lease_seconds: float | None = None
 ) -> CatalogState:
-    """What the last catalog runs of a table left; `lease_seconds` as for `load_comparisons_due`. Reads without locks."""
-    row = connection.execute(text(_IN_FORCE), {"table": table_id}).one()
+    """What the last catalog runs of a table left; `lease_seconds` as for `load_comparisons_due`. Reads without locks.
+
+    Of a publisher that was never begun nothing is known: it shows no version.
+    """
+    row = connection.execute(text(_IN_FORCE), {"table": table_id, "publisher": publisher}).one()
+    due = load_comparisons_due(connection, [table_id], compare_seconds, lease_seconds)
     former = [item for item in load_former_names(connection) if item.table_id == table_id]
     return CatalogState(
+        publisher=publisher,
         definition=replace(
             TableDefinition.from_document(row.definition),
             former=tuple(item.name for item in former if not item.has_ended),
         ),
-        ended_names=tuple(item.name for item in former if item.has_ended),
+        ended_names=tuple(item.name for item in former if item.has_ended and publisher not in item.removed_from),
         defined_version=row.defined_version,
-        comparison_due=load_comparisons_due(connection, [table_id], compare_seconds, lease_seconds).get(table_id),
+        comparison_due=due.get((table_id, publisher)),
         time=row.time,
     )
 
 
 _IN_FORCE = """
-SELECT d.definition, t.defined_version, clock_timestamp() AS time FROM prism_tables t
+SELECT d.definition, coalesce(p.defined_version, 0) AS defined_version, clock_timestamp() AS time FROM prism_tables t
 JOIN prism_table_definitions d ON d.prism_table_id = t.prism_table_id AND d.version = t.definition_version
+LEFT JOIN prism_table_publications p ON p.prism_table_id = t.prism_table_id AND p.publisher = :publisher
 WHERE t.prism_table_id = :table
 """
 
 
+def load_publishers(connection: Connection, table_ids: Collection[int]) -> dict[int, tuple[str, ...]]:
+    """The publishers whose catalogs may show tables, by table id. Reads without locks."""
+    rows = connection.execute(text(_PUBLISHERS), {"tables": list(table_ids)})
+    return {row.prism_table_id: tuple(row.publishers) for row in rows}
+
+
+_PUBLISHERS = """
+SELECT prism_table_id, array_agg(publisher ORDER BY publisher) AS publishers FROM prism_table_publications
+WHERE prism_table_id = ANY(:tables) GROUP BY prism_table_id
+"""
+
+
+def begin(connection: Connection, table_id: int, publisher: str) -> None:
+    """Notes that a publisher is to show a table, all its closed days from the beginning.
+
+    Locks the rows of all its partitions in id order: who has changed one before is through, and finds it dirty; who
+    changes one behind it marks it.
+    """
+    values = {"table": table_id, "publisher": publisher}
+    connection.execute(text(_BEGIN), values)
+    connection.execute(text(_LOCK_DAYS), values)
+    connection.execute(text(_MARK_DAYS), values)
+
+
+_BEGIN = """
+INSERT INTO prism_table_publications (prism_table_id, publisher) VALUES (:table, :publisher) ON CONFLICT DO NOTHING
+"""
+_LOCK_DAYS = """
+SELECT 1 FROM prism_partitions WHERE prism_table_id = :table ORDER BY prism_partition_id FOR UPDATE
+"""
+_MARK_DAYS = """
+INSERT INTO prism_publications AS q (prism_partition_id, publisher, version, published_object_id, revision, dirty)
+SELECT prism_partition_id, :publisher, -1, 0, 0, true FROM prism_partitions
+WHERE prism_table_id = :table AND last_live_object_id IS NOT NULL AND expire_time IS NULL
+ON CONFLICT (prism_partition_id, publisher) DO UPDATE SET dirty = true WHERE NOT q.dirty
+"""
+
+
+def end(connection: Connection, table_id: int, publisher: str) -> bool:
+    """Records that a publisher shows a table no more; False, and nothing, if a call of before may still show it again.
+
+    Its readers may still have what they were sent to: garbage collection knows by the time of the record. Locks the
+    rows of all partitions of the table in id order, as the record of a publication does.
+    """
+    values = {"table": table_id, "publisher": publisher}
+    connection.execute(text(_LOCK_DAYS), values)
+    if not connection.execute(text(_END), values).rowcount:
+        return False
+    connection.execute(text(_WITHDRAW_ALL), values)
+    return True
+
+
+_WITHDRAW_ALL = """
+UPDATE prism_publications q SET version = -1, published_object_id = 0, revision = 0, dirty = false,
+    withdraw_time = clock_timestamp()
+FROM prism_partitions p
+WHERE p.prism_partition_id = q.prism_partition_id AND p.prism_table_id = :table AND q.publisher = :publisher
+    AND (q.version >= 0 OR q.dirty)
+"""
+_END = """
+DELETE FROM prism_table_publications t WHERE t.prism_table_id = :table AND t.publisher = :publisher AND NOT EXISTS (
+    SELECT 1 FROM prism_publication_notes n WHERE n.prism_table_id = t.prism_table_id AND n.publisher = t.publisher)
+"""
+
+
 def undefined_tables(connection: Connection) -> set[int]:
-    """Ids of the tables that the catalog shows under another definition, or a name too many. Reads without locks."""
+    """Ids of the tables that a catalog shows under another definition, or a name too many. Reads without locks."""
     return set(connection.execute(text(_UNDEFINED)).scalars())
 
 
 _UNDEFINED = """
-SELECT prism_table_id FROM prism_tables WHERE defined_version <> definition_version
+SELECT prism_table_id FROM prism_tables JOIN prism_table_publications USING (prism_table_id)
+WHERE defined_version <> definition_version
 UNION SELECT prism_table_id FROM prism_former_names WHERE remove_time IS NULL AND end_time <= clock_timestamp()
 """
 
 
-def record_comparison(connection: Connection, table_id: int, time: datetime) -> None:
-    """Records that the catalog is as recorded, by a comparison that began at a time; upwards only. Locks the table's row."""
-    connection.execute(text(_RECORD_COMPARISON), {"table": table_id, "time": time})
+def record_comparison(connection: Connection, table_id: int, publisher: str, time: datetime) -> None:
+    """Records that a catalog is as recorded, by a comparison that began at a time; upwards only. Locks the row."""
+    connection.execute(text(_RECORD_COMPARISON), {"table": table_id, "publisher": publisher, "time": time})
 
 
 _RECORD_COMPARISON = """
-UPDATE prism_tables SET compared_time = greatest(compared_time, :time)
-WHERE prism_table_id = :table
+UPDATE prism_table_publications SET compared_time = greatest(compared_time, :time)
+WHERE prism_table_id = :table AND publisher = :publisher
 """
 
 
-def record_definition(connection: Connection, table_id: int, version: int) -> None:
-    """Records the version of the definition that the catalog shows, upwards only. Locks the table's row.
+def record_definition(connection: Connection, table_id: int, publisher: str, version: int) -> None:
+    """Records the version of the definition that a catalog shows, upwards only. Locks the row.
 
     It is the one that a run defined, also where a newer one came into force meanwhile: that is still to come.
     """
-    connection.execute(text(_RECORD_DEFINITION), {"table": table_id, "version": version})
+    connection.execute(text(_RECORD_DEFINITION), {"table": table_id, "publisher": publisher, "version": version})
 
 
 _RECORD_DEFINITION = """
-UPDATE prism_tables SET defined_version = greatest(defined_version, :version)
-WHERE prism_table_id = :table AND defined_version < :version
+UPDATE prism_table_publications SET defined_version = greatest(defined_version, :version)
+WHERE prism_table_id = :table AND publisher = :publisher AND defined_version < :version
 """

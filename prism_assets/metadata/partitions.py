@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, text
 from prism_assets.domain.accepted import DateRange
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.fingerprints import combine
-from prism_assets.domain.partitions import ObjectTotals, Partition, SwitchEvidence
+from prism_assets.domain.partitions import GLUE, ObjectTotals, Partition, SwitchEvidence
 
 
 def partition_of(row: Row[Any]) -> Partition:
@@ -145,9 +145,12 @@ def load_days(connection: Connection, table_id: int, days: Collection[date]) -> 
 _OF_DAYS = "SELECT * FROM prism_partition_states WHERE table_id = :table AND date = ANY(:days) ORDER BY partition_id"
 
 
-def load_pending(connection: Connection, table_ids: Collection[int]) -> list[Partition]:
-    """The partitions that a catalog run may have to do something about, by table and date. Without locks, by partial indexes."""
-    rows = connection.execute(text(_PENDING), {"tables": list(table_ids)})
+def load_pending(connection: Connection, table_ids: Collection[int], publisher: str = GLUE) -> list[Partition]:
+    """The partitions that a catalog run may have to do something about, by table and date.
+
+    Those that are not switched, and those that are dirty for a publisher. Without locks, by partial indexes.
+    """
+    rows = connection.execute(text(_PENDING), {"tables": list(table_ids), "publisher": publisher})
     return [partition_of(row) for row in rows]
 
 
@@ -155,7 +158,7 @@ _PENDING = """
 SELECT * FROM prism_partition_states WHERE table_id = ANY(:tables) AND NOT switched
 UNION ALL
 SELECT s.* FROM prism_publications q JOIN prism_partition_states s ON s.partition_id = q.prism_partition_id
-WHERE q.dirty AND q.publisher = 'glue' AND s.switched AND s.table_id = ANY(:tables)
+WHERE q.dirty AND q.publisher = :publisher AND s.switched AND s.table_id = ANY(:tables)
 ORDER BY table_id, date
 """
 
@@ -321,7 +324,9 @@ def load_needed(connection: Connection, table_ids: Collection[int], day: date | 
 _NEEDED = """
 SELECT * FROM prism_partition_states
 WHERE table_id = ANY(:tables) AND (CAST(:day AS date) IS NULL OR date = :day) AND last_object_id > 0 AND NOT expired
-    AND (NOT switched OR last_object_id > current_version)
+    AND (NOT switched OR last_object_id > current_version OR EXISTS (
+        SELECT 1 FROM prism_publications q
+        WHERE q.prism_partition_id = partition_id AND q.publisher <> 'iceberg' AND q.version BETWEEN 0 AND last_object_id - 1))
 ORDER BY partition_id
 """
 

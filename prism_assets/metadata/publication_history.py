@@ -14,36 +14,51 @@ from prism_assets.domain.partitions import Publication
 
 
 def load_shown_at(
-    connection: Connection, partition_ids: Collection[int], publisher: str, at: datetime
-) -> dict[int, Publication]:
-    """What readers of a publisher were sent to at an instant, by partition id, where that is known. Reads without locks.
+    connection: Connection, partition_ids: Collection[int], at: datetime
+) -> dict[int, dict[str, Publication | None]]:
+    """What readers of each publisher were sent to at an instant, by partition id; None where that is not known.
 
-    Readers may also have been sent to a later publication by then, never to an earlier one.
+    Of all publishers that show the table of a partition, or were seen to show it no more behind that instant. Readers
+    may also have been sent to a later publication by then, never to an earlier one. Reads without locks.
     """
-    rows = connection.execute(text(_SHOWN_AT), {"ids": list(partition_ids), "publisher": publisher, "at": at})
-    return {row.prism_partition_id: Publication(row.version, row.published_object_id, row.revision) for row in rows}
+    rows = connection.execute(text(_SHOWN_AT), {"ids": list(partition_ids), "at": at})
+    found: dict[int, dict[str, Publication | None]] = {}
+    for row in rows:
+        known = None if row.version is None else Publication(row.version, row.published_object_id, row.revision)
+        found.setdefault(row.prism_partition_id, {})[row.publisher] = known
+    return found
 
 
+# Iceberg has no such row, and its snapshots tell themselves.
 _SHOWN_AT = """
-SELECT DISTINCT ON (prism_partition_id) prism_partition_id, version, published_object_id, revision
-FROM prism_publication_history
-WHERE prism_partition_id = ANY(:ids) AND publisher = :publisher AND record_time <= :at
-ORDER BY prism_partition_id, version DESC, published_object_id DESC, revision DESC
+SELECT r.prism_partition_id, r.publisher, h.version, h.published_object_id, h.revision
+FROM (
+    SELECT p.prism_partition_id, t.publisher FROM prism_partitions p JOIN prism_table_publications t USING (prism_table_id)
+    WHERE p.prism_partition_id = ANY(:ids)
+    UNION
+    SELECT prism_partition_id, publisher FROM prism_publications
+    WHERE prism_partition_id = ANY(:ids) AND publisher <> 'iceberg' AND (version >= 0 OR withdraw_time > :at)
+) r
+LEFT JOIN LATERAL (
+    SELECT * FROM prism_publication_history
+    WHERE prism_partition_id = r.prism_partition_id AND publisher = r.publisher AND record_time <= :at
+    ORDER BY version DESC, published_object_id DESC, revision DESC LIMIT 1
+) h ON true
 """
 
 
-def forget_before(connection: Connection, table_id: int, publisher: str, at: datetime) -> int:
+def forget_before(connection: Connection, table_id: int, at: datetime) -> int:
     """Deletes what readers of a table were sent to no more at an instant; returns how many. Locks these rows."""
-    values = {"table": table_id, "publisher": publisher, "at": at}
+    values = {"table": table_id, "at": at}
     return connection.execute(text(_FORGET), values).rowcount
 
 
 _FORGET = """
 DELETE FROM prism_publication_history h USING (
-    SELECT DISTINCT ON (q.prism_partition_id) q.*
+    SELECT DISTINCT ON (q.prism_partition_id, q.publisher) q.*
     FROM prism_publication_history q JOIN prism_partitions p USING (prism_partition_id)
-    WHERE p.prism_table_id = :table AND q.publisher = :publisher AND q.record_time <= :at
-    ORDER BY q.prism_partition_id, q.version DESC, q.published_object_id DESC, q.revision DESC
+    WHERE p.prism_table_id = :table AND q.record_time <= :at
+    ORDER BY q.prism_partition_id, q.publisher, q.version DESC, q.published_object_id DESC, q.revision DESC
 ) shown
 WHERE h.prism_partition_id = shown.prism_partition_id AND h.publisher = shown.publisher
     AND (h.version, h.published_object_id, h.revision)

@@ -1,4 +1,4 @@
-"""Statements on prism_publication_notes: what may still be on its way to the catalog, and so has it compared.
+"""Statements on prism_publication_notes: what may still be on its way to a catalog, and so has it compared.
 
 A call may land long after its caller died. So each run notes that it is about to touch the catalog, before it does, and
 takes its note back when it saw all of its calls answered. Notes of others are taken back only by a run that compared
@@ -13,17 +13,19 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
+from prism_assets.domain.partitions import SYMLINK
 from prism_assets.metadata.leases import Lease
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonDue:
-    """Why the catalog may show something else than is recorded for a table.
+    """Why the catalog of a publisher may show something else than is recorded for a table.
 
     `notes` counts runs that touched it and were not seen to end; `worker` and `since` are those of the first one.
     `is_stale` if it was not compared for too long, after which nobody relies on the record.
     """
 
+    publisher: str
     notes: int
     worker: str | None
     since: datetime | None
@@ -31,18 +33,24 @@ class ComparisonDue:
 
     def __str__(self) -> str:
         if self.since is None:
-            return "it was not compared with the catalog for too long"
+            return f"it was not compared with the catalog {self._of_symlinks} for too long"
         more = f" (and {self.notes - 1} more)" if self.notes > 1 else ""
         return (
-            f"a publication by {self.worker}, begun at {self.since:%Y-%m-%d %H:%M:%S}Z{more}, was not seen to end: "
+            f"a publication{self._of_symlinks} by {self.worker}, begun at {self.since:%Y-%m-%d %H:%M:%S}Z{more}, was not seen to end: "
             "what it sent may still change the catalog"
         )
+
+    @property
+    def _of_symlinks(self) -> str:
+        return " of symlinks" if self.publisher == SYMLINK else ""
 
 
 def load_comparisons_due(
     connection: Connection, table_ids: Collection[int], compare_seconds: float, lease_seconds: float | None
-) -> dict[int, ComparisonDue]:
-    """The tables that the next catalog run has to compare with the catalog, and why. Reads without locks.
+) -> dict[tuple[int, str], ComparisonDue]:
+    """The tables that the next catalog run has to compare with a catalog, by id and publisher, and why.
+
+    Reads without locks.
 
     Whoever holds no lease gives `lease_seconds`: the note of a run that is alive is its own matter. To the run that
     holds the lease every note is one of a run that is over.
@@ -51,34 +59,38 @@ def load_comparisons_due(
         text(_COMPARISONS_DUE), {"tables": list(table_ids), "lease": lease_seconds, "compare": compare_seconds}
     )
     return {
-        row.prism_table_id: ComparisonDue(notes=row.notes, worker=row.worker, since=row.since, is_stale=row.stale)
+        (row.prism_table_id, row.publisher): ComparisonDue(
+            publisher=row.publisher, notes=row.notes, worker=row.worker, since=row.since, is_stale=row.stale
+        )
         for row in rows
     }
 
 
 _COMPARISONS_DUE = """
 SELECT * FROM (
-    SELECT t.prism_table_id, n.*, t.compared_time < clock_timestamp() - make_interval(secs => :compare) AS stale
-    FROM prism_tables t CROSS JOIN LATERAL (
+    SELECT t.prism_table_id, t.publisher, n.*,
+        t.compared_time < clock_timestamp() - make_interval(secs => :compare) AS stale
+    FROM prism_table_publications t CROSS JOIN LATERAL (
         SELECT count(*) AS notes, min(p.start_time) AS since, (array_agg(p.worker ORDER BY p.start_time))[1] AS worker
-        FROM prism_publication_notes p WHERE p.prism_table_id = t.prism_table_id AND NOT EXISTS (
+        FROM prism_publication_notes p
+        WHERE p.prism_table_id = t.prism_table_id AND p.publisher = t.publisher AND NOT EXISTS (
             SELECT 1 FROM prism_leases l WHERE l.kind = 'catalog' AND l.subject_id = p.prism_table_id
                 AND l.lease_token = p.lease_token
                 AND l.heartbeat_time >= clock_timestamp() - make_interval(secs => CAST(:lease AS double precision)))) n
     WHERE t.prism_table_id = ANY(:tables)
-) d WHERE notes > 0 OR stale ORDER BY prism_table_id
+) d WHERE notes > 0 OR stale ORDER BY prism_table_id, publisher
 """
 
 
-def add_note(connection: Connection, lease: Lease, worker: str) -> int:
-    """Notes, before the catalog is touched, that it is about to be; returns the id of the note. Locks no row."""
-    values = {"table": lease.subject_id, "token": lease.token, "worker": worker}
+def add_note(connection: Connection, lease: Lease, worker: str, publisher: str) -> int:
+    """Notes, before a catalog is touched, that it is about to be; returns the id of the note. Locks no row."""
+    values = {"table": lease.subject_id, "token": lease.token, "worker": worker, "publisher": publisher}
     return int(connection.execute(text(_ADD_NOTE), values).scalar_one())
 
 
 _ADD_NOTE = """
-INSERT INTO prism_publication_notes (prism_table_id, lease_token, worker, start_time, expire_time)
-VALUES (:table, CAST(:token AS uuid), :worker, clock_timestamp(), clock_timestamp())
+INSERT INTO prism_publication_notes (prism_table_id, publisher, lease_token, worker, start_time, expire_time)
+VALUES (:table, :publisher, CAST(:token AS uuid), :worker, clock_timestamp(), clock_timestamp())
 RETURNING prism_publication_note_id
 """
 
@@ -124,15 +136,15 @@ WHERE prism_publication_note_id = :note AND expire_time <= clock_timestamp()
 """
 
 
-def remove_expired(connection: Connection, table_id: int, time: datetime) -> None:
+def remove_expired(connection: Connection, table_id: int, publisher: str, time: datetime) -> None:
     """Takes back the notes whose calls could not land any more at a time at which a comparison had not begun yet.
 
     Locks those notes.
     """
-    connection.execute(text(_REMOVE_EXPIRED), {"table": table_id, "time": time})
+    connection.execute(text(_REMOVE_EXPIRED), {"table": table_id, "publisher": publisher, "time": time})
 
 
 _REMOVE_EXPIRED = """
 DELETE FROM prism_publication_notes
-WHERE prism_table_id = :table AND expire_time < :time
+WHERE prism_table_id = :table AND publisher = :publisher AND expire_time < :time
 """

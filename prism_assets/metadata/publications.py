@@ -9,12 +9,48 @@ dirty while they are open, too, are read with its tables.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 
 from sqlalchemy import Connection, text
 
-from prism_assets.domain.partitions import Publication
+from prism_assets.domain.partitions import GLUE, NEW_VERSION, Partition, Publication
+
+
+def as_shown_by(connection: Connection, publisher: str, found: Sequence[Partition]) -> list[Partition]:
+    """Partitions of the view, with what is recorded of their publication by a publisher. Reads without locks."""
+    if publisher == GLUE or not found:
+        return list(found)
+    rows = connection.execute(text(_SHOWN_BY), {"ids": [item.partition_id for item in found], "publisher": publisher})
+    shown = {row.prism_partition_id: row for row in rows}
+    return [
+        replace(
+            item,
+            current_version=row.version if row else NEW_VERSION,
+            published_object_id=row.published_object_id if row else None,
+            published_revision=row.revision if row else 0,
+        )
+        for item in found
+        for row in [shown.get(item.partition_id)]
+    ]
+
+
+_SHOWN_BY = """
+SELECT * FROM prism_publications WHERE prism_partition_id = ANY(:ids) AND publisher = :publisher
+"""
+
+
+def oldest_version(connection: Connection, partition: Partition) -> int:
+    """The least version that a catalog shows of a partition, for `needed_above`. Reads without locks."""
+    found = connection.execute(text(_OLDEST), {"partition": partition.partition_id}).scalar_one()
+    return min(partition.current_version, partition.current_version if found is None else int(found))
+
+
+_OLDEST = """
+SELECT min(version) FROM prism_publications
+WHERE prism_partition_id = :partition AND publisher <> 'iceberg' AND version >= 0
+"""
 
 
 def advance(

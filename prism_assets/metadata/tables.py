@@ -74,8 +74,11 @@ _LOG_OF = "SELECT prism_table_id FROM prism_tables WHERE changes_of = :table"
 
 
 def insert_table(connection: Connection, table: TableDefinition, now: datetime, changes_of: int | None = None) -> int:
-    """Creates the row of a table, which may log the changes of another, and returns its id. Locks no other row."""
-    return int(
+    """Creates the row of a table, which Glue is to show, and which may log the changes of another; returns its id.
+
+    Locks no other row.
+    """
+    table_id = int(
         connection.execute(
             text(_INSERT_TABLE),
             {
@@ -89,6 +92,8 @@ def insert_table(connection: Connection, table: TableDefinition, now: datetime, 
             },
         ).scalar_one()
     )
+    connection.execute(text(_SHOW_TABLE), {"table": table_id})
+    return table_id
 
 
 _INSERT_TABLE = """
@@ -97,16 +102,21 @@ INSERT INTO prism_tables
 VALUES (:schema, :table, :now, :interval, :physical_schema, :physical_table, :changes_of)
 RETURNING prism_table_id
 """
+_SHOW_TABLE = "INSERT INTO prism_table_publications (prism_table_id, publisher) VALUES (:table, 'glue')"
 
 
 @dataclass(frozen=True)
 class FormerName:
-    """A name that a table had before, and that Glue still shows: until `end_time`, and the catalog run behind it."""
+    """A name that a table had before, and that Glue still shows: until `end_time`, and the catalog run behind it.
+
+    `removed_from` are the publishers that have forgotten it; it is told as long as there is another one.
+    """
 
     table_id: int
     name: TableName
     end_time: datetime
     has_ended: bool
+    removed_from: tuple[str, ...] = ()
 
 
 def load_former_names(connection: Connection) -> list[FormerName]:
@@ -117,6 +127,7 @@ def load_former_names(connection: Connection) -> list[FormerName]:
             TableName(row.schema_name, row.table_name, row.physical_schema, row.physical_table),
             row.end_time,
             row.has_ended,
+            tuple(row.removed_from),
         )
         for row in connection.execute(text(_FORMER_NAMES))
     ]
@@ -124,6 +135,7 @@ def load_former_names(connection: Connection) -> list[FormerName]:
 
 _FORMER_NAMES = """
 SELECT f.prism_table_id, f.schema_name, f.table_name, f.end_time, f.end_time <= clock_timestamp() AS has_ended,
+    ARRAY(SELECT jsonb_array_elements_text(coalesce(to_jsonb(f) -> 'removed_from', '[]'))) AS removed_from,
     coalesce(t.physical_schema_name, t.schema_name) AS physical_schema,
     coalesce(t.physical_table_name, t.table_name) AS physical_table
 FROM prism_former_names f JOIN prism_tables t USING (prism_table_id)
@@ -167,18 +179,35 @@ DELETE FROM prism_former_names WHERE prism_table_id = :table AND schema_name = :
 _KEEP_FORMER = """
 INSERT INTO prism_former_names (prism_table_id, schema_name, table_name, end_time)
 VALUES (:table, :former_schema, :former_name, clock_timestamp() + make_interval(days => :days))
-ON CONFLICT (prism_table_id, schema_name, table_name) DO UPDATE SET end_time = EXCLUDED.end_time, remove_time = NULL
+ON CONFLICT (prism_table_id, schema_name, table_name) DO UPDATE SET end_time = EXCLUDED.end_time, remove_time = NULL,
+    removed_from = '{}'
 """
 
 
-def record_removed_name(connection: Connection, table_id: int, name: TableName) -> None:
-    """Records that the catalog shows a name of before no more. Locks its row."""
-    connection.execute(text(_REMOVED), {"table": table_id, "schema": name.schema, "name": name.table})
+def record_removed_name(connection: Connection, table_id: int, name: TableName, publisher: str) -> None:
+    """Records that a publisher shows a name of before no more. Locks its row."""
+    values = {"table": table_id, "schema": name.schema, "name": name.table, "publisher": publisher}
+    connection.execute(text(_REMOVED), values)
+    end_removed_names(connection, table_id)
 
 
 _REMOVED = """
-UPDATE prism_former_names SET remove_time = clock_timestamp()
+UPDATE prism_former_names SET removed_from = array_append(removed_from, :publisher)
 WHERE prism_table_id = :table AND schema_name = :schema AND table_name = :name AND remove_time IS NULL
+    AND NOT :publisher = ANY(removed_from)
+"""
+
+
+def end_removed_names(connection: Connection, table_id: int) -> None:
+    """Sets free the names of before of a table that none of its publishers shows any more. Locks their rows."""
+    connection.execute(text(_END_REMOVED), {"table": table_id})
+
+
+_END_REMOVED = """
+UPDATE prism_former_names f SET remove_time = clock_timestamp()
+WHERE f.prism_table_id = :table AND f.remove_time IS NULL AND f.removed_from <> '{}' AND NOT EXISTS (
+    SELECT 1 FROM prism_table_publications t
+    WHERE t.prism_table_id = f.prism_table_id AND NOT t.publisher = ANY(f.removed_from))
 """
 
 

@@ -1,4 +1,4 @@
-"""Resolves tables and partitions through Glue, and their objects through a prefix listing or a manifest."""
+"""Resolves tables and partitions through Glue, and their objects through a listing, a manifest or symlinks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ _SKIPPED = re.compile(r"^[._#]|~$|#\d+$")
 
 @dataclass(frozen=True, kw_only=True)
 class ReadObject:
-    """One Parquet object a reader reads; bytes as told by the manifest or the listing."""
+    """One Parquet object a reader reads; bytes as told by the manifest or the listing.
+
+    Symlinks tell none: there it is what the object has, and 0 if it is missing.
+    """
 
     url: str
     content_length: int
@@ -98,22 +101,26 @@ class LakeReader:
         columns = tuple((column["Name"], column["Type"]) for column in found["StorageDescriptor"]["Columns"])
         return ReadTable(name=name, columns=columns, partitions=partitions)
 
-    def _locations(self, database: str, table: str, day: date | None) -> list[tuple[date, str]]:
+    def _locations(self, database: str, table: str, day: date | None) -> list[tuple[date, str, str]]:
         arguments: dict[str, Any] = {"DatabaseName": database, "TableName": table}
         if day is not None:
             arguments["Expression"] = f"dt = '{day.isoformat()}'"
         pages = self._glue.get_paginator("get_partitions").paginate(**arguments)
         found = [
-            (date.fromisoformat(partition["Values"][0]), partition["StorageDescriptor"]["Location"])
+            (date.fromisoformat(partition["Values"][0]), storage["Location"], storage.get("InputFormat", ""))
             for page in pages
             for partition in page["Partitions"]
+            for storage in [partition["StorageDescriptor"]]
         ]
         return sorted(entry for entry in found if day in (None, entry[0]))
 
-    def _partition(self, entry: tuple[date, str]) -> ReadPartition:
-        day, location = entry
+    def _partition(self, entry: tuple[date, str, str]) -> ReadPartition:
+        day, location, input_format = entry
         try:
-            objects = self._manifest(location) if location.endswith(".json") else self._listing(location)
+            if input_format.endswith("SymlinkTextInputFormat"):
+                objects = self._symlinks(location)
+            else:
+                objects = self._manifest(location) if location.endswith(".json") else self._listing(location)
         except FileNotFoundError as error:
             raise StoreUnavailable(
                 f"{location} cannot be read: it does not exist; repeat, or run `prism catalog --republish`"
@@ -126,6 +133,15 @@ class LakeReader:
         with self.filesystem.open_input_file(path_of(location)) as file:
             entries = read_manifest(file.read())
         return [ReadObject(url=entry.url, content_length=entry.content_length) for entry in entries]
+
+    def _symlinks(self, location: str) -> list[ReadObject]:
+        """Every line of every file of the folder, as Hive does it."""
+        urls: list[str] = []
+        for item in self._listing(location):
+            with self.filesystem.open_input_file(path_of(item.url)) as file:
+                urls += file.read().decode().splitlines()
+        infos: Sequence[Any] = self.filesystem.get_file_info([path_of(url) for url in urls])
+        return [ReadObject(url=url, content_length=info.size or 0) for url, info in zip(urls, infos, strict=True)]
 
     def _listing(self, location: str) -> list[ReadObject]:
         selector = fs.FileSelector(path_of(location).rstrip("/"), allow_not_found=True)

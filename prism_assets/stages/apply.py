@@ -30,6 +30,7 @@ from prism_assets.domain.tables import Column, Stream, TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import erasures, locks, retention, tables, undefined_fields
 from prism_assets.metadata.tables import FormerName, KnownStream
+from prism_assets.settings import SYMLINK_SUFFIX
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.installation import preview_lake, take_lake
 
@@ -231,6 +232,7 @@ class _Names:
                 f"{place}: {name} is the former name of another table, which Glue shows until "
                 f"{taken.end_time:%Y-%m-%d %H:%M}Z and the catalog run behind that; wait, or choose another name"
             )
+        yield from self._symlink_problems(table)
         if table.was is None or was not in self.known:
             return
         if name in self.known:
@@ -248,6 +250,18 @@ class _Names:
                 f"{place}: {was} is an Iceberg table, too, which is not renamed: take `iceberg` out of its file, run "
                 "`prism iceberg publish`, rename it, and put `iceberg` in again"
             )
+
+    def _symlink_problems(self, table: TableDefinition) -> Iterator[str]:
+        """Two tables that Glue would have under one name: one as it is, and one by symlinks."""
+        schema, name = table.name.schema, table.name.table
+        linked, linking = f"{schema}{SYMLINK_SUFFIX}.{name}", f"{schema.removesuffix(SYMLINK_SUFFIX)}.{name}"
+        if table.symlink and (linked in self.files or linked in self.known or linked in self.former):
+            place = table.places.get("symlink", f"{table.path}:1: symlink")
+            yield f"{place}: {linked} is what readers of symlinks call {table.name}, and a table of its own; remove one"
+        other = self.known.get(linking)
+        if linking != str(table.name) and other and other.symlink and linking not in self.files:
+            place = table.places.get("table", f"{table.path}:1: table")
+            yield f"{place}: {table.name} is what readers of symlinks call {linking}; choose another name"
 
     def unused(self, name: TableName) -> TableName:
         """The name of a new table, with a folder that no table had before."""

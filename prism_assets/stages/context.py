@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.installation import Installation
 from prism_assets.domain.tables import Column, TableDefinition
 from prism_assets.engine.base import Engine
-from prism_assets.metadata import tables
+from prism_assets.metadata import catalog_state, tables
 from prism_assets.metadata.database import Database, worker_name
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
@@ -33,8 +33,10 @@ def _silent(_message: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class StageContext:
-    """Everything a stage needs. Engine, publisher and queues open nothing before they are used.
+    """Everything a stage needs. Engine, publishers and queues open nothing before they are used.
 
+    `publisher` shows every table, `symlink` those whose files ask for it; `for_catalogs` gives a context for each, with
+    it in the place of `publisher`, and so has what is done with one done with every one that shows a table.
     `check_expressions` says what is wrong with the SQL expressions of a table file, a line each; `draft_columns`
     gives columns for fields that lines of a table have; `check_predicate` makes a rule of the predicate of an erasure,
     or raises WrongUse.
@@ -46,6 +48,7 @@ class StageContext:
     stores: Stores
     engine: Engine
     publisher: Publisher
+    symlink: Publisher
     make_iceberg: Callable[[str], IcebergPublisher]
     check_expressions: Callable[[TableDefinition], Sequence[str]]
     draft_columns: Callable[[TableDefinition, Sequence[SeenField]], Sequence[Column]]
@@ -67,6 +70,17 @@ class StageContext:
     def check_lake(self) -> None:
         """Called by each stage before its first work: WrongLake if database and lake do not belong together."""
         _ = self.installation
+
+    def for_catalogs(self, tables: Collection[TableDefinition]) -> dict[int, tuple[StageContext, ...]]:
+        """For each table, by id, this context for every publisher whose catalog may show it, the first one first."""
+        with self.database.begin() as connection:
+            found = catalog_state.load_publishers(connection, [table.table_id for table in tables])
+        return {table.table_id: self.of_publishers(found.get(table.table_id, ())) for table in tables}
+
+    def of_publishers(self, names: Collection[str]) -> tuple[StageContext, ...]:
+        """The context for each of some publishers."""
+        others = (self, replace(self, publisher=self.symlink))
+        return tuple(context for context in others if context.publisher.name in names)
 
     def choose_tables(self, names: Collection[str] | None) -> list[TableDefinition]:
         """The definitions in force of the tables named `schema.table`, or of all; WrongUse for an unknown name."""

@@ -152,7 +152,7 @@ def publications_left(
     due = publication_notes.load_comparisons_due(
         connection, list(named), settings.catalog_compare_seconds, settings.lease_seconds
     )
-    for table_id, comparison in due.items():
+    for (table_id, _), comparison in due.items():
         if comparison.notes:
             yield Leftover(sentence=f"{named[table_id]}: {comparison}", stuck=True)
 

@@ -15,11 +15,20 @@ from prism_assets.domain.lifecycle import (
     WaitForMerge,
     WaitForObjects,
     WaitToExpire,
+    catalog_due,
     next_steps,
 )
-from prism_assets.domain.partitions import Partition
+from prism_assets.domain.partitions import SYMLINK, Partition
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import backlog, gc_log, leases, merge_jobs, partitions, publication_notes
+from prism_assets.metadata import (
+    backlog,
+    gc_log,
+    leases,
+    merge_jobs,
+    partitions,
+    publication_notes,
+    publications,
+)
 from prism_assets.metadata.backlog import StagingCounts, StoppedStream
 from prism_assets.metadata.leases import Holder, LeaseKind
 from prism_assets.metadata.merge_jobs import JobStatus
@@ -32,6 +41,7 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.report import ErasureStatus, read_erasures
 
 _UNFIT_DAYS = 7
+_TO_LINK = "the next catalog run, to be shown by symlinks as it is"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +113,7 @@ def read_status(
         replace(
             status,
             catalog_holder=holders.get(table.table_id),
-            comparison_due=due.get(table.table_id),
+            comparison_due=next((item for (number, _), item in due.items() if number == table.table_id), None),
             unfit_values=tuple(unfit.get(table.table_id, ())),
             undeleted_objects=undeleted.get(table.table_id, 0),
             stopped=tuple(item for item in stopped if item.table_id == table.table_id),
@@ -123,9 +133,15 @@ def _table_status(
     day: date | None,
 ) -> TableStatus:
     figures = partition_figures(connection, table.table_id)
+    found = partitions.load_table_partitions(connection, table.table_id, day)
+    lagging = _lagging(connection, table, found)
     statuses = [
         _partition_status(connection, table, item, figures[item.partition_id], jobs.get(item.partition_id, []), now)
-        for item in partitions.load_table_partitions(connection, table.table_id, day)
+        for item in found
+    ]
+    statuses = [
+        replace(status, waits_for=(*status.waits_for, _TO_LINK)) if status.date in lagging else status
+        for status in statuses
     ]
     return TableStatus(
         table=str(table.name),
@@ -134,6 +150,13 @@ def _table_status(
         unread=tuple(item for item in unread if item.table_id == table.table_id),
         partitions=tuple(statuses),
     )
+
+
+def _lagging(connection: Connection, table: TableDefinition, found: Sequence[Partition]) -> set[date]:
+    """The days that readers of symlinks see otherwise than they should, where a table is to have such readers."""
+    if not table.symlink:
+        return set()
+    return {item.date for item in publications.as_shown_by(connection, SYMLINK, found) if catalog_due(item)}
 
 
 def _partition_status(

@@ -101,7 +101,7 @@ def test_a_store_that_refuses_a_reader_is_told_in_a_sentence(fault: str, stack: 
     start, kind, sentences = FAULTS[fault]
     reader = LakeReader(ReaderSettings(s3_endpoint=start(stack)))
     location = "s3://lake/AccessDenied/manifest.json"
-    message = said(lambda: reader._partition((date(2026, 3, 1), location)), kind)
+    message = said(lambda: reader._partition((date(2026, 3, 1), location, "")), kind)
     assert message.startswith(location), message
     assert any(sentence in message for sentence in sentences), message
 

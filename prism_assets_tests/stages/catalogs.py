@@ -97,7 +97,9 @@ def calls_are_over(world: World) -> None:
 def an_hour_passes(world: World) -> None:
     """As if the last full comparison were an hour ago."""
     with world.context.database.begin() as connection:
-        connection.execute(text("UPDATE prism_tables SET compared_time = compared_time - interval '61 minutes'"))
+        connection.execute(
+            text("UPDATE prism_table_publications SET compared_time = compared_time - interval '61 minutes'")
+        )
 
 
 def holders_fall_silent(world: World) -> None:

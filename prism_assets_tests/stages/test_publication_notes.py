@@ -262,6 +262,6 @@ def test_a_table_that_was_never_compared_by_this_version_is_compared_soon(world:
     world.stream(NOON)
     world.catalog(NOON)
     with world.context.database.begin() as connection:
-        connection.exec_driver_sql("UPDATE prism_tables SET compared_time = 'epoch'")
+        connection.exec_driver_sql("UPDATE prism_table_publications SET compared_time = 'epoch'")
     assert work(world) == ["close", "compare"]
     assert read_status(world.context, now=utc(NOON))[0].comparison_due is not None

@@ -176,7 +176,7 @@ def test_catalog_work_is_found_when_and_only_when_a_run_would_change_something(w
 def defined_version(world: World) -> int:
     """The version that PostgreSQL has as shown by the catalog."""
     with world.context.database.begin() as connection:
-        return int(connection.execute(text("SELECT defined_version FROM prism_tables")).scalar_one())
+        return int(connection.execute(text("SELECT defined_version FROM prism_table_publications")).scalar_one())
 
 
 def undefined(world: World) -> bool:
@@ -204,7 +204,7 @@ def test_a_definition_that_the_catalog_has_already_counts_as_shown(world: World)
     world.apply(a_table())
     world.catalog(NOON)
     with world.context.database.begin() as connection:
-        connection.execute(text("UPDATE prism_tables SET defined_version = 0"))
+        connection.execute(text("UPDATE prism_table_publications SET defined_version = 0"))
     assert undefined(world)
     assert not world.catalog(NOON).changed
     assert not undefined(world)

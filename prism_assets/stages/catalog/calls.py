@@ -57,5 +57,7 @@ class NotedCalls:
     def _present_note(self, connection: Connection) -> int:
         """The note of this run, made anew if another run took it back."""
         if not publication_notes.lock_note(connection, self._note_id):
-            self._note_id = publication_notes.add_note(connection, self._lease, self._context.worker)
+            self._note_id = publication_notes.add_note(
+                connection, self._lease, self._context.worker, self._context.publisher.name
+            )
         return self._note_id

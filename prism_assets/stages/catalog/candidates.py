@@ -7,20 +7,23 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.partitions import Partition
+from prism_assets.domain.partitions import GLUE, Partition
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import partitions, retention
+from prism_assets.metadata import partitions, publications, retention
 
 
-def load_candidates(connection: Connection, tables: Sequence[TableDefinition], now: datetime) -> list[Partition]:
+def load_candidates(
+    connection: Connection, tables: Sequence[TableDefinition], now: datetime, publisher: str = GLUE
+) -> list[Partition]:
     """Those that PostgreSQL knows to be behind, and those that are older than their table keeps, by table and date.
 
-    They are too old by the clock of the database, too.
+    They are too old by the clock of the database, too. What is published of them is that of the publisher.
     """
     now = min(now, retention.database_time(connection))
     oldest_kept = {table.table_id: day for table in tables if (day := table.oldest_kept(now)) is not None}
-    found = partitions.load_pending(connection, [table.table_id for table in tables])
+    found = partitions.load_pending(connection, [table.table_id for table in tables], publisher)
     if oldest_kept:
         known = {item.partition_id for item in found}
         found += [item for item in retention.load_older(connection, oldest_kept) if item.partition_id not in known]
+    found = publications.as_shown_by(connection, publisher, found)
     return sorted(found, key=lambda item: (item.table_id, item.date))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.partitions import Partition, current_publication
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata import publications
 from prism_assets.stages.context import StageContext
 
 
@@ -30,6 +31,25 @@ class Comparison:
 
     published: int
     differences: tuple[Difference, ...]
+
+
+def compare_catalogs(
+    context: StageContext, tables: Sequence[TableDefinition], found: Mapping[int, Sequence[Partition]]
+) -> dict[int, Comparison]:
+    """Compares partitions, by table id, with every catalog that shows their table."""
+    compared = {}
+    for table_id, catalogs in context.for_catalogs(tables).items():
+        (table,) = (table for table in tables if table.table_id == table_id)
+        each = []
+        for one in catalogs:
+            with context.database.begin() as connection:
+                seen = publications.as_shown_by(connection, one.publisher.name, found.get(table_id, ()))
+            each.append(compare_locations(one, table, seen))
+        compared[table_id] = Comparison(
+            published=max(item.published for item in each),
+            differences=tuple(difference for item in each for difference in item.differences),
+        )
+    return compared
 
 
 def compare_locations(context: StageContext, table: TableDefinition, found: Collection[Partition]) -> Comparison:

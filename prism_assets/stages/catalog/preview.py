@@ -21,9 +21,10 @@ from prism_assets.domain.lifecycle import (
     may_expire,
     next_steps,
 )
-from prism_assets.domain.partitions import Partition
+from prism_assets.domain.partitions import SYMLINK, Partition
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import catalog_state
+from prism_assets.metadata.catalog_state import CatalogState
 from prism_assets.stages.catalog.candidates import load_candidates
 from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.catalog.publish import plan_publish
@@ -58,20 +59,41 @@ def _of_table(
     context: StageContext, table: TableDefinition, now: datetime, republish: bool
 ) -> Iterator[tuple[date | None, str]]:
     with context.database.begin() as connection:
-        settings = context.settings
-        known = catalog_state.load_catalog_state(
-            connection, table.table_id, settings.catalog_compare_seconds, settings.lease_seconds
-        )
-        table = known.definition
+        table = _load_state(context, connection, table).definition
         pending = load_candidates(connection, [table], now)
         most = context.settings.expire_max_days
         expiring = [item for item in pending if may_expire(item, table.expires(item.date), now)]
         later = {item.partition_id for item in expiring[most:]}
-        moves = {
+        steps = {
             item.date: _moves(connection, table, item, now)
             for item in pending
             if not republish and item.partition_id not in later
         }
+        shown_by = catalog_state.load_publishers(connection, [table.table_id])[table.table_id]
+    for one in context.of_publishers({*shown_by, SYMLINK} if table.symlink else shown_by):
+        for day, step in _of_catalog(one, table, now, republish):
+            told = f"symlinks: {step}" if one.publisher.name == SYMLINK else step
+            if day is None:
+                yield None, told
+            else:
+                steps.setdefault(day, []).append(told)
+    if later:
+        yield None, f"leave {len(later)} more days to the next runs, as PRISM_EXPIRE_MAX_DAYS is {most}"
+    for day in sorted(steps):
+        for step in steps[day]:
+            yield day, step
+
+
+def _of_catalog(
+    context: StageContext, table: TableDefinition, now: datetime, republish: bool
+) -> Iterator[tuple[date | None, str]]:
+    """What the run would do in the catalog of one publisher."""
+    with context.database.begin() as connection:
+        known = _load_state(context, connection, table)
+        pending = load_candidates(connection, [known.definition], now, known.publisher)
+    if known.publisher == SYMLINK and not known.definition.symlink:
+        yield None, "have the catalog forget the table"
+        return
     try:
         plan = plan_publish(context, known, pending, republish=republish)
     except PrismError as error:
@@ -83,14 +105,15 @@ def _of_table(
         yield None, f"compare it with the catalog: {known.comparison_due}"
     for name in plan.removals if plan else ():
         yield None, f"have the catalog forget its former name {name}"
-    publish = {item.partition.date: str(item.step) for item in plan.publications} if plan else {}
-    if later:
-        yield None, f"leave {len(later)} more days to the next runs, as PRISM_EXPIRE_MAX_DAYS is {most}"
-    for day in sorted({*moves, *publish}):
-        for step in moves.get(day, []):
-            yield day, step
-        if day in publish:
-            yield day, publish[day]
+    for item in plan.publications if plan else ():
+        yield item.partition.date, str(item.step)
+
+
+def _load_state(context: StageContext, connection: Connection, table: TableDefinition) -> CatalogState:
+    settings = context.settings
+    return catalog_state.load_catalog_state(
+        connection, table.table_id, context.publisher.name, settings.catalog_compare_seconds, settings.lease_seconds
+    )
 
 
 def _moves(connection: Connection, table: TableDefinition, partition: Partition, now: datetime) -> list[str]:

@@ -12,7 +12,7 @@ from prism_assets.domain.partitions import Partition, current_publication
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import catalog_state, leases, partitions, publication_notes, tables
+from prism_assets.metadata import catalog_state, leases, partitions, publication_notes, publications, tables
 from prism_assets.metadata.catalog_state import CatalogState
 from prism_assets.metadata.leases import Lease
 from prism_assets.stages.catalog.calls import NotedCalls
@@ -83,6 +83,7 @@ def plan_publish(
     if is_full:
         with context.database.begin() as connection:
             found = partitions.load_table_partitions(connection, table.table_id)
+            found = publications.as_shown_by(connection, known.publisher, found)
     if republish:
         outdated = frozenset(item.date for item in found if not item.expired)
     else:
@@ -128,8 +129,8 @@ def publish_table(
     with context.database.begin() as connection:
         leases.hold(connection, lease)
         if plan.is_full:  # The run's own note stands for those that are over, so that they do not grow many.
-            publication_notes.remove_expired(connection, table.table_id, known.time)
-        note_id = publication_notes.add_note(connection, lease, context.worker)
+            publication_notes.remove_expired(connection, table.table_id, known.publisher, known.time)
+        note_id = publication_notes.add_note(connection, lease, context.worker, known.publisher)
     failpoint("catalog.after_begin")
     calls = NotedCalls(context, lease, note_id)
     try:
@@ -158,6 +159,39 @@ def publish_table(
     return done
 
 
+def end_table(context: StageContext, lease: Lease, known: CatalogState) -> PublishReport:
+    """Has a catalog forget a table whose file asks for it no more, under each of its names.
+
+    As long as a call of before may land and show it again, the next runs do the same. A death behind the catalog leaves
+    a table on record that is gone: it goes again. Until that is recorded nothing that its readers need is deleted.
+    """
+    done = PublishReport()
+    table = known.definition
+    with context.database.begin() as connection:
+        leases.hold(connection, lease)
+        publication_notes.remove_expired(connection, table.table_id, known.publisher, known.time)
+        note_id = publication_notes.add_note(connection, lease, context.worker, known.publisher)
+    failpoint("catalog.after_begin_end")
+    calls = NotedCalls(context, lease, note_id)
+    try:
+        names = (*table.former, *known.ended_names, table.name)
+        for name in names:
+            context.publisher.remove(table, name, calls)
+        failpoint("catalog.after_remove_table")
+        with context.database.begin() as connection:
+            leases.hold(connection, lease)
+            publication_notes.remove_note(connection, note_id)
+            if catalog_state.end(connection, table.table_id, known.publisher):
+                tables.end_removed_names(connection, table.table_id)
+                done.removed += [str(name) for name in names]
+            failpoint("catalog.in_remove_table")
+        failpoint("catalog.after_end_table")
+    except PrismError as error:
+        done.problems.append(Problem.of(error, str(table.name)))
+        calls.break_off()
+    return done
+
+
 def _remove_name(
     context: StageContext, table: TableDefinition, name: TableName, lease: Lease, calls: NotedCalls
 ) -> None:
@@ -166,7 +200,7 @@ def _remove_name(
     failpoint("catalog.after_remove")
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        tables.record_removed_name(connection, table.table_id, name)
+        tables.record_removed_name(connection, table.table_id, name, context.publisher.name)
         failpoint("catalog.in_remove")
 
 
@@ -180,11 +214,11 @@ def _record_end(
     table = known.definition
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        catalog_state.record_definition(connection, table.table_id, table.version)
+        catalog_state.record_definition(connection, table.table_id, known.publisher, table.version)
         if note_id is not None:
             publication_notes.remove_note(connection, note_id)
         if plan.is_full:
-            publication_notes.remove_expired(connection, table.table_id, known.time)
-            catalog_state.record_comparison(connection, table.table_id, known.time)
+            publication_notes.remove_expired(connection, table.table_id, known.publisher, known.time)
+            catalog_state.record_comparison(connection, table.table_id, known.publisher, known.time)
         failpoint("catalog.in_end")
     failpoint("catalog.after_end")

@@ -1,5 +1,7 @@
 """Catalog: expire, switch, close, define, publish unswitched and switched, in this order, under a lease per table.
 
+What comes from defining on is done once for each publisher that shows the table, by what is recorded of that one.
+
 Because switching comes before closing, a partition needs at least two runs after its day is over. A run whose lease was
 taken over, as it stood still, changes nothing more: every transaction and every call to the catalog is fenced by it.
 """
@@ -8,8 +10,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+
+from sqlalchemy import Connection
 
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.lifecycle import (
@@ -25,16 +29,17 @@ from prism_assets.domain.lifecycle import (
     may_switch,
     next_steps,
 )
-from prism_assets.domain.partitions import Partition
+from prism_assets.domain.partitions import GLUE, SYMLINK, Partition
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import catalog_state, leases, locks, merge_jobs, partitions, retention
+from prism_assets.metadata.catalog_state import CatalogState
 from prism_assets.metadata.leases import Holder, Lease, LeaseKind
 from prism_assets.stages.catalog.candidates import load_candidates
 from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.catalog.publications import PublishedPartition
-from prism_assets.stages.catalog.publish import PublishReport, plan_publish, publish_table
+from prism_assets.stages.catalog.publish import PublishReport, end_table, plan_publish, publish_table
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.leases import leased
 
@@ -53,8 +58,37 @@ class Waiting:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SymlinkReport:
+    """What was done for readers of symlinks of a table."""
+
+    defined: str | None = None
+    published: tuple[PublishedPartition, ...] = ()
+    withdrawn: tuple[date, ...] = ()
+    removed: tuple[str, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Whether the catalog of symlinks was changed."""
+        return bool(self.defined or self.published or self.withdrawn or self.removed)
+
+    @classmethod
+    def of(cls, shown: PublishReport) -> SymlinkReport:
+        """That of what was carried out."""
+        return cls(
+            defined=shown.defined,
+            published=tuple(shown.published),
+            withdrawn=tuple(shown.withdrawn),
+            removed=tuple(shown.removed),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class TableReport:
-    """What a catalog run did with one table. `skipped` if another run is at it: its `holder`, unless it just ended."""
+    """What a catalog run did with one table. `skipped` if another run is at it: its `holder`, unless it just ended.
+
+    What was defined, published, withdrawn and removed is that of Glue's own database, and of that of symlinks what
+    `symlink` says. Problems are those of both.
+    """
 
     table: str
     table_id: int
@@ -70,6 +104,7 @@ class TableReport:
     skipped: bool = False
     holder: Holder | None = None
     problems: tuple[Problem, ...] = ()
+    symlink: SymlinkReport = SymlinkReport()
 
     @property
     def skip_reason(self) -> str:
@@ -81,7 +116,7 @@ class TableReport:
     def changed(self) -> bool:
         """Whether the run changed anything."""
         moved = self.expired or self.withdrawn or self.switched or self.marked or self.closed
-        return bool(moved or self.defined or self.published or self.removed)
+        return bool(moved or self.defined or self.published or self.removed or self.symlink.changed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +193,7 @@ def _report_on(
 def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bool) -> TableReport:
     """The definition is read under the lease: one that was read before may have been replaced and shown meanwhile."""
     with context.database.begin() as connection:
-        known = catalog_state.load_catalog_state(connection, lease.subject_id, context.settings.catalog_compare_seconds)
+        known = _load_state(context, connection, lease)
         pending = load_candidates(connection, [known.definition], now)
     table = known.definition
     waiting: list[Waiting] = []
@@ -170,27 +205,59 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
         expired = _expire(context, table, lease, pending, min(now, known.time), waiting)
         switched = _switch(context, table, lease, pending, now, waiting)
         marked, closed = _close(context, table, lease, pending, now, waiting)
-    if expired or switched or marked or closed:
-        with context.database.begin() as connection:
-            pending = load_candidates(connection, [table], now)
-    try:
-        shown = publish_table(context, lease, known, plan_publish(context, known, pending, republish=republish), now)
-    except PrismError as error:
-        shown = PublishReport(problems=[Problem.of(error, str(table.name))])
+    shown = {
+        one.publisher.name: _show(one, lease, table, now, republish) for one in _begun_catalogs(context, lease, table)
+    }
+    glue, symlink = shown[GLUE], shown.get(SYMLINK, PublishReport())
     return TableReport(
         table=str(table.name),
         table_id=table.table_id,
         expired=tuple(expired),
-        withdrawn=tuple(shown.withdrawn),
-        removed=tuple(shown.removed),
+        withdrawn=tuple(glue.withdrawn),
+        removed=tuple(glue.removed),
         switched=tuple(switched),
         marked=tuple(marked),
         closed=tuple(closed),
-        defined=shown.defined,
-        published=tuple(shown.published),
+        defined=glue.defined,
+        published=tuple(glue.published),
         waiting=tuple(waiting),
-        problems=tuple(shown.problems),
+        problems=(*glue.problems, *(replace(item, reason=f"symlinks: {item.reason}") for item in symlink.problems)),
+        symlink=SymlinkReport.of(symlink),
     )
+
+
+def _load_state(context: StageContext, connection: Connection, lease: Lease) -> CatalogState:
+    return catalog_state.load_catalog_state(
+        connection, lease.subject_id, context.publisher.name, context.settings.catalog_compare_seconds
+    )
+
+
+def _begun_catalogs(context: StageContext, lease: Lease, table: TableDefinition) -> Sequence[StageContext]:
+    """The context for each publisher that shows the table, or did; one that is to show it from now on is begun.
+
+    One transaction: a death in it leaves a table that the next run begins to show.
+    """
+    with context.database.begin() as connection:
+        leases.hold(connection, lease)
+        if table.symlink and SYMLINK not in catalog_state.load_publishers(connection, [table.table_id])[table.table_id]:
+            catalog_state.begin(connection, table.table_id, SYMLINK)
+            failpoint("catalog.in_begin_symlink")
+        names = catalog_state.load_publishers(connection, [table.table_id])[table.table_id]
+    return context.of_publishers(names)
+
+
+def _show(context: StageContext, lease: Lease, table: TableDefinition, now: datetime, republish: bool) -> PublishReport:
+    """Has the catalog of one publisher show a table as it should. Its errors are its own: the others go on."""
+    try:
+        with context.database.begin() as connection:
+            known = _load_state(context, connection, lease)
+            pending = load_candidates(connection, [known.definition], now, known.publisher)
+        if known.publisher == SYMLINK and not known.definition.symlink:
+            return end_table(context, lease, known)
+        plan = plan_publish(context, known, pending, republish=republish)
+        return publish_table(context, lease, known, plan, now)
+    except PrismError as error:
+        return PublishReport(problems=[Problem.of(error, str(table.name))])
 
 
 def _expire(

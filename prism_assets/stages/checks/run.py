@@ -29,7 +29,7 @@ from prism_assets.metadata.quarantine import (
 from prism_assets.metadata.small_objects import Unmerged
 from prism_assets.metadata.undefined_fields import load_fields
 from prism_assets.metadata.unread_objects import UnreadObjects, load_unread
-from prism_assets.stages.catalog.differences import Comparison, compare_locations
+from prism_assets.stages.catalog.differences import Comparison, compare_catalogs
 from prism_assets.stages.checks.iceberg import (
     DAYS_LEFT_OUT,
     FOREIGN_COMMITS,
@@ -403,7 +403,7 @@ def _compare(context: StageContext, request: CheckRequest, tables: Sequence[Tabl
     since = (request.now - _RECENT).date()
     with context.database.begin() as connection:
         published = _by_table(partitions.published_since(connection, [table.table_id for table in tables], since))
-    return {table.table_id: compare_locations(context, table, published.get(table.table_id, ())) for table in tables}
+    return compare_catalogs(context, tables, published)
 
 
 def _judge_catalog(table: TableDefinition, compared: Comparison) -> CheckOutcome:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
 from prism_assets.domain.errors import PrismError, WrongLake, WrongUse
 from prism_assets.domain.names import TableName
@@ -69,6 +69,7 @@ class _Examination:
     def __init__(self, context: StageContext, *, deep: bool) -> None:
         self._context = context
         self._deep = deep
+        self._catalogs: Mapping[int, Sequence[StageContext]] = {}
         self.findings: list[Finding] = []
         self.unseen: list[Problem] = []
         self.partitions = 0
@@ -84,8 +85,10 @@ class _Examination:
         except PrismError as error:
             self.unseen.append(Problem.of(error, "all tables"))
             return
+        self._catalogs = self._context.for_catalogs(tables)
         for table in tables:
-            self._look_at_catalog(table)
+            for catalog in self._catalogs[table.table_id]:
+                self._look_at_catalog(catalog, table)
         self._context.progress(f"doctor: {self.partitions} partitions in the catalog")
         stored = look_at_store(self._context, tables)
         self.findings += stored.findings
@@ -95,22 +98,23 @@ class _Examination:
         if self._deep:
             self._look_deeper(tables)
 
-    def _look_at_catalog(self, table: TableDefinition) -> None:
+    def _look_at_catalog(self, catalog: StageContext, table: TableDefinition) -> None:
         try:
-            count, found = look_at_catalog(self._context, table)
+            count, found = look_at_catalog(catalog, table)
         except PrismError as error:
             self.unseen.append(Problem.of(error, str(table.name)))
             return
-        self.partitions += count
+        self.partitions += count if catalog.publisher is self._context.publisher else 0
         self.findings += found
 
     def _look_deeper(self, tables: list[TableDefinition]) -> None:
         """Every manifest, and every small object that is needed, by a dry run of repair."""
         for table, partition in partitions_of(self._context, tables):
-            try:
-                self.findings += look_at_manifest(self._context, table, partition)
-            except PrismError as error:
-                self.unseen.append(Problem.of(error, str(table.name), partition.date))
+            for catalog in self._catalogs[table.table_id]:
+                try:
+                    self.findings += look_at_manifest(catalog, table, partition)
+                except PrismError as error:
+                    self.unseen.append(Problem.of(error, str(table.name), partition.date))
         names = [str(table.name) for table in tables]
         report = run_repair(self._context, names=names, deep=True, dry_run=True)
         for item in report.partitions:

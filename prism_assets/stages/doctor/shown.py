@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
 from prism_assets.domain.errors import InvariantBroken, ObjectMissing
-from prism_assets.domain.partitions import Partition, current_publication, wanted_publication
+from prism_assets.domain.partitions import SYMLINK, Partition, current_publication, wanted_publication
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import damage, partitions
-from prism_assets.objectstore.manifests import ManifestEntry, read_manifest
+from prism_assets.metadata import damage, partitions, publications
 from prism_assets.stages.catalog.content import load_content
 from prism_assets.stages.catalog.differences import Comparison, compare_locations
 from prism_assets.stages.context import StageContext
@@ -25,6 +24,7 @@ def look_at_catalog(context: StageContext, table: TableDefinition) -> tuple[int,
     What differs is looked at again after a pause, and is a finding if it is the same each time: a run publishes first
     and records then.
     """
+    catalog = "the catalog of symlinks" if context.publisher.name == SYMLINK else "the catalog"
     seen = _compare(context, table)
     differences = set(seen.differences)
     for _ in range(_LOOKS - 1):
@@ -39,7 +39,7 @@ def look_at_catalog(context: StageContext, table: TableDefinition) -> tuple[int,
             name="catalog",
             table=str(table.name),
             date=item.date,
-            facts=f"the catalog shows {item.shown or 'no such partition'}, on record is {item.recorded or 'none'}",
+            facts=f"{catalog} shows {item.shown or 'no such partition'}, on record is {item.recorded or 'none'}",
             advice=f"Run `prism catalog --republish --table {table.name}`",
         )
         for item in found
@@ -50,6 +50,7 @@ def _compare(context: StageContext, table: TableDefinition) -> Comparison:
     with context.database.begin() as connection:
         damage.begin_reading(connection)
         found = partitions.load_table_partitions(connection, table.table_id)
+        found = publications.as_shown_by(connection, context.publisher.name, found)
     return compare_locations(context, table, found)
 
 
@@ -57,30 +58,37 @@ def look_at_manifest(context: StageContext, table: TableDefinition, found: Parti
     """Reads the manifest of a day at rest, and holds it against the ranges and objects on record."""
     with context.database.begin() as connection:
         damage.begin_reading(connection)
-        partition = partitions.load_partitions(connection, [found.partition_id])[found.partition_id]
+        stored = partitions.load_partitions(connection, [found.partition_id]).values()
+        (partition,) = publications.as_shown_by(connection, context.publisher.name, list(stored))
         shown = current_publication(partition)
         if shown is None or shown.is_live_prefix or shown != wanted_publication(partition):
             return []
         content = load_content(connection, context.lake.keys(table), partition, shown)
     day = partition.date
-    wanted = [ManifestEntry(file.url, file.content_length) for file in content.files]
-    key = context.publisher.location(table, day, shown).removeprefix(context.lake.url(""))
+    wanted = {file.url: file.content_length for file in content.files}
+    key = context.publisher.list_key(table, day, shown)
+    if key is None:
+        return []
     return [
         Finding(
             invariant="I4",
             name="manifest_entries",
             table=str(table.name),
             date=day,
-            facts=f"the manifest {key} {wrong}",
+            facts=f"the {_list(context)} {key} {wrong}",
             advice="Keep it, and report it",
         )
         for wrong in _wrong_entries(context, key, wanted)
     ]
 
 
-def _wrong_entries(context: StageContext, key: str, wanted: Sequence[ManifestEntry]) -> Iterator[str]:
+def _list(context: StageContext) -> str:
+    return "list of symlinks" if context.publisher.name == SYMLINK else "manifest"
+
+
+def _wrong_entries(context: StageContext, key: str, wanted: Mapping[str, int]) -> Iterator[str]:
     try:
-        entries = read_manifest(context.stores.get(context.lake.bucket, key))
+        entries = context.publisher.read_list(key)
     except ObjectMissing:
         return  # told by the listing
     except InvariantBroken as error:
@@ -88,8 +96,9 @@ def _wrong_entries(context: StageContext, key: str, wanted: Sequence[ManifestEnt
         return
     if len(set(entries)) != len(entries):
         yield "names an object twice"
-    lacks, has = set(wanted) - set(entries), set(entries) - set(wanted)
+    right = {entry.url for entry in entries if entry.content_length in (None, wanted.get(entry.url))}
+    lacks, has = wanted.keys() - right, {entry.url for entry in entries} - (right & wanted.keys())
     if lacks:
-        yield f"lacks {len(lacks)} objects that are committed, such as {min(lacks).url}"
+        yield f"lacks {len(lacks)} objects that are committed, such as {min(lacks)}"
     if has:
-        yield f"names {len(has)} objects that are not on record so, such as {min(has).url}"
+        yield f"names {len(has)} objects that are not on record so, such as {min(has)}"

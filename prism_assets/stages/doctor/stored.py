@@ -16,10 +16,10 @@ from prism_assets.domain.files import MergedRange
 from prism_assets.domain.folding import RecordObject
 from prism_assets.domain.garbage import upload_of
 from prism_assets.domain.keys import SmallObjectKey, TableKeys
-from prism_assets.domain.partitions import Partition, current_publication, needed_above
+from prism_assets.domain.partitions import SYMLINK, Partition, current_publication, needed_above
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import damage, merge_ranges, partitions, record_objects, small_objects
+from prism_assets.metadata import damage, merge_ranges, partitions, publications, record_objects, small_objects
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.findings import Finding
 from prism_assets.stages.repair.plan import find_suspects
@@ -44,7 +44,7 @@ class _Comparison:
 
 
 def look_at_store(context: StageContext, tables: Sequence[TableDefinition]) -> StoredObjects:
-    """Merged objects and manifests of each table by one listing, small objects of each day that needs them by two."""
+    """Merged objects and lists of each table by two listings, small objects of each day that needs them by two."""
     found = StoredObjects()
     with ThreadPoolExecutor(_LISTINGS) as pool:
         for table, seen in zip(tables, pool.map(lambda table: _merged_twice(context, table), tables), strict=True):
@@ -95,7 +95,9 @@ def _look_at_merged(context: StageContext, table: TableDefinition) -> _Compariso
         found = partitions.load_table_partitions(connection, table.table_id)
         ranges = merge_ranges.load_table_chains(connection, keys, table.table_id)
     listed = {
-        item.key: item.content_length for item in context.stores.list(context.lake.bucket, keys.all_merged_prefix)
+        item.key: item.content_length
+        for folder in (keys.all_merged_prefix, keys.all_symlinks_prefix)
+        for item in context.stores.list(context.lake.bucket, folder)
     }
     findings = set[Finding]()
     expired = {item.date for item in found if item.expired}
@@ -109,8 +111,12 @@ def _look_at_merged(context: StageContext, table: TableDefinition) -> _Compariso
         if day in expired:
             continue
         findings |= set(_damaged_ranges(table, day, chain, listed))
-    for partition in found:
-        findings |= set(_missing_manifest(context, table, partition, listed))
+    for catalog in context.for_catalogs([table])[table.table_id]:
+        with context.database.begin() as connection:
+            damage.begin_reading(connection)
+            seen = publications.as_shown_by(connection, catalog.publisher.name, found)
+        for partition in seen:
+            findings |= set(_missing_list(catalog, table, partition, listed))
     return _Comparison(len(listed), frozenset(findings))
 
 
@@ -154,22 +160,26 @@ def _damaged_ranges(
             )
 
 
-def _missing_manifest(
+def _missing_list(
     context: StageContext, table: TableDefinition, partition: Partition, listed: Mapping[str, int]
 ) -> Iterator[Finding]:
     shown = current_publication(partition)
     if shown is None or shown.is_live_prefix:
         return
-    key = context.publisher.location(table, partition.date, shown).removeprefix(context.lake.url(""))
-    if key not in listed:
+    key = context.publisher.list_key(table, partition.date, shown)
+    if key is not None and key not in listed:
         yield Finding(
             invariant="I4",
             name="manifest",
             table=str(table.name),
             date=partition.date,
-            facts=f"the manifest {key} that readers are sent to is missing",
+            facts=f"the {_list(context)} {key} that readers are sent to is missing",
             advice=f"Run `prism catalog --republish --table {table.name}`",
         )
+
+
+def _list(context: StageContext) -> str:
+    return "list of symlinks" if context.publisher.name == SYMLINK else "manifest"
 
 
 def _look_at_small(context: StageContext, table: TableDefinition, found: Partition) -> _Comparison:
@@ -178,7 +188,8 @@ def _look_at_small(context: StageContext, table: TableDefinition, found: Partiti
     with context.database.begin() as connection:
         damage.begin_reading(connection)
         partition = partitions.load_partitions(connection, [found.partition_id])[found.partition_id]
-        known = small_objects.load_above(connection, keys, partition.partition_id, needed_above(partition))
+        above = needed_above(partition, publications.oldest_version(connection, partition))
+        known = small_objects.load_above(connection, keys, partition.partition_id, above)
     live = keys.live_prefix(partition.date)
     folders = {live, *(item.key.rpartition("/")[0] + "/" for item in known)}
     listed = {

@@ -23,6 +23,7 @@ from prism_assets.domain.garbage import (
     within_fraction,
 )
 from prism_assets.domain.keys import ObjectKey, QuarantineKey, RecordKey, SmallObjectKey
+from prism_assets.domain.partitions import least_shown
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import (
     folds,
@@ -213,7 +214,7 @@ def load_records(
     found = {item.partition_id: item for item in partitions.load_days(connection, table.table_id, days)}
     if lock:
         found = partitions.lock_partitions(connection, found)
-    shown = publication_history.load_shown_at(connection, found, context.publisher.name, horizon.lease_began)
+    shown = publication_history.load_shown_at(connection, found, horizon.lease_began)
     gone = retention.find_gone(connection, found, horizon.lease_began)
     numbers = rebuilds.load_numbers(connection, found)
     folded = folds.load_positions(connection, found) if table.change_log else {}
@@ -234,7 +235,7 @@ def load_records(
                     name for name, change in bounds.get(number, {}).items() if change.update_time > horizon.lease_began
                 ),
                 rebuilds=numbers.get(number, {}),
-                shown=shown.get(number),
+                shown=least_shown(shown.get(number, {}).values()),
                 is_gone=number in gone,
                 folded_object_id=folded.get(number, 0) if table.change_log else None,
             )
@@ -262,12 +263,13 @@ class _Needed:
 
 
 def _needed(context: StageContext, table: TableDefinition, garbage: Sequence[Garbage]) -> _Needed:
-    """What the publisher says that readers are sent to, of the days with garbage.
+    """What all publishers of the table say that readers are sent to, of the days with garbage.
 
-    A second opinion, as the records decide already: a call of long ago may show an older publication again. If it
+    A second opinion, as the records decide already: a call of long ago may show an older publication again. If one
     cannot tell, nothing of the table is deleted.
     """
     days = {item.date for item in garbage}
     if not days:
         return _Needed()
-    return _Needed(context.publisher.needed_keys(table, days))
+    catalogs = context.for_catalogs([table])[table.table_id]
+    return _Needed(frozenset().union(*(one.publisher.needed_keys(table, days) for one in catalogs)))

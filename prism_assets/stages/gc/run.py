@@ -162,7 +162,7 @@ def _forget(context: StageContext, lease: Lease, horizon: Horizon) -> None:
     """Deletes from the history of publications what no reader was sent to since the reader lease began."""
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        publication_history.forget_before(connection, lease.subject_id, context.publisher.name, horizon.lease_began)
+        publication_history.forget_before(connection, lease.subject_id, horizon.lease_began)
     failpoint("gc.after_forget")
 
 

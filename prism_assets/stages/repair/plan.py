@@ -12,7 +12,7 @@ from prism_assets.domain.keys import SmallObjectKey, TableKeys
 from prism_assets.domain.partitions import Partition, needed_above
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import ConvertTask, RepairTask
-from prism_assets.metadata import erasures, partitions, small_objects, staging_objects
+from prism_assets.metadata import erasures, partitions, publications, small_objects, staging_objects
 from prism_assets.metadata.staging_objects import ClaimedObject
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.stream.plan import convert_task
@@ -52,7 +52,8 @@ def plan_repair(context: StageContext, table: TableDefinition, found: Partition,
     keys = context.lake.keys(table)
     with context.database.begin() as connection:
         partition = partitions.load_partitions(connection, [found.partition_id])[found.partition_id]
-        known = small_objects.load_above(connection, keys, partition.partition_id, needed_above(partition))
+        above = needed_above(partition, publications.oldest_version(connection, partition))
+        known = small_objects.load_above(connection, keys, partition.partition_id, above)
     live = keys.live_prefix(partition.date)
     listed = {
         item.key: item.content_length
