@@ -9,6 +9,7 @@ import gzip
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -24,7 +25,8 @@ from prism_assets_tests.world import World
 _KEYS = re.compile(
     r"(?:[0-9a-f]{4}\.[^/]+/(?:(?:live|delayed|merged)/dt=\d{4}-\d\d-\d\d/(?:prism-\d{19}(?:-g\d+)?(?:-r\d+)?|part-\d{19}-\d{19}(?:-r\d+)?)\.parquet"
     r"|iceberg/metadata/(?:\d{5}-[-0-9a-f]{36}\.metadata\.json|(?:snap-\d+-0-)?[-0-9a-f]{36}(?:-m0)?\.avro)"
-    r"|merged/dt=\d{4}-\d\d-\d\d/manifest-[-r\d]+\.json|quarantine/dt=\d{4}-\d\d-\d\d/prism-\d{19}(?:-g\d+)?(?:-r\d+)?\.jsonl\.gz))"
+    r"|merged/dt=\d{4}-\d\d-\d\d/manifest-[-r\d]+\.json|symlink/dt=\d{4}-\d\d-\d\d/version-[-r\d]+/objects\.txt"
+    r"|quarantine/dt=\d{4}-\d\d-\d\d/prism-\d{19}(?:-g\d+)?(?:-r\d+)?\.jsonl\.gz))"
 )
 
 
@@ -50,6 +52,7 @@ def _rows(world: World, life: Life) -> Iterator[str]:
     for table in life.tables:
         views = reader.look(table)
         yield from _lake_rows(reader, world, table, views)
+        yield from _linked_rows(reader, table, views, table in life.linked)
         for day in sorted({*views, *(day for name, day in expected if name == table)}):
             wanted = expected.get((table, day), set())
             counts = Counter(views[day].ids) if day in views else Counter[int]()
@@ -60,6 +63,16 @@ def _rows(world: World, life: Life) -> Iterator[str]:
             if doubled := [number for number, count in counts.items() if count > 1]:
                 yield f"I2 {table} {day}: {len(doubled)} rows are there more than once"
             yield from (f"I4 {table} {day}: {fault}" for fault in (views[day].faults if day in views else ()))
+
+
+def _linked_rows(reader: IdReader, table: str, views: dict[date, View], is_linked: bool) -> Iterator[str]:
+    """I1, I2, I4: readers of symlinks see what others see, or nothing where the table is not shown to them."""
+    shown = reader.look(table.replace(".", "_symlink."))
+    if {day: sorted(view.ids) for day, view in shown.items()} != (
+        {day: sorted(view.ids) for day, view in views.items()} if is_linked else {}
+    ):
+        yield f"I1 {table}: readers of symlinks see other rows, or days"
+    yield from (f"I4 {table} {day}, by symlinks: {fault}" for day, view in shown.items() for fault in view.faults)
 
 
 def _lake_rows(reader: IdReader, world: World, table: str, views: dict[date, View]) -> Iterator[str]:
@@ -244,7 +257,12 @@ def _garbage(world: World, life: Life) -> Iterator[str]:
     left = {item.key for item in world.context.stores.list(world.settings.bucket, "")}
     root = f"s3://{world.settings.bucket}/"
     for table in life.collected:
-        shown = reader.table(table).partitions
+        shown = [*reader.table(table).partitions]
+        if table in life.linked:
+            shown += [
+                replace(partition, location=f"{partition.location}objects.txt")
+                for partition in reader.table(table.replace(".", "_symlink.")).partitions
+            ]
         needed = {item.url.removeprefix(root) for partition in shown for item in partition.objects}
         needed |= {partition.location.removeprefix(root) for partition in shown}
         ours = {key for key in left if f".{table}/" in key and "/quarantine/" not in key}

@@ -54,6 +54,7 @@ VANISHING = "-vanishes.gz"
 KEEP = 'keep: "id > 0"\n'
 """What the file of a table with filtered lines says: those of a drop have the id 0."""
 _OLD_FORMAT = "timestamps: milliseconds\n"
+_LINKED = "symlink: true\n"
 _REFUSING = 'reject: [{when: "id > 0", reason: not_yet}]\n'
 _EXTRA = '  - {name: extra, url: "s3://staging/extra/"}\n'
 _NOISE = '  - {name: noise, url: "s3://staging/noise/", discard: true}\n'
@@ -141,9 +142,9 @@ class Life:
     `watched` are the tables a reader looks at all the time; the others are damaged on purpose meanwhile. `more` is what
     arrives besides the phases. `rest` are the stages that run in the end. With a `queue` the bucket tells of what
     arrives. `collected` are the tables whose garbage is collected, as if days went by between two looks of a reader: so
-    they are not watched. `shown` are the tables that are published as Iceberg in the end. Days of tables that `ended`
-    are expired then: a reader may see them vanish as a whole. Of the tables `erased` the rows are gone in the end whose
-    ids these numbers divide.
+    they are not watched. `shown` are published as Iceberg in the end, and `linked` shown by
+    symlinks. Days of tables that `ended` are expired then: a reader may see them vanish as a whole. Of the tables
+    `erased` the rows are gone in the end whose ids these numbers divide.
     """
 
     tables: Mapping[str, str]
@@ -155,6 +156,7 @@ class Life:
     queue: bool = False
     collected: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
+    linked: tuple[str, ...] = ()
     ended: frozenset[tuple[str, date]] = frozenset()
     erased: Mapping[str, int] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -567,6 +569,41 @@ def columns(seed: int) -> Life:
     )
 
 
+def linked(seed: int) -> Life:
+    """Days of tables that are shown by symlinks, too, while objects are merged and garbage goes: one all the time, one
+    till its first day is over, one from then on.
+    """
+    author = Author(seed)
+    drop = author.drop
+    events, clicks, visits = "log.events", "log.clicks", "log.visits"
+    hour = "2026-03-01T11:00"
+    merge = "{interval: 0, target_bytes: 3000, max_objects: 4}"
+    return Life(
+        tables={events: "UTC", clicks: "UTC", visits: "UTC"},
+        files=(
+            a_table(events, merge=merge) + _LINKED,
+            a_table(clicks, merge="{interval: 0}") + _LINKED,
+            a_table(visits, merge="{interval: 0}"),
+        ),
+        phases=(
+            Phase(utc("2026-03-01T00:00"), ("apply",)),
+            Phase(
+                utc("2026-03-01T12:00"),
+                ("run",),
+                (drop(events, hour, broken=1), drop(events, hour), drop(clicks, hour), drop(visits, hour)),
+            ),
+            Phase(utc("2026-03-02T00:20"), ("run", "link", "catalog"), (drop(events, hour), drop(visits, hour))),
+            Phase(utc("2026-03-02T12:00"), ("run", "gc"), (drop(events, hour, "2026-03-02T11:00"),)),
+            Phase(utc("2026-03-03T01:00"), ("run",), (drop(events, hour), drop(visits, hour))),
+        ),
+        watched=(clicks, visits, "log_symlink.visits"),
+        rest=("run", "gc"),
+        collected=(events,),
+        linked=(events, visits),
+        settings={"gc_max_fraction": 1.0, "quarantine_days": 36_500},
+    )
+
+
 def erasure(seed: int) -> Life:
     """Rows of an open day, of a closed one and of merged objects are erased, and some of them come again."""
     author = Author(seed)
@@ -638,6 +675,7 @@ LIVES: Mapping[str, Callable[[int], Life]] = {
         retention,
         names,
         columns,
+        linked,
         erasure,
         changes,
     )
@@ -779,6 +817,17 @@ def _take_name(context: StageContext, now: datetime) -> None:
 
 def _rename_column(context: StageContext, now: datetime) -> None:
     _drop_column(context, now, instead='  - {name: told, type: integer, value: "1", was: said}\n')
+
+
+def _link(context: StageContext, now: datetime) -> None:
+    """The table file of log.visits asks for symlinks, and that of log.clicks no more."""
+    for path in context.settings.tables_dir.glob("*.yaml"):
+        text = path.read_text()
+        if "table: visits" in text:
+            path.write_text(text.replace(_LINKED, "") + _LINKED)
+        if "table: clicks" in text:
+            path.write_text(text.replace(_LINKED, ""))
+    _apply(context, now)
 
 
 def _adopt(context: StageContext, now: datetime) -> None:
@@ -930,6 +979,7 @@ _STEPS: Mapping[str, _Step] = {
     "drop column": _drop_column,
     "take name": _take_name,
     "rename column": _rename_column,
+    "link": _link,
     "stop": _stop,
     "resume": _move,
     "adopt": _adopt,

@@ -44,6 +44,12 @@ def short_points() -> set[str]:
     return {*points[::2], *(point for point in points if point.startswith("iceberg.")), *HARDEST}
 
 
+def of_symlinks(hits: Hits) -> list[Case]:
+    """Deaths where a table is shown by symlinks: at the points that all publishers have, too, and there in the end."""
+    theirs = {key: counts for key, counts in hits.items() if key[0] == "linked"}
+    return [case for case in sweep.cases(theirs, ("kill9",), (-1,)) if case.point.startswith("catalog.")]
+
+
 @pytest.fixture(scope="module")
 def hits(fleet: Fleet) -> Hits:
     """The hits of each failpoint in lives that nothing disturbs."""
@@ -55,8 +61,10 @@ def wanted(fleet: Fleet, hits: Hits, long: bool) -> list[Case]:
     if not long:
         points = short_points()
         kills = [case for case in sweep.cases(hits, ("kill9",), (-1,)) if case.point in points]
+        kills += [case for case in of_symlinks(hits) if case not in kills]
         return [*kills, *(case for case in sweep.cases(hits, ("raise",), (2,)) if case.point in HARDEST)]
     found = [*sweep.cases(hits, KINDS, (1, 2, -1)), *sweep.cases(hits, MORE_KINDS, (1,))]
+    found += [case for case in of_symlinks(hits) if case not in found]
     seed = SEED
     while sum(case.kind == "kill9" for case in found) < LONG_KILLS:
         seed += 1
