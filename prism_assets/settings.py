@@ -130,6 +130,7 @@ class FoldSettings(PrismSettings):
     """How much one fold of a join table takes."""
 
     fold_max_objects: int = Field(default=2_000, ge=1, description="objects of changes that one fold takes")
+    fold_max_bytes: int = Field(default=1 << 28, ge=1, description="bytes of objects of changes that one fold takes")
 
 
 class CatalogSettings(PrismSettings):

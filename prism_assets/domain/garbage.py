@@ -14,10 +14,9 @@ object's age, which is asked for besides.
   reader lease, as one does whose range was extended: PostgreSQL may be restored to before that.
 - The same holds of a small object that was rewritten, and of its copy in the live prefix, which readers of an open day
   list: it is needed until they were sent to a manifest.
-    each is under way. `shown` is what readers of every catalog were sent to when the lease began, the least of each;
-    None if that is not known of one, or was nothing. `is_gone` if the day had expired by then, and no catalog sent
-    readers to it any more. Of a log of changes folds have taken the small objects up to `folded_object_id`, and read
-    the others.
+- A manifest or a list of symlinks from before what was shown when the reader lease began is never shown again:
+  publications go upwards only.
+- A small object of a log of changes is read by the fold that takes it, in its present form.
 - A small object is in merged objects, for every reader, when its id is not above the version shown when the reader
   lease began. Merges read what is above the end of the chain, repairs and publications what is above a version shown
   later.
@@ -27,9 +26,10 @@ object's age, which is asked for besides.
 - What a rebuild under way has merged is for its own commit. When it has ended otherwise, that never comes.
 - A day that expired, and was taken out of every catalog before the reader lease began, is read by nobody, and nothing
   is added to it: all that lies in its folders goes.
-- An object of a fold that another fold has replaced is named by publications of earlier versions alone, as their
-  version is the number of the last fold that changed the day. What no reader is sent to, hidden records and changes
-  that wait, is read by the next fold, which comes after. What a fold that is over has not recorded, it never will.
+- An object of a fold that another fold had replaced when the reader lease began is named by publications of earlier
+  versions alone, as their version is the number of the last fold that changed the day. What no reader is sent to,
+  hidden records and changes that wait, is read by the next fold, which comes after. What a fold that is over has not
+  recorded, it never will. Records that may still change are read by folds, whatever has become of their day.
 - Quarantined lines are kept for so many days after their staging object arrived.
 - A file of an Iceberg table that no snapshot names is told from one of a commit under way by its age alone: a commit
   names its files within minutes, or never, and no name is used again.
@@ -142,11 +142,14 @@ class UploadRecord:
 class WrittenByFold:
     """What is recorded of an object of a fold: whether the fold is over, and which fold replaced it, if any has.
 
+    Only a fold counts that had replaced it when the reader lease began: PostgreSQL may be restored to before that.
+    No fold reads it again once it `is_settled`.
     It is not `recorded` as long as its fold is under way. `is_foreign` if the table never had such a fold.
     """
 
     is_recorded: bool = False
     replaced_by: int | None = None
+    is_settled: bool = False
     is_over: bool = False
     is_foreign: bool = False
 
@@ -260,10 +263,8 @@ def _of_record_object(named: RecordKey, records: Records) -> Reason | None:
     known, day = records.of_folds[named], records.days.get(named.date)
     if not known.is_recorded:
         return Reason.ABANDONED if known.is_over else None
-    if named.part is not RecordPart.PENDING and day and day.is_gone:
-        return Reason.EXPIRED
     if known.replaced_by is None:
-        return None
+        return Reason.EXPIRED if known.is_settled and day and day.is_gone else None
     if named.part is RecordPart.VISIBLE and not (day and day.shown and day.shown.version >= known.replaced_by):
         return None
     return Reason.SUPERSEDED

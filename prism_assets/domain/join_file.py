@@ -80,6 +80,9 @@ class JoinEntry:
         top, contract = self.top, self.top.mapping("contract")
         if "iceberg" in top.children and plain(top.children["iceberg"]) not in (None, False):
             top.complain("iceberg", _NO_ICEBERG)
+        if "retention_days" in top.children and self.options.window_seconds is None:
+            message = "goes by the day of the first event, and records with window: forever change at any time after it"
+            top.complain("retention_days", message)
         merge = top.mapping("merge")
         if "sort_by" in merge.children:
             merge.complain("sort_by", "records are sorted by their key, and changes by time; remove the field")

@@ -47,7 +47,7 @@ class Facts(Protocol):
         ...
 
     def unfolded_objects(self, partition: Partition) -> int:
-        """Small objects of changes that no fold of their join table has taken; 0 for every other table."""
+        """Objects that folds still read: changes that none has taken, records that may change; 0 for other tables."""
         ...
 
     def switch_evidence(self, partition: Partition) -> SwitchEvidence:
@@ -264,7 +264,7 @@ def _expire_or_wait(partition: Partition, facts: Facts) -> Expire | WaitToExpire
     if left := facts.unfinished_before_expiry(partition):
         return WaitToExpire(reason=f"{left} staging objects that may have rows of it are not converted yet")
     if left := facts.unfolded_objects(partition):
-        return WaitToExpire(reason=f"{left} objects of changes are not folded into records yet")
+        return WaitToExpire(reason=f"{left} objects of it are still read by folds")
     return Expire()
 
 

@@ -31,6 +31,17 @@ ORDER BY bucket_number, prism_record_object_id
 """
 
 
+def count_open(connection: Connection, partition_id: int) -> int:
+    """How many objects of a day the next fold reads, as records in them may still change. Reads without locks."""
+    return int(connection.execute(text(_COUNT_OPEN), {"partition": partition_id}).scalar_one())
+
+
+_COUNT_OPEN = """
+SELECT count(*) FROM prism_record_objects
+WHERE prism_partition_id = :partition AND replaced_by IS NULL AND NOT is_settled
+"""
+
+
 def load_shown(connection: Connection, keys: TableKeys, partition_id: int) -> list[RecordObject]:
     """The objects whose records readers of a day see. Reads without locks."""
     rows = connection.execute(text(_SHOWN), {"partition": partition_id})
@@ -149,10 +160,13 @@ WHERE prism_table_id = :table AND replaced_by IS NULL AND NOT is_settled
 """
 
 
-def trace(connection: Connection, table_id: int, named: Collection[RecordKey]) -> dict[RecordKey, WrittenByFold]:
-    """What is recorded of objects of folds. Reads without locks: to be asked behind the listing that shows them.
+def trace(
+    connection: Connection, table_id: int, named: Collection[RecordKey], at: datetime
+) -> dict[RecordKey, WrittenByFold]:
+    """What is recorded of objects of folds, and which had been replaced at an instant.
 
-    A fold that is over records nothing any more, and what is replaced stays so.
+    Reads without locks: to be asked behind the listing that shows them. A fold that is over records nothing any more,
+    and what is replaced stays so.
     """
     ordered = sorted(named, key=lambda item: (item.fold_id, item.part.value, item.date, item.bucket, item.cohort))
     rows = connection.execute(
@@ -164,23 +178,30 @@ def trace(connection: Connection, table_id: int, named: Collection[RecordKey]) -
             "dates": [item.date for item in ordered],
             "buckets": [item.bucket for item in ordered],
             "cohorts": [item.cohort for item in ordered],
+            "at": at,
         },
     )
     return {
         item: WrittenByFold(
-            is_recorded=row.is_recorded, replaced_by=row.replaced_by, is_over=row.is_over, is_foreign=row.is_foreign
+            is_recorded=row.is_recorded,
+            replaced_by=row.replaced_by,
+            is_settled=row.is_settled,
+            is_over=row.is_over,
+            is_foreign=row.is_foreign,
         )
         for item, row in zip(ordered, rows, strict=True)
     }
 
 
 _TRACE = """
-SELECT r.prism_record_object_id IS NOT NULL AS is_recorded, r.replaced_by,
+SELECT r.prism_record_object_id IS NOT NULL AS is_recorded, coalesce(r.is_settled, false) AS is_settled,
+    CASE WHEN g.finish_time <= :at THEN r.replaced_by END AS replaced_by,
     coalesce(f.state <> 'running', false) AS is_over, f.prism_fold_id IS NULL AS is_foreign
 FROM unnest(CAST(:folds AS bigint[]), CAST(:parts AS text[]), CAST(:dates AS date[]), CAST(:buckets AS integer[]),
     CAST(:cohorts AS integer[])) WITH ORDINALITY AS w (fold_id, part, date, bucket_number, cohort, place)
 LEFT JOIN prism_folds f ON f.prism_fold_id = w.fold_id AND f.prism_table_id = :table
 LEFT JOIN prism_record_objects r ON r.fold_id = w.fold_id AND r.part = w.part AND r.date = w.date
     AND r.bucket_number = w.bucket_number AND r.cohort = w.cohort AND r.prism_table_id = :table
+LEFT JOIN prism_folds g ON g.prism_fold_id = r.replaced_by
 ORDER BY w.place
 """

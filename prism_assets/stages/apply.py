@@ -24,7 +24,7 @@ from prism_assets.domain.drift import defined_keys
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.names import TableName
 from prism_assets.domain.stream_format import ReadFile
-from prism_assets.domain.table_changes import Change, Moves, RenameTable, applied, changes_between, describe
+from prism_assets.domain.table_changes import Change, DropColumn, Moves, RenameTable, applied, changes_between, describe
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import Column, Stream, TableDefinition
 from prism_assets.failpoints import failpoint
@@ -535,7 +535,8 @@ def apply_sound(context: StageContext, folder: Path, now: datetime) -> ApplyPlan
     """Migrates the schema and applies what is sound in a folder: one wrong file keeps no other table from its change.
 
     Joins database and lake as `run_apply` does. Tables with a problem stay as they are in force; the plan has the
-    problems.
+    problems. So do tables of which a column would be dropped: processes with an older folder, and people who are in the
+    middle of an edit, must not take from readers what nothing brings back.
     """
     database = context.database
     found, problems = parse_table_files(folder)
@@ -546,6 +547,21 @@ def apply_sound(context: StageContext, folder: Path, now: datetime) -> ApplyPlan
     taken = take_lake(database, context.lake, context.stores, now)
     with database.begin() as connection:
         locks.hold_apply(connection)
-        plan = _plan(context, connection, files)
+        plan = _without_drops(_plan(context, connection, files))
         execute_apply(connection, plan, now)
     return dataclasses.replace(plan, problems=(*problems, *plan.problems), lake=taken)
+
+
+def _without_drops(plan: ApplyPlan) -> ApplyPlan:
+    """The plan without the tables that lose a column, and a problem for each."""
+    dropped = {
+        planned.name: [change.column.name for change in planned.changes if isinstance(change, DropColumn)]
+        for planned in plan.tables
+    }
+    problems = [
+        f"{name}: its file has no column {', '.join(columns)}: put it back, or drop it with `prism table apply`"
+        for name, columns in dropped.items()
+        if columns
+    ]
+    kept = tuple(planned for planned in plan.tables if not dropped[planned.name])
+    return dataclasses.replace(plan, tables=kept, problems=(*plan.problems, *problems))

@@ -195,7 +195,7 @@ def test_a_day_that_is_too_old_ends_when_nothing_more_can_come(
 def test_a_day_of_changes_ends_when_all_of_them_are_folded() -> None:
     day = a_partition(**{**SWITCHED, "published_object_id": 9})
     (wait,) = next_steps(day, KnownFacts(too_old=AFTER, unfolded=2), AFTER)
-    assert str(wait) == "not expire: 2 objects of changes are not folded into records yet"
+    assert str(wait) == "not expire: 2 objects of it are still read by folds"
     assert next_steps(day, KnownFacts(too_old=AFTER), AFTER)[0] == Expire()
 
 

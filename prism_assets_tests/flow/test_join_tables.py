@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from prism_assets_tests.requests import Requests, a_join_table, back, front, some_changes
+from prism_assets_tests.stages.aging import gc, hours_pass, keys
 from prism_assets_tests.world import World
 
 DAY = "2026-03-01"
@@ -99,3 +102,28 @@ def test_records_that_go_when_they_settle_are_gone_for_readers_and_in_the_store(
     assert [row[0] for row in requests.show(f"{DAY}T13:36")] == ["b"]
     requests.world.discover(f"{DAY}T14:00")
     assert requests.show(f"{DAY}T14:00") == []
+
+
+def test_a_fold_takes_no_more_bytes_than_it_may_and_the_next_goes_on(requests: Requests) -> None:
+    settings = requests.world.settings.model_copy(update={"fold_max_bytes": 1})
+    requests.world.context = replace(requests.world.context, settings=settings)
+    for number in range(3):
+        requests.arrive([("front", front(f"r{number}", NOON, "home"))], NOON)
+    assert [fold.is_whole for fold in requests.fold(NOON).folds] == [False, False, True]
+    requests.world.catalog(NOON)
+    assert requests.seen() == requests.wanted() != []
+
+
+def test_what_a_fold_has_replaced_is_collected_and_what_the_next_reads_is_not(requests: Requests) -> None:
+    for number in range(3):
+        requests.arrive([("front", front("a", NOON, "home", sent=number))], NOON)
+        requests.show(NOON)
+    before = keys(requests.world, "/records/")
+    hours_pass(requests.world, 100)
+    with requests.world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_folds SET finish_time = finish_time - interval '100 hours'")
+    gc(requests.world)
+    assert 0 < len(keys(requests.world, "/records/")) < len(before)
+    assert requests.seen() == requests.wanted()
+    requests.arrive([("back", back("a", NOON, 1, 200))], NOON)
+    assert requests.show(NOON) == requests.wanted()

@@ -16,6 +16,7 @@ import pytest
 from prism_assets import failpoints
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.kernels.parquet.format import column_id
+from prism_assets.stages.apply import apply_sound
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.erase.run import continue_erasures, run_erase
 from prism_assets.stages.rebuild.run import run_rebuild
@@ -453,3 +454,15 @@ def test_longer_texts_are_shown_beside_those_of_before(world: World, rows: list[
     world.merge(NIGHT, everything=True)
     publish(world, NIGHT)
     look(world, [*rows, row], "color", "size")
+
+
+def test_dagster_drops_no_column_by_itself(world: World) -> None:
+    """A process with an older folder, or an edit that is half done, must not take a column from readers."""
+    world.apply(a_table(columns=["{name: kind, type: string}"]))
+    (world.settings.tables_dir / "events.yaml").write_text(a_table())
+    plan = apply_sound(world.context, world.settings.tables_dir, utc(NOON))
+    assert (plan.lines, plan.problems) == (
+        (),
+        ("log.events: its file has no column kind: put it back, or drop it with `prism table apply`",),
+    )
+    assert world.apply(a_table()).lines[0].startswith("drop column kind of log.events: ")

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from prism_assets.domain.partitions import Partition, SwitchEvidence
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import backlog, folds, partitions, retention, small_objects
+from prism_assets.metadata import backlog, folds, partitions, record_objects, retention, small_objects
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,9 @@ class StoredFacts:
         return backlog.unfinished_before(self.connection, self.table.table_id, batch_id)
 
     def unfolded_objects(self, partition: Partition) -> int:
-        """Counts those above what folds have taken, by index."""
+        """Counts those above what folds have taken, or those that are not settled, by index."""
+        if self.table.join is not None:
+            return record_objects.count_open(self.connection, partition.partition_id)
         if self.table.change_log is None:
             return 0
         folded = folds.load_positions(self.connection, [partition.partition_id]).get(partition.partition_id, 0)

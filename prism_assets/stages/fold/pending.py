@@ -45,8 +45,16 @@ def preview(context: StageContext, *, now: datetime.datetime, names: Collection[
     with context.database.begin() as connection:
         for table in chosen:
             records, changes = tables.load_join(connection, table.table_id)
-            most = context.settings.fold_max_objects
             plans.append(
-                plan_fold(connection, records, changes, context.lake, now=now, most_objects=most, ignore_pace=True)
+                plan_fold(
+                    connection,
+                    records,
+                    changes,
+                    context.lake,
+                    now=now,
+                    most_objects=context.settings.fold_max_objects,
+                    most_bytes=context.settings.fold_max_bytes,
+                    ignore_pace=True,
+                )
             )
     return plans

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import Connection
 
+from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.files import SmallObject
 from prism_assets.domain.folding import (
     ChangesObject,
@@ -89,11 +91,13 @@ def plan_fold(
     *,
     now: datetime,
     most_objects: int,
+    most_bytes: int,
     ignore_pace: bool = False,
 ) -> FoldPlan:
     """Reads without locks; the commit checks that nothing of it has changed.
 
     Where more waits than one fold takes nothing settles, as a change that is left behind may be of a record that would.
+    It takes one object at least. LeaseLost where changes are of a later definition than the one that was read before.
     """
     options = table.join
     assert options is not None
@@ -107,8 +111,11 @@ def plan_fold(
         found = small_objects.load_above(
             connection, lake.keys(changes), day.partition_id, day.folded_object_id, limit=left + 1
         )
-        is_whole &= len(found) <= left
-        if found := found[:left]:
+        count = _fitting(found[:left], most_bytes - sum(item.content_length for item in inputs), at_least=not inputs)
+        is_whole &= len(found) == count
+        if any(item.definition_version > changes.version for item in found):
+            raise LeaseLost(f"{changes.name} was changed in the middle of planning a fold of it; repeat")
+        if found := found[:count]:
             taken.append(day)
             uppers[day.partition_id] = found[-1].object_id
             inputs += found
@@ -127,6 +134,13 @@ def plan_fold(
         settle_before=facts.settle_before,
         is_whole=is_whole,
     )
+
+
+def _fitting(found: Sequence[SmallObject], most_bytes: int, *, at_least: bool) -> int:
+    """How many of the first objects have so many bytes together, or one if there must be one."""
+    sizes = itertools.accumulate(item.content_length for item in found)
+    count = sum(size <= most_bytes for size in sizes)
+    return max(count, min(1, len(found))) if at_least else count
 
 
 def _changes_object(item: SmallObject) -> ChangesObject:

@@ -61,8 +61,8 @@ class FoldReport:
 
     @property
     def changed(self) -> bool:
-        """Whether anything was folded."""
-        return bool(self.folds)
+        """Whether anything came of it: a fold may find that what it was due for has changed by changes that wait."""
+        return any(fold.counts != FoldCounts() for fold in self.folds)
 
     @property
     def errors(self) -> tuple[str, ...]:

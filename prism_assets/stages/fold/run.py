@@ -93,6 +93,7 @@ def _fold(context: StageContext, lease: Lease, now: datetime, *, ignore_pace: bo
             context.lake,
             now=now,
             most_objects=context.settings.fold_max_objects,
+            most_bytes=context.settings.fold_max_bytes,
             ignore_pace=ignore_pace,
         )
         if plan.reason is None:
@@ -179,5 +180,5 @@ def _error_of(failed: Sequence[FoldResult]) -> PrismError:
     failures = [result.failure for result in failed if result.failure]
     text = f"{len(failures)} parts of the records could not be folded, the first as {failures[0].message}"
     if any(failure.killed for failure in failures):
-        return EngineFailed(f"{text}; give Spark's Python workers more memory, or the table more buckets")
+        return EngineFailed(f"{text}; give Spark's Python workers more memory, or set PRISM_FOLD_MAX_BYTES lower")
     return StoreUnavailable(text) if all(failure.transient for failure in failures) else InvariantBroken(text)

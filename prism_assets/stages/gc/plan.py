@@ -244,7 +244,10 @@ def load_records(
         uploads=uploads,
         quarantined=kept,
         of_folds=record_objects.trace(
-            connection, table.table_id, [known for known in named.values() if isinstance(known, RecordKey)]
+            connection,
+            table.table_id,
+            [known for known in named.values() if isinstance(known, RecordKey)],
+            horizon.lease_began,
         ),
         quarantine_from=horizon.quarantine_from,
     )
