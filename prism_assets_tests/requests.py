@@ -121,8 +121,7 @@ class Requests:
 
     def seen(self) -> list[tuple[Any, ...]]:
         """The records that readers of Glue see, by key and time."""
-        names = ", ".join(COLUMNS)
-        return sorted(self.world.query(f"SELECT {names} FROM log.request"), key=lambda row: row[:2])
+        return seen(self.world, self.table)
 
     def changes(self) -> list[Change]:
         """What the log holds, as readers of Glue see it."""
@@ -130,21 +129,29 @@ class Requests:
 
     def wanted(self) -> list[tuple[Any, ...]]:
         """What readers should see, by the model: a function of the changes in the log."""
-        table = self.table
-        assert table.join is not None
-        types = {column.name: column.type for column in table.columns}
-        records = RecordModel(table.join, types, table.partition_column).records_of(self.changes())
-        return sorted(
-            (
-                tuple(
-                    record.key[0] if name == "request_id" else _instant(record.first_event) if name == "time"
-                    else record.values[name]
-                    for name in COLUMNS
-                )
-                for record in records if record.is_visible
-            ),
-            key=lambda row: row[:2],
-        )  # fmt: skip
+        return wanted(self.world, self.table)
+
+
+def seen(world: World, table: TableDefinition) -> list[tuple[Any, ...]]:
+    """The records of a join table that readers of Glue see, in an order of their own."""
+    names = ", ".join(column.name for column in table.columns)
+    return sorted(world.query(f"SELECT {names} FROM {table.name}"), key=str)
+
+
+def wanted(world: World, table: TableDefinition) -> list[tuple[Any, ...]]:
+    """The records of a join table that its log makes by the model, in the same order."""
+    assert table.join is not None
+    types = {column.name: column.type for column in table.columns}
+    records = RecordModel(table.join, types, table.partition_column).records_of(load_changes(world.reader(), table))
+    rows = [
+        {**record.values, **dict(zip(table.join.key, record.key, strict=True)), "": record.first_event}
+        for record in records
+        if record.is_visible
+    ]
+    return sorted(
+        (tuple(_instant(row[""]) if name == table.partition_column else row[name] for name in types) for row in rows),
+        key=str,
+    )
 
 
 def _instant(milliseconds: int) -> datetime:

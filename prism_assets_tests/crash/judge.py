@@ -20,10 +20,12 @@ from prism_assets.stages.status import read_status
 from prism_assets_tests import snapshots
 from prism_assets_tests.crash.lives import Life
 from prism_assets_tests.crash.reader import IdReader, View
+from prism_assets_tests.requests import seen, wanted
 from prism_assets_tests.world import World
 
 _KEYS = re.compile(
     r"(?:[0-9a-f]{4}\.[^/]+/(?:(?:live|delayed|merged)/dt=\d{4}-\d\d-\d\d/(?:prism-\d{19}(?:-g\d+)?(?:-r\d+)?|part-\d{19}-\d{19}(?:-r\d+)?)\.parquet"
+    r"|(?:records|hidden|pending)/dt=\d{4}-\d\d-\d\d/fold-\d{19}-\d{5}-\d{8}\.parquet"
     r"|iceberg/metadata/(?:\d{5}-[-0-9a-f]{36}\.metadata\.json|(?:snap-\d+-0-)?[-0-9a-f]{36}(?:-m0)?\.avro)"
     r"|merged/dt=\d{4}-\d\d-\d\d/manifest-[-r\d]+\.json|symlink/dt=\d{4}-\d\d-\d\d/version-[-r\d]+/objects\.txt"
     r"|quarantine/dt=\d{4}-\d\d-\d\d/prism-\d{19}(?:-g\d+)?(?:-r\d+)?\.jsonl\.gz))"
@@ -37,6 +39,7 @@ def judge(world: World, life: Life) -> list[str]:
         for check in (_ledger, _small_objects, _ranges, _nothing_running, _everything_switched):
             found += check(connection, life)
     found += _rows(world, life)
+    found += _records(world)
     found += _quarantined_lines(world, life)
     found += _objects(world)
     found += _garbage(world, life)
@@ -203,7 +206,7 @@ def _everything_switched(connection: sqlalchemy.Connection, life: Life) -> Itera
     for row in rows:
         found.add((row.name, row.date))
         state = (row.switched, row.current_version, row.desired_version, row.published_object_id)
-        last = row.last_object_id
+        last = row.last_object_id or row.desired_version  # of days of records the last fold that changed them
         if row.expired is not ((row.name, row.date) in life.ended):
             yield f"I10 {row.name} {row.date} is {'' if row.expired else 'not '}expired"
         if row.expired:
@@ -213,6 +216,13 @@ def _everything_switched(connection: sqlalchemy.Connection, life: Life) -> Itera
         if state != (True, last, last, last) or row.published_revision != row.revision or row.dirty is not False:
             yield f"I10 {row.name} {row.date} is not at rest at {last}: {state}"
     yield from (f"I1 {table} {day} has no partition" for table, day in set(life.expected()) - found)
+
+
+def _records(world: World) -> Iterator[str]:
+    """J1, J2: readers see the records that the changes in the log make, each once."""
+    for table in world.context.choose_tables(None):
+        if table.join is not None and seen(world, table) != wanted(world, table):
+            yield f"J1 {table.name} shows other records than the changes in its log make"
 
 
 def _quarantined_lines(world: World, life: Life) -> Iterator[str]:
@@ -227,7 +237,7 @@ def _quarantined_lines(world: World, life: Life) -> Iterator[str]:
 
 
 def _objects(world: World) -> Iterator[str]:
-    """I6: whatever ranges and unmerged objects need is in the store, and no table's folder holds strange keys."""
+    """I6: whatever ranges, folds and unmerged objects need is there, and no folder of a table has strange keys."""
     listed = world.context.stores.list(world.settings.bucket, "")
     lengths = {item.key: item.content_length for item in listed}
     with world.context.database.begin() as connection:
@@ -237,6 +247,13 @@ def _objects(world: World) -> Iterator[str]:
                 "JOIN prism_partitions p USING (prism_partition_id) WHERE r.lower_bound IS NOT NULL"
             )
         )
+        folded: list[Any] = list(
+            connection.exec_driver_sql("SELECT * FROM prism_record_objects WHERE replaced_by IS NULL")
+        )
+    for row in folded:
+        end = f"/dt={row.date}/fold-{row.fold_id:019d}-{row.bucket_number:05d}-{row.cohort:08d}.parquet"
+        if row.content_length not in [length for key, length in lengths.items() if key.endswith(end)]:
+            yield f"I6 {end} is missing, or not as long as {row.content_length} bytes"
     for row in rows:
         again = f"-r{row.revision}" if row.revision else ""
         end = f"merged/dt={row.day}/part-{row.lower_bound:019d}-{row.upper_bound:019d}{again}.parquet"
