@@ -88,7 +88,7 @@ def test_a_change_that_is_refused_keeps_no_other_table_from_its_own(settled: Wor
     location = loaded(settled.root, dropped, a_table("log.other", merge="{interval: 77}"))
     reason = said(tick(instance, location, "merges_due"))
     assert "; a table file is not applied: " in reason
-    assert "columns: id is missing" in reason
+    assert "its file has no column id: put it back" in reason
     assert versions(settled) == {**before, "log.other": before["log.other"] + 1}
 
 
