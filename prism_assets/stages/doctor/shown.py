@@ -75,14 +75,15 @@ def look_at_manifest(context: StageContext, table: TableDefinition, found: Parti
             name="manifest_entries",
             table=str(table.name),
             date=day,
-            facts=f"the {_list(context)} {key} {wrong}",
+            facts=f"the {list_name(context)} {key} {wrong}",
             advice="Keep it, and report it",
         )
         for wrong in _wrong_entries(context, key, wanted)
     ]
 
 
-def _list(context: StageContext) -> str:
+def list_name(context: StageContext) -> str:
+    """What people call the lists of objects that the publisher sends readers to."""
     return "list of symlinks" if context.publisher.name == SYMLINK else "manifest"
 
 

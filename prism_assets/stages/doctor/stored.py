@@ -12,16 +12,17 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from prism_assets.domain.errors import PrismError
-from prism_assets.domain.files import MergedRange
+from prism_assets.domain.files import DataFile, MergedRange
 from prism_assets.domain.folding import RecordObject
 from prism_assets.domain.garbage import upload_of
-from prism_assets.domain.keys import SmallObjectKey, TableKeys
-from prism_assets.domain.partitions import SYMLINK, Partition, current_publication, needed_above
+from prism_assets.domain.keys import SmallObjectKey
+from prism_assets.domain.partitions import Partition, current_publication, needed_above
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import damage, merge_ranges, partitions, publications, record_objects, small_objects
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.findings import Finding
+from prism_assets.stages.doctor.shown import list_name
 from prism_assets.stages.repair.plan import find_suspects
 
 _LISTINGS = 8
@@ -94,15 +95,13 @@ def _look_at_merged(context: StageContext, table: TableDefinition) -> _Compariso
         damage.begin_reading(connection)
         found = partitions.load_table_partitions(connection, table.table_id)
         ranges = merge_ranges.load_table_chains(connection, keys, table.table_id)
+    folders = [keys.all_merged_prefix, keys.all_symlinks_prefix, *(keys.record_prefixes if table.join else ())]
     listed = {
-        item.key: item.content_length
-        for folder in (keys.all_merged_prefix, keys.all_symlinks_prefix)
-        for item in context.stores.list(context.lake.bucket, folder)
+        item.key: item.content_length for folder in folders for item in context.stores.list(context.lake.bucket, folder)
     }
     findings = set[Finding]()
     expired = {item.date for item in found if item.expired}
     if table.join is not None:
-        listed |= _listed_records(context, keys)
         with context.database.begin() as connection:
             damage.begin_reading(connection)
             records = record_objects.load_current(connection, keys, table.table_id)
@@ -120,25 +119,17 @@ def _look_at_merged(context: StageContext, table: TableDefinition) -> _Compariso
     return _Comparison(len(listed), frozenset(findings))
 
 
-def _listed_records(context: StageContext, keys: TableKeys) -> dict[str, int]:
-    folders = keys.record_prefixes
-    found = (item for folder in folders for item in context.stores.list(context.lake.bucket, folder))
-    return {item.key: item.content_length for item in found}
-
-
 def _damaged_records(
     table: TableDefinition, records: Sequence[RecordObject], listed: Mapping[str, int]
 ) -> Iterator[Finding]:
     for item in records:
-        length = listed.get(item.key)
-        if length != item.content_length:
-            state = "is missing" if length is None else f"has {length} bytes, not {item.content_length}"
+        if wrong := _unlike(item, listed):
             yield Finding(
                 invariant="I4",
                 name="record_object",
                 table=str(table.name),
                 date=item.date,
-                facts=f"the object {item.key} of a fold {state}",
+                facts=f"the object {item.key} of a fold {wrong}",
                 advice="Restore it (a version of the bucket, a backup); the changes in it may still be in the log",
             )
 
@@ -147,17 +138,23 @@ def _damaged_ranges(
     table: TableDefinition, day: date, chain: Sequence[MergedRange], listed: Mapping[str, int]
 ) -> Iterator[Finding]:
     for item in chain:
-        length = listed.get(item.key)
-        if length != item.content_length:
-            state = "is missing" if length is None else f"has {length} bytes, not {item.content_length}"
+        if wrong := _unlike(item, listed):
             yield Finding(
                 invariant="I4",
                 name="merged_object",
                 table=str(table.name),
                 date=day,
-                facts=f"the merged object {item.key} {state}",
+                facts=f"the merged object {item.key} {wrong}",
                 advice="Restore it (a version of the bucket, a backup); its small objects may still be there",
             )
+
+
+def _unlike(file: DataFile, listed: Mapping[str, int]) -> str | None:
+    """What is wrong with an object by a listing, or None if it is there with its length."""
+    length = listed.get(file.key)
+    if length == file.content_length:
+        return None
+    return "is missing" if length is None else f"has {length} bytes, not {file.content_length}"
 
 
 def _missing_list(
@@ -173,13 +170,9 @@ def _missing_list(
             name="manifest",
             table=str(table.name),
             date=partition.date,
-            facts=f"the {_list(context)} {key} that readers are sent to is missing",
+            facts=f"the {list_name(context)} {key} that readers are sent to is missing",
             advice=f"Run `prism catalog --republish --table {table.name}`",
         )
-
-
-def _list(context: StageContext) -> str:
-    return "list of symlinks" if context.publisher.name == SYMLINK else "manifest"
 
 
 def _look_at_small(context: StageContext, table: TableDefinition, found: Partition) -> _Comparison:
