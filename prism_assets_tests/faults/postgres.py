@@ -92,7 +92,7 @@ WRITES: Sequence[tuple[str, str]] = (
     ("prism_merge_jobs", "DELETE"),
     ("prism_merge_ranges", "INSERT"),
     ("prism_switch_certificates", "INSERT"),
-    ("prism_tables", "UPDATE"),
+    ("prism_table_publications", "UPDATE"),
 )
 """Statements of all stages, by the table they write to."""
 STATES = {"deadlock": "40P01", "serialization failure": "40001", "cancelled": "57014", "lock timeout": "55P03"}

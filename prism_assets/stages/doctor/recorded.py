@@ -56,19 +56,19 @@ _EVERYWHERE = (
         advice=_REPORT,
     ),
     Rule(
-        invariant="I5",
-        name="desired_without_ranges",
-        statement=damage.DESIRED_WITHOUT_RANGES,
-        facts="{example}",
-        advice=_REPORT,
-    ),
-    Rule(
         invariant="I10",
         name="never_merged",
         statement=damage.NEVER_MERGED,
         facts="{count} small objects of a closed day are not merged, and no merge is scheduled: {example}",
         advice="Run `prism merge --all` for the table and day",
     ),
+)
+_WITHOUT_RANGES = Rule(
+    invariant="I5",
+    name="desired_without_ranges",
+    statement=damage.DESIRED_WITHOUT_RANGES,
+    facts="{example}",
+    advice=_REPORT,
 )
 _BEYOND_DESIRED = Rule(
     invariant="I4",
@@ -78,6 +78,7 @@ _BEYOND_DESIRED = Rule(
     advice="Run `prism doctor --deep` to see what readers miss, then report it",
 )
 _OF_PUBLISHED_DESIGN = (
+    _WITHOUT_RANGES,
     _BEYOND_DESIRED,
     Rule(
         invariant="I1",
@@ -89,6 +90,7 @@ _OF_PUBLISHED_DESIGN = (
     ),
 )
 _OURS = (
+    dataclasses.replace(_WITHOUT_RANGES, statement=damage.LOG_DESIRED_WITHOUT_RANGES),
     dataclasses.replace(_BEYOND_DESIRED, statement=damage.SHOWN_BEYOND_DESIRED),
     Rule(
         invariant="I1",
