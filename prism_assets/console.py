@@ -332,10 +332,12 @@ def show_turns(turns: Sequence[CycleReport], *, as_json: bool) -> None:
     quarantined = sum(turn.stream.quarantined for turn in turns)
     filtered = sum(turn.stream.filtered for turn in turns)
     lines = f"{quarantined} quarantined lines" + (f", {filtered} filtered ones" if filtered else "")
+    folds = [fold for turn in turns for fold in turn.fold.folds]
+    folded = f"{len(folds)} folds of {sum(fold.counts.changes_in for fold in folds)} changes; " if folds else ""
     out.print(
         f"{sum(turn.discover.new for turn in turns)} new objects; {rows} rows and {lines}; "
         f"{sum(len(turn.merge.merged) for turn in turns)} merges of {sum(turn.merge.rows for turn in turns)} rows; "
-        f"{sum(len(t.published) for turn in turns for t in turn.catalog.tables)} publications"
+        f"{folded}{sum(len(t.published) for turn in turns for t in turn.catalog.tables)} publications"
     )
 
 

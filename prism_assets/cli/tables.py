@@ -85,6 +85,10 @@ def table_try(
     against: Annotated[
         int | None, typer.Option("--against", help="Also what differs from this stored version of the table.")
     ] = None,
+    stream: Annotated[
+        str | None,
+        typer.Option("--stream", help="The stream that a file or folder is of (default: the first of the table)."),
+    ] = None,
     lines: Annotated[int, typer.Option("--lines", min=1, max=1_000_000, help="How many lines to read.")] = 10_000,
     rows: Annotated[int, typer.Option("--rows", min=0, max=1_000, help="How many rows to show.")] = 5,
     cases: Annotated[
@@ -99,7 +103,7 @@ def table_try(
     from prism_assets.drafting.proposals import propose_cases
     from prism_assets.drafting.trial import read_table, try_table
 
-    clock, table, store = read_clock(now, force), read_table(file), load_reader_settings().store
+    clock, table, store = read_clock(now, force), read_table(file, stream), load_reader_settings().store
     if cases is not None:
         for line in propose_cases(store, table, sample, now=clock, most=cases):
             sys.stdout.write(f"{line}\n")

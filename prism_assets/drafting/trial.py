@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -80,10 +80,11 @@ class Trial:
     problem: str | None
 
 
-def read_table(path: Path) -> TableDefinition:
+def read_table(path: Path, stream: str | None = None) -> TableDefinition:
     """The table of a file, its expressions checked; of a join table the log of its changes, which lines go to.
 
-    DefinitionError with every problem.
+    With the name of a stream that one is its first, which samples are tried as that lie under no stream's prefix.
+    DefinitionError with every problem, WrongUse if the file or the stream is not there.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -95,7 +96,14 @@ def read_table(path: Path) -> TableDefinition:
     table = table if table.join is None else changes_of(table)
     if problems := [*problems_of_table(table), *problems_of_streams(table)]:
         raise DefinitionError("\n".join(problems))
-    return table
+    return table if stream is None else _beginning_with(table, stream, path)
+
+
+def _beginning_with(table: TableDefinition, name: str, path: Path) -> TableDefinition:
+    chosen = [stream for stream in table.streams if stream.name == name]
+    if not chosen:
+        raise WrongUse(f"{path}: no stream is called {name}: choose of {', '.join(s.name for s in table.streams)}")
+    return replace(table, streams=(*chosen, *(stream for stream in table.streams if stream.name != name)))
 
 
 def try_table(

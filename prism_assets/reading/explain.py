@@ -103,12 +103,16 @@ def _lines_of(number: int, record: Record) -> list[str]:
     state = (
         "visible" if record.is_visible else "not visible: what decides whether it is there was deleted, or never came"
     )
-    values = ", ".join(f"{name} = {value}" for name, value in record.values.items())
+    values = ", ".join(f"{name} = {_shown(value)}" for name, value in record.values.items())
     lines = [f"record {number}: {first} to {last}, {state}", f"  {values}"]
     for fate in record.fates:
         gives = f"; gives {', '.join(fate.columns)}" if fate.columns else ""
         lines.append(f"  {'wins ' if fate.won else 'loses'} {_where(fate.change)}: {fate.why}{gives}")
     return lines
+
+
+def _shown(value: Any) -> str:
+    return "null" if value is None else str(value)
 
 
 def _where(change: Change) -> str:

@@ -242,3 +242,25 @@ def test_no_sensitive_value_reaches_what_is_said(tmp_path: Path, hides: str) -> 
     assert trial.rows_shown[0].values["secret"] == SENSITIVE
     assert trial.quarantined == {"bad_json": 1, "missing_time": 3}
     assert CANARY not in repr(trial)
+
+
+def test_a_file_is_tried_as_the_stream_that_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "requests.yaml"
+    path.write_text(
+        "schema: log\ntable: requests\nkey: [id]\nstreams:\n"
+        '  - {name: front, url: "s3://staging/front/", group: front}\n'
+        '  - {name: back, url: "s3://staging/back/", group: back}\n'
+        "groups: {front: null, back: null}\n"
+        "columns:\n  - {name: id, type: bigint}\n  - {name: time, type: timestamp}\n"
+        "  - {name: page, type: string, group: front}\n  - {name: status, type: integer, group: back}\n"
+        "window: 1h\nlateness: 1h\n"
+    )
+    sample = tmp_path / "back.jsonl"
+    sample.write_bytes(as_lines([{"id": 1, "time": "2026-03-01T11:00:00Z", "page": "home", "status": 200}]))
+    groups = [
+        try_table(NOWHERE, read_table(path, stream), str(sample), now=NOW).rows_shown[0].values["_p_group"]
+        for stream in (None, "back")
+    ]
+    assert groups == ["front", "back"]
+    with pytest.raises(WrongUse, match="no stream is called side: choose of front, back"):
+        read_table(path, "side")
