@@ -65,9 +65,9 @@ WHERE t.prism_table_id = :table
 
 
 def load_publishers(connection: Connection, table_ids: Collection[int]) -> dict[int, tuple[str, ...]]:
-    """The publishers whose catalogs may show tables, by table id. Reads without locks."""
+    """The publishers whose catalogs may show each of some tables, as far as that is begun. Reads without locks."""
     rows = connection.execute(text(_PUBLISHERS), {"tables": list(table_ids)})
-    return {row.prism_table_id: tuple(row.publishers) for row in rows}
+    return {**dict.fromkeys(table_ids, ()), **{row.prism_table_id: tuple(row.publishers) for row in rows}}
 
 
 _PUBLISHERS = """

@@ -75,7 +75,7 @@ class StageContext:
         """For each table, by id, this context for every publisher whose catalog may show it, the first one first."""
         with self.database.begin() as connection:
             found = catalog_state.load_publishers(connection, [table.table_id for table in tables])
-        return {table.table_id: self.of_publishers(found.get(table.table_id, ())) for table in tables}
+        return {number: self.of_publishers({self.publisher.name, *names}) for number, names in found.items()}
 
     def of_publishers(self, names: Collection[str]) -> tuple[StageContext, ...]:
         """The context for each of some publishers."""

@@ -219,3 +219,21 @@ def test_a_definition_that_came_into_force_meanwhile_is_still_to_come(world: Wor
     assert undefined(world)
     world.catalog(NOON)
     assert not undefined(world)
+
+
+def test_a_table_whose_record_of_the_catalog_is_lost_is_shown_anew_and_stops_no_other(world: World) -> None:
+    world.apply(a_table(), a_table("log.others"))
+    for stream in ("events", "others"):
+        world.drop(some_rows(3, utc(NOON)), stream=stream)
+    world.stream(NOON)
+    world.catalog(NOON)
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql(
+            "DELETE FROM prism_table_publications USING prism_tables t "
+            "WHERE t.prism_table_id = prism_table_publications.prism_table_id AND table_name = 'events'"
+        )
+    assert preview(world.context, now=utc(AFTER)) != []
+    report = world.catalog(AFTER)
+    assert [table.table for table in report.tables] == ["log.events", "log.others"]
+    assert len(world.ids()) == len(world.ids("log.others")) == 3
+    assert not world.catalog(AFTER).changed

@@ -21,7 +21,7 @@ from prism_assets.domain.lifecycle import (
     may_expire,
     next_steps,
 )
-from prism_assets.domain.partitions import SYMLINK, Partition
+from prism_assets.domain.partitions import GLUE, SYMLINK, Partition
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import catalog_state
 from prism_assets.metadata.catalog_state import CatalogState
@@ -70,7 +70,7 @@ def _of_table(
             if not republish and item.partition_id not in later
         }
         shown_by = catalog_state.load_publishers(connection, [table.table_id])[table.table_id]
-    for one in context.of_publishers({*shown_by, SYMLINK} if table.symlink else shown_by):
+    for one in context.of_publishers({GLUE, *shown_by, *([SYMLINK] if table.symlink else [])}):
         for day, step in _of_catalog(one, table, now, republish):
             told = f"symlinks: {step}" if one.publisher.name == SYMLINK else step
             if day is None:

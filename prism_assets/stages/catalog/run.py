@@ -235,11 +235,15 @@ def _load_state(context: StageContext, connection: Connection, lease: Lease) -> 
 def _begun_catalogs(context: StageContext, lease: Lease, table: TableDefinition) -> Sequence[StageContext]:
     """The context for each publisher that shows the table, or did; one that is to show it from now on is begun.
 
-    One transaction: a death in it leaves a table that the next run begins to show.
+    That of Glue, too, whose row is made with the table, should it be lost. One transaction: a death in it leaves a
+    table that the next run begins to show.
     """
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        if table.symlink and SYMLINK not in catalog_state.load_publishers(connection, [table.table_id])[table.table_id]:
+        begun = catalog_state.load_publishers(connection, [table.table_id])[table.table_id]
+        if GLUE not in begun:
+            catalog_state.begin(connection, table.table_id, GLUE)
+        if table.symlink and SYMLINK not in begun:
             catalog_state.begin(connection, table.table_id, SYMLINK)
             failpoint("catalog.in_begin_symlink")
         names = catalog_state.load_publishers(connection, [table.table_id])[table.table_id]
