@@ -235,9 +235,9 @@ def may_mark(partition: Partition, day_ends: datetime, now: datetime) -> bool:
 def publication_due(partition: Partition) -> Publish | None:
     """The publication that is due as the partition stands, or None where the catalog shows what it should.
 
-    An expired day is taken out of the catalog instead.
+    An expired day is taken out of the catalog instead, and one that has nothing to show does not come into it.
     """
-    if partition.expired:
+    if partition.expired or partition.has_nothing_to_show:
         return None
     before, wanted = current_publication(partition), wanted_publication(partition)
     return None if before == wanted else Publish(before=before, wanted=wanted)

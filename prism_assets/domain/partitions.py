@@ -83,6 +83,11 @@ class Partition:
         return self.desired_version > 0 and self.last_object_id == 0
 
     @property
+    def has_nothing_to_show(self) -> bool:
+        """Whether it is a day of records none of which readers ever had to see: it belongs in no catalog."""
+        return self.switched and self.desired_version == LIVE_VERSION
+
+    @property
     def is_published(self) -> bool:
         """Whether the catalog names the partition at all."""
         return self.current_version != NEW_VERSION
@@ -177,7 +182,7 @@ def least_shown(shown: Collection[Publication | None]) -> Publication | None:
 def wanted_publication(partition: Partition) -> Publication:
     """What the catalog should show: the live prefix, all small objects, or ranges and the small objects above.
 
-    Of a partition that is not expired: one that is should not be in it at all.
+    Of a partition that is not expired and has something to show: others should not be in it at all.
     """
     if partition.is_open:
         return Publication(LIVE_VERSION, 0)

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from prism_assets.stages.catalog.pending import find_catalog_work
+from prism_assets_tests.builders import utc
 from prism_assets_tests.requests import Requests, a_join_table, back, front, some_changes
 from prism_assets_tests.stages.aging import gc, hours_pass, keys
 from prism_assets_tests.world import World
@@ -43,6 +45,24 @@ def test_a_delete_hides_a_record_and_a_later_change_brings_it_back(requests: Req
     assert requests.show(f"{DAY}T12:01") == []
     requests.arrive([("back", back("a", f"{DAY}T12:02", 4, 500))], f"{DAY}T12:02")
     assert requests.show(f"{DAY}T12:02") == requests.wanted() != []
+
+
+def test_a_day_is_in_no_catalog_before_it_has_a_record_to_show(world: World) -> None:
+    world.apply(a_join_table() + "symlink: true\n")
+    requests = Requests(world)
+    requests.arrive([("back", back("a", NOON, 3, op="D"))], NOON)
+    assert requests.show(NOON) == []
+    world.catalog(NOON, republish=True)
+    table = requests.table
+    for catalog in (world.glue, world.symlinks):
+        assert catalog.shown_locations(table, [utc(NOON).date()]) == {}
+    assert find_catalog_work(world.context, now=utc(NOON)) == []
+    requests.arrive([("back", back("a", NOON, 4, 200))], NOON)
+    assert requests.show(NOON) == requests.wanted() != []
+    requests.arrive([("back", back("a", NOON, 5, op="D"))], NOON)
+    assert requests.show(NOON) == []
+    (place,) = world.glue.shown_locations(table, [utc(NOON).date()]).values()
+    assert not place.endswith("/")  # no folder that readers list
 
 
 @pytest.mark.parametrize("seed", range(3))

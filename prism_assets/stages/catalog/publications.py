@@ -54,7 +54,7 @@ def plan_publications(found: Sequence[Partition], also: Collection[date] = froze
     plans = []
     for item in found:
         step = publication_due(item)
-        if step is None and item.date in also and not item.expired:
+        if step is None and item.date in also and not (item.expired or item.has_nothing_to_show):
             step = Publish(before=current_publication(item), wanted=wanted_publication(item))
         if step:
             plans.append(PublicationPlan(partition=item, step=step))

@@ -85,7 +85,7 @@ def plan_publish(
             found = partitions.load_table_partitions(connection, table.table_id)
             found = publications.as_shown_by(connection, known.publisher, found)
     if republish:
-        outdated = frozenset(item.date for item in found if not item.expired)
+        outdated = frozenset(item.date for item in found if not (item.expired or item.has_nothing_to_show))
     else:
         outdated = _outdated(context, table, found) if is_full else frozenset()
     lingering = _lingering(context, table, found) if is_full and not differs else frozenset()
