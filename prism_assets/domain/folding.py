@@ -62,13 +62,22 @@ class ChangesObject(DataFile):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RecordMove:
+    """Records of a later day that a fold found to be part of records of an earlier one, where their rows are since."""
+
+    from_date: date
+    to_date: date
+
+
+@dataclass(frozen=True, kw_only=True)
 class FoldResult:
     """What became of the buckets of one task: `written` takes the place of the objects with the ids `replaced`.
 
     Objects with the ids `settled_objects` stay, and all of their records have settled: no pending change is of any.
     `changes` are the rows of these buckets in the new changes objects, `folded` and `pending` what became of these
     and of those that waited: `changes` + pending before = `folded` + `pending`. Changes without a sequence are part of
-    no record; `unsequenced` are those among the folded ones. `settled` records settled in this fold.
+    no record; `unsequenced` are those among the folded ones. `settled` records settled in this fold. `moves` are the
+    days between which records moved.
     """
 
     fold_id: int
@@ -81,6 +90,7 @@ class FoldResult:
     pending: int = 0
     unsequenced: int = 0
     settled: int = 0
+    moves: tuple[RecordMove, ...] = ()
     failure: Failure | None = None
 
     @property

@@ -12,7 +12,7 @@ garbage, so that a death anywhere is harmless.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timezone
 
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.fold_plan import homes_to_rewrite
-from prism_assets.domain.folding import FoldResult, FoldTask, RecordObject, RecordPart
+from prism_assets.domain.folding import FoldResult, FoldTask, RecordMove, RecordObject, RecordPart
 from prism_assets.domain.joins import CHANGE_GROUP, CHANGE_LINE, CHANGE_OBJECT, DELETE
 from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.tables import TableDefinition
@@ -125,6 +125,7 @@ class _Fold:
             pending=pending,
             unsequenced=changes.placeless,
             settled=self._done.settled,
+            moves=tuple(_moves(homes, work, due)),
         )
 
     def _sessions(self, places: RecordPlaces, changes: Changes) -> Sessions:
@@ -297,6 +298,12 @@ class _Fold:
             oldest_change=to_datetime(int(pc.min(taken[COMMITTED]).as_py())),
             definition_version=self._task.definition_version,
         )
+
+
+def _moves(homes: Homes, work: Work, due: Container[int]) -> list[RecordMove]:
+    """The days between which records move, each pair once: a home is due if one that is linked to it is."""
+    dates = {(homes.addresses[one][0], homes.addresses[other][0]) for one, other in work.links if one in due}
+    return [RecordMove(from_date=one, to_date=other) for one, other in sorted(dates) if one != other]
 
 
 def _parts(rows: Numbers, visible: npt.NDArray[np.bool_]) -> Iterator[tuple[RecordPart, Numbers]]:

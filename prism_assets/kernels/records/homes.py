@@ -85,8 +85,8 @@ def homes_of_sessions(
 class Work:
     """What there is to do: of each home the figures that decide, of each session its home, and what has settled.
 
-    `settled_records` and `settled_sessions` say what settles in this fold; `links` are homes that one record spans.
-    `settled_homes` hold nothing else, and no change touches them.
+    `settled_records` and `settled_sessions` say what settles in this fold; `links` are homes that a record spans, that
+    which it leaves before that which it goes to. `settled_homes` hold nothing else, and no change touches them.
     """
 
     homes: tuple[Home, ...]

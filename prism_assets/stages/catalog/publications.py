@@ -11,9 +11,10 @@ from prism_assets.domain.files import PartitionContent, smallest_urls
 from prism_assets.domain.lifecycle import Publish, publication_due
 from prism_assets.domain.partitions import Partition, Publication, current_publication, wanted_publication
 from prism_assets.domain.problems import Problem
+from prism_assets.domain.record_order import awaited_day
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import leases, partitions, publications
+from prism_assets.metadata import leases, partitions, publications, record_moves
 from prism_assets.metadata.leases import Lease
 from prism_assets.stages.catalog.calls import NotedCalls
 from prism_assets.stages.catalog.content import load_content
@@ -49,6 +50,19 @@ class PublishedPartition:
     examples: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class HeldBack:
+    """A day of records that is not shown as it is now: records of it are in another day, which must be shown before."""
+
+    awaited: date
+    date: date
+
+    @property
+    def reason(self) -> str:
+        """Why, as a sentence without its beginning."""
+        return f"is not published: records of it have moved to {self.awaited}, which is shown before it"
+
+
 def plan_publications(found: Sequence[Partition], also: Collection[date] = frozenset()) -> list[PublicationPlan]:
     """The partitions whose publication is due, and those of the given days, as they are recorded."""
     plans = []
@@ -68,15 +82,21 @@ def publish_partitions(
     lease: Lease,
     calls: NotedCalls,
     now: datetime,
-) -> Iterator[PublishedPartition | Problem]:
+) -> Iterator[PublishedPartition | HeldBack | Problem]:
     """Publishes partitions, a hundred at once; yields those published, and what is wrong with those that are not.
 
-    A death behind the publisher leaves a record that lags: the next run publishes the same again. The order of versions
-    is kept by the lease and by the upward-only record.
+    Days of records are held back as long as another one that has records of them now is not shown. A death behind the
+    publisher leaves a record that lags: the next run publishes the same again. The order of versions is kept by the
+    lease and by the upward-only record.
     """
-    for start in range(0, len(plans), _AT_ONCE):
-        part = plans[start : start + _AT_ONCE]
-        contents = {plan.partition.date: _load_content(context, table, plan.partition) for plan in part}
+    left = list(plans)
+    while left:
+        contents, awaited = _load_contents(context, table, [plan.partition for plan in left])
+        if not contents:
+            yield from (HeldBack(date=day, awaited=awaited[day]) for day in sorted(awaited))
+            return
+        part = [plan for plan in left if plan.partition.date in contents]
+        left = [plan for plan in left if plan.partition.date not in contents]
         failed = context.publisher.publish(table, contents, calls)
         failpoint("catalog.after_publish")
         shown = [plan for plan in part if plan.partition.date not in failed]
@@ -114,6 +134,25 @@ def withdraw_partitions(
         yield from (item.date for item in done)
         for day, error in sorted(failed.items()):
             yield Problem.of(error, str(table.name), day)
+
+
+def _load_contents(
+    context: StageContext, table: TableDefinition, wanted: Sequence[Partition]
+) -> tuple[dict[date, PartitionContent], dict[date, date]]:
+    """What the first hundred of some partitions that may be shown consist of; and which wait, for which other days."""
+    if table.join is None:
+        return {item.date: _load_content(context, table, item) for item in wanted[:_AT_ONCE]}, {}
+    keys, publisher = context.lake.keys(table), context.publisher.name
+    with context.database.repeatable_read() as connection:  # so that a record that moves is in one of its days at least
+        pending = partitions.load_pending(connection, [table.table_id], publisher)
+        shown = publications.as_shown_by(connection, publisher, pending)
+        due = {item.partition_id: item for item in shown if publication_due(item)}
+        moves = record_moves.load_between(connection, due)
+        found = partitions.load_partitions(connection, [item.partition_id for item in wanted])
+        there = publications.as_shown_by(connection, publisher, [found[item.partition_id] for item in wanted])
+        awaited = {item.date: day for item in there if (day := awaited_day(item, due, moves))}
+        ready = [item for item in there if item.date not in awaited][:_AT_ONCE]
+        return {item.date: load_content(connection, keys, item, wanted_publication(item)) for item in ready}, awaited
 
 
 def _load_content(context: StageContext, table: TableDefinition, partition: Partition) -> PartitionContent:

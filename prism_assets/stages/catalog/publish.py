@@ -17,6 +17,7 @@ from prism_assets.metadata.catalog_state import CatalogState
 from prism_assets.metadata.leases import Lease
 from prism_assets.stages.catalog.calls import NotedCalls
 from prism_assets.stages.catalog.publications import (
+    HeldBack,
     PublicationPlan,
     PublishedPartition,
     plan_publications,
@@ -57,6 +58,7 @@ class PublishReport:
     published: list[PublishedPartition] = field(default_factory=list)
     withdrawn: list[date] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+    held_back: list[HeldBack] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -141,6 +143,8 @@ def publish_table(
             for item in publish_partitions(context, table, chosen, lease, calls, now):
                 if isinstance(item, Problem):
                     done.problems.append(item)
+                elif isinstance(item, HeldBack):
+                    done.held_back.append(item)
                 else:
                     done.published.append(item)
         for gone in withdraw_partitions(context, table, plan.withdrawals, lease, calls, now):
@@ -151,7 +155,8 @@ def publish_table(
         for name in plan.removals:
             _remove_name(context, table, name, lease, calls)
             done.removed.append(str(name))
-        if plan.outdated.isdisjoint(problem.date for problem in done.problems):
+        left = {problem.date for problem in done.problems} | {item.date for item in done.held_back}
+        if plan.outdated.isdisjoint(left):
             _record_end(context, lease, known, plan, note_id)
     except PrismError as error:
         done.problems.append(Problem.of(error, str(table.name)))

@@ -12,6 +12,7 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from typing import TypeVar
 
 from sqlalchemy import Connection
 
@@ -55,6 +56,9 @@ class Waiting:
     def of(cls, partition: Partition, wait: WaitForMerge | WaitForObjects | WaitToExpire) -> Waiting:
         """As a step of a plan says it."""
         return cls(date=partition.date, reason=f"is not {wait.undone}: {wait.reason}")
+
+
+_Told = TypeVar("_Told", Waiting, Problem)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,10 +224,18 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
         closed=tuple(closed),
         defined=glue.defined,
         published=tuple(glue.published),
-        waiting=tuple(waiting),
-        problems=(*glue.problems, *(replace(item, reason=f"symlinks: {item.reason}") for item in symlink.problems)),
+        waiting=(*waiting, *_held_back(glue), *map(_of_symlinks, _held_back(symlink))),
+        problems=(*glue.problems, *map(_of_symlinks, symlink.problems)),
         symlink=SymlinkReport.of(symlink),
     )
+
+
+def _of_symlinks(item: _Told) -> _Told:
+    return replace(item, reason=f"symlinks: {item.reason}")
+
+
+def _held_back(shown: PublishReport) -> list[Waiting]:
+    return [Waiting(date=item.date, reason=item.reason) for item in shown.held_back]
 
 
 def _load_state(context: StageContext, connection: Connection, lease: Lease) -> CatalogState:

@@ -17,7 +17,7 @@ from prism_assets.domain.folding import FoldResult, RecordPart
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import folds, leases, partitions, record_objects, tables
+from prism_assets.metadata import folds, leases, partitions, record_moves, record_objects, tables
 from prism_assets.metadata.folds import FoldCounts
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.bisect import run_bisected
@@ -134,7 +134,9 @@ def _commit(
     replaced = {number for result in results for number in result.replaced}
     shown = [item for item in plan.records if item.object_id in replaced] + written
     days = {item.date for item in shown if item.part is RecordPart.VISIBLE}
+    moves = {move for result in results for move in result.moves}
     homes = days | {item.date for item in written if item.part is not RecordPart.PENDING}
+    homes |= {day for move in moves for day in (move.from_date, move.to_date)}
     _check_balance(plan, results)
     with context.database.begin() as connection:
         leases.hold(connection, lease)
@@ -142,6 +144,7 @@ def _commit(
         record_objects.replace(connection, replaced, fold_id)
         record_objects.insert_written(connection, plan.table.table_id, written, partition_ids)
         record_objects.settle(connection, [number for result in results for number in result.settled_objects])
+        record_moves.insert(connection, fold_id, moves, partition_ids)
         failpoint("fold.in_commit")
         for day in sorted(days):
             partitions.raise_desired(connection, partition_ids[day], fold_id)
