@@ -38,7 +38,8 @@ class RecordObject(DataFile):
     fold. `cohort` is the quarter of an hour of the first event of its records, counted from 1970, and 0 where records
     live for ever or changes wait. Of its records the first settles at `earliest_settle`, the last at `latest_settle`;
     None if none ever does; once all have, the object `is_settled`, and no fold reads it again. `oldest_change` is when
-    the oldest of its pending changes was committed. `object_id` is 0 until PostgreSQL gave one.
+    the oldest of its pending changes was committed. Of records that readers see, `joined_rows` have all groups.
+    `object_id` is 0 until PostgreSQL gave one.
     """
 
     date: date
@@ -50,6 +51,7 @@ class RecordObject(DataFile):
     latest_settle: datetime | None = None
     oldest_change: datetime | None = None
     is_settled: bool = False
+    joined_rows: int = 0
     object_id: int = 0
     definition_version: int = 0
 
@@ -76,7 +78,10 @@ class FoldResult:
     Objects with the ids `settled_objects` stay, and all of their records have settled: no pending change is of any.
     `changes` are the rows of these buckets in the new changes objects, `folded` and `pending` what became of these
     and of those that waited: `changes` + pending before = `folded` + `pending`. Changes without a sequence are part of
-    no record; `unsequenced` are those among the folded ones. `settled` records settled in this fold. `moves` are the
+    no record; `unsequenced` are those among the folded ones. `settled` records settled in this fold, of which `joined`
+    have all groups. `changed` records were made of what was there and changes; of those that have all groups now,
+    `join_delays` counts how far the last event lies behind the first, in the steps of `join_delays.py`.
+    `bucket_changes` says of how many new changes each bucket has any. `moves` are the
     days between which records moved.
     """
 
@@ -91,6 +96,10 @@ class FoldResult:
     unsequenced: int = 0
     settled: int = 0
     moves: tuple[RecordMove, ...] = ()
+    joined: int = 0
+    changed: int = 0
+    join_delays: tuple[int, ...] = ()
+    bucket_changes: tuple[tuple[int, int], ...] = ()
     failure: Failure | None = None
 
     @property

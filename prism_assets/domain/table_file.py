@@ -58,6 +58,7 @@ _ICEBERG_KEYS = {"commit_seconds", "keep_hours", "daily_tags", "metrics", "on_fo
 _SHORTEST_FRESHNESS = timedelta(minutes=1)  # Dagster takes none below it
 _LONGEST_RETENTION = 36_500
 _LONGEST_GRACE = 3_650
+_LIMITS_OF_JOINS = ("too_late_rate", "join_rate")
 _NO_OPERATORS = (
     "this version has no operators: columns say with source and value what becomes of a line, keep and reject which "
     "lines are rows; docs/tables.md names the form for each operator"
@@ -141,7 +142,7 @@ def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefini
             "table": top.place("table"),
         },
         freshness=None if retired else _freshness(top.mapping("freshness")),
-        limits=_limits(top.mapping("checks")),
+        limits=_limits(top.mapping("checks"), is_join=join is not None),
     )
 
 
@@ -354,13 +355,15 @@ def _freshness(freshness: YamlMapping) -> Freshness | None:
     return None if fail is None else Freshness(warn=warn, fail=fail)
 
 
-def _limits(checks: YamlMapping) -> CheckLimits:
-    checks.only({"quarantine_rate", "unmerged_hours", "closing_hours"})
+def _limits(checks: YamlMapping, *, is_join: bool) -> CheckLimits:
+    checks.only({"quarantine_rate", "unmerged_hours", "closing_hours", *(_LIMITS_OF_JOINS if is_join else ())})
     default = CheckLimits()
     return CheckLimits(
         quarantine_rate=checks.amount("quarantine_rate", default.quarantine_rate, 0, 1),
         unmerged_hours=checks.amount("unmerged_hours", default.unmerged_hours, 0, 8_760),
         closing_hours=checks.amount("closing_hours", default.closing_hours, 0, 8_760),
+        too_late_rate=checks.amount("too_late_rate", default.too_late_rate, 0, 1),
+        join_rate=checks.amount("join_rate", default.join_rate, 0, 1),
     )
 
 

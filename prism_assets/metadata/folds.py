@@ -17,7 +17,10 @@ from prism_assets.domain.errors import LeaseLost
 
 @dataclass(frozen=True, kw_only=True)
 class FoldCounts:
-    """What a fold did: changes that were new to it, and that it folded; records, rows and bytes that it wrote."""
+    """What a fold did: changes that were new to it, and that it folded; records, rows and bytes that it wrote.
+
+    Of the records that settled, `records_joined` have all groups. `bucket_changes` are the new changes of each bucket.
+    """
 
     changes_in: int = 0
     changes_folded: int = 0
@@ -25,6 +28,9 @@ class FoldCounts:
     records_settled: int = 0
     rows_written: int = 0
     bytes_written: int = 0
+    records_changed: int = 0
+    records_joined: int = 0
+    bucket_changes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,14 +75,17 @@ WHERE prism_fold_id = :fold AND state = 'running'
 
 def finish(connection: Connection, fold_id: int, counts: FoldCounts) -> None:
     """Ends a fold that has taken the place of what was there; LeaseLost if it is over. Locks its row."""
-    if not connection.execute(text(_FINISH), {"fold": fold_id, **vars(counts)}).rowcount:
+    if not connection.execute(
+        text(_FINISH), {"fold": fold_id, **vars(counts), "bucket_changes": list(counts.bucket_changes)}
+    ).rowcount:
         raise LeaseLost("another run has ended this fold meanwhile; nothing was changed")
 
 
 _FINISH = """
 UPDATE prism_folds SET state = 'done', finish_time = clock_timestamp(), changes_in = :changes_in,
     changes_folded = :changes_folded, changes_unsequenced = :changes_unsequenced, records_settled = :records_settled,
-    rows_written = :rows_written, bytes_written = :bytes_written
+    rows_written = :rows_written, bytes_written = :bytes_written, records_changed = :records_changed,
+    records_joined = :records_joined, bucket_changes = :bucket_changes
 WHERE prism_fold_id = :fold AND state = 'running'
 """
 
@@ -120,16 +129,33 @@ SELECT prism_partition_id, folded_object_id FROM prism_fold_positions WHERE pris
 """
 
 
-def advance(connection: Connection, taken: Sequence[UnfoldedDay], uppers: Mapping[int, int]) -> None:
-    """Notes that a fold has taken days up to the small objects `uppers`; LeaseLost if one was not where it was."""
+def advance(
+    connection: Connection,
+    fold_id: int,
+    taken: Sequence[UnfoldedDay],
+    uppers: Mapping[int, int],
+    changes: Mapping[int, int],
+) -> None:
+    """Notes that a fold has taken days up to the small objects `uppers`, with so many changes of each.
+
+    LeaseLost if one was not where it was.
+    """
     for day in taken:
-        values = {"id": day.partition_id, "before": day.folded_object_id, "after": uppers[day.partition_id]}
+        values = {
+            "id": day.partition_id,
+            "before": day.folded_object_id,
+            "after": uppers[day.partition_id],
+            "changes": changes[day.partition_id],
+            "fold": fold_id,
+        }
         if not connection.execute(text(_ADVANCE), values).rowcount:
             raise LeaseLost("another fold has taken these changes meanwhile; nothing was changed")
 
 
 _ADVANCE = """
-INSERT INTO prism_fold_positions AS f (prism_partition_id, folded_object_id) SELECT :id, :after
+INSERT INTO prism_fold_positions AS f (prism_partition_id, folded_object_id, changes, fold_id)
+SELECT :id, :after, :changes, :fold
 WHERE :before = 0 OR EXISTS (SELECT 1 FROM prism_fold_positions WHERE prism_partition_id = :id)
-ON CONFLICT (prism_partition_id) DO UPDATE SET folded_object_id = :after WHERE f.folded_object_id = :before
+ON CONFLICT (prism_partition_id) DO UPDATE
+SET folded_object_id = :after, changes = f.changes + :changes, fold_id = :fold WHERE f.folded_object_id = :before
 """

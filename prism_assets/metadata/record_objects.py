@@ -16,7 +16,7 @@ from prism_assets.metadata.column_metrics import from_jsonb, to_jsonb
 
 _COLUMNS = """prism_record_object_id AS object_id, date, part, bucket_number, cohort, fold_id, content_length, row_count,
     min_time, max_time, fingerprint, file_format, metrics, definition_version, earliest_settle, latest_settle,
-    oldest_change, is_settled"""
+    oldest_change, is_settled, joined_rows"""
 
 
 def load_open(connection: Connection, keys: TableKeys, table_id: int) -> list[RecordObject]:
@@ -93,15 +93,15 @@ def insert_written(
 
 _STORED = (
     "date", "bucket_number", "cohort", "fold_id", "content_length", "row_count", "min_time", "max_time", "fingerprint",
-    "file_format", "definition_version", "earliest_settle", "latest_settle", "oldest_change", "is_settled",
+    "file_format", "definition_version", "earliest_settle", "latest_settle", "oldest_change", "is_settled", "joined_rows",
 )  # fmt: skip
 _INSERT = """
 INSERT INTO prism_record_objects (prism_table_id, prism_partition_id, date, part, bucket_number, cohort, fold_id,
     content_length, row_count, min_time, max_time, fingerprint, file_format, metrics, definition_version,
-    earliest_settle, latest_settle, oldest_change, is_settled)
+    earliest_settle, latest_settle, oldest_change, is_settled, joined_rows)
 VALUES (:table, :partition, :date, :part, :bucket_number, :cohort, :fold_id, :content_length, :row_count, :min_time,
     :max_time, :fingerprint, :file_format, CAST(:metrics AS jsonb), :definition_version, :earliest_settle,
-    :latest_settle, :oldest_change, :is_settled)
+    :latest_settle, :oldest_change, :is_settled, :joined_rows)
 """
 
 

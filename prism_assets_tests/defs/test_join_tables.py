@@ -10,8 +10,11 @@ from dagster import AssetSpec, DagsterInstance
 from prism_assets.defs.assets.build import build_assets
 from prism_assets.defs.keys import asset_key
 from prism_assets.defs.sensors.build import build_sensors
+from prism_assets.stages.checks.joins import CHANGES_BALANCE, JOIN_CHECKS, JOIN_RATE
 from prism_assets_tests.builders import a_table
 from prism_assets_tests.defs.tables import a_location
+from prism_assets_tests.defs.test_checks import run_alone
+from prism_assets_tests.defs.test_checks import said as checked
 from prism_assets_tests.defs.test_runs import NOW, TODAY, YESTERDAY, made, run
 from prism_assets_tests.defs.test_sensors import asked, said, tick
 from prism_assets_tests.requests import Requests, a_join_table, back, front
@@ -67,8 +70,32 @@ def test_changes_become_records_that_readers_see(settled: World, instance: Dagst
     facts = found[0][2].metadata
     assert (facts["changes in"].value, facts["rows written"].value, facts["days changed"].value) == (2, 2, 2)
     assert facts["dagster/row_count"].value == 1
+    assert (facts["records changed"].value, facts["rows written per record changed"].value) == (2, 1.0)
+    assert not [name for name in facts if name.startswith("join delay")], "no record has both groups"
     assert said(tick(instance, location, "folds_due")) == "0 of 1 join tables are due"
     run(instance, location, ["catalog"], tables=[RECORDS], by_sensor=True)
     requests = Requests(settled)
     assert requests.seen() == requests.wanted()
     assert [row[0] for row in requests.seen()] == ["a", "b"]
+
+
+def test_a_fold_by_hand_tells_how_far_parts_lie_apart_and_runs_all_checks(
+    settled: World, instance: DagsterInstance
+) -> None:
+    location = a_location(settled.root, a_join_table(lateness="48h"))
+    changes = [("front", front("a", NOW, "home")), ("back", back("a", NOW + timedelta(seconds=3), 1, 200))]
+    for stream, line in changes:
+        settled.drop([line], stream=stream)
+    run(instance, location, ["live"], tables=[LOG])
+    result = run(instance, location, ["records"], tables=[RECORDS])
+    ((_, _, event),) = [item for item in made(result) if item[1] == TODAY]
+    assert event.metadata["join delay p50: at most seconds"].value == 5
+    assert event.metadata["join delay p99: at most seconds"].value == 5
+    found = checked(result)
+    assert sorted(check for _, check in found) == sorted(JOIN_CHECKS)
+    assert all(item.passed for item in found.values())
+    assert found[RECORDS, CHANGES_BALANCE].description == (
+        "2 changes taken = 2 folded + 0 that wait, and the log agrees for 1 days"
+    )
+    alone = checked(run_alone(instance, location, "records", JOIN_RATE, RECORDS))
+    assert [key for key, item in alone.items() if item.passed] == [(RECORDS, JOIN_RATE)]

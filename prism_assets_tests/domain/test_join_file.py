@@ -11,6 +11,7 @@ from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.joins import Group, JoinOptions, Member, PublishPolicy
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import TableDefinition
+from prism_assets_tests.builders import a_table
 
 PATH = "tables/log/request.yaml"
 GOOD = """\
@@ -98,6 +99,15 @@ def test_what_is_not_said_has_a_default() -> None:
 def test_key_and_partition_column_are_required() -> None:
     table = parse_table_file(with_change(", required: true", ""), PATH)
     assert [column.name for column in table.columns if column.required] == ["request_id", "time"]
+
+
+def test_a_join_table_has_limits_of_its_own_that_no_other_table_has() -> None:
+    limits = "checks: {too_late_rate: 0.02, join_rate: 0.9}\n"
+    found = parse_table_file(GOOD + limits, PATH).limits
+    assert (found.too_late_rate, found.join_rate, found.quarantine_rate) == (0.02, 0.9, 0.01)
+    assert problems(a_table() + limits)[0].endswith(
+        "checks.too_late_rate: is not a known field (known: closing_hours, quarantine_rate, unmerged_hours)"
+    )
 
 
 def test_records_may_live_for_ever_and_then_need_no_lateness() -> None:

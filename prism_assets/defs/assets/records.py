@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime, timezone
 
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
 from prism_assets.defs.assets.outcome import Facts, Outcome, Task
 from prism_assets.defs.assets.reported_positions import read_positions
 from prism_assets.defs.keys import Stage
+from prism_assets.domain.join_delays import at_most
 from prism_assets.domain.problems import Problem
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.fold.report import Fold
@@ -42,6 +44,7 @@ def make_records(context: StageContext, task: Task) -> Outcome:
 def _facts(fold: Fold) -> Facts:
     """What one fold did to all days of its table."""
     done = fold.counts
+    per_record = round(done.rows_written / done.records_changed, 2) if done.records_changed else 0.0
     return {
         "why": fold.reason,
         "fold": fold.fold_id,
@@ -54,5 +57,19 @@ def _facts(fold: Fold) -> Facts:
         "bytes written": done.bytes_written,
         "rows written per change": round(done.rows_written / done.changes_folded, 2) if done.changes_folded else 0.0,
         "days changed": len(fold.days),
+        "records changed": done.records_changed,
+        "rows written per record changed": per_record,
+        **_delays(fold),
         "seconds of the fold": round(fold.seconds, 2),
+    }
+
+
+def _delays(fold: Fold) -> Facts:
+    """How far the last part of records that have all groups came behind the first; none where none is whole."""
+    shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+    found = {name: at_most(fold.join_delays, share) for name, share in shares.items()}
+    return {
+        f"join delay {name}: at most seconds": seconds
+        for name, seconds in found.items()
+        if seconds is not None and seconds < math.inf
     }

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from dagster import AssetCheckSeverity, AssetCheckSpec
 
 from prism_assets.defs.keys import Stage, asset_key
+from prism_assets.domain.amplification import TOO_MUCH
 from prism_assets.domain.iceberg_health import HEALTHY
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.stages.checks import iceberg
+from prism_assets.stages.checks import iceberg, joins
 from prism_assets.stages.checks import run as checks
 
 
@@ -40,7 +41,24 @@ _KINDS: dict[Stage, tuple[CheckKind, ...]] = {
         CheckKind(checks.OBJECT_SIZES, "Closed days have one merged object, or several that are big enough."),
         CheckKind(checks.UNMERGED_AGE, "No object of a day that is over waits too long to be merged."),
     ),
-    Stage.RECORDS: (),
+    Stage.RECORDS: (
+        CheckKind(
+            joins.CHANGES_BALANCE,
+            "Changes taken = folded + waiting, and the log holds as many of each day as folds have taken.",
+            AssetCheckSeverity.ERROR,
+            blocking=True,
+        ),
+        CheckKind(
+            joins.EXPIRY_LATE,
+            "No record is readable that was to be gone one fold and one catalog run before.",
+            AssetCheckSeverity.ERROR,
+        ),
+        CheckKind(joins.TOO_LATE_RATE, "The share of lines of the last day that came too late is in its limit."),
+        CheckKind(joins.JOIN_RATE, "The share of records that have all groups when they settle is in its limit."),
+        CheckKind(joins.BUCKET_SKEW, "No bucket has far more changes or records than the others."),
+        CheckKind(joins.PENDING_AGE, "No change waits to be readable for longer than the table file says."),
+        CheckKind(joins.AMPLIFICATION, f"Folds write at most {TOO_MUCH} rows for a change."),
+    ),
     Stage.CATALOG: (
         CheckKind(checks.CLOSING_BLOCKED, "No day waits too long after its end to be closed and switched."),
         CheckKind(

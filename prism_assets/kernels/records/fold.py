@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.fold_plan import homes_to_rewrite
 from prism_assets.domain.folding import FoldResult, FoldTask, RecordMove, RecordObject, RecordPart
+from prism_assets.domain.join_delays import STEPS
 from prism_assets.domain.joins import CHANGE_GROUP, CHANGE_LINE, CHANGE_OBJECT, DELETE
 from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.tables import TableDefinition
@@ -33,7 +34,7 @@ from prism_assets.kernels.parquet.sorting import sort_keys
 from prism_assets.kernels.records.homes import Homes, Work, batches, find_work, homes_of_sessions
 from prism_assets.kernels.records.identities import Identities, identities_in
 from prism_assets.kernels.records.inputs import NEW, Changes, RecordPlaces, read_changes, read_places
-from prism_assets.kernels.records.merging import merge_records, visible_rows
+from prism_assets.kernels.records.merging import joined_rows, merge_records, visible_rows
 from prism_assets.kernels.records.outputs import write_rows
 from prism_assets.kernels.records.sessions import (
     ALONE,
@@ -80,6 +81,9 @@ class _Done:
     replaced: list[int] = field(default_factory=list)
     settled_objects: list[int] = field(default_factory=list)
     settled: int = 0
+    joined: int = 0
+    changed: int = 0
+    join_delays: Numbers = field(default_factory=lambda: np.zeros(len(STEPS) + 1, np.int64))
 
 
 class _Fold:
@@ -126,6 +130,10 @@ class _Fold:
             unsequenced=changes.placeless,
             settled=self._done.settled,
             moves=tuple(_moves(homes, work, due)),
+            joined=self._done.joined,
+            changed=self._done.changed,
+            join_delays=tuple(self._done.join_delays.tolist()) if self._done.join_delays.any() else (),
+            bucket_changes=_counted(changes.buckets[changes.sources == NEW]),
         )
 
     def _sessions(self, places: RecordPlaces, changes: Changes) -> Sessions:
@@ -154,12 +162,21 @@ class _Fold:
         session_of_merged, which = dense(np.concatenate([session_of[touched], owners]), sessions.count)
         count = len(session_of_merged)
         merged = merge_records(self._shape, pa.concat_tables([parts, lifted]), which, count)
+        self._count(merged)
 
         rows = pa.concat_tables([stored, merged])
         living = np.concatenate([places.homes[numbers], work.home_of[session_of_merged]])
         settled = np.concatenate([work.settled_records[numbers], work.settled_sessions[session_of_merged]])
         replaced = np.concatenate([touched, np.zeros(count, bool)])
         self._write(batch, homes, rows, living, settled, replaced)
+
+    def _count(self, merged: pa.Table) -> None:
+        """Counts records that this fold has changed, and how far the parts of those that are whole lie apart."""
+        first_events = event_times(merged[self._table.partition_column], self._table.zone)
+        delays = (merged[LAST_EVENT].to_numpy() - first_events)[joined_rows(self._shape, merged)]
+        steps = np.searchsorted(np.array(STEPS) * 1_000, delays)
+        self._done.changed += merged.num_rows
+        self._done.join_delays += np.bincount(steps, minlength=len(STEPS) + 1)
 
     def _read(self, batch: Sequence[int], homes: Homes) -> pa.Table:
         """All records of some homes, in the order in which their places were read."""
@@ -197,9 +214,12 @@ class _Fold:
     ) -> None:
         """Writes what stays of the records of some homes, visible and hidden ones apart, sorted by key and time."""
         visible = visible_rows(self._shape, rows)
+        joined = visible & joined_rows(self._shape, rows)
         # Nothing accepted meets a settled record any more: there is nothing that one which nobody sees would win over.
         gone = settled if self._join.after == DELETE else settled & ~visible
-        self._done.settled += int((settled & visible & ~replaced).sum()) if self._join.after == DELETE else 0
+        if self._join.after == DELETE:
+            self._done.settled += int((settled & visible & ~replaced).sum())
+            self._done.joined += int((settled & joined & ~replaced).sum())
         first_events = event_times(rows[self._table.partition_column], self._table.zone)
         names = (*self._join.key, self._table.partition_column)
         keys = [key for name in names for key in sort_keys(rows[name])]
@@ -212,9 +232,13 @@ class _Fold:
             self._done.replaced += [item.object_id for item in homes.recorded(home)]
             own = order[living[order] == home]
             for part, chosen in _parts(own, visible):
-                self._put(home, homes, part, rows, chosen, first_events, settle[own], bool(settled[own].all()))
+                is_settled = bool(settled[own].all())
+                self._put(
+                    home, homes, part, rows, chosen, first_events, settle[own], int(joined[chosen].sum()), is_settled
+                )
             if self._join.after != DELETE and len(own) and settled[own].all():
                 self._done.settled += int(visible[own].sum())
+                self._done.joined += int(joined[own].sum())
 
     def _put(
         self,
@@ -225,6 +249,7 @@ class _Fold:
         chosen: Numbers,
         first_events: Numbers,
         settle: Numbers,
+        joined: int,
         is_settled: bool,
     ) -> None:
         """Writes one object. Settle times are those of its home: both objects of that are rewritten together."""
@@ -247,6 +272,7 @@ class _Fold:
                 earliest_settle=settles_at(int(settle.min())),
                 latest_settle=settles_at(int(settle.max())),
                 is_settled=is_settled,
+                joined_rows=joined,
                 definition_version=self._task.definition_version,
             )
         )
@@ -258,6 +284,7 @@ class _Fold:
                 if item.part is RecordPart.VISIBLE:
                     self._done.settled_objects.append(item.object_id)
                     self._done.settled += item.row_count
+                    self._done.joined += item.joined_rows
                 else:
                     self._done.replaced.append(item.object_id)
 
@@ -304,6 +331,12 @@ def _moves(homes: Homes, work: Work, due: Container[int]) -> list[RecordMove]:
     """The days between which records move, each pair once: a home is due if one that is linked to it is."""
     dates = {(homes.addresses[one][0], homes.addresses[other][0]) for one, other in work.links if one in due}
     return [RecordMove(from_date=one, to_date=other) for one, other in sorted(dates) if one != other]
+
+
+def _counted(buckets: Numbers) -> tuple[tuple[int, int], ...]:
+    """How often each bucket is there."""
+    different, counts = np.unique(buckets, return_counts=True)
+    return tuple(zip(different.tolist(), counts.tolist(), strict=True))
 
 
 def _parts(rows: Numbers, visible: npt.NDArray[np.bool_]) -> Iterator[tuple[RecordPart, Numbers]]:

@@ -50,9 +50,21 @@ def visible_rows(shape: RecordShape, records: pa.Table) -> npt.NDArray[np.bool_]
     """Which records readers see: those with a group that is there, or whose owner is."""
     seen = np.zeros(records.num_rows, bool)
     for group in [shape.join.owner] if shape.join.owner else shape.join.groups:
-        alive = pc.fill_null(pc.invert(records[deleted_column(group)]), False)
-        seen |= alive.to_numpy(zero_copy_only=False)
+        seen |= _is_there(records, group)
     return seen
+
+
+def joined_rows(shape: RecordShape, records: pa.Table) -> npt.NDArray[np.bool_]:
+    """Which records have all groups: each has a winner that does not delete it."""
+    joined = np.ones(records.num_rows, bool)
+    for group in shape.join.groups:
+        joined &= _is_there(records, group)
+    return joined
+
+
+def _is_there(records: pa.Table, group: Group) -> npt.NDArray[np.bool_]:
+    alive: npt.NDArray[np.bool_] = pc.fill_null(pc.invert(records[deleted_column(group)]), False).to_numpy()
+    return alive
 
 
 class _Merging:

@@ -42,6 +42,22 @@ from prism_assets.stages.checks.iceberg import (
     check_seconds_behind,
     check_snapshot_rows,
 )
+from prism_assets.stages.checks.joins import (
+    AMPLIFICATION,
+    BUCKET_SKEW,
+    CHANGES_BALANCE,
+    EXPIRY_LATE,
+    JOIN_RATE,
+    PENDING_AGE,
+    TOO_LATE_RATE,
+    check_amplification,
+    check_bucket_skew,
+    check_changes_balance,
+    check_expiry_late,
+    check_join_rate,
+    check_pending_age,
+    check_too_late_rate,
+)
 from prism_assets.stages.checks.outcomes import SHOWN, CheckOutcome, Figures, failed, few, hours, mb, passed
 from prism_assets.stages.checks.request import CheckRequest
 from prism_assets.stages.context import StageContext
@@ -469,4 +485,11 @@ _CHECKS: Mapping[str, Callable[[StageContext, CheckRequest], list[CheckOutcome]]
     SECONDS_BEHIND: check_seconds_behind,
     DAYS_LEFT_OUT: check_days_left_out,
     HEALTH: check_health,
+    CHANGES_BALANCE: check_changes_balance,
+    EXPIRY_LATE: check_expiry_late,
+    TOO_LATE_RATE: check_too_late_rate,
+    JOIN_RATE: check_join_rate,
+    BUCKET_SKEW: check_bucket_skew,
+    PENDING_AGE: check_pending_age,
+    AMPLIFICATION: check_amplification,
 }

@@ -33,8 +33,8 @@ _TASK_BYTES = 32 << 20
 class FoldPlan:
     """What one fold does to a join table: the value that is executed, shown and tested.
 
-    It takes of each of the `days` of the log of changes the small objects up to that in `uppers`. `reason` is None if
-    nothing is due; then `changes` are what waits.
+    It takes of each of the `days` of the log of changes the small objects up to that in `uppers`, which hold so many
+    rows as `taken_rows` says. `reason` is None if nothing is due; then `changes` are what waits.
     """
 
     table: TableDefinition
@@ -42,6 +42,7 @@ class FoldPlan:
     reason: str | None
     days: tuple[UnfoldedDay, ...]
     uppers: Mapping[int, int]
+    taken_rows: Mapping[int, int]
     changes: tuple[ChangesObject, ...]
     records: tuple[RecordObject, ...]
     settle_before: datetime | None
@@ -104,6 +105,7 @@ def plan_fold(
     facts = load_facts(connection, table, changes)
     taken: list[UnfoldedDay] = []
     uppers: dict[int, int] = {}
+    rows: dict[int, int] = {}
     inputs: list[SmallObject] = []
     is_whole = True
     for day in folds.load_unfolded(connection, changes.table_id):
@@ -118,6 +120,7 @@ def plan_fold(
         if found := found[:count]:
             taken.append(day)
             uppers[day.partition_id] = found[-1].object_id
+            rows[day.partition_id] = sum(item.row_count for item in found)
             inputs += found
     if not is_whole:
         facts = replace(facts, settle_before=None)
@@ -129,6 +132,7 @@ def plan_fold(
         reason=fold_reason(options.publish, facts, now),
         days=tuple(taken),
         uppers=uppers,
+        taken_rows=rows,
         changes=tuple(_changes_object(item) for item in inputs if item.row_count),
         records=tuple(record_objects.load_open(connection, lake.keys(table), table.table_id)),
         settle_before=facts.settle_before,

@@ -14,7 +14,8 @@ from prism_assets.metadata.leases import Holder
 class Fold:
     """One fold that was committed. `days` are those whose readers see other records after the next publication.
 
-    `is_whole` if it took all changes that were there, and not only as many as one fold takes.
+    `is_whole` if it took all changes that were there, and not only as many as one fold takes. `join_delays` counts how
+    far the parts of records that it changed lie apart, in the steps of `domain/join_delays.py`.
     """
 
     table: str
@@ -24,6 +25,7 @@ class Fold:
     counts: FoldCounts
     pending: int
     days: tuple[datetime.date, ...]
+    join_delays: tuple[int, ...]
     is_whole: bool
     seconds: float
 

@@ -14,6 +14,7 @@ from datetime import date, datetime
 
 from prism_assets.domain.errors import EngineFailed, InvariantBroken, PrismError, StoreUnavailable
 from prism_assets.domain.folding import FoldResult, RecordPart
+from prism_assets.domain.join_delays import added
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
@@ -114,8 +115,9 @@ def _fold(context: StageContext, lease: Lease, now: datetime, *, ignore_pace: bo
         table_id=table.table_id,
         fold_id=fold_id,
         reason=plan.reason,
-        counts=_counts(results),
+        counts=_counts(results, plan.options.buckets),
         pending=sum(result.pending for result in results),
+        join_delays=added(result.join_delays for result in results),
         days=tuple(sorted(days)),
         is_whole=plan.is_whole,
         seconds=time.monotonic() - started,
@@ -148,8 +150,8 @@ def _commit(
         failpoint("fold.in_commit")
         for day in sorted(days):
             partitions.raise_desired(connection, partition_ids[day], fold_id)
-        folds.advance(connection, plan.days, plan.uppers)
-        folds.finish(connection, fold_id, _counts(results))
+        folds.advance(connection, fold_id, plan.days, plan.uppers, plan.taken_rows)
+        folds.finish(connection, fold_id, _counts(results, plan.options.buckets))
     return days
 
 
@@ -166,7 +168,8 @@ def _check_balance(plan: FoldPlan, results: Sequence[FoldResult]) -> None:
         )
 
 
-def _counts(results: Sequence[FoldResult]) -> FoldCounts:
+def _counts(results: Sequence[FoldResult], buckets: int) -> FoldCounts:
+    of_buckets = dict(pair for result in results for pair in result.bucket_changes)
     written = [item for result in results for item in result.written]
     return FoldCounts(
         changes_in=sum(result.changes for result in results),
@@ -175,6 +178,9 @@ def _counts(results: Sequence[FoldResult]) -> FoldCounts:
         records_settled=sum(result.settled for result in results),
         rows_written=sum(item.row_count for item in written),
         bytes_written=sum(item.content_length for item in written),
+        records_changed=sum(result.changed for result in results),
+        records_joined=sum(result.joined for result in results),
+        bucket_changes=tuple(of_buckets.get(bucket, 0) for bucket in range(buckets)) if of_buckets else (),
     )
 
 
