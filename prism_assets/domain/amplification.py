@@ -31,11 +31,11 @@ class Amplification:
         return self.factor > TOO_MUCH and self.rows_written > NOTHING_MUCH * self.days
 
 
-def expected_forever(records: float, keys_per_second: float, policy: PublishPolicy) -> float:
+def expected_forever(records: float, changes_per_second: float, policy: PublishPolicy) -> float:
     """Rows written per change where records live for ever, each bucket in one object.
 
     That is written anew when the share `dirty` of its rows is touched, or the oldest change is stale: whichever is
-    first. `keys_per_second` are the different records that changes are of.
+    first. Each change counts as of another record, so it may be less.
     """
-    touched = min(policy.dirty * records, keys_per_second * max(policy.stale_seconds, policy.every_seconds))
+    touched = min(policy.dirty * records, changes_per_second * max(policy.stale_seconds, policy.every_seconds))
     return records / touched if touched > 0 else 0.0

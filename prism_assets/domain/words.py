@@ -6,3 +6,11 @@ from __future__ import annotations
 def counted(count: int, what: str) -> str:
     """A number with its noun: `1 line`, `2,000 lines`."""
     return f"1 {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def span(seconds: float) -> str:
+    """Seconds as table files write them: `1.5s`, `15m`, `3h`, `2d`."""
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds / size:.3g}{unit}"
+    return f"{seconds:.3g}s"

@@ -23,6 +23,18 @@ def load_logs(connection: Connection, table_ids: Collection[int]) -> dict[int, i
 _LOGS = "SELECT changes_of, prism_table_id FROM prism_tables WHERE changes_of = ANY(:tables)"
 
 
+def load_send_times(connection: Connection, staging_object_ids: Collection[int]) -> dict[int, float]:
+    """When staging objects were sent, or else first heard of, in seconds since 1970, by id."""
+    rows = connection.execute(text(_SEND_TIMES), {"ids": sorted(staging_object_ids)})
+    return {row.id: float(row.seconds) for row in rows}
+
+
+_SEND_TIMES = """
+SELECT prism_staging_object_id AS id, extract(epoch FROM coalesce(send_time, first_receive_time)) AS seconds
+FROM prism_staging_objects WHERE prism_staging_object_id = ANY(:ids)
+"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class FoldBalance:
     """All changes that folds of a table have taken, and what became of them.

@@ -33,6 +33,8 @@ COMMANDS = [
     ("stream",),
     ("fold",),
     ("fold", "--dry-run"),
+    ("join", "explain", "log.events", "--key=1"),
+    ("join", "advise", "log.events"),
     ("merge",),
     ("merge", "--dry-run"),
     ("catalog",),

@@ -11,6 +11,7 @@ from prism_assets.domain.joins import DELETE, JoinOptions
 from prism_assets.domain.limits import CheckLimits
 from prism_assets.domain.reasons import TOO_LATE
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import span
 from prism_assets.metadata import join_figures
 from prism_assets.metadata.join_figures import FoldBalance, FoldSums, ShownTooLong, Unreadable
 from prism_assets.metadata.quarantine import quarantine_reasons, quarantine_shares
@@ -131,7 +132,7 @@ def judge_too_late(table: TableDefinition, lines: int, late: int, limits: CheckL
         table,
         TOO_LATE_RATE,
         f"{sentence}, above the limit of {limits.too_late_rate:.2%}: they were sent more than lateness "
-        f"({_span(_join_of(table).lateness_seconds)}) behind their event. `prism join advise {table.name}` shows how "
+        f"({span(_join_of(table).lateness_seconds)}) behind their event. `prism join advise {table.name}` shows how "
         f"late changes are sent, `prism quarantine list --table {log_name(table.name)} --reason {TOO_LATE}` which ones",
         figures,
     )
@@ -227,13 +228,13 @@ def judge_pending(table: TableDefinition, waiting: Unreadable | None, now: datet
     if waiting is None or oldest is None:
         return passed(table, PENDING_AGE, "all changes are readable", figures)
     if age <= limit:
-        return passed(table, PENDING_AGE, f"the oldest change waits for {_span(age)} (limit {_span(limit)})", figures)
+        return passed(table, PENDING_AGE, f"the oldest change waits for {span(age)} (limit {span(limit)})", figures)
     where = {
         waiting.not_folded: f"no fold has taken it; `prism fold --table {table.name}` says why",
         waiting.waits: f"folds leave it in the pending changes; `prism fold --table {table.name}` says why",
         waiting.not_published: f"it is folded and not published; `prism catalog --table {table.name}` says why",
     }[oldest]
-    sentence = f"the oldest change is not readable for {_span(age)} (limit {_span(limit)}): {where}"
+    sentence = f"the oldest change is not readable for {span(age)} (limit {span(limit)}): {where}"
     return failed(table, PENDING_AGE, sentence, figures)
 
 
@@ -272,7 +273,7 @@ def judge_amplification(table: TableDefinition, written: Amplification | None) -
         table,
         AMPLIFICATION,
         f"{sentence} (limit {TOO_MUCH}): {why}. Let changes wait for longer with publish.stale "
-        f"({_span(join.publish.stale_seconds)} now) and publish.dirty ({join.publish.dirty:g} now); `prism join advise "
+        f"({span(join.publish.stale_seconds)} now) and publish.dirty ({join.publish.dirty:g} now); `prism join advise "
         f"{table.name}` says what a window would cost",
         figures,
     )
@@ -280,14 +281,6 @@ def judge_amplification(table: TableDefinition, written: Amplification | None) -
 
 def _at(time: datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M}Z"
-
-
-def _span(seconds: float) -> str:
-    """Seconds for people."""
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
-        if seconds >= size:
-            return f"{seconds / size:.3g}{unit}"
-    return f"{seconds:.3g}s"
 
 
 JOIN_CHECKS: Sequence[str] = (

@@ -1,0 +1,197 @@
+"""Which window and lateness the changes of a join table ask for: a pure function of a sample of its log.
+
+The sample holds all changes of some keys. Records are those of W4: changes of a key at most a window apart, directly or
+by a chain.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from prism_assets.domain.amplification import TOO_MUCH, expected_forever
+from prism_assets.domain.joins import JoinOptions
+from prism_assets.domain.words import span
+
+SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
+WINDOWS = (
+    1, 5, 10, 30, 60, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 1_209_600,
+    2_592_000,
+)  # fmt: skip
+"""Windows and latenesses that are proposed, in seconds."""
+_LEAST_LATENESS = 300
+_ENOUGH_SPANS = 4
+"""A gap is taken for one that may come at all if the sample goes back so many times as far."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeSample:
+    """Changes of one of `one_of` keys, of the newest days of a log that has `log_changes` in these days.
+
+    `histories` are the event times of each key in seconds, in their order; `delays` say how many seconds behind its
+    event each change was sent. `too_late` lines of the last week are in no log, as they were refused.
+    """
+
+    days: int
+    log_changes: int
+    one_of: int
+    histories: Sequence[Sequence[float]]
+    delays: Sequence[float]
+    too_late: int = 0
+
+    @property
+    def changes(self) -> int:
+        """How many changes it has."""
+        return sum(map(len, self.histories))
+
+    @property
+    def seconds(self) -> float:
+        """From its first event to its last."""
+        times = [time for history in self.histories for time in (history[0], history[-1])]
+        return max(times) - min(times) if times else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinAdvice:
+    """What is proposed, and what it is made of; times in seconds.
+
+    `window` is None where records should live for ever, or nothing can be said as no key has two changes. `split` says
+    of shorter windows than that, and of the one in force, which share of records they would divide. `forever` is how
+    many rows folds would write for a change if records lived for ever.
+    """
+
+    table: str
+    sample: ChangeSample
+    in_force: JoinOptions
+    gaps: Mapping[str, float]
+    delays: Mapping[str, float]
+    window: float | None
+    lateness: float | None
+    split: Mapping[float, float]
+    forever: float
+
+    @property
+    def document(self) -> dict[str, object]:
+        """For JSON: without the sample itself."""
+        return {
+            "table": self.table,
+            "days": self.sample.days,
+            "log_changes": self.sample.log_changes,
+            "one_key_of": self.sample.one_of,
+            "sampled_changes": self.sample.changes,
+            "sampled_keys": len(self.sample.histories),
+            "too_late_lines": self.sample.too_late,
+            "gap_seconds": dict(self.gaps),
+            "send_delay_seconds": dict(self.delays),
+            "window_seconds": self.window,
+            "window_in_force": self.in_force.window_seconds,
+            "lateness_seconds": self.lateness,
+            "lateness_in_force": self.in_force.lateness_seconds,
+            "records_split": [{"window_seconds": window, "share": share} for window, share in self.split.items()],
+            "forever_rows_per_change": round(self.forever, 2),
+        }
+
+    @property
+    def lines(self) -> list[str]:
+        """For people."""
+        sample = self.sample
+        keys = "all keys" if sample.one_of == 1 else f"one key of {sample.one_of}"
+        found = [
+            f"{self.table}: {sample.changes:,} changes of {len(sample.histories):,} keys were looked at, {keys} of "
+            f"{sample.log_changes:,} changes in {sample.days} days"
+        ]
+        if not sample.histories:
+            return [*found, "  the log shows no change: convert some, and ask again"]
+        found.append(f"  between two changes of a key:  {_told(self.gaps) or 'no key has two'}")
+        found.append(f"  sent behind the event:         {_told(self.delays) or 'not known'}")
+        found += [f"  {line}" for line in (*self._window_lines(), *self._lateness_lines())]
+        large = f", above {TOO_MUCH}: not for this table" if self.forever > TOO_MUCH else ""
+        found.append(f"  window: forever would write {self.forever:.1f} rows for each change{large}")
+        return found
+
+    def _window_lines(self) -> list[str]:
+        now = _said(self.in_force.window_seconds)
+        if not self.gaps:
+            return [f"window: nothing to propose, as no key has two changes (in force: {now})"]
+        wanted = "forever" if self.window is None else span(self.window)
+        why = "" if self.window is not None else ": gaps are as long as the log goes back, or longer than 30d"
+        shares = [f"{span(window)} {share:.2%}" for window, share in self.split.items()]
+        more = [f"share of records that a shorter window would split: {', '.join(shares)}"] if shares else []
+        return [f"window: {wanted} (in force: {now}){why}", *more]
+
+    def _lateness_lines(self) -> list[str]:
+        if self.lateness is None:
+            return []
+        refused = (
+            f"; {self.sample.too_late:,} lines of the last week were too late and are not among these"
+            if self.sample.too_late
+            else ""
+        )
+        return [f"lateness: {span(self.lateness)} (in force: {span(self.in_force.lateness_seconds)}){refused}"]
+
+
+def advise(table: str, join: JoinOptions, sample: ChangeSample) -> JoinAdvice:
+    """Proposes the least of the usual windows and latenesses that holds 99.9 % of gaps, and of delays."""
+    gaps = sorted(later - earlier for history in sample.histories for earlier, later in itertools.pairwise(history))
+    delays = sorted(max(delay, 0.0) for delay in sample.delays)
+    of_gaps, of_delays = _percentiles(gaps), _percentiles(delays)
+    window = _least(of_gaps["p99.9"]) if gaps else None
+    if window is not None and window * _ENOUGH_SPANS > sample.seconds and window > WINDOWS[0]:
+        window = None
+    lateness = _least(max(of_delays["p99.9"], _LEAST_LATENESS)) if delays else None
+    return JoinAdvice(
+        table=table,
+        sample=sample,
+        in_force=join,
+        gaps=of_gaps,
+        delays=of_delays,
+        window=window,
+        lateness=lateness,
+        split=_split(sample.histories, window, join.window_seconds) if gaps else {},
+        forever=expected_forever(
+            len(sample.histories) * sample.one_of,
+            sample.changes * sample.one_of / max(sample.seconds, 1.0),
+            join.publish,
+        ),
+    )
+
+
+def _split(histories: Sequence[Sequence[float]], window: float | None, in_force: int | None) -> dict[float, float]:
+    """The share of the records of a window that shorter ones divide: the five below it, and the one in force."""
+    longest = math.inf if window is None else window
+    shorter = [step for step in WINDOWS if step < longest][-5:]
+    if in_force is not None and in_force < longest:
+        shorter.append(in_force)
+    records = [gap for history in histories for gap in _longest_gaps(history, longest)]
+    return {step: sum(gap > step for gap in records) / len(records) for step in sorted(set(shorter))}
+
+
+def _longest_gaps(history: Sequence[float], window: float) -> list[float]:
+    """Of each record that a window makes of a key's changes the longest gap between two of them."""
+    found = [0.0]
+    for earlier, later in itertools.pairwise(history):
+        if later - earlier > window:
+            found.append(0.0)
+        else:
+            found[-1] = max(found[-1], later - earlier)
+    return found
+
+
+def _least(seconds: float) -> float | None:
+    """The least of the steps that is as long; None beyond all of them."""
+    return next((step for step in WINDOWS if step >= seconds), None)
+
+
+def _percentiles(ordered: Sequence[float]) -> dict[str, float]:
+    """Of each share the value that it does not exceed."""
+    return {name: ordered[math.ceil(share * len(ordered)) - 1] for name, share in SHARES.items()} if ordered else {}
+
+
+def _told(percentiles: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {span(value)}" for name, value in percentiles.items())
+
+
+def _said(window: int | None) -> str:
+    return "forever" if window is None else span(window)

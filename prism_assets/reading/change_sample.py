@@ -1,0 +1,53 @@
+"""A sample of the changes of a join table, as readers of its log see it: all changes of some keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from prism_assets.domain.change_log import log_name
+from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.joins import CHANGE_OBJECT
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.reading.lake_reader import LakeReader
+from prism_assets.reading.query import RowsReader, run_query
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledChanges:
+    """Changes by key and time: the seconds of each event and the staging object that it came in.
+
+    They are of one of `one_of` keys, of the newest `days` of the log that have any; these have `log_changes`.
+    """
+
+    days: int
+    log_changes: int
+    one_of: int
+    keys: tuple[tuple[tuple[float, int], ...], ...]
+
+
+def sample_changes(
+    reader: LakeReader | RowsReader, table: TableDefinition, *, most_days: int, most_changes: int
+) -> SampledChanges:
+    """Reads so many changes at most, and whole keys as long as none has too many."""
+    if table.join is None:
+        raise WrongUse(f"{table.name} is no join table: each of its rows is a line of its own")
+    log = f'"{log_name(table.name).schema}"."{log_name(table.name).table}"'
+    counted = run_query(reader, f"SELECT dt, count(*) FROM {log} GROUP BY dt ORDER BY dt DESC LIMIT {most_days}").rows
+    total = sum(int(row[1]) for row in counted)
+    if not total:
+        return SampledChanges(days=0, log_changes=0, one_of=1, keys=())
+    one_of = -(-total // most_changes)
+    keys = ", ".join(f'"{name}"' for name in table.join.key)
+    seconds = f'epoch_ms(CAST("{table.partition_column}" AS TIMESTAMP)) / 1000'
+    rows = run_query(
+        reader,
+        f"SELECT list(seconds), list(object) FROM (SELECT {keys}, {seconds} AS seconds, {CHANGE_OBJECT} AS object "
+        f"FROM {log} WHERE dt >= DATE '{counted[-1][0]}' AND hash({keys}) % {one_of} = 0 "
+        f"ORDER BY {keys}, seconds LIMIT {2 * most_changes}) GROUP BY {keys}",
+    ).rows
+    return SampledChanges(
+        days=len(counted),
+        log_changes=total,
+        one_of=one_of,
+        keys=tuple(tuple(sorted(zip(times, objects, strict=True))) for times, objects in rows),
+    )
