@@ -12,7 +12,7 @@ garbage, so that a death anywhere is harmless.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from datetime import timezone
 
@@ -29,12 +29,11 @@ from prism_assets.domain.joins import CHANGE_GROUP, CHANGE_LINE, CHANGE_OBJECT, 
 from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.kernels.failures import failure_of
-from prism_assets.kernels.parquet.large_strings import LARGE, enlarged
-from prism_assets.kernels.parquet.sorting import sort_keys
 from prism_assets.kernels.records.homes import Homes, Work, batches, find_work, homes_of_sessions
 from prism_assets.kernels.records.identities import Identities, identities_in
 from prism_assets.kernels.records.inputs import NEW, Changes, RecordPlaces, read_changes, read_places
-from prism_assets.kernels.records.merging import joined_rows, merge_records, visible_rows
+from prism_assets.kernels.records.merging import Merged, merge_records
+from prism_assets.kernels.records.ordering import record_order
 from prism_assets.kernels.records.outputs import write_rows
 from prism_assets.kernels.records.sessions import (
     ALONE,
@@ -46,7 +45,7 @@ from prism_assets.kernels.records.sessions import (
     find_sessions,
     key_codes,
 )
-from prism_assets.kernels.records.shape import COMMITTED, LAST_EVENT, RecordShape, counted_column
+from prism_assets.kernels.records.shape import COMMITTED, LAST_EVENT, LiftedChanges, RecordShape, counted_column
 from prism_assets.kernels.records.times import event_times, settle_times, settles_at, to_instant
 from prism_assets.kernels.times import to_datetime
 from prism_assets.objectstore.lake import Lake
@@ -151,31 +150,44 @@ class _Fold:
         places: RecordPlaces,
         changes: Changes,
     ) -> None:
-        """Writes some homes anew: records that nothing touches as they are, the others merged with their changes."""
+        """Writes some homes anew: records that nothing touches as they are, the others merged with their changes.
+
+        A record has the number of its eldest part among the stored ones, without gaps; those that are born come behind.
+        """
         stored = self._read(batch, homes)
         numbers = np.concatenate([np.flatnonzero(places.homes == home) for home in batch])
         session_of = sessions.of_records[numbers]
         touched = session_of != ALONE
         chosen = np.flatnonzero(np.isin(work.home_of[sessions.of_changes], batch))
-        parts = stored.filter(pa.array(touched))
-        lifted, owners = self._lifted(changes, chosen, sessions.of_changes[chosen], parts, session_of[touched])
-        session_of_merged, which = dense(np.concatenate([session_of[touched], owners]), sessions.count)
-        count = len(session_of_merged)
-        merged = merge_records(self._shape, pa.concat_tables([parts, lifted]), which, count)
-        self._count(merged)
+        lifted, owners = self._lifted(changes, chosen, sessions.of_changes[chosen], stored, session_of)
 
-        rows = pa.concat_tables([stored, merged])
-        living = np.concatenate([places.homes[numbers], work.home_of[session_of_merged]])
-        settled = np.concatenate([work.settled_records[numbers], work.settled_sessions[session_of_merged]])
-        replaced = np.concatenate([touched, np.zeros(count, bool)])
-        self._write(batch, homes, rows, living, settled, replaced)
+        elders = np.arange(len(numbers))
+        place_of = np.full(len(places.homes), ALONE, np.int64)
+        place_of[numbers] = elders
+        elders[touched] = place_of[sessions.elders[session_of[touched]]]
+        is_elder = elders == np.arange(len(numbers))
+        number_of = np.cumsum(is_elder) - 1
+        met, which = dense(np.concatenate([session_of[touched], owners]), sessions.count)
+        is_born = sessions.elders[met] < 0
+        of_met = np.cumsum(is_born) - 1 + int(is_elder.sum())
+        of_met[~is_born] = number_of[place_of[sessions.elders[met[~is_born]]]]
+        record_of = np.concatenate([number_of[elders], of_met[which[int(touched.sum()) :]]])
+        count = int(is_elder.sum()) + int(is_born.sum())
 
-    def _count(self, merged: pa.Table) -> None:
+        living = np.concatenate([places.homes[numbers[is_elder]], work.home_of[met[is_born]]])
+        settled = np.concatenate([work.settled_records[numbers[is_elder]], work.settled_sessions[met[is_born]]])
+        merged = merge_records(self._shape, stored, lifted, record_of, count)
+        joined = merged.joined(count)
+        self._count(merged, of_met, joined)
+        self._write(batch, homes, merged, living, settled, joined)
+
+    def _count(self, merged: Merged, changed: Numbers, joined: npt.NDArray[np.bool_]) -> None:
         """Counts records that this fold has changed, and how far the parts of those that are whole lie apart."""
-        first_events = event_times(merged[self._table.partition_column], self._table.zone)
-        delays = (merged[LAST_EVENT].to_numpy() - first_events)[joined_rows(self._shape, merged)]
+        whole = changed[joined[changed]]
+        first_events = event_times(merged.column(self._table.partition_column, whole), self._table.zone)
+        delays = merged.column(LAST_EVENT, whole).to_numpy() - first_events
         steps = np.searchsorted(np.array(STEPS) * 1_000, delays)
-        self._done.changed += merged.num_rows
+        self._done.changed += len(changed)
         self._done.join_delays += np.bincount(steps, minlength=len(STEPS) + 1)
 
     def _read(self, batch: Sequence[int], homes: Homes) -> pa.Table:
@@ -190,55 +202,61 @@ class _Fold:
         return pa.concat_tables(tables)
 
     def _lifted(
-        self, changes: Changes, chosen: Numbers, owners: Numbers, parts: pa.Table, session_of_parts: Numbers
-    ) -> tuple[pa.Table, Numbers]:
+        self, changes: Changes, chosen: Numbers, owners: Numbers, stored: pa.Table, session_of: Numbers
+    ) -> tuple[LiftedChanges, Numbers]:
         """The chosen changes as records, without those that are counted in the record that they are part of."""
-        rows = changes.rows.take(pa.array(chosen))
         is_new = np.ones(len(chosen), bool)
         for group in self._join.groups:
             if self._shape.counts(group):
-                counted, places = identities_in(parts[counted_column(group)].combine_chunks())
-                own = np.flatnonzero(pc.equal(rows[CHANGE_GROUP], group.name).to_numpy())
-                found = Identities.of(rows[CHANGE_OBJECT], rows[CHANGE_LINE]).take(own)
-                is_new[own] &= ~_are_among(found, owners[own], counted, session_of_parts[places])
-        return self._shape.lifted(rows.filter(pa.array(is_new))), owners[is_new]
+                counted, places = identities_in(stored[counted_column(group)].combine_chunks())
+                own = np.flatnonzero(pc.equal(changes.rows[CHANGE_GROUP], group.name).to_numpy()[chosen])
+                found = Identities.of(changes.rows[CHANGE_OBJECT], changes.rows[CHANGE_LINE]).take(chosen[own])
+                is_new[own] &= ~_are_among(found, owners[own], counted, session_of[places])
+        chosen = chosen[is_new]
+        is_all = len(chosen) == changes.rows.num_rows
+        return LiftedChanges(self._shape, changes.rows if is_all else changes.rows.take(pa.array(chosen))), owners[
+            is_new
+        ]
 
     def _write(
         self,
         batch: Sequence[int],
         homes: Homes,
-        rows: pa.Table,
+        merged: Merged,
         living: Numbers,
         settled: npt.NDArray[np.bool_],
-        replaced: npt.NDArray[np.bool_],
+        joined: npt.NDArray[np.bool_],
     ) -> None:
         """Writes what stays of the records of some homes, visible and hidden ones apart, sorted by key and time."""
-        visible = visible_rows(self._shape, rows)
-        joined = visible & joined_rows(self._shape, rows)
+        everyone = np.arange(len(living))
+        visible = merged.visible(len(living))
+        joined = joined & visible
         # Nothing accepted meets a settled record any more: there is nothing that one which nobody sees would win over.
         gone = settled if self._join.after == DELETE else settled & ~visible
         if self._join.after == DELETE:
-            self._done.settled += int((settled & visible & ~replaced).sum())
-            self._done.joined += int((settled & joined & ~replaced).sum())
-        first_events = event_times(rows[self._table.partition_column], self._table.zone)
-        names = (*self._join.key, self._table.partition_column)
-        keys = [key for name in names for key in sort_keys(rows[name])]
-        order = np.lexsort((*reversed(keys), ~visible, living))
-        order = order[~(gone | replaced)[order]]
+            self._done.settled += int((settled & visible).sum())
+            self._done.joined += int((settled & joined).sum())
+        time = self._table.partition_column
+        keys = [merged.column(name, everyone) for name in (*self._join.key, time)]
+        order = record_order(2 * living + ~visible, keys)
+        order = order[~gone[order]]
+        rows = merged.into_table(order)
+        first_events = event_times(rows[time], self._table.zone)
         settle = settle_times(rows[LAST_EVENT].to_numpy(), self._join)
-        if rows.nbytes > LARGE:
-            rows = rows.cast(enlarged(rows.schema))
+        living, visible, settled, joined = living[order], visible[order], settled[order], joined[order]
         for home in batch:
             self._done.replaced += [item.object_id for item in homes.recorded(home)]
-            own = order[living[order] == home]
-            for part, chosen in _parts(own, visible):
-                is_settled = bool(settled[own].all())
-                self._put(
-                    home, homes, part, rows, chosen, first_events, settle[own], int(joined[chosen].sum()), is_settled
-                )
-            if self._join.after != DELETE and len(own) and settled[own].all():
-                self._done.settled += int(visible[own].sum())
-                self._done.joined += int(joined[own].sum())
+            start, end = np.searchsorted(living, [home, home + 1])
+            middle = start + int(visible[start:end].sum())
+            is_settled = bool(settled[start:end].all())
+            for part, own in ((RecordPart.VISIBLE, slice(start, middle)), (RecordPart.HIDDEN, slice(middle, end))):
+                if own.start < own.stop:
+                    taken = rows.slice(own.start, own.stop - own.start)
+                    whole = int(joined[own].sum())
+                    self._put(home, homes, part, taken, first_events[own], settle[start:end], whole, is_settled)
+            if self._join.after != DELETE and start < end and is_settled:
+                self._done.settled += int(middle - start)
+                self._done.joined += int(joined[start:end].sum())
 
     def _put(
         self,
@@ -246,7 +264,6 @@ class _Fold:
         homes: Homes,
         part: RecordPart,
         rows: pa.Table,
-        chosen: Numbers,
         first_events: Numbers,
         settle: Numbers,
         joined: int,
@@ -255,10 +272,9 @@ class _Fold:
         """Writes one object. Settle times are those of its home: both objects of that are rewritten together."""
         day, bucket, cohort = homes.addresses[home]
         key = self._keys.record_object(day, part, self._task.fold_id, bucket, cohort)
-        taken = rows.take(pa.array(chosen)).cast(self._shape.stored)
         metric_columns = self._task.metric_columns if part is RecordPart.VISIBLE else ()
         written = write_rows(
-            taken, first_events[chosen], self._table, self._stores, self._keys.bucket, key,
+            rows.cast(self._shape.stored), first_events, self._table, self._stores, self._keys.bucket, key,
             kind=str(part), metric_columns=metric_columns,
         )  # fmt: skip
         self._done.written.append(
@@ -337,12 +353,6 @@ def _counted(buckets: Numbers) -> tuple[tuple[int, int], ...]:
     """How often each bucket is there."""
     different, counts = np.unique(buckets, return_counts=True)
     return tuple(zip(different.tolist(), counts.tolist(), strict=True))
-
-
-def _parts(rows: Numbers, visible: npt.NDArray[np.bool_]) -> Iterator[tuple[RecordPart, Numbers]]:
-    for part, chosen in ((RecordPart.VISIBLE, rows[visible[rows]]), (RecordPart.HIDDEN, rows[~visible[rows]])):
-        if len(chosen):
-            yield part, chosen
 
 
 def _are_among(found: Identities, owners: Numbers, known: Identities, known_owners: Numbers) -> npt.NDArray[np.bool_]:

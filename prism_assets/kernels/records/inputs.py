@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -63,11 +64,10 @@ class StoredObject:
         names = [field.name for field in self._file.schema_arrow if _identity(field) in wanted]
         return _with_columns(self._file.read(names, use_threads=False), schema)
 
-    def read(self, schema: pa.Schema) -> pa.Table:
+    def read(self, schema: pa.Schema, *, check: bool = True) -> pa.Table:
         """All rows with the columns of a schema; InvariantBroken if they are not those that were recorded."""
         read = self._file.read(use_threads=False)
-        found = fingerprint_of(read)
-        if found != self.said.fingerprint:
+        if check and (found := fingerprint_of(read)) != self.said.fingerprint:
             raise InvariantBroken(
                 f"{self.said.key}: the fingerprint of its rows is {found}, recorded was {self.said.fingerprint}; "
                 "nothing was written: run `prism repair --deep`"
@@ -112,19 +112,26 @@ NEW = -1
 
 
 def read_changes(task: FoldTask, shape: RecordShape, stores: Stores) -> Changes:
-    """Reads the changes of the task's buckets, those that waited first."""
+    """Reads the changes of the task's buckets, those that waited first.
+
+    All tasks of a fold read the new objects, and it stands only if none of them fails: one of them checks each.
+    """
     waiting = tuple(item for item in task.records if item.part is RecordPart.PENDING)
     tables, buckets, sources = list[pa.Table](), list[Numbers](), list[Numbers]()
 
     def read(item: DataFile) -> pa.Table:
         return StoredObject(item, stores).read(shape.changes)
 
+    def read_new(item: DataFile) -> pa.Table:
+        is_checked_here = zlib.crc32(item.key.encode()) % shape.join.buckets in task.buckets
+        return StoredObject(item, stores).read(shape.changes, check=is_checked_here)
+
     with ThreadPoolExecutor(_READS) as pool:
         for number, rows in enumerate(pool.map(read, waiting)):
             tables.append(rows)
             buckets.append(buckets_of(rows.select(shape.join.key), shape.join.buckets))
             sources.append(np.full(rows.num_rows, number, np.int64))
-        for item, read_rows in zip(task.changes, pool.map(read, task.changes), strict=True):
+        for item, read_rows in zip(task.changes, pool.map(read_new, task.changes), strict=True):
             found = buckets_of(read_rows.select(shape.join.key), shape.join.buckets)
             own = np.isin(found, task.buckets)
             committed = pa.array(np.full(int(own.sum()), to_instant(item.committed), np.int64))

@@ -7,7 +7,9 @@ given; the fold sees to it that it is given each change once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,10 +19,12 @@ import pyarrow.compute as pc
 
 from prism_assets.domain.joins import COUNT, MAX, MIN, SUM, Group
 from prism_assets.domain.types import DecimalType, WholeNumberType
+from prism_assets.kernels.parquet.large_strings import LARGE
 from prism_assets.kernels.parquet.sorting import Key, sort_keys
 from prism_assets.kernels.records.identities import identities_in, identity_texts
 from prism_assets.kernels.records.shape import (
     LAST_EVENT,
+    LiftedChanges,
     RecordShape,
     Slot,
     counted_column,
@@ -32,69 +36,118 @@ Numbers = npt.NDArray[np.int64]
 NOBODY = -1
 
 
-def merge_records(shape: RecordShape, parts: pa.Table, owners: Numbers, count: int) -> pa.Table:
-    """The `count` records that stored records and lifted changes are parts of; `owners` says of which each is one."""
-    merged = _Merging(shape, parts, owners, count)
-    firsts = merged.first_parts()
+def merge_records(shape: RecordShape, stored: pa.Table, lifted: LiftedChanges, owners: Numbers, count: int) -> Merged:
+    """The `count` records that stored records, and behind them lifted changes, are parts of.
+
+    `owners` says of which record each part is one; each record has one at least.
+    """
+    merging = _Merging(shape, stored, lifted, owners, count)
+    firsts = merging.first_parts()
     for name in (*shape.join.key, shape.table.partition_column):
-        merged.take(name, firsts)
+        merging.take(name, firsts)
     for slot in shape.slots:
-        merged.fill(slot)
+        merging.fill(slot)
     for group in shape.join.groups:
-        merged.add_up(group)
-    merged.columns[LAST_EVENT] = merged.last_events()
-    return pa.table([merged.columns[field.name] for field in shape.stored], schema=shape.stored)
+        merging.add_up(group)
+    merging.add_last_events()
+    return Merged(shape, merging.sources)
 
 
-def visible_rows(shape: RecordShape, records: pa.Table) -> npt.NDArray[np.bool_]:
-    """Which records readers see: those with a group that is there, or whose owner is."""
-    seen = np.zeros(records.num_rows, bool)
-    for group in [shape.join.owner] if shape.join.owner else shape.join.groups:
-        seen |= _is_there(records, group)
-    return seen
+class Source:
+    """Where the values of a column are: parts that one of is taken for each record, and behind them `made` values."""
+
+    def __init__(self, stored: Any, lifted: Callable[[], Any], rows: Numbers, made: Any = None) -> None:
+        self._stored, self._lifted, self._made = stored, lifted, made
+        self._rows = rows
+
+    def take(self, records: Numbers) -> Any:
+        """The values of some records."""
+        lifted = self._lifted()
+        parts = [chunk for part in (self._stored, lifted, self._made) if part is not None for chunk in _chunks(part)]
+        rows = self._rows[records]
+        whole = whole_column(pa.chunked_array(parts, lifted.type))
+        return pa.chunked_array([whole.take(pa.array(rows, mask=rows == NOBODY))])
 
 
-def joined_rows(shape: RecordShape, records: pa.Table) -> npt.NDArray[np.bool_]:
-    """Which records have all groups: each has a winner that does not delete it."""
-    joined = np.ones(records.num_rows, bool)
-    for group in shape.join.groups:
-        joined &= _is_there(records, group)
-    return joined
+@dataclass
+class Merged:
+    """Records that are not gathered yet: of each column, which parts have its values."""
+
+    shape: RecordShape
+    sources: dict[str, Source]
+
+    def column(self, name: str, records: Numbers) -> Any:
+        """A column of some records."""
+        return self.sources[name].take(records)
+
+    def into_table(self, records: Numbers) -> pa.Table:
+        """Some records in this order. It can be called once: what a column was made of is let go before the next."""
+        columns = {field.name: self.sources.pop(field.name).take(records) for field in self.shape.stored}
+        return pa.table(columns)
+
+    def visible(self, count: int) -> npt.NDArray[np.bool_]:
+        """Which of the records readers see: those with a group that is there, or whose owner is."""
+        seen, join = np.zeros(count, bool), self.shape.join
+        for group in [join.owner] if join.owner else join.groups:
+            seen |= self._has(group, count)
+        return seen
+
+    def joined(self, count: int) -> npt.NDArray[np.bool_]:
+        """Which of the records have all groups: each has a winner that does not delete it."""
+        joined = np.ones(count, bool)
+        for group in self.shape.join.groups:
+            joined &= self._has(group, count)
+        return joined
+
+    def _has(self, group: Group, count: int) -> npt.NDArray[np.bool_]:
+        deleted = self.column(deleted_column(group), np.arange(count))
+        alive: npt.NDArray[np.bool_] = pc.fill_null(pc.invert(deleted), False).to_numpy()
+        return alive
 
 
-def _is_there(records: pa.Table, group: Group) -> npt.NDArray[np.bool_]:
-    alive: npt.NDArray[np.bool_] = pc.fill_null(pc.invert(records[deleted_column(group)]), False).to_numpy()
-    return alive
+def whole_column(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array, with 64-bit offsets where its strings may need them."""
+    if column.nbytes > LARGE and pa.types.is_string(column.type):
+        column = column.cast(pa.large_string())
+    return column.combine_chunks()
 
 
 class _Merging:
-    """The columns of merged records, as far as they are made."""
+    """The columns of merged records, as far as it is known where they are."""
 
-    def __init__(self, shape: RecordShape, parts: pa.Table, owners: Numbers, count: int) -> None:
+    def __init__(
+        self, shape: RecordShape, stored: pa.Table, lifted: LiftedChanges, owners: Numbers, count: int
+    ) -> None:
         self._shape = shape
-        self._parts = parts
+        self._stored = stored
+        self._lifted = lifted
         self._owners = owners
         self._count = count
-        self.columns: dict[str, Any] = {}
+        self._is_shared = np.bincount(owners, minlength=count) > 1
+        self.sources: dict[str, Source] = {}
 
-    def take(self, name: str, rows: Numbers) -> None:
-        """Gathers a column: of each record the value of one part, or null where nobody has it."""
-        places = pa.array(rows, mask=rows == NOBODY)
-        self.columns[name] = self._parts[name].take(places)
+    def take(self, name: str, rows: Numbers, made: Any = None) -> None:
+        """Has a column taken from one part of each record, or from what was made for it; null where nobody has it."""
+        self.sources[name] = Source(self._stored[name], partial(self._lifted.column, name), rows, made)
+
+    def _part(self, name: str) -> pa.ChunkedArray:
+        """A column of all parts."""
+        parts = (self._stored[name], self._lifted.column(name))
+        return pa.chunked_array([chunk for part in parts for chunk in _chunks(part)], self._stored[name].type)
 
     def first_parts(self) -> Numbers:
         """The part of each record with the first event."""
-        times = event_times(self._parts[self._shape.table.partition_column], self._shape.table.zone)
-        return self._greatest(np.arange(len(times)), [-times])
+        times = event_times(self._part(self._shape.table.partition_column), self._shape.table.zone)
+        return self._greatest(np.arange(len(times)), lambda rows: [-times[rows]])
 
-    def last_events(self) -> pa.Array:
-        """The time of the last event of each record."""
+    def add_last_events(self) -> None:
+        """Finds the time of the last event of each record."""
         found = np.full(self._count, np.iinfo(np.int64).min)
-        np.maximum.at(found, self._owners, self._parts[LAST_EVENT].to_numpy())
-        return pa.array(found)
+        np.maximum.at(found, self._owners, self._part(LAST_EVENT).to_numpy())
+        self.take(LAST_EVENT, np.arange(len(self._owners), len(self._owners) + self._count), pa.array(found))
 
     def fill(self, slot: Slot) -> None:
-        """Finds out which part holds a slot of each record, and takes from it what the slot gives."""
+        """Finds out which part holds a slot of each record, and has taken from it what the slot gives."""
         holders = self._holders_of_value(slot) if slot.kind == "value" else self._holders(slot)
         for name in dict.fromkeys((*slot.columns, *slot.place)):
             self.take(name, holders)
@@ -104,67 +157,96 @@ class _Merging:
                     self.take(name, self._extremes(name, merge))
 
     def _holders(self, slot: Slot) -> Numbers:
-        rows = self._filled(slot.object)
-        keys = _order([self._parts[name].take(rows)] for name in slot.place)
-        return self._greatest(rows, (-key for key in keys) if slot.kind == "first" else keys)
+        def keys(rows: Numbers) -> Iterator[Key]:
+            found = _order([self._part(name).take(rows)] for name in slot.place)
+            return (-key for key in found) if slot.kind == "first" else found
+
+        return self._greatest(self._filled(slot.object), keys)
 
     def _holders_of_value(self, slot: Slot) -> Numbers:
         """The last part with a value, unless a delete of the group comes behind it."""
         (delete,) = (one for one in self._shape.slots if one.kind == "delete" and one.group == slot.group)
         rows, deletes = self._filled(slot.object), self._filled(delete.object)
-        places = zip(slot.place, delete.place, strict=True)
-        keys = _order([self._parts[one].take(rows), self._parts[other].take(deletes)] for one, other in places)
-        candidates = np.concatenate([rows, np.full(len(deletes), NOBODY)])
-        owners = np.concatenate([self._owners[rows], self._owners[deletes]])
-        return self._greatest(candidates, keys, owners)
+        count = len(self._owners)
+        candidates = np.concatenate([rows, deletes + count])
+
+        def keys(chosen: Numbers) -> Iterator[Key]:
+            of_values, of_deletes = chosen[chosen < count], chosen[chosen >= count] - count
+            places = zip(slot.place, delete.place, strict=True)
+            return _order(
+                [self._part(one).take(of_values), self._part(other).take(of_deletes)] for one, other in places
+            )
+
+        owners = self._owners[np.concatenate([rows, deletes])]
+        is_alone = np.bincount(owners, minlength=self._count) == 1
+        found = self._greatest(candidates, keys, owners, ~is_alone)
+        return np.where(found < count, found, NOBODY)
 
     def _extremes(self, name: str, merge: str) -> Numbers:
-        rows = self._filled(name)
-        keys = _order([[self._parts[name].take(rows)]])
-        return self._greatest(rows, (-key for key in keys) if merge == MIN else keys)
+        def keys(rows: Numbers) -> Iterator[Key]:
+            found = _order([[self._part(name).take(rows)]])
+            return (-key for key in found) if merge == MIN else found
+
+        return self._greatest(self._filled(name), keys)
 
     def _filled(self, name: str) -> Numbers:
-        return np.flatnonzero(self._parts[name].is_valid().to_numpy())
+        return np.flatnonzero(self._part(name).is_valid().to_numpy())
 
-    def _greatest(self, rows: Numbers, keys: Iterable[Key], owners: Numbers | None = None) -> Numbers:
+    def _greatest(
+        self,
+        rows: Numbers,
+        keys_of: Callable[[Numbers], Iterable[Key]],
+        owners: Numbers | None = None,
+        is_shared: npt.NDArray[np.bool_] | None = None,
+    ) -> Numbers:
         """Of each record the one of `rows` with the greatest keys, the most significant first.
 
-        Key by key, only those that tie so far are looked at further: mostly the first key decides, and none is sorted.
+        Only rows that share their record with others are compared. Key by key, only those that tie so far are looked at
+        further: mostly the first key decides, and none is sorted.
         """
         owners = self._owners[rows] if owners is None else owners
+        shared = (self._is_shared if is_shared is None else is_shared)[owners]
+        found = np.full(self._count, NOBODY, np.int64)
+        found[owners[~shared]] = rows[~shared]
+        rows, owners = rows[shared], owners[shared]
         left = np.arange(len(rows))
         wanted = int(np.count_nonzero(np.bincount(owners, minlength=self._count)))
-        for key in keys:
-            if len(left) == wanted:
-                break
+        for key in keys_of(rows) if len(rows) > wanted else ():
             values, of = key[left], owners[left]
             best = np.full(self._count, values.min(), values.dtype)
             np.maximum.at(best, of, values)
             left = left[values == best[of]]
-        found = np.full(self._count, NOBODY, np.int64)
+            if len(left) == wanted:
+                break
         found[owners[left]] = rows[left]
         return found
 
     def add_up(self, group: Group) -> None:
         """Adds up sums and counts, and keeps which changes are in them."""
         for name in self._shape.columns_of(group, COUNT):
-            self.columns[name] = self._sums(name).cast(pa.int64())
+            self._take_made(name, self._sums(name).cast(pa.int64()))
         for name in self._shape.columns_of(group, SUM):
             total = self._sums(self._shape.sum_column(name))
-            self.columns[self._shape.sum_column(name)] = total
-            self.columns[name] = _fitting(total, self._shape, name)
+            self._take_made(self._shape.sum_column(name), total)
+            self._take_made(name, _fitting(total, self._shape, name))
         if self._shape.counts(group):
-            counted = self._parts[counted_column(group)].combine_chunks()
-            identities, rows = identities_in(counted)
-            self.columns[counted_column(group)] = identity_texts(identities, self._owners[rows], self._count)
+            identities, rows = identities_in(self._part(counted_column(group)).combine_chunks())
+            self._take_made(counted_column(group), identity_texts(identities, self._owners[rows], self._count))
+
+    def _take_made(self, name: str, made: Any) -> None:
+        self.take(name, np.arange(len(self._owners), len(self._owners) + self._count), made)
 
     def _sums(self, name: str) -> Any:
         """The sum of each record; null where no part has a value."""
-        table = pa.table({"owner": self._owners, "value": self._parts[name]})
+        table = pa.table({"owner": self._owners, "value": self._part(name)})
         found = table.group_by("owner", use_threads=False).aggregate([("value", "sum")])
         rows = np.full(self._count, NOBODY, np.int64)
         rows[found["owner"].to_numpy()] = np.arange(found.num_rows)
         return found["value_sum"].take(pa.array(rows, mask=rows == NOBODY))
+
+
+def _chunks(column: Any) -> list[pa.Array]:
+    return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
 
 
 def _fitting(total: Any, shape: RecordShape, name: str) -> Any:

@@ -6,9 +6,9 @@ first ones, or deleted last. Of that change the slot knows its place, sequence a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -155,52 +155,80 @@ class RecordShape:
         kinds = {CHANGE_GROUP: pa.string(), CHANGE_DELETED: pa.bool_(), CHANGE_OBJECT: pa.int64()}
         return _with_hidden(self.seen, {**kinds, CHANGE_LINE: pa.int64(), COMMITTED: pa.int64()})
 
-    def lifted(self, changes: pa.Table) -> pa.Table:
-        """Each change as the record that it would be alone."""
+
+class LiftedChanges:
+    """Each change as the record that it would be alone, column by column: what nobody asks for is not made."""
+
+    def __init__(self, shape: RecordShape, changes: pa.Table) -> None:
+        self._shape = shape
+        self._changes = changes
         names = pc.fill_null(changes[CHANGE_GROUP], "")
-        deleted = pc.fill_null(changes[CHANGE_DELETED], False)
-        time = self.table.partition_column
-        columns: dict[str, Any] = {name: changes[name] for name in (*self.join.key, time)}
-        columns[LAST_EVENT] = pa.array(event_times(changes[time], self.table.zone))
-        for group in self.join.groups:
-            columns |= self._lifted_group(group, changes, pc.equal(names, group.name), deleted)
-        for slot in self.slots:
-            columns |= _lifted_slot(slot, changes, pc.equal(names, slot.group.name), deleted)
-        arrays = [columns[field.name].cast(field.type) for field in self.stored]
-        return pa.table(arrays, schema=self.stored)
+        self._deleted = pc.fill_null(changes[CHANGE_DELETED], False)
+        self._own = {group.name: pc.equal(names, group.name) for group in shape.join.groups}
+        self._there = {name: pc.and_(own, pc.invert(self._deleted)) for name, own in self._own.items()}
+        self._makers: dict[str, Callable[[], Any]] = {}
+        time = shape.table.partition_column
+        for name in (*shape.join.key, time):
+            self._makers[name] = partial(self._plain, name)
+        self._makers[LAST_EVENT] = lambda: pa.array(event_times(changes[time], shape.table.zone))
+        for group in shape.join.groups:
+            self._add_group(group)
+        for slot in shape.slots:
+            sources = (*slot.group.sequence, CHANGE_OBJECT, CHANGE_LINE)
+            for name, source in zip(slot.place, sources, strict=True):
+                self._makers[name] = partial(self._place, slot, source)
 
-    def _lifted_group(self, group: Group, changes: pa.Table, own: Any, deleted: Any) -> dict[str, Any]:
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return int(self._changes.num_rows)
+
+    def column(self, name: str) -> Any:
+        """The values of one stored column."""
+        return self._makers[name]().cast(self._shape.stored.field(name).type)
+
+    def _add_group(self, group: Group) -> None:
         """The values that its changes give to a group; a change that deletes gives its sequence alone."""
-        there = pc.and_(own, pc.invert(deleted))
-        found: dict[str, Any] = {deleted_column(group): _where(own, deleted)}
+        shape, makers = self._shape, self._makers
+        makers[deleted_column(group)] = lambda: _where(self._own[group.name], self._deleted)
         for name in group.sequence:
-            if name != self.table.partition_column:
-                found[name] = _where(own, changes[name])
-        for name in self.columns_of(group, WINNER, LAST_NON_NULL, FIRST, MIN, MAX):
-            found[name] = _where(there, changes[name])
-        for name in self.columns_of(group, COUNT):
-            found[name] = _where(own, pc.is_valid(changes[name]).cast(pa.int64()))
-        for name in self.columns_of(group, SUM):
-            found[name] = _where(own, changes[name])
-            found[self.sum_column(name)] = found[name].cast(self.stored.field(self.sum_column(name)).type)
-        if self.counts(group):
-            identities = Identities.of(changes[CHANGE_OBJECT], changes[CHANGE_LINE])
-            texts = identity_texts(identities, np.arange(changes.num_rows), changes.num_rows)
-            found[counted_column(group)] = _where(own, texts)
-        return found
+            if name != shape.table.partition_column:
+                makers[name] = partial(self._owned, group, name)
+        for name in shape.columns_of(group, WINNER, LAST_NON_NULL, FIRST, MIN, MAX):
+            makers[name] = partial(self._given, group, name)
+        for name in shape.columns_of(group, COUNT):
+            makers[name] = partial(self._one, group, name)
+        for name in shape.columns_of(group, SUM):
+            makers[name] = makers[shape.sum_column(name)] = partial(self._owned, group, name)
+        if shape.counts(group):
+            makers[counted_column(group)] = partial(self._counted, group)
 
+    def _plain(self, name: str) -> Any:
+        return self._changes[name]
 
-def _lifted_slot(slot: Slot, changes: pa.Table, own: Any, deleted: Any) -> dict[str, Any]:
-    """The place of each change that fills a slot."""
-    match slot.kind:
-        case "delete":
-            fills = pc.and_(own, deleted)
-        case "value":
-            fills = pc.and_(pc.and_(own, pc.invert(deleted)), pc.is_valid(changes[slot.columns[0]]))
-        case _:
-            fills = own
-    sources = zip(slot.place, (*slot.group.sequence, CHANGE_OBJECT, CHANGE_LINE), strict=True)
-    return {name: _where(fills, changes[source]) for name, source in sources}
+    def _owned(self, group: Group, name: str) -> Any:
+        return _where(self._own[group.name], self._changes[name])
+
+    def _given(self, group: Group, name: str) -> Any:
+        return _where(self._there[group.name], self._changes[name])
+
+    def _one(self, group: Group, name: str) -> Any:
+        return _where(self._own[group.name], pc.is_valid(self._changes[name]).cast(pa.int64()))
+
+    def _counted(self, group: Group) -> Any:
+        identities = Identities.of(self._changes[CHANGE_OBJECT], self._changes[CHANGE_LINE])
+        return _where(self._own[group.name], identity_texts(identities, np.arange(self.count), self.count))
+
+    def _place(self, slot: Slot, source: str) -> Any:
+        """A part of the place of each change that fills a slot."""
+        match slot.kind:
+            case "delete":
+                fills = pc.and_(self._own[slot.group.name], self._deleted)
+            case "value":
+                fills = pc.and_(self._there[slot.group.name], pc.is_valid(self._changes[slot.columns[0]]))
+            case _:
+                fills = self._own[slot.group.name]
+        return _where(fills, self._changes[source])
 
 
 def _where(mask: Any, values: Any) -> Any:

@@ -25,7 +25,7 @@ from prism_assets.metadata import folds, record_objects, settle_clock, small_obj
 from prism_assets.metadata.folds import UnfoldedDay
 from prism_assets.objectstore.lake import Lake
 
-_TASK_BYTES = 32 << 20
+_TASK_BYTES = 64 << 20
 """What a task of a fold reads of records, about. Its share of the changes comes besides."""
 
 

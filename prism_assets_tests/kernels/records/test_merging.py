@@ -12,7 +12,7 @@ import pytest
 from prism_assets.domain.joins import JoinOptions, Member
 from prism_assets.domain.record_model import Change
 from prism_assets.kernels.records.merging import merge_records
-from prism_assets.kernels.records.shape import RecordShape
+from prism_assets.kernels.records.shape import LiftedChanges, RecordShape
 from prism_assets_tests.kernels.builders import Lake
 from prism_assets_tests.kernels.records.builders import MEMBERS, FoldedTable, a_change, a_join, a_join_table
 from prism_assets_tests.kernels.records.histories import values
@@ -27,13 +27,16 @@ def lifted(lake: Lake, join: JoinOptions, changes: list[Change]) -> tuple[Record
     table = FoldedTable(lake, a_join_table(join))
     shape = RecordShape(table.table, join)
     rows = lake.table_at(table.commit(changes).key)
-    return shape, shape.lifted(rows.append_column("_p_committed", pa.nulls(rows.num_rows, pa.int64())))
+    parts = LiftedChanges(shape, rows.append_column("_p_committed", pa.nulls(rows.num_rows, pa.int64())))
+    return shape, pa.table([parts.column(name) for name in shape.stored.names], schema=shape.stored)
 
 
 def merged(shape: RecordShape, *parts: pa.Table) -> pa.Table:
     """One record of all parts."""
     whole = pa.concat_tables(parts)
-    return merge_records(shape, whole, np.zeros(whole.num_rows, np.int64), 1)
+    nothing = LiftedChanges(shape, shape.changes.empty_table())
+    found = merge_records(shape, whole, nothing, np.zeros(whole.num_rows, np.int64), 1)
+    return found.into_table(np.zeros(1, np.int64)).cast(shape.stored)
 
 
 def some_changes(chance: random.Random) -> list[Change]:
