@@ -25,6 +25,13 @@ def table_apply(
     restore_marker: Annotated[
         bool, typer.Option("--restore-marker", help="Also put back the lake's marker, if it was deleted.")
     ] = False,
+    accept_amplification: Annotated[
+        bool,
+        typer.Option(
+            "--accept-amplification",
+            help="Also change join tables with `window: forever` whose folds write over 50 rows for a change.",
+        ),
+    ] = False,
     now: Now = None,
     force: Force = False,
     as_json: Json = False,
@@ -39,6 +46,7 @@ def table_apply(
         read_clock(now, force),
         dry_run=dry_run,
         restore_marker=restore_marker,
+        accept_amplification=accept_amplification,
     )
     console.show_apply(plan, dry_run=dry_run, as_json=as_json)
 

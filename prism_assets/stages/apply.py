@@ -32,6 +32,7 @@ from prism_assets.metadata import erasures, locks, retention, tables, undefined_
 from prism_assets.metadata.tables import FormerName, KnownStream
 from prism_assets.settings import SYMLINK_SUFFIX
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.forever import find_cost
 from prism_assets.stages.installation import preview_lake, take_lake
 
 
@@ -441,13 +442,20 @@ def _with_ids_of(records: TableDefinition, table: TableDefinition) -> TableDefin
 
 
 def run_apply(
-    context: StageContext, folder: Path, now: datetime, *, dry_run: bool = False, restore_marker: bool = False
+    context: StageContext,
+    folder: Path,
+    now: datetime,
+    *,
+    dry_run: bool = False,
+    restore_marker: bool = False,
+    accept_amplification: bool = False,
 ) -> ApplyPlan:
     """Migrates the schema and applies the table files of a folder, all or none; returns the plan that was carried out.
 
     The first one joins database and lake for good. A stream that would take in the lake's own objects is refused.
     DefinitionError with every problem of every file; WrongLake, before any table is touched, where the two do not
-    belong together. `restore_marker` puts back the lake's marker on purpose.
+    belong together. `restore_marker` puts back the lake's marker on purpose; without `accept_amplification` a table is
+    not changed whose records live for ever where folds write far more than changes.
     """
     database, lake, stores = context.database, context.lake, context.stores
     files = read_table_files(folder)
@@ -464,6 +472,7 @@ def run_apply(
     with database.begin() as connection:
         locks.hold_apply(connection)
         plan = _plan(context, connection, files)
+        plan = _with_cost(context, connection, plan, files, now, accept_amplification)
         if plan.problems:
             raise DefinitionError("\n".join(plan.problems))
         plan = _with_consequences(context, connection, plan, now)
@@ -511,6 +520,23 @@ def _stored_columns(
 def _pairs(table: TableDefinition, followed: Mapping[str, Column]) -> list[tuple[Column, Column]]:
     """The columns of a file with those in force that they go on with."""
     return [(column, followed[column.name]) for column in table.columns if column.name in followed]
+
+
+def _with_cost(
+    context: StageContext,
+    connection: Connection,
+    plan: ApplyPlan,
+    files: Sequence[TableDefinition],
+    now: datetime,
+    is_accepted: bool,
+) -> ApplyPlan:
+    """Says what records that live for ever cost; a database that is not migrated yet knows nothing of folds."""
+    if not context.database.has_table("prism_folds"):
+        return plan
+    of_files = {table.name: table for table in files}
+    planned = [(of_files[item.name], item.old, bool(item.changes)) for item in plan.tables]
+    cost = find_cost(connection, planned, now, is_accepted=is_accepted)
+    return dataclasses.replace(plan, problems=(*plan.problems, *cost.problems), notices=(*plan.notices, *cost.notices))
 
 
 def _with_consequences(context: StageContext, connection: Connection, plan: ApplyPlan, now: datetime) -> ApplyPlan:

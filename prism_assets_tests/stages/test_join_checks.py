@@ -8,7 +8,9 @@ import pytest
 from sqlalchemy import text
 
 from prism_assets.domain.amplification import Amplification
+from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.limits import CheckLimits
+from prism_assets.stages.apply import run_apply
 from prism_assets.stages.checks.joins import (
     AMPLIFICATION,
     BUCKET_SKEW,
@@ -172,3 +174,22 @@ def test_rows_written_for_few_changes_are_told_unless_they_are_few_themselves(wo
     assert "wrote 60,000,000 rows for 1,000,000 changes, 60.0 for each (limit 50): with window: forever" in big.sentence
     assert judge_amplification(table, Amplification(rows_written=50_000_000, changes_folded=1_000_000)).passed
     assert judge_amplification(table, Amplification(rows_written=900_000, changes_folded=10)).passed
+
+
+def test_records_for_ever_that_cost_too_much_are_not_changed_unless_that_is_accepted(world: World) -> None:
+    plan = world.apply(a_join_table(window="forever"))
+    (notice,) = plan.notices
+    assert notice.startswith("log.request keeps records for ever: folds write buckets anew that change")
+    assert world.apply(a_join_table(window="forever")).notices == ()
+    requests = Requests(world)
+    requests.arrive([("front", front(f"r{number}", NOON)) for number in range(10)], NOON)
+    requests.fold(NOON)
+    assert world.apply(a_join_table(window="forever", dirty=0.2)).notices == ()
+    change(world, "UPDATE prism_folds SET rows_written = 70000000, changes_folded = 1000000")
+    said = "log.request keeps records for ever, and its folds of the last 7 days wrote 70,000,000 rows for 1,000,000"
+    assert world.apply(a_join_table(window="forever", dirty=0.2)).notices[0].startswith(said)
+    with pytest.raises(DefinitionError, match=r"request\.yaml:\d+: window: .* 70\.0 for each, above 50.*--accept-ampl"):
+        world.apply(a_join_table(window="forever", dirty=0.3))
+    plan = run_apply(world.context, world.settings.tables_dir, utc(NOON), accept_amplification=True)
+    assert plan.lines == ("update log.request: join",)
+    assert plan.notices[0].startswith(said)

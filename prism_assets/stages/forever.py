@@ -1,0 +1,69 @@
+"""What it costs that records live for ever, as `prism table apply` tells it, and refuses it unless it is accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from prism_assets.domain.amplification import TOO_MUCH, Amplification
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata import join_figures
+
+_DAYS = 7.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForeverCost:
+    """What is told of tables whose records live for ever, and why changes of some are refused."""
+
+    notices: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def find_cost(
+    connection: Connection,
+    planned: Iterable[tuple[TableDefinition, TableDefinition | None, bool]],
+    now: datetime,
+    *,
+    is_accepted: bool,
+) -> ForeverCost:
+    """Of tables as they will be, with what they are, and whether anything of them changes. Reads without locks.
+
+    What a new table will cost nobody knows: that depends on how many records there are and how often they change. The
+    check `amplification` watches it. Of others the folds of the last days tell.
+    """
+    found = [(table, old, changes) for table, old, changes in planned if table.join and not table.join.window_seconds]
+    known = [old.table_id for _, old, _ in found if old is not None]
+    written = join_figures.load_written(connection, known, now - timedelta(days=_DAYS), _DAYS) if known else {}
+    notices = [_of_new(table) for table, old, _ in found if old is None]
+    costly = [
+        (table, changes, _sentence(table, written[old.table_id]))
+        for table, old, changes in found
+        if old is not None and old.table_id in written and written[old.table_id].is_too_much
+    ]
+    refused = [(table, told) for table, changes, told in costly if changes and not is_accepted]
+    notices += [told for _, changes, told in costly if is_accepted or not changes]
+    problems = [
+        f"{table.places.get('window', f'{table.path}:1: window')}: {told}. A table of "
+        "another name can have a window; publish.stale and publish.dirty let changes wait for longer. Apply with "
+        "--accept-amplification to go on"
+        for table, told in refused
+    ]
+    return ForeverCost(notices=tuple(notices), problems=tuple(problems))
+
+
+def _of_new(table: TableDefinition) -> str:
+    return (
+        f"{table.name} keeps records for ever: folds write buckets anew that change, and what that costs is not known "
+        "before changes come. The check amplification watches it, and `prism join advise` estimates it"
+    )
+
+
+def _sentence(table: TableDefinition, cost: Amplification) -> str:
+    return (
+        f"{table.name} keeps records for ever, and its folds of the last {cost.days:g} days wrote "
+        f"{cost.rows_written:,} rows for {cost.changes_folded:,} changes, {cost.factor:.1f} for each, above {TOO_MUCH}"
+    )
