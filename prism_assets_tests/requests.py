@@ -22,7 +22,7 @@ Line = dict[str, Any]
 
 def a_join_table(
     *, window: str = "1h", lateness: str = "30m", after: str = "settle", buckets: int = 4, dirty: float = 0.001,
-    owner: bool = False,
+    owner: bool = False, more: str = "",
 ) -> str:  # fmt: skip
     """The file of `log.request`: two groups of which one is deleted by its stream."""
     return f"""\
@@ -51,7 +51,7 @@ buckets: {buckets}
 publish: {{every: 1s, dirty: {dirty}, stale: 60m}}
 merge: {{interval: 0}}
 accept: {{from: arrival}}
-"""
+{more}"""
 
 
 def front(request: str, at: str | datetime, page: str | None = None, *, sent: int = 0) -> Line:
@@ -122,6 +122,11 @@ class Requests:
     def seen(self) -> list[tuple[Any, ...]]:
         """The records that readers of Glue see, by key and time."""
         return seen(self.world, self.table)
+
+    def seen_in_iceberg(self) -> list[tuple[Any, ...]]:
+        """The records that the head of the Iceberg table has, in the order of `seen`."""
+        found = self.world.iceberg_table(str(self.table.name)).scan().to_arrow().to_pylist()
+        return sorted((tuple(row[column.name] for column in self.table.columns) for row in found), key=str)
 
     def changes(self) -> list[Change]:
         """What the log holds, as readers of Glue see it."""

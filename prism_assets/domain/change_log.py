@@ -57,7 +57,6 @@ def records_of(table: TableDefinition) -> TableDefinition:
         reject=(),
         contract=Contract(),
         merge=replace(table.merge, sort_by=join.key),
-        ducklake=False,
         freshness=None,
         changes_days=None,
     )

@@ -19,7 +19,6 @@ FOREVER = "forever"
 _LONGEST_RETENTION = 36_500
 _DAY = 86_400
 _ONLY_JOINS = "says something in join tables alone, which say at the top what their key, groups and window are"
-_NO_ICEBERG = "join tables are not published as Iceberg tables yet"
 
 
 @dataclass(frozen=True)
@@ -78,8 +77,6 @@ class JoinEntry:
     def _check_others(self) -> None:
         """Fields that say something in other tables."""
         top, contract = self.top, self.top.mapping("contract")
-        if "iceberg" in top.children and plain(top.children["iceberg"]) not in (None, False):
-            top.complain("iceberg", _NO_ICEBERG)
         if "retention_days" in top.children and self.options.window_seconds is None:
             message = "goes by the day of the first event, and records with window: forever change at any time after it"
             top.complain("retention_days", message)

@@ -130,6 +130,11 @@ class TableKeys:
         """The folder of the merged objects and manifests of all days."""
         return f"{self.root}merged/"
 
+    def data_prefixes(self, day: date) -> tuple[str, ...]:
+        """The folders of all objects of a day that readers are sent to, with what stands beside them."""
+        records = f"{self.root}{_RECORD_FOLDERS[RecordPart.VISIBLE]}/dt={day.isoformat()}/"
+        return self.live_prefix(day), self.delayed_prefix(day), self.merged_prefix(day), records
+
     @property
     def record_prefixes(self) -> tuple[str, ...]:
         """The folders of what folds write."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from prism_assets.domain.files import DataFile, MergedRange, SmallObject
+from prism_assets.domain.folding import RecordObject
 from prism_assets.domain.partitions import NEW_VERSION, Partition, Publication
 from prism_assets.domain.types import MICROSECONDS
 
@@ -100,22 +101,29 @@ class ListedFile:
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotContent:
-    """What a day should list: all its ranges, and every committed small object above them."""
+    """What a day should list: all its ranges, and every committed small object above them.
+
+    A day of the records of a join table lists `records`, objects that folds wrote, and nothing else.
+    """
 
     partition: Partition
-    ranges: tuple[MergedRange, ...]
-    small_objects: tuple[SmallObject, ...]
+    ranges: tuple[MergedRange, ...] = ()
+    small_objects: tuple[SmallObject, ...] = ()
+    records: tuple[RecordObject, ...] = ()
 
     @property
     def files(self) -> tuple[DataFile, ...]:
         """All of them: the merged objects first."""
-        return (*self.ranges, *self.small_objects)
+        return (*self.ranges, *self.small_objects, *self.records)
 
     @property
     def publication(self) -> Publication:
-        """Up to which range and which small object this is; that of nothing for an expired day."""
+        """Up to which range and which small object, or which fold, this is; that of nothing for an expired day."""
         if self.partition.expired:
             return Publication(NEW_VERSION, 0)
+        if self.partition.is_folded:
+            fold_id = self.partition.desired_version
+            return Publication(fold_id, fold_id, self.partition.revision)
         version = max((item.upper_bound for item in self.ranges), default=0)
         last = max((item.object_id for item in self.small_objects), default=version)
         return Publication(version, last, self.partition.revision)

@@ -32,8 +32,9 @@ def listed_rows(connection: Connection, table_ids: Collection[int]) -> list[List
 
 
 # A range that was extended since then has a higher bound than the recorded one; its rows are those of its objects.
+# The version of a day of records is that of a fold: what it had not replaced is listed.
 _LISTED = """
-SELECT p.prism_table_id AS table_id, p.partition_date AS date, CAST(r.rows + s.rows AS bigint) AS rows
+SELECT p.prism_table_id AS table_id, p.partition_date AS date, CAST(r.rows + s.rows + f.rows AS bigint) AS rows
 FROM prism_publications q JOIN prism_partitions p USING (prism_partition_id)
 CROSS JOIN LATERAL (
     SELECT coalesce(sum(row_count), 0) AS rows, coalesce(max(upper_bound), 0) AS upper_bound FROM prism_merge_ranges
@@ -44,6 +45,11 @@ CROSS JOIN LATERAL (
     WHERE prism_partition_id = q.prism_partition_id AND prism_small_object_id > r.upper_bound
         AND prism_small_object_id <= greatest(q.published_object_id, q.version)
 ) s
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum(row_count), 0) AS rows FROM prism_record_objects
+    WHERE prism_partition_id = q.prism_partition_id AND part = 'visible' AND fold_id <= q.version
+        AND (replaced_by IS NULL OR replaced_by > q.version)
+) f
 WHERE q.publisher = 'iceberg' AND q.version >= 0 AND p.prism_table_id = ANY(:tables)
 ORDER BY p.prism_table_id, p.partition_date
 """
@@ -69,10 +75,15 @@ SELECT p.prism_table_id AS table_id, count(*) AS days,
     greatest(CAST(extract(epoch FROM clock_timestamp() - min(s.commit_time)) AS double precision), 0) AS seconds
 FROM prism_publications q JOIN prism_partitions p USING (prism_partition_id)
 CROSS JOIN LATERAL (
-    SELECT commit_time FROM prism_small_objects
+    (SELECT commit_time FROM prism_small_objects
     WHERE prism_partition_id = q.prism_partition_id
         AND prism_small_object_id > greatest(q.published_object_id, q.version)
-    ORDER BY prism_small_object_id LIMIT 1
+    ORDER BY prism_small_object_id LIMIT 1)
+    UNION ALL
+    (SELECT finish_time FROM prism_folds
+    WHERE p.last_object_id = 0 AND p.desired_manifest_version > q.version AND prism_fold_id = (
+        SELECT coalesce(min(fold_id), p.desired_manifest_version) FROM prism_record_objects
+        WHERE prism_partition_id = q.prism_partition_id AND part = 'visible' AND fold_id > q.version))
 ) s
 WHERE q.publisher = 'iceberg' AND q.dirty AND p.prism_table_id = ANY(:tables)
 GROUP BY p.prism_table_id
@@ -112,7 +123,8 @@ CROSS JOIN LATERAL (
     SELECT count(*) AS old FROM prism_merge_ranges
     WHERE prism_partition_id = p.prism_partition_id AND lower_bound IS NOT NULL AND file_format = 1
 ) r
-WHERE t.prism_table_id = ANY(:tables) AND t.table_uuid IS NOT NULL AND p.last_object_id > 0
+WHERE t.prism_table_id = ANY(:tables) AND t.table_uuid IS NOT NULL
+    AND greatest(p.last_object_id, p.desired_manifest_version) > 0
     AND q.dirty IS NOT TRUE AND p.expire_time IS NULL
     AND (q.version IS NULL OR q.version < p.desired_manifest_version OR q.published_object_id < p.last_object_id
         OR q.revision < p.revision)
@@ -142,7 +154,7 @@ WITH days AS MATERIALIZED (
     SELECT prism_partition_id, last_live_object_id IS NOT NULL AS closed, desired_manifest_version,
         clock_timestamp() - make_interval(secs => t.merge_interval) - interval '1 hour' AS late_before
     FROM prism_partitions JOIN prism_tables t USING (prism_table_id)
-    WHERE prism_table_id = :table AND last_object_id > 0 AND expire_time IS NULL
+    WHERE prism_table_id = :table AND greatest(last_object_id, desired_manifest_version) > 0 AND expire_time IS NULL
 ), small AS (
     SELECT coalesce(sum(s.content_length) FILTER (WHERE d.closed AND s.commit_time < d.late_before), 0) AS closed,
         coalesce(sum(s.content_length), 0) AS bytes
@@ -150,9 +162,12 @@ WITH days AS MATERIALIZED (
         AND s.prism_small_object_id > d.desired_manifest_version
 ), ranges AS (
     SELECT coalesce(sum(r.content_length), 0) AS bytes FROM days d JOIN prism_merge_ranges r USING (prism_partition_id)
+), records AS (
+    SELECT coalesce(sum(o.content_length), 0) AS bytes FROM days d JOIN prism_record_objects o USING (prism_partition_id)
+    WHERE o.replaced_by IS NULL AND o.part = 'visible'
 )
-SELECT CAST(small.closed AS bigint) AS closed_small_bytes, CAST(small.bytes + ranges.bytes AS bigint) AS all_bytes,
+SELECT CAST(small.closed AS bigint) AS closed_small_bytes, CAST(small.bytes + ranges.bytes + records.bytes AS bigint) AS all_bytes,
     (SELECT CAST(coalesce(sum(foreign_snapshots), 0) AS bigint) FROM prism_iceberg_log
         WHERE prism_table_id = :table AND commit_time > clock_timestamp() - interval '7 days') AS foreign_snapshots
-FROM small, ranges
+FROM small, ranges, records
 """

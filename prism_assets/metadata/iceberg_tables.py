@@ -114,13 +114,13 @@ SELECT p.prism_partition_id AS partition_id, p.prism_table_id AS table_id, p.par
 """The fields of a Partition `p` with what its Iceberg table lists, by its row `q` of prism_publications."""
 _DIRTY = f"""{ICEBERG_PARTITION}
 FROM prism_publications q JOIN prism_partitions p USING (prism_partition_id)
-WHERE q.publisher = 'iceberg' AND q.dirty AND p.prism_table_id = :table AND p.last_object_id > 0
+WHERE q.publisher = 'iceberg' AND q.dirty AND p.prism_table_id = :table AND greatest(p.last_object_id, p.desired_manifest_version) > 0
 ORDER BY p.partition_date
 """
 _ALL = f"""{ICEBERG_PARTITION}
 FROM prism_partitions p
 LEFT JOIN prism_publications q ON q.prism_partition_id = p.prism_partition_id AND q.publisher = 'iceberg'
-WHERE p.prism_table_id = :table AND p.last_object_id > 0
+WHERE p.prism_table_id = :table AND greatest(p.last_object_id, p.desired_manifest_version) > 0
 ORDER BY p.partition_date
 """
 
@@ -230,6 +230,7 @@ def count_dirty_days(connection: Connection, table_ids: Collection[int]) -> dict
 _DIRTY_DAYS = """
 SELECT p.prism_table_id AS table_id, count(*) AS days, max(p.partition_date) AS newest
 FROM prism_publications q JOIN prism_partitions p USING (prism_partition_id)
-WHERE q.publisher = 'iceberg' AND q.dirty AND p.prism_table_id = ANY(:tables) AND p.last_object_id > 0
+WHERE q.publisher = 'iceberg' AND q.dirty AND p.prism_table_id = ANY(:tables)
+    AND greatest(p.last_object_id, p.desired_manifest_version) > 0
 GROUP BY p.prism_table_id
 """

@@ -58,7 +58,7 @@ def test_no_sensor_looks_for_folds_where_there_is_no_join_table(tmp_path_factory
 
 
 def test_changes_become_records_that_readers_see(settled: World, instance: DagsterInstance) -> None:
-    location = a_location(settled.root, a_join_table(lateness="48h"))
+    location = a_location(settled.root, a_join_table(lateness="48h", more="iceberg: true\n"))
     arrive(settled)
     run(instance, location, ["live", "catalog"], tables=[LOG])
     assert asked(tick(instance, location, "folds_due")) == [asset_key(RECORDS, "records")]
@@ -77,6 +77,10 @@ def test_changes_become_records_that_readers_see(settled: World, instance: Dagst
     requests = Requests(settled)
     assert requests.seen() == requests.wanted()
     assert [row[0] for row in requests.seen()] == ["a", "b"]
+    assert asset_key(RECORDS, "iceberg") in asked(tick(instance, location, "iceberg_work"))
+    found = made(run(instance, location, ["iceberg"], tables=[RECORDS], by_sensor=True))
+    assert {day: facts.metadata["rows in"].value for _, day, facts in found} == {YESTERDAY: 1, TODAY: 1}
+    assert requests.seen_in_iceberg() == requests.wanted()
 
 
 def test_a_fold_by_hand_tells_how_far_parts_lie_apart_and_runs_all_checks(

@@ -19,7 +19,7 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
 
 # 20 tables of 300 days with 10 small objects each. The last day of each is open, the 10 before are closed and not
 # merged; all others are switched and at rest, but for the 100th, for which something came late. Iceberg lists
-# all of it but the last object of each open day.
+# all of it but the last object of each open day. Beside them the records of a join table.
 STATE = """
 SET LOCAL session_replication_role = replica;
 CREATE TEMPORARY TABLE days ON COMMIT DROP AS SELECT t, d, (t - 1) * 300 + d AS p FROM generate_series(1, 20) t,
@@ -44,6 +44,12 @@ INSERT INTO prism_merge_jobs (prism_partition_id, schedule_time)
 UPDATE prism_merge_jobs SET schedule_time = timestamptz '2026-03-01 11:00Z' WHERE prism_partition_id = 100;
 UPDATE prism_merge_jobs SET ongoing_mark = prism_merge_job_id, lease_token = gen_random_uuid(),
     heartbeat_time = timestamptz '2026-03-01 11:00Z' WHERE prism_partition_id = 400;
+INSERT INTO prism_folds (prism_table_id, definition_version, state, worker)
+    SELECT 21, 1, 'done', 'w' FROM generate_series(1, 1000);
+INSERT INTO prism_record_objects (prism_table_id, prism_partition_id, date, part, bucket_number, cohort, fold_id,
+    content_length, row_count, fingerprint, file_format, definition_version)
+    SELECT 21, 6000 + d, date '2025-01-01' + d, 'visible', b, 0, d, 20000, 200, 1, 1, 1
+    FROM generate_series(1, 300) d, generate_series(0, 15) b;
 """
 
 
@@ -100,7 +106,7 @@ QUESTIONS: dict[str, tuple[Callable[[Connection], object], list[str]]] = {
     ),
     "Iceberg rows that wait": (
         lambda connection: iceberg_figures.waiting_rows(connection, TABLES),
-        ["prism_publications_dirty", "prism_partitions_pkey", "prism_small_objects_partition"],
+        ["prism_publications_dirty", "prism_small_objects_partition", "prism_record_objects_day", "prism_folds_pkey"],
     ),
     "partitions to merge": (
         lambda connection: partitions.ids_unmerged(connection, TABLES),

@@ -23,7 +23,7 @@ from prism_assets.domain.tables import TableDefinition
 
 DAY = "dt"
 DAY_ID = 1_000_000
-"""Above every column id, and below those that Iceberg keeps for itself."""
+"""Above the ids of all columns of a table file, and below those that Iceberg keeps for itself."""
 DAY_FIELD = NestedField(field_id=DAY_ID, name=DAY, field_type=DateType(), required=False)
 _FIELD_ID = 1_000
 
@@ -63,12 +63,13 @@ def iceberg_schema(table: TableDefinition, schema_id: int = 0) -> Schema:
 
 def first_metadata(table: TableDefinition, location: str, mark: str, now: datetime) -> TableMetadataV2:
     """A table without a snapshot."""
+    schema = iceberg_schema(table)
     return TableMetadataV2(
         location=location,
         table_uuid=uuid.uuid4(),
         last_updated_ms=milliseconds(now),
-        last_column_id=DAY_ID,
-        schemas=[iceberg_schema(table)],
+        last_column_id=schema.highest_field_id,
+        schemas=[schema],
         current_schema_id=0,
         partition_specs=[SPEC],
         default_spec_id=SPEC.spec_id,

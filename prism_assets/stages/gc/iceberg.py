@@ -29,10 +29,7 @@ def load_iceberg_needs(
         return None
     keys = context.lake.keys(table)
     folders = {
-        folder
-        for item in dirty
-        if days is None or item.date in days
-        for folder in (keys.live_prefix(item.date), keys.delayed_prefix(item.date), keys.merged_prefix(item.date))
+        folder for item in dirty if days is None or item.date in days for folder in keys.data_prefixes(item.date)
     }
     loaded = context.iceberg.load(table)
     if loaded is None or (known.table_uuid is not None and loaded.table_uuid != known.table_uuid):

@@ -7,22 +7,27 @@ from collections.abc import Sequence
 from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.snapshots import SnapshotContent
-from prism_assets.metadata import iceberg_tables, merge_ranges, small_objects
+from prism_assets.metadata import iceberg_tables, merge_ranges, record_objects, small_objects
 from prism_assets.stages.context import StageContext
 
 
 def load_days(context: StageContext, keys: TableKeys, table_id: int, *, dirty_only: bool) -> list[SnapshotContent]:
     """The contents of the dirty days of a table, or of all, by date.
 
-    In one REPEATABLE READ transaction: a range and the small objects that it replaces are never seen both, and what one
-    commit of Stream wrote for several days is seen on all of them.
+    In one REPEATABLE READ transaction: a range and the small objects that it replaces are never seen both, nor are the
+    records of before and behind a fold, and what one commit of Stream or one fold wrote for several days is seen on all
+    of them.
     """
     with context.database.repeatable_read() as connection:
         found = iceberg_tables.load_days(connection, table_id, dirty_only=dirty_only)
         contents = []
         for partition in found:
             if partition.expired:
-                contents.append(SnapshotContent(partition=partition, ranges=(), small_objects=()))
+                contents.append(SnapshotContent(partition=partition))
+                continue
+            if partition.is_folded:
+                records = record_objects.load_shown(connection, keys, partition.partition_id)
+                contents.append(SnapshotContent(partition=partition, records=tuple(records)))
                 continue
             ranges = merge_ranges.load_chain(connection, keys, partition.partition_id)
             last = ranges[-1].upper_bound if ranges else 0

@@ -165,6 +165,8 @@ def _recorded_changes(loaded: LoadedTable, days: Sequence[SnapshotContent]) -> l
 def _appended(content: SnapshotContent) -> DayChange | None:
     """The change of a day to which only small objects were added; None if its manifests must be read."""
     partition = content.partition
+    if content.records:
+        return None
     version = max(partition.current_version, 0)
     if content.publication.version != version or partition.revision != partition.published_revision:
         return None
