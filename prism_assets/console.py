@@ -80,7 +80,8 @@ def _encode(value: Any) -> Any:
     if isinstance(value, Column):
         return value.to_document()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        told = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {name: _encode(item) if isinstance(item, Mapping) else item for name, item in told.items()}
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, Mapping):

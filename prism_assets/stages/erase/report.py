@@ -47,6 +47,7 @@ class ErasurePlan:
             if (self.lines or self.lines_unjudged)
             else ""
         )
+        lines += f"; it fails on {self.undecided} rows, such as by a cast" if self.undecided else ""
         return (
             *(f"{self.table} {day}: {count} rows" for day, count in sorted(self.by_day.items())),
             f"{self.table}: {self.matching} of {self.rows} rows match{days}; {self.objects} of {self.objects_searched} "
