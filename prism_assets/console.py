@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from prism_assets.stages.apply import ApplyPlan
     from prism_assets.stages.catalog.run import CatalogReport
     from prism_assets.stages.doctor.findings import DoctorReport
+    from prism_assets.stages.drop.report import DropReport
     from prism_assets.stages.erase.report import ErasureReport
     from prism_assets.stages.gc.report import GcReport
     from prism_assets.stages.iceberg.report import IcebergReport
@@ -285,14 +286,14 @@ def show_repair(report: RepairReport, *, as_json: bool) -> None:
     )
 
 
-def show_gc(report: GcReport, *, as_json: bool) -> None:
-    """Prints what a garbage collection did with each table, or would do, and the sum."""
+def show_gc(report: GcReport, drops: DropReport, *, as_json: bool) -> None:
+    """Prints what a garbage collection did with each table, or would do, and the sum; and how far drops are."""
     if as_json:
-        print_json(report)
+        print_json({**vars(report), "drops": drops})
         return
-    for sentence in report.sentences:
+    for sentence in (*report.sentences, *drops.sentences):
         out.print(escape(sentence))
-    out.print(f"{report.deleted} {'to delete' if report.dry_run else 'deleted'}")
+    out.print(f"{report.deleted + drops.deleted} {'to delete' if report.dry_run else 'deleted'}")
 
 
 def show_erasures(report: ErasureReport, *, as_json: bool) -> None:
@@ -348,6 +349,9 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
         print_json(tables)
         return
     for table in tables:
+        if table.drop:
+            out.print(escape(str(table.drop)))
+            continue
         for item in table.partitions:
             out.print(_status_line(item))
             for reason in item.waits_for:

@@ -217,13 +217,16 @@ def gc(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Deletes what nobody needs any more in the folders of tables: merged, superseded, replaced, left over."""
+    """Deletes what nobody needs any more in the folders of tables: merged, superseded, replaced, left over, dropped."""
+    from prism_assets.stages.drop.report import DropReport
+    from prism_assets.stages.drop.run import continue_drops
     from prism_assets.stages.gc.run import run_gc
 
-    clock = None if now is None else read_clock(now, force)
-    report = run_gc(open_context(as_json), now=clock, names=table, dry_run=dry_run)
-    console.show_gc(report, as_json=as_json)
-    fail_if(report.errors)
+    clock, context = None if now is None else read_clock(now, force), open_context(as_json)
+    report = run_gc(context, now=clock, names=table, dry_run=dry_run)
+    drops = DropReport() if dry_run or table else continue_drops(context, now=clock)
+    console.show_gc(report, drops, as_json=as_json)
+    fail_if((*report.errors, *drops.errors))
 
 
 @app.command()

@@ -63,6 +63,32 @@ def table_show(name: Annotated[str, typer.Argument(help="schema.table")], as_jso
     console.show_table(open_context(as_json).choose_tables([name])[0], as_json=as_json)
 
 
+@table_app.command("drop")
+def table_drop(
+    name: Annotated[str, typer.Argument(help="schema.table of a table that was retired 30 days ago, or longer.")],
+    confirm: Annotated[str | None, typer.Option("--confirm", help="The name, typed again.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what goes, and change nothing.")] = False,
+    now: Annotated[
+        str | None, typer.Option("--now", help="The clock for leases, such as 2026-11-21T00:10:00Z.")
+    ] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Drops a retired table for good: out of catalogs, its objects out of the lake, and what is recorded of it."""
+    from prism_assets.stages.drop.run import plan_drop, run_drop
+
+    clock, context = None if now is None else read_clock(now, force), open_context(as_json)
+    if dry_run:
+        plans = plan_drop(context, name, clock)
+        console.show_lines(plans, [line for plan in plans for line in plan.sentences], as_json=as_json)
+        if obstacles := [obstacle for plan in plans for obstacle in plan.obstacles]:
+            raise WrongUse("\n".join(obstacles))
+        return
+    report = run_drop(context, name, confirm=confirm, now=clock)
+    console.show_report(report, "\n".join(report.sentences), as_json=as_json)
+    fail_if(report.errors)
+
+
 @table_app.command("init")
 def table_init(
     name: Annotated[str, typer.Argument(help="schema.table of the new table.")],

@@ -1,5 +1,5 @@
 """prism_gc: a daily job. It lets old snapshots of Iceberg tables go, joins their manifests and keeps their tags, goes
-on with erasures, and then deletes what nobody needs any more below the prefixes of tables.
+on with erasures, then deletes what nobody needs any more below the prefixes of tables, and goes on with drops.
 
 Publications let snapshots go as they come; of a table without new rows nobody else does.
 """
@@ -26,6 +26,8 @@ from prism_assets.defs.keys import GARBAGE_COLLECTION
 from prism_assets.defs.location import Location
 from prism_assets.defs.resources import PlatformResource
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.drop.report import DropReport
+from prism_assets.stages.drop.run import continue_drops
 from prism_assets.stages.erase.run import continue_erasures
 from prism_assets.stages.gc.report import GcReport, TableGcReport
 from prism_assets.stages.gc.run import run_gc
@@ -49,16 +51,18 @@ _COLUMNS = TableSchema(
 def build_garbage_collection(location: Location) -> tuple[JobDefinition, ScheduleDefinition]:
     """The job and its daily schedule, which is on from the start, behind the maintenance."""
 
-    @op(description="Goes on with erasures, and deletes merged, superseded, replaced and left-over objects.")
+    @op(description="Goes on with erasures and drops, deletes merged, superseded, replaced and left-over objects.")
     def collect_garbage(context: OpExecutionContext, platform: PlatformResource) -> None:
         with failures.mapped(), platform.open(location, context.log.info, context.log.warning) as stages:
             erased = continue_erasures(stages)
             report = run_gc(stages)
-        context.add_output_metadata(_metadata(report))
-        problems = (*erased.problems, *report.problems)
+            dropped = continue_drops(stages)
+        context.add_output_metadata(_metadata(report, dropped))
+        problems = (*erased.problems, *report.problems, *dropped.problems)
         if problems:
             transient = all(problem.transient for problem in problems)
-            failures.raise_for("\n".join((*erased.errors, *report.errors)), transient=transient)
+            errors = (*erased.errors, *report.errors, *dropped.errors)
+            failures.raise_for("\n".join(errors), transient=transient)
 
     @op(description="Expires snapshots of Iceberg tables, joins manifests of closed days, and keeps tags.")
     def optimize_iceberg(context: OpExecutionContext, platform: PlatformResource) -> None:
@@ -106,13 +110,15 @@ def _metadata_of_iceberg(report: IcebergReport) -> dict[str, MetadataValue]:
     }
 
 
-def _metadata(report: GcReport) -> dict[str, MetadataValue]:
+def _metadata(report: GcReport, dropped: DropReport) -> dict[str, MetadataValue]:
     told = [table for table in report.tables if table.sentences(dry_run=False)]
     return {
         "objects": MetadataValue.int(report.deleted.objects),
         "bytes": MetadataValue.int(report.deleted.content_length),
         "objects held back": MetadataValue.int(report.held_back.objects),
         "objects not of prism": MetadataValue.int(report.foreign.objects),
+        "objects of dropped tables": MetadataValue.int(dropped.deleted.objects),
+        "drops": MetadataValue.text("\n".join(dropped.sentences) or "none"),
         "tables": TableMetadataValue(records=list(map(_record, told)), schema=_COLUMNS),
     }
 

@@ -30,6 +30,8 @@ object's age, which is asked for besides.
   versions alone, as their version is the number of the last fold that changed the day. What no reader is sent to,
   hidden records and changes that wait, is read by the next fold, which comes after. What a fold that is over has not
   recorded, it never will. Records that may still change are read by folds, whatever has become of their day.
+- A table that is dropped, and that no catalog showed when the reader lease began, is read by nobody, and nothing is
+  converted, merged or folded for it: all of it goes.
 - Quarantined lines are kept for so many days after their staging object arrived.
 - A file of an Iceberg table that no snapshot names is told from one of a commit under way by its age alone: a commit
   names its files within minutes, or never, and no name is used again.
@@ -73,6 +75,8 @@ class Reason(enum.Enum):
 
     EXPIRED = "expired"
     """Rows of a day that is older than its table keeps rows, or quarantined lines that were kept for their time."""
+    DROPPED = "dropped"
+    """Whatever lies in the folder of a table that was dropped."""
     UNLISTED = "unlisted"
     """A file of an Iceberg table that none of its snapshots needs."""
 
@@ -158,7 +162,8 @@ class WrittenByFold:
 class Records:
     """What is recorded of some keys: of their days, of uploads, of what folds wrote, and which hold quarantined lines.
 
-    Quarantined lines of objects that arrived before `quarantine_from` are kept no longer.
+    Quarantined lines of objects that arrived before `quarantine_from` are kept no longer. `is_dropped` if the table was
+    dropped, and no catalog showed it when the reader lease began.
     """
 
     days: Mapping[date, DayRecords]
@@ -166,6 +171,7 @@ class Records:
     quarantined: Collection[str]
     of_folds: Mapping[RecordKey, WrittenByFold] = field(default_factory=dict)
     quarantine_from: date = date.min
+    is_dropped: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,6 +209,8 @@ def garbage_reason(key: str, named: ObjectKey, records: Records) -> Reason | Non
     """Why an object is garbage, or None if somebody needs it, may need it, or is not known."""
     if is_foreign(named, records):
         return None
+    if records.is_dropped:
+        return Reason.DROPPED
     match named:
         case SmallObjectKey():
             return _of_small_object(named, records)

@@ -290,7 +290,7 @@ class ChangeLog:
 
 _SILENT_OF_TABLE: Mapping[str, object] = {
     "unstored": (), "computed": (), "keep": None, "reject": (), "contract": Contract(), "retired": False,
-    "join": None, "change_log": None, "symlink": False,
+    "join": None, "change_log": None, "symlink": False, "dropped": False,
 }  # fmt: skip
 
 
@@ -308,7 +308,7 @@ class TableDefinition:
     (whether the file names a format; otherwise a table that is in force keeps its own) belong to the file alone: they
     change nothing about rows, so they are no part of what is compared or stored. Nor are `was` and `grace_days`, the
     name that a table had before and for how long that is shown, and `former`, the names of before that Glue shows now.
-    A `retired` table has no streams.
+    A `retired` table has no streams. One that is `dropped` is about to go, which no file says.
 
     A table with a `join` has the records of a join table, and one with a `change_log` logs its changes, which is what
     its streams feed. The file of a join table defines both (`change_log.py`), and is read as one definition: with the
@@ -340,6 +340,7 @@ class TableDefinition:
     join: JoinOptions | None = None
     change_log: ChangeLog | None = None
     symlink: bool = False
+    dropped: bool = False
     table_id: int = 0
     version: int = 0
     was: TableName | None = dataclasses.field(default=None, compare=False)

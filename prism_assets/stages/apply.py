@@ -28,7 +28,7 @@ from prism_assets.domain.table_changes import Change, DropColumn, Moves, RenameT
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import Column, Stream, TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import erasures, locks, retention, tables, undefined_fields
+from prism_assets.metadata import drops, erasures, locks, retention, tables, undefined_fields
 from prism_assets.metadata.tables import FormerName, KnownStream
 from prism_assets.settings import SYMLINK_SUFFIX
 from prism_assets.stages.context import StageContext
@@ -153,12 +153,14 @@ def plan_apply(
     streams: Sequence[KnownStream],
     former: Sequence[FormerName] = (),
     stored: Mapping[int, StoredColumns] | None = None,
+    dropped: Sequence[TableName] = (),
 ) -> ApplyPlan:
     """Compares files with what is in force. Changes that stored rows do not allow become problems.
 
-    `stored` is what is known of the columns of tables beside their definitions, by table id.
+    `stored` is what is known of the columns of tables beside their definitions, by table id; `dropped` are the names of
+    tables that are gone.
     """
-    names = _Names.of(files, known, former)
+    names = _Names.of(files, known, former, dropped)
     forbidden = {}
 
     def of_table(old: TableDefinition) -> StoredColumns:
@@ -201,10 +203,15 @@ class _Names:
     files: Mapping[str, TableDefinition]
     former: Mapping[str, FormerName]
     heirs: Mapping[str, Sequence[TableDefinition]]
+    dropped: Sequence[TableName]
 
     @classmethod
     def of(
-        cls, files: Sequence[TableDefinition], known: Sequence[TableDefinition], former: Sequence[FormerName]
+        cls,
+        files: Sequence[TableDefinition],
+        known: Sequence[TableDefinition],
+        former: Sequence[FormerName],
+        dropped: Sequence[TableName] = (),
     ) -> _Names:
         """Files by their names, and by those that they say they had."""
         heirs: dict[str, list[TableDefinition]] = {}
@@ -216,6 +223,7 @@ class _Names:
             {str(table.name): table for table in files},
             {str(item.name): item for item in former},
             heirs,
+            dropped,
         )
 
     def old(self, table: TableDefinition) -> TableDefinition | None:
@@ -227,6 +235,10 @@ class _Names:
         name, was, place = str(table.name), str(table.was), table.places.get("was", f"{table.path}:1: was")
         taken = self.former.get(name)
         old = self.old(table)
+        if old is not None and old.dropped:
+            place = table.places.get("table" if str(old.name) == name else "was", f"{table.path}:1: table")
+            yield f"{place}: {old.name} is being dropped; remove it here, or wait until `prism status` names it no more"
+            return
         if taken and (old is None or old.table_id != taken.table_id):
             place = table.places.get("table", f"{table.path}:1: table")
             yield (
@@ -266,7 +278,7 @@ class _Names:
 
     def unused(self, name: TableName) -> TableName:
         """The name of a new table, with a folder that no table had before."""
-        taken = {table.name.physical for table in self.known.values()}
+        taken = {item.physical for item in (*(table.name for table in self.known.values()), *self.dropped)}
         folder, number = name, 1
         while folder.physical in taken:
             number += 1
@@ -490,7 +502,8 @@ def _plan(context: StageContext, connection: Connection, files: Sequence[TableDe
     stored = {
         old.table_id: _stored_columns(context, connection, table, old) for table in files if (old := names.old(table))
     }
-    return plan_apply(files, known, tables.load_streams(connection), former, stored)
+    dropped = [drop.name for drop in drops.load_drops(connection)] if context.database.has_table("prism_drops") else []
+    return plan_apply(files, known, tables.load_streams(connection), former, stored, dropped)
 
 
 def _stored_columns(

@@ -83,7 +83,18 @@ class StageContext:
         return tuple(context for context in others if context.publisher.name in names)
 
     def choose_tables(self, names: Collection[str] | None) -> list[TableDefinition]:
-        """The definitions in force of the tables named `schema.table`, or of all; WrongUse for an unknown name."""
+        """The definitions in force of the tables named `schema.table`, or of all; WrongUse for an unknown name.
+
+        Tables that are being dropped are none of them.
+        """
+        found = self.choose_with_dropped(names)
+        dropped = [str(table.name) for table in found if table.dropped]
+        if dropped and names is not None:
+            raise WrongUse(f"{', '.join(dropped)} is being dropped: `prism status` says how far that is")
+        return [table for table in found if not table.dropped]
+
+    def choose_with_dropped(self, names: Collection[str] | None) -> list[TableDefinition]:
+        """The same with those that are being dropped: for who takes them out of catalogs, and deletes their objects."""
         with self.database.begin() as connection:
             found = tables.with_former_names(connection, tables.load_definitions(connection))
             known = {str(table.name): table for table in found}

@@ -16,6 +16,7 @@ from prism_assets.metadata.merge_jobs import JobStatus
 from prism_assets.metadata.unread_objects import Unread, UnreadObjects, load_unread
 from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.drop.report import read_drops
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,4 +187,12 @@ def iceberg_left(
         yield Leftover(sentence=sentence, for_a_person=True)
 
 
-ALL: Sequence[FindLeftovers] = (objects_left, merges_left, switches_left, publications_left, iceberg_left)
+def drops_left(
+    context: StageContext, _connection: Connection, _tables: Sequence[TableDefinition], _now: datetime
+) -> Iterator[Leftover]:
+    """Tables that are being dropped: garbage collections go on with them."""
+    for drop in read_drops(context):
+        yield Leftover(sentence=str(drop))
+
+
+ALL: Sequence[FindLeftovers] = (objects_left, merges_left, switches_left, publications_left, iceberg_left, drops_left)

@@ -38,6 +38,7 @@ from prism_assets.metadata.quarantine import UnfitValues, unfit_values
 from prism_assets.metadata.unread_objects import UnreadObjects, load_unread
 from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.drop.report import DropStatus, read_drops
 from prism_assets.stages.erase.report import ErasureStatus, read_erasures
 
 _UNFIT_DAYS = 7
@@ -68,6 +69,7 @@ class TableStatus:
     of it. `unfit_values` are those of the last `unfit_days` that did not fit their column; only where tables are named.
     `undeleted_objects` should have been deleted by a garbage collection of days ago. `stopped` are streams at which
     objects wait that are in no other count. `erasures` are those that are not proved yet.
+    Of a table that is being dropped there is nothing but the `drop`.
     """
 
     table: str
@@ -82,13 +84,16 @@ class TableStatus:
     undeleted_objects: int = 0
     stopped: tuple[StoppedStream, ...] = ()
     erasures: tuple[ErasureStatus, ...] = ()
+    drop: DropStatus | None = None
 
 
 def read_status(
     context: StageContext, *, now: datetime, names: Collection[str] | None = None, day: date | None = None
 ) -> tuple[TableStatus, ...]:
     """The status of the tables named, or of all. Values that did not fit are counted for named ones only."""
-    chosen = context.choose_tables(names)
+    named = context.choose_with_dropped(names)
+    chosen = [table for table in named if not table.dropped]
+    gone = [str(table.name) for table in named if table.dropped]
     found = []
     with context.database.begin() as connection:
         counts = {count.table_id: count for count in backlog.count_unfinished(connection)}
@@ -109,17 +114,24 @@ def read_status(
         unfit = {} if names is None else unfit_values(connection, ids, since)
         stopped = backlog.count_stopped(connection, ids)
     erasures = read_erasures(context, chosen, open_only=True)
-    return tuple(
-        replace(
-            status,
-            catalog_holder=holders.get(table.table_id),
-            comparison_due=next((item for (number, _), item in due.items() if number == table.table_id), None),
-            unfit_values=tuple(unfit.get(table.table_id, ())),
-            undeleted_objects=undeleted.get(table.table_id, 0),
-            stopped=tuple(item for item in stopped if item.table_id == table.table_id),
-            erasures=tuple(item for item in erasures if item.table == str(table.name)),
-        )
-        for table, status in zip(chosen, found, strict=True)
+    dropped = [
+        TableStatus(table=drop.table, pending=0, claimed=0, unread=(), partitions=(), drop=drop)
+        for drop in (read_drops(context, gone) if gone else ())
+    ]
+    return (
+        *dropped,
+        *(
+            replace(
+                status,
+                catalog_holder=holders.get(table.table_id),
+                comparison_due=next((item for (number, _), item in due.items() if number == table.table_id), None),
+                unfit_values=tuple(unfit.get(table.table_id, ())),
+                undeleted_objects=undeleted.get(table.table_id, 0),
+                stopped=tuple(item for item in stopped if item.table_id == table.table_id),
+                erasures=tuple(item for item in erasures if item.table == str(table.name)),
+            )
+            for table, status in zip(chosen, found, strict=True)
+        ),
     )
 
 

@@ -43,6 +43,7 @@ def judge(world: World, life: Life) -> list[str]:
     found += _quarantined_lines(world, life)
     found += _objects(world)
     found += _garbage(world, life)
+    found += _dropped(world, life)
     for table in life.shown:
         found += _snapshots(world, life, table)
     found += _nothing_waits(world, life)
@@ -125,6 +126,9 @@ def _ledger(connection: sqlalchemy.Connection, life: Life) -> Iterator[str]:
     known = {row.object_key: row for row in rows}
     for drop in life.drops:
         row = known.pop(drop.key, None)
+        if drop.gone:
+            yield from ([f"I9 {drop.key} is on record, and its table is gone"] if row else [])
+            continue
         if row is None:
             yield f"I9 {drop.key} was never registered"
             continue
@@ -291,6 +295,16 @@ def _garbage(world: World, life: Life) -> Iterator[str]:
     yield from (f"I10 {row.object_key} is marked, and not settled" for row in logged if row.delete_time is None)
     if not logged:
         yield "I6 nothing was ever deleted"
+
+
+def _dropped(world: World, life: Life) -> Iterator[str]:
+    """I6, I10: of tables that were dropped nothing lies in the lake, and all of their drops are over."""
+    left = [item.key for item in world.context.stores.list(world.settings.bucket, "")]
+    for table in {drop.table for drop in life.drops if drop.gone}:
+        yield from (f"I6 {key} is of a table that was dropped" for key in left if f".{table}/" in key)
+    with world.context.database.begin() as connection:
+        for row in connection.exec_driver_sql("SELECT * FROM prism_drops WHERE state <> 'dropped'"):
+            yield f"I10 the drop of {row.table_name} is {row.state}"
 
 
 def _nothing_waits(world: World, life: Life) -> Iterator[str]:

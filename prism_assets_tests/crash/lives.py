@@ -33,6 +33,7 @@ from prism_assets.stages.apply import run_apply
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import run_discover
+from prism_assets.stages.drop.run import run_drop
 from prism_assets.stages.erase.run import continue_erasures, plan_erasure, run_erase
 from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.iceberg.adopt import run_adopt
@@ -80,7 +81,8 @@ class Drop:
     """One staging object: rows as (id, time), and behind them broken lines, of so many bytes that do not compress.
 
     Lines that the table filters are between the two. It may vanish before it is read, be discarded with its stream, or
-    have rows that are too old. It lies in a folder named after its table, or in another that feeds the table then.
+    have rows that are too old, or be `gone` with its table. It lies in a folder named after its table, or in another
+    that feeds the table then.
     """
 
     table: str
@@ -93,6 +95,7 @@ class Drop:
     folder: str = ""
     discarded: bool = False
     too_old: bool = False
+    gone: bool = False
 
     @property
     def key(self) -> str:
@@ -107,12 +110,12 @@ class Drop:
     @property
     def kept(self) -> tuple[tuple[int, datetime], ...]:
         """The rows that are taken in."""
-        return () if self.vanishes or self.discarded or self.too_old else self.rows
+        return () if self.vanishes or self.discarded or self.too_old or self.gone else self.rows
 
     @property
     def set_aside(self) -> int:
         """How many lines go to quarantine."""
-        return 0 if self.discarded else self.broken + (len(self.rows) if self.too_old else 0)
+        return 0 if self.discarded or self.gone else self.broken + (len(self.rows) if self.too_old else 0)
 
     def body(self) -> bytes:
         """Its bytes, always the same."""
@@ -520,25 +523,33 @@ def retention(seed: int) -> Life:
 
 
 def names(seed: int) -> Life:
-    """A table that is renamed while rows come, and whose former name the catalog forgets at once."""
+    """A table that is renamed while rows come, and whose former name the catalog forgets at once; and one that is
+    retired and dropped.
+    """
     author = Author(seed)
-    tours = "log.tours"
+    tours, clicks = "log.tours", "log.clicks"
 
     def drop(*starts: str, broken: int = 0) -> Drop:
         return replace(author.drop(tours, *starts, broken=broken), folder="visits")
 
     hour = "2026-03-01T11:00"
     return Life(
-        tables={tours: "UTC"},
-        files=(a_table("log.visits", merge="{interval: 0}"),),
+        tables={tours: "UTC", clicks: "UTC"},
+        files=(a_table("log.visits", merge="{interval: 0}"), a_table(clicks, merge="{interval: 0}")),
         phases=(
             Phase(utc("2026-03-01T00:00"), ("apply",)),
-            Phase(utc("2026-03-01T12:00"), ("run",), (drop(hour, broken=1), drop(hour))),
+            Phase(
+                utc("2026-03-01T12:00"),
+                ("run",),
+                (drop(hour, broken=1), drop(hour), replace(author.drop(clicks, hour, broken=1), gone=True)),
+            ),
             Phase(utc("2026-03-01T13:00"), ("discover", "rename", "run"), (drop(hour),)),
             Phase(utc("2026-03-02T12:00"), ("run",), (drop(hour, "2026-03-02T11:00"),)),
+            Phase(utc("2026-03-02T18:00"), ("drop", "run")),
             Phase(utc("2026-03-03T01:00"), ("run",), (drop(hour),)),
         ),
         watched=(tours,),
+        settings={"gc_max_fraction": 1.0},
     )
 
 
@@ -802,6 +813,25 @@ def _rename(context: StageContext, now: datetime) -> None:
     _apply(context, now)
 
 
+def _drop(context: StageContext, now: datetime) -> None:
+    """The table log.clicks is retired, and dropped as if the grace and then the reader lease were over."""
+    aside = context.settings.tables_dir.parent / "retired"
+    aside.mkdir(exist_ok=True)
+    for path in context.settings.tables_dir.glob("*.yaml"):
+        if "table: clicks" in (text := path.read_text()):
+            (aside / path.name).write_text(re.sub("streams:\n.*\n", "retired: true\n", text))
+            path.unlink()
+    if "log.clicks" in {str(table.name) for table in context.choose_with_dropped(None) if not table.dropped}:
+        run_apply(context, aside, now)
+    later = max(now, datetime.now(timezone.utc)) + timedelta(days=60)
+    for _ in range(2):
+        report = run_drop(context, "log.clicks", confirm="log.clicks", now=later)
+        if report.errors:
+            raise TerminalError("; ".join(report.errors))
+    if not all(status.is_over for status in report.drops):
+        raise TerminalError(f"it is not over: {report}")
+
+
 def _drop_column(context: StageContext, now: datetime, *, instead: str = "") -> None:
     """The file of log.events has its column no more, or another one of that name."""
     for path in context.settings.tables_dir.glob("*.yaml"):
@@ -976,6 +1006,7 @@ _STEPS: Mapping[str, _Step] = {
     "withdraw": _withdraw,
     "move": _move,
     "rename": _rename,
+    "drop": _drop,
     "drop column": _drop_column,
     "take name": _take_name,
     "rename column": _rename_column,

@@ -21,7 +21,8 @@ from prism_assets.domain.lifecycle import (
     may_expire,
     next_steps,
 )
-from prism_assets.domain.partitions import GLUE, SYMLINK, Partition
+from prism_assets.domain.partitions import SYMLINK, Partition
+from prism_assets.domain.publishers import wanted_publishers
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import catalog_state
 from prism_assets.metadata.catalog_state import CatalogState
@@ -50,7 +51,7 @@ def preview(
     """The steps of the next run, table by table: what it would do to the table, then by date. Asks the catalog, too."""
     return [
         CatalogStep(table=str(table.name), date=day, step=step)
-        for table in context.choose_tables(names)
+        for table in context.choose_with_dropped(names)
         for day, step in _of_table(context, table, now, republish)
     ]
 
@@ -67,10 +68,10 @@ def _of_table(
         steps = {
             item.date: _moves(connection, table, item, now)
             for item in pending
-            if not republish and item.partition_id not in later
+            if not (republish or table.dropped) and item.partition_id not in later
         }
         shown_by = catalog_state.load_publishers(connection, [table.table_id])[table.table_id]
-    for one in context.of_publishers({GLUE, *shown_by, *([SYMLINK] if table.symlink else [])}):
+    for one in context.of_publishers({*shown_by, *wanted_publishers(table)}):
         for day, step in _of_catalog(one, table, now, republish):
             told = f"symlinks: {step}" if one.publisher.name == SYMLINK else step
             if day is None:
@@ -91,7 +92,7 @@ def _of_catalog(
     with context.database.begin() as connection:
         known = _load_state(context, connection, table)
         pending = load_candidates(connection, [known.definition], now, known.publisher)
-    if known.publisher == SYMLINK and not known.definition.symlink:
+    if known.publisher not in wanted_publishers(known.definition):
         yield None, "have the catalog forget the table"
         return
     try:

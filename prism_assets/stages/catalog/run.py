@@ -32,6 +32,7 @@ from prism_assets.domain.lifecycle import (
 )
 from prism_assets.domain.partitions import GLUE, SYMLINK, Partition
 from prism_assets.domain.problems import Problem
+from prism_assets.domain.publishers import wanted_publishers
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import catalog_state, leases, locks, merge_jobs, partitions, retention
@@ -164,7 +165,7 @@ def run_catalog(
     """
     started = time.monotonic()
     context.check_lake()
-    chosen = context.choose_tables(names)
+    chosen = context.choose_with_dropped(names)
     reports: dict[int, TableReport] = {}
     for seconds in (0.0, wait_seconds) if wait_seconds else (0.0,):
         for table in chosen:
@@ -205,14 +206,14 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
     switched: list[date] = []
     marked: list[date] = []
     closed: list[date] = []
-    if not republish:
+    if not republish and not table.dropped:
         expired = _expire(context, table, lease, pending, min(now, known.time), waiting)
         switched = _switch(context, table, lease, pending, now, waiting)
         marked, closed = _close(context, table, lease, pending, now, waiting)
     shown = {
         one.publisher.name: _show(one, lease, table, now, republish) for one in _begun_catalogs(context, lease, table)
     }
-    glue, symlink = shown[GLUE], shown.get(SYMLINK, PublishReport())
+    glue, symlink = (shown.get(name, PublishReport()) for name in (GLUE, SYMLINK))
     return TableReport(
         table=str(table.name),
         table_id=table.table_id,
@@ -253,11 +254,10 @@ def _begun_catalogs(context: StageContext, lease: Lease, table: TableDefinition)
     with context.database.begin() as connection:
         leases.hold(connection, lease)
         begun = catalog_state.load_publishers(connection, [table.table_id])[table.table_id]
-        if GLUE not in begun:
-            catalog_state.begin(connection, table.table_id, GLUE)
-        if table.symlink and SYMLINK not in begun:
-            catalog_state.begin(connection, table.table_id, SYMLINK)
-            failpoint("catalog.in_begin_symlink")
+        for name in wanted_publishers(table):
+            if name not in begun:
+                catalog_state.begin(connection, table.table_id, name)
+                failpoint("catalog.in_begin")
         names = catalog_state.load_publishers(connection, [table.table_id])[table.table_id]
     return context.of_publishers(names)
 
@@ -268,7 +268,7 @@ def _show(context: StageContext, lease: Lease, table: TableDefinition, now: date
         with context.database.begin() as connection:
             known = _load_state(context, connection, lease)
             pending = load_candidates(connection, [known.definition], now, known.publisher)
-        if known.publisher == SYMLINK and not known.definition.symlink:
+        if known.publisher not in wanted_publishers(known.definition):
             return end_table(context, lease, known)
         plan = plan_publish(context, known, pending, republish=republish)
         return publish_table(context, lease, known, plan, now)

@@ -9,7 +9,7 @@ from prism_assets.domain.errors import PrismError, WrongLake, WrongUse
 from prism_assets.domain.names import TableName
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import damage
+from prism_assets.metadata import damage, drops
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.findings import DoctorReport, Finding
 from prism_assets.stages.doctor.recorded import look_at_records
@@ -28,7 +28,9 @@ def run_doctor(context: StageContext, *, names: Collection[str] | None = None, d
     with context.database.begin() as connection:
         damage.begin_reading(connection)
         published_design = damage.is_of_published_design(connection)
-        chosen = _chosen(damage.load_names(connection), names)
+        going = set() if published_design else {drop.table_id for drop in drops.load_drops(connection, open_only=True)}
+        known = {number: name for number, name in damage.load_names(connection).items() if number not in going}
+        chosen = _chosen(known, names)
     findings = look_at_records(context, chosen, published_design=published_design)
     examination = _Examination(context, deep=deep)
     if not published_design:

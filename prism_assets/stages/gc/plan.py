@@ -52,12 +52,15 @@ class Horizon:
 
     Quarantined lines of objects that arrived before `quarantine_from` are kept no longer.
     While rows are `erasing` young objects go, too, but files of Iceberg tables: no other rule rests on their age.
+    Of a table that was `dropped` before the lease began everything goes: it is what lay there then, of which one run
+    deletes a part.
     """
 
     floor: datetime
     lease_began: datetime
     quarantine_from: date = date.min
     erasing: bool = False
+    dropped: ObjectSum | None = None
 
     @classmethod
     def at(cls, now: datetime, settings: GcSettings) -> Horizon:
@@ -114,10 +117,11 @@ def plan_gc(
     if iceberg is not None:
         needed = _Needed(needed.keys | iceberg)
     _judge_iceberg(found, iceberg, horizon)
+    whole = horizon.dropped or found.listed
     chosen, held_back = within_fraction(
         (item for item in found.garbage if not needed.holds(item)),
-        objects=found.listed.objects,
-        content_length=found.listed.content_length,
+        objects=max(whole.objects, found.listed.objects),
+        content_length=max(whole.content_length, found.listed.content_length),
         fraction=context.settings.gc_max_fraction,
     )
     return GcPlan(
@@ -181,10 +185,10 @@ def _judge_iceberg(found: _Found, needs: frozenset[str] | None, horizon: Horizon
     """Of a table that is not published as Iceberg its files are nobody's here, and stay."""
     for item in found.unjudged:
         one = ObjectSum(objects=1, content_length=item.content_length)
-        if needs is None:
+        if needs is None and horizon.dropped is None:
             found.foreign += one
             found.foreign_keys += [item.key] if len(found.foreign_keys) < _EXAMPLES else []
-        elif item.key in needs:
+        elif needs is not None and item.key in needs:
             continue
         elif item.last_modified > horizon.floor:
             found.young += one
@@ -195,7 +199,7 @@ def _judge_iceberg(found: _Found, needs: frozenset[str] | None, horizon: Horizon
                     date=item.last_modified.date(),
                     content_length=item.content_length,
                     last_modified=item.last_modified,
-                    reason=Reason.UNLISTED,
+                    reason=Reason.DROPPED if horizon.dropped else Reason.UNLISTED,
                 )
             )
 
@@ -250,6 +254,7 @@ def load_records(
             horizon.lease_began,
         ),
         quarantine_from=horizon.quarantine_from,
+        is_dropped=horizon.dropped is not None,
     )
 
 

@@ -18,6 +18,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from prism_assets.domain.drops import Drop
 from prism_assets.domain.errors import InvariantBroken, PrismError
 from prism_assets.domain.garbage import Garbage, Reason, garbage_reason
 from prism_assets.domain.keys import QuarantineKey
@@ -50,7 +51,7 @@ def run_gc(
     started = time.monotonic()
     context.check_lake()
     tables = context.choose_tables(names)
-    folders = Counter(context.lake.keys(table).root for table in context.choose_tables(None))
+    folders = _folders(context)
     with context.database.begin() as connection:
         horizon = Horizon.at(now or gc_log.current_time(connection), context.settings)
         erasing = {item.table_id for item in erasures.load_erasures(connection, open_only=True)}
@@ -62,6 +63,24 @@ def run_gc(
         for sentence in report.sentences(dry_run=dry_run):
             context.progress(f"gc: {sentence}")
     return GcReport(tables=tuple(reports), dry_run=dry_run, seconds=time.monotonic() - started)
+
+
+def collect_dropped(context: StageContext, table: TableDefinition, drop: Drop, now: datetime) -> TableGcReport:
+    """Deletes what lies in the folder of a dropped table, as far as one run may, if the reader lease is over."""
+    settings = context.settings
+    lease_ends = drop.lease_ends(settings.gc_reader_lease_hours)
+    if lease_ends is None or now < lease_ends:
+        return TableGcReport(table=str(table.name), table_id=table.table_id)
+    there = ObjectSum(objects=drop.objects, content_length=drop.content_length)
+    horizon = replace(Horizon.at(now, settings), dropped=there)
+    return _report_on(
+        context, table, horizon, dry_run=False, shared=_folders(context)[context.lake.keys(table).root] > 1
+    )
+
+
+def _folders(context: StageContext) -> Counter[str]:
+    """How many tables have each folder: never more than one."""
+    return Counter(context.lake.keys(table).root for table in context.choose_with_dropped(None))
 
 
 def _report_on(
@@ -141,9 +160,7 @@ def _mark(
         leases.hold(connection, lease)
         records = load_records(context, connection, table, horizon, named, lock=True)
         confirmed = [
-            item
-            for item in part
-            if item.reason is Reason.UNLISTED or garbage_reason(item.key, named[item.key], records)
+            item for item in part if item.key not in named or garbage_reason(item.key, named[item.key], records)
         ]
         gc_log.mark(connection, table.table_id, context.lake.bucket, confirmed)
         quarantine.forget_lines(

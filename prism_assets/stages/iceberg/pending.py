@@ -40,7 +40,7 @@ class IcebergWork:
 
 def published_tables(context: StageContext, names: Collection[str] | None) -> list[TableDefinition]:
     """The tables named, or all, whose files say `iceberg:`, or said so when they were published last."""
-    tables = context.choose_tables(names)
+    tables = context.choose_with_dropped(names)
     with context.database.begin() as connection:
         begun = iceberg_tables.load_known_tables(connection, [table.table_id for table in tables])
     return [table for table in tables if table.iceberg or table.table_id in begun]
@@ -52,7 +52,7 @@ def find_iceberg_work(context: StageContext, *, now: datetime, within_seconds: f
     One at which nothing changes before a person has acted is compared at times and nothing else, so that runs do not
     fail every few seconds for the same reason.
     """
-    tables = context.choose_tables(None)
+    tables = context.choose_with_dropped(None)
     ids = [table.table_id for table in tables]
     with context.database.begin() as connection:
         known = iceberg_tables.load_known_tables(connection, ids)

@@ -1,0 +1,72 @@
+"""Drops: tables that go for good, step by step. Readers' names go first, then objects, then what is recorded."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from prism_assets.domain.names import TableName
+from prism_assets.domain.tables import GRACE_DAYS, TableDefinition
+
+
+class DropState(enum.Enum):
+    """How far a drop is, in this order."""
+
+    HIDING = "hiding"
+    """Catalogs still show the table, or may: a call of before is on its way."""
+    DELETING = "deleting"
+    """No reader is sent there any more. Its objects go when the reader lease is over, like all garbage."""
+    FORGETTING = "forgetting"
+    """Nothing of it lies in the lake. What is recorded of it goes."""
+    DROPPED = "dropped"
+    """It is gone. Its id and its folder are never given again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drop:
+    """A table that is being dropped, or was: `objects` and `content_length` are what lay there when that began."""
+
+    table_id: int
+    name: TableName
+    state: DropState
+    objects: int
+    content_length: int
+    begin_time: datetime
+    hidden_time: datetime | None
+    end_time: datetime | None
+
+    def lease_ends(self, lease_hours: float) -> datetime | None:
+        """When nobody reads any more what he was sent to before the last catalog had forgotten the table."""
+        return None if self.hidden_time is None else self.hidden_time + timedelta(hours=lease_hours)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropFacts:
+    """What is known of a table that is to be dropped: since when it is retired, and staging objects not converted."""
+
+    retired_since: datetime | None
+    unfinished_objects: int
+    file: str | None = None
+    """Where the folder of table files still defines it."""
+
+
+def drop_obstacles(table: TableDefinition, facts: DropFacts, now: datetime) -> Iterator[str]:
+    """Why a table cannot be dropped yet, and what to do, a sentence each."""
+    if not table.retired or facts.retired_since is None:
+        yield f"{table.name} is not retired: say `retired: true` in its file, apply it, and wait {GRACE_DAYS} days"
+        return
+    end = facts.retired_since + timedelta(days=GRACE_DAYS)
+    if now < end:
+        yield (
+            f"{table.name} is retired since {facts.retired_since:%Y-%m-%d %H:%M}Z, and may be dropped from "
+            f"{end:%Y-%m-%d %H:%M}Z on, {GRACE_DAYS} days later"
+        )
+    if facts.unfinished_objects:
+        yield (
+            f"{table.name} has {facts.unfinished_objects} staging objects that are not converted yet: run `prism "
+            "stream`, or give them up with `prism stream --give-up KEY`"
+        )
+    if facts.file is not None:
+        yield f"{table.name} is still defined in {facts.file}: remove the file, or it would be made again"

@@ -1,0 +1,289 @@
+"""Statements on prism_drops, and those that forget a table that is dropped: rows go in parts, those of the table last.
+
+All times are the database's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, Row, text
+
+from prism_assets.domain.drops import Drop, DropState
+from prism_assets.domain.names import TableName
+from prism_assets.domain.tables import TableDefinition
+
+_DAYS_AT_ONCE = 20
+_OBJECTS_AT_ONCE = 5_000
+
+
+def load_drops(connection: Connection, *, open_only: bool = False) -> list[Drop]:
+    """All drops, or those that are under way: the log of a join table before its records. Reads without locks."""
+    return [_drop_of(row) for row in connection.execute(text(_OPEN if open_only else _ALL))]
+
+
+def _drop_of(row: Row[tuple[object, ...]]) -> Drop:
+    return Drop(
+        table_id=row.prism_table_id,
+        name=TableName(row.schema_name, row.table_name, row.physical_schema_name, row.physical_table_name),
+        state=DropState(row.state),
+        objects=row.object_count,
+        content_length=row.content_length,
+        begin_time=row.begin_time,
+        hidden_time=row.hidden_time,
+        end_time=row.end_time,
+    )
+
+
+_ALL = "SELECT * FROM prism_drops ORDER BY prism_table_id DESC"
+_OPEN = "SELECT * FROM prism_drops WHERE state <> 'dropped' ORDER BY prism_table_id DESC"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedRows:
+    """How much is recorded of a table."""
+
+    days: int
+    staging_objects: int
+    small_objects: int
+    merged_objects: int
+
+
+def count_rows(connection: Connection, table_id: int) -> RecordedRows:
+    """For a plan that is shown to people. Reads without locks, each object of the table once."""
+    return RecordedRows(**connection.execute(text(_COUNT), {"table": table_id}).one()._mapping)
+
+
+_COUNT = """
+SELECT (SELECT count(*) FROM prism_partitions WHERE prism_table_id = :table) AS days,
+    (SELECT count(*) FROM prism_staging_objects WHERE prism_table_id = :table) AS staging_objects,
+    (SELECT count(*) FROM prism_partitions JOIN prism_small_objects USING (prism_partition_id)
+        WHERE prism_table_id = :table) AS small_objects,
+    (SELECT count(*) FROM prism_partitions JOIN prism_merge_ranges USING (prism_partition_id)
+        WHERE prism_table_id = :table AND lower_bound IS NOT NULL) AS merged_objects
+"""
+
+
+def retired_since(connection: Connection, table_id: int) -> datetime | None:
+    """When the first of the definitions came that retire a table, up to the one in force; None if that does not."""
+    time: datetime | None = connection.execute(text(_RETIRED_SINCE), {"table": table_id}).scalar_one()
+    return time
+
+
+_RETIRED_SINCE = """
+SELECT min(create_time) FROM prism_table_definitions
+WHERE prism_table_id = :table AND version > (
+    SELECT coalesce(max(version), 0) FROM prism_table_definitions
+    WHERE prism_table_id = :table AND NOT coalesce(CAST(definition ->> 'retired' AS boolean), false))
+"""
+
+
+def count_unfinished(connection: Connection, table_id: int) -> int:
+    """Staging objects of a table that wait to be converted, or are being. Reads without locks, by index."""
+    return int(connection.execute(text(_UNFINISHED), {"table": table_id}).scalar_one())
+
+
+_UNFINISHED = """
+SELECT count(*) FROM prism_staging_objects WHERE prism_table_id = :table AND state IN ('pending', 'claimed')
+"""
+
+
+def begin(connection: Connection, table: TableDefinition, objects: int, content_length: int, worker: str) -> None:
+    """Records that a table is being dropped, with what lies there. What was given up is never tried again.
+
+    The caller keeps batches from starting, and has put a definition in force that says so. Locks the rows of staging
+    objects that were given up, and of merges that wait or run: these fail.
+    """
+    name = table.name
+    values = {
+        "table": table.table_id,
+        "schema": name.schema,
+        "name": name.table,
+        "physical_schema": name.physical_schema,
+        "physical_table": name.physical_table,
+        "objects": objects,
+        "length": content_length,
+        "worker": worker,
+    }
+    for statement in (_BEGIN, _GIVE_UP_FOR_GOOD, _DELETE_MERGES):
+        connection.execute(text(statement), values)
+
+
+_BEGIN = """
+INSERT INTO prism_drops (prism_table_id, schema_name, table_name, physical_schema_name, physical_table_name,
+    object_count, content_length, worker)
+VALUES (:table, :schema, :name, :physical_schema, :physical_table, :objects, :length, :worker)
+"""
+_GIVE_UP_FOR_GOOD = """
+UPDATE prism_staging_objects SET state = 'done', lines_in = 0, rows_out = 0, rows_quarantined = 0, rows_filtered = 0,
+    rows_erased = 0, retry_time = NULL
+WHERE prism_table_id = :table AND state = 'failed'
+"""
+_DELETE_MERGES = """
+DELETE FROM prism_merge_jobs j USING prism_partitions p
+WHERE p.prism_partition_id = j.prism_partition_id AND p.prism_table_id = :table
+"""
+
+
+def record_hidden(connection: Connection, table_id: int) -> bool:
+    """Records that no catalog shows a table any more; False, and nothing, if one does, or may. Locks the drop's row."""
+    return bool(connection.execute(text(_RECORD_HIDDEN), {"table": table_id}).rowcount)
+
+
+_RECORD_HIDDEN = """
+UPDATE prism_drops SET state = 'deleting', hidden_time = clock_timestamp()
+WHERE prism_table_id = :table AND state = 'hiding'
+    AND NOT EXISTS (SELECT 1 FROM prism_table_publications WHERE prism_table_id = :table)
+    AND NOT EXISTS (SELECT 1 FROM prism_iceberg_tables WHERE prism_table_id = :table)
+"""
+
+
+def is_at_rest(connection: Connection, table_id: int, lease_seconds: float) -> bool:
+    """Whether nobody is at a table, or at a day of it, who may still write. Reads without locks.
+
+    Who began behind the drop found no such table; who began before is done, or has lost his lease.
+    """
+    return bool(connection.execute(text(_IS_AT_REST), {"table": table_id, "lease": lease_seconds}).scalar_one())
+
+
+_IS_AT_REST = """
+SELECT NOT EXISTS (SELECT 1 FROM prism_staging_objects
+        WHERE prism_table_id = :table AND state IN ('pending', 'claimed'))
+    AND NOT EXISTS (SELECT 1 FROM prism_merge_jobs JOIN prism_partitions USING (prism_partition_id)
+        WHERE prism_table_id = :table)
+    AND NOT EXISTS (SELECT 1 FROM prism_leases
+        WHERE heartbeat_time >= clock_timestamp() - make_interval(secs => :lease)
+            AND (kind IN ('catalog', 'erase', 'fold', 'iceberg') AND subject_id = :table
+                OR kind IN ('rebuild', 'repair') AND subject_id IN (
+                    SELECT prism_partition_id FROM prism_partitions WHERE prism_table_id = :table)))
+    AND NOT EXISTS (SELECT 1 FROM prism_tables WHERE changes_of = :table)
+"""
+
+
+def record_emptied(connection: Connection, table_id: int) -> None:
+    """Records that nothing of a table lies in the lake: from now on its rows go. Locks the drop's row."""
+    connection.execute(
+        text("UPDATE prism_drops SET state = 'forgetting' WHERE prism_table_id = :table AND state = 'deleting'"),
+        {"table": table_id},
+    )
+
+
+def forget_days(connection: Connection, table_id: int) -> int:
+    """Forgets some days of a table with all that is recorded of them; returns how many. Locks their rows."""
+    chosen = connection.execute(text(_SOME_DAYS), {"table": table_id, "most": _DAYS_AT_ONCE}).scalars().all()
+    for statement in _FORGET_DAYS if chosen else ():
+        connection.execute(text(statement), {"days": chosen})
+    return len(chosen)
+
+
+_SOME_DAYS = """
+SELECT prism_partition_id FROM prism_partitions WHERE prism_table_id = :table
+ORDER BY prism_partition_id LIMIT :most FOR UPDATE
+"""
+_OF_REBUILDS = "prism_rebuild_id IN (SELECT prism_rebuild_id FROM prism_rebuilds WHERE prism_partition_id = ANY(:days))"
+_FORGET_DAYS = (
+    f"DELETE FROM prism_rebuilt_objects WHERE {_OF_REBUILDS}",
+    f"DELETE FROM prism_rebuilt_ranges WHERE {_OF_REBUILDS}",
+    "DELETE FROM prism_record_moves WHERE from_partition_id = ANY(:days) OR to_partition_id = ANY(:days)",
+    *(
+        f"DELETE FROM {name} WHERE prism_partition_id = ANY(:days)"
+        for name in (
+            "prism_rebuilds",
+            "prism_merge_jobs",
+            "prism_merge_job_log",
+            "prism_merge_ranges",
+            "prism_switch_certificates",
+            "prism_materializations",
+            "prism_publications",
+            "prism_publication_history",
+            "prism_fold_positions",
+            "prism_record_objects",
+            "prism_small_objects",
+            "prism_partitions",
+        )
+    ),
+)
+
+
+def forget_objects(connection: Connection, table_id: int, behind: int) -> int | None:
+    """Forgets some staging objects of a table with higher ids than `behind`; returns the last one, None if all are gone.
+
+    Those of streams that feed another table now stay on record with that one, as if it had discarded them: otherwise
+    its next listing would take them for new. Called when the days are gone. Locks their rows.
+    """
+    chosen = connection.execute(
+        text(_SOME_OBJECTS), {"table": table_id, "behind": behind, "most": _OBJECTS_AT_ONCE}
+    ).scalars()
+    ids: Sequence[int] = chosen.all()
+    if not ids:
+        return None
+    for statement in _FORGET_OBJECTS:
+        connection.execute(text(statement), {"table": table_id, "ids": ids})
+    return ids[-1]
+
+
+# In the order of the primary key, so that all parts together read the table once.
+_SOME_OBJECTS = """
+SELECT prism_staging_object_id FROM prism_staging_objects
+WHERE prism_table_id = :table AND prism_staging_object_id > :behind
+ORDER BY prism_staging_object_id LIMIT :most FOR UPDATE
+"""
+_FORGET_OBJECTS = (
+    *(
+        f"DELETE FROM {name} WHERE prism_staging_object_id = ANY(:ids)"
+        for name in ("prism_abandoned_uploads", "prism_quarantine", "prism_erasure_sources")
+    ),
+    """
+UPDATE prism_staging_objects o SET prism_table_id = s.prism_table_id, state = 'done', lines_in = 0, rows_out = 0,
+    rows_quarantined = 0, rows_filtered = 0, rows_erased = 0, value_errors = NULL, first_batch_id = NULL,
+    prism_stream_batch_id = NULL, definition_version = NULL
+FROM prism_streams s
+WHERE o.prism_staging_object_id = ANY(:ids) AND s.prism_stream_id = o.prism_stream_id AND s.prism_table_id <> :table
+""",
+    "DELETE FROM prism_staging_objects WHERE prism_staging_object_id = ANY(:ids) AND prism_table_id = :table",
+)
+
+
+def forget_table(connection: Connection, table_id: int) -> None:
+    """Forgets what is left of a table, and ends its drop. Called when its staging objects are gone.
+
+    A stream with objects that another table has read before is that one's again, where it ended long ago. Locks the
+    streams of the table, and its row.
+    """
+    for statement in _FORGET_TABLE:
+        connection.execute(text(statement), {"table": table_id})
+
+
+_FORGET_TABLE = (
+    """
+UPDATE prism_streams s SET prism_table_id = o.prism_table_id
+FROM (SELECT prism_stream_id, min(prism_table_id) AS prism_table_id FROM prism_staging_objects
+    WHERE prism_stream_id IN (SELECT prism_stream_id FROM prism_streams WHERE prism_table_id = :table)
+    GROUP BY prism_stream_id) o
+WHERE o.prism_stream_id = s.prism_stream_id AND s.prism_table_id = :table
+""",
+    "DELETE FROM prism_stream_scans USING prism_streams s "
+    "WHERE s.prism_stream_id = prism_stream_scans.prism_stream_id AND s.prism_table_id = :table",
+    *(
+        f"DELETE FROM {name} WHERE prism_table_id = :table"
+        for name in (
+            "prism_streams",
+            "prism_record_objects",
+            "prism_folds",
+            "prism_lake_mappings",
+            "prism_table_definitions",
+            "prism_table_columns",
+            "prism_undefined_fields",
+            "prism_former_names",
+            "prism_publication_notes",
+            "prism_table_publications",
+            "prism_iceberg_tables",
+            "prism_iceberg_log",
+        )
+    ),
+    "DELETE FROM prism_erasures WHERE prism_table_id = :table AND state <> 'proved'",
+    "DELETE FROM prism_tables WHERE prism_table_id = :table",
+    "UPDATE prism_drops SET state = 'dropped', end_time = clock_timestamp() WHERE prism_table_id = :table",
+)

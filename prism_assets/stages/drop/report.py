@@ -1,0 +1,126 @@
+"""What a drop would do, and how far drops are: one value for the terminal, for JSON, for Dagster and for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from prism_assets.domain.drops import Drop, DropState
+from prism_assets.domain.problems import Problem
+from prism_assets.metadata.drops import RecordedRows, load_drops
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.gc.report import ObjectSum
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropPlan:
+    """What goes with a table: the names that catalogs show, objects by the folder they lie in, and what is recorded.
+
+    `obstacles` say why it cannot be dropped yet.
+    """
+
+    table: str
+    catalogs: tuple[str, ...]
+    folder: str
+    objects: Mapping[str, ObjectSum]
+    rows: RecordedRows
+    obstacles: tuple[str, ...] = ()
+
+    @property
+    def sum(self) -> ObjectSum:
+        """All that lies in its folder."""
+        return sum(self.objects.values(), ObjectSum())
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """For people, a line each, in the order in which things go."""
+        rows = self.rows
+        return (
+            *(f"{self.table}: taken out of {catalog}" for catalog in self.catalogs),
+            *(f"{self.table}: {count} in {self.folder}{name}" for name, count in sorted(self.objects.items())),
+            f"{self.table}: what is recorded of {rows.days} days, {rows.small_objects} small and {rows.merged_objects} "
+            f"merged objects; {rows.staging_objects} staging objects are forgotten, and stay where they are",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropStatus:
+    """How far a drop is. `left` lies in its folder still, as far as this call has seen; `lease_ends` before it goes."""
+
+    table: str
+    table_id: int
+    state: str
+    objects: ObjectSum
+    begin_time: datetime
+    end_time: datetime | None = None
+    lease_ends: datetime | None = None
+    left: ObjectSum | None = None
+
+    @classmethod
+    def of(cls, drop: Drop, lease_hours: float, left: ObjectSum | None = None) -> DropStatus:
+        """That of a recorded drop."""
+        return cls(
+            table=str(drop.name),
+            table_id=drop.table_id,
+            state=drop.state.value,
+            objects=ObjectSum(objects=drop.objects, content_length=drop.content_length),
+            begin_time=drop.begin_time,
+            end_time=drop.end_time,
+            lease_ends=drop.lease_ends(lease_hours),
+            left=left,
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left of the table."""
+        return self.state == DropState.DROPPED.value
+
+    @property
+    def waits_for(self) -> str | None:
+        """What is next; None if it is over."""
+        match DropState(self.state):
+            case DropState.HIDING:
+                return "catalogs that still show it, or may: the next `prism gc` asks again"
+            case DropState.DELETING:
+                left = f", {self.left} are left" if self.left else ""
+                return f"`prism gc`, which deletes {self.objects} from {self.lease_ends:%Y-%m-%d %H:%M}Z on{left}"
+            case DropState.FORGETTING:
+                return "the next `prism gc`, which forgets what is recorded of it"
+            case DropState.DROPPED:
+                return None
+
+    def __str__(self) -> str:
+        if self.end_time is not None:
+            return f"{self.table} was dropped at {self.end_time:%Y-%m-%d %H:%M}Z, with {self.objects}"
+        return f"{self.table} is being dropped since {self.begin_time:%Y-%m-%d %H:%M}Z; waits for {self.waits_for}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropReport:
+    """What a call did with drops. `foreign` objects are nobody's here, and stay in the folders, some of them named."""
+
+    drops: tuple[DropStatus, ...] = ()
+    deleted: ObjectSum = field(default_factory=ObjectSum)
+    foreign: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    changed: bool = False
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """The problems, one sentence each."""
+        return tuple(map(str, self.problems))
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What there is to say, a line each; none if nothing is being dropped."""
+        foreign = [f"not of prism, and stays: {key}" for key in self.foreign]
+        return (*map(str, self.drops), *foreign)
+
+
+def read_drops(context: StageContext, names: Collection[str] | None = None) -> tuple[DropStatus, ...]:
+    """How far the drops are that are not over, of the tables named or of all."""
+    with context.database.begin() as connection:
+        found = load_drops(connection, open_only=True)
+    hours = context.settings.gc_reader_lease_hours
+    return tuple(DropStatus.of(drop, hours) for drop in found if names is None or str(drop.name) in names)
