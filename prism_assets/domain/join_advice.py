@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from prism_assets.domain.amplification import TOO_MUCH, expected_forever
+from prism_assets.domain.amplification import TOO_MUCH, Amplification, expected_forever
 from prism_assets.domain.joins import JoinOptions
 from prism_assets.domain.words import span
 
@@ -107,7 +107,10 @@ class JoinAdvice:
         found.append(f"  between two changes of a key:  {_told(self.gaps) or 'no key has two'}")
         found.append(f"  sent behind the event:         {_told(self.delays) or 'not known'}")
         found += [f"  {line}" for line in (*self._window_lines(), *self._lateness_lines())]
-        large = f", above {TOO_MUCH}: not for this table" if self.forever > TOO_MUCH else ""
+        cost = Amplification(
+            rows_written=round(self.forever * sample.log_changes), changes_folded=sample.log_changes, days=sample.days
+        )
+        large = f", above {TOO_MUCH}: not for this table" if cost.is_too_much else ""
         found.append(f"  window: forever would write {self.forever:.1f} rows for each change{large}")
         return found
 

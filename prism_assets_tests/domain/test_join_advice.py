@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -68,6 +69,20 @@ def test_lateness_holds_nearly_all_delays_and_refused_lines_are_told() -> None:
     assert advice.lateness == 7_200
     assert "12 lines of the last week were too late and are not among these" in "".join(advice.lines)
     assert advised(requests(10, 1.0), delays=(2.0,)).lateness == 300
+
+
+def test_forever_is_advised_against_where_much_is_written_for_little() -> None:
+    sparse = [[DAY * number / 1_000] for number in range(1_000)]
+    few, many = (
+        advise(
+            "log.request",
+            replace(advised([]).in_force, publish=PublishPolicy(dirty=0.01)),
+            ChangeSample(days=1, log_changes=1_000 * one_of, one_of=one_of, histories=sparse, delays=()),
+        ).lines[-1]
+        for one_of in (1, 1_000)
+    )
+    assert few == "  window: forever would write 100.0 rows for each change"
+    assert many == "  window: forever would write 100.0 rows for each change, above 50: not for this table"
 
 
 def test_what_forever_costs_is_rows_of_a_bucket_for_changes_of_a_rewrite() -> None:

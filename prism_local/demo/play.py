@@ -1,4 +1,4 @@
-"""Plays the life of two tables over a day and a half with the clock in hand, and counts every row.
+"""Plays the life of two logs and a join table over a day and a half with the clock in hand, and counts every row.
 
 `python -m prism_local.demo.play` expects the local stack to be up; `scripts/demo` starts it.
 """
@@ -30,12 +30,14 @@ from prism_assets.stages.apply import run_apply
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import run_discover
+from prism_assets.stages.fold.run import run_fold
 from prism_assets.stages.iceberg.run import run_iceberg
 from prism_assets.stages.merge.run import run_merge
 from prism_assets.stages.status import read_status
 from prism_assets.stages.stream.run import run_stream
 from prism_local.demo.lake import LakeClient, open_lake
 from prism_local.demo.logs import LogWriter
+from prism_local.demo.requests import LOG, RECORDS, RequestWriter, read_joined
 from prism_local.readers.answers import Judged, judged
 from prism_local.readers.asking import ask
 from prism_local.readers.known import PYICEBERG, SPARK, Reader
@@ -45,9 +47,12 @@ from prism_local.readers.truth import Truth, read_truth
 
 TABLES = {"pv_log": "request_id", "api_log": "call_id"}
 NAMES = [f"log.{table}" for table in TABLES]
+SHOWN = [*NAMES, RECORDS]
+ALL = [*SHOWN, LOG]
 ROWS = {"pv_log": 200_000, "api_log": 110_000}
 _STAGING = "prism-staging"
 _PER_OBJECT = 4_000
+_REQUESTS = 300
 _CLIENT_QUESTIONS = (Question.ALL_ROWS, Question.BY_DAY)
 _CLIENT_SECONDS = 180
 _CHECKSUM = "SELECT count(*), count(DISTINCT {key}), sum(hash({key})), sum(hash({key}, dt)) FROM {table}"
@@ -72,6 +77,7 @@ class Play:
         seed = time.time_ns()
         self._writers = {table: LogWriter(table, random.Random(f"{seed}-{table}")) for table in TABLES}
         self._run = f"{seed:x}"
+        self._requests = RequestWriter(self._run, random.Random(f"{seed}-requests"))
         self._before: dict[str, _Seen] = {}
         self._lake: LakeClient | None = None
 
@@ -93,16 +99,19 @@ class Play:
         day, evening = self.first_day, self.first_day + timedelta(hours=23, minutes=59)
         self._act("Morning of the first day: objects arrive and are readable at once", day + timedelta(hours=6))
         self._arrive(day, day + timedelta(hours=6), 0.2)
+        self._arrive_requests(day + timedelta(hours=5), _REQUESTS)
         self._stream_and_publish()
         self._act("Evening: more objects, some sent twice; api_log has a new column", evening)
         self._apply(self._tables)
         self._arrive(day + timedelta(hours=6), evening, 0.5, region=True, twice=True)
+        self._arrive_requests(evening - timedelta(minutes=9), _REQUESTS)
         self._stream_and_publish()
 
     def _play_second_day(self) -> None:
         day, midnight = self.first_day, self.first_day + timedelta(days=1)
         self._act("Past midnight: late rows, then the first day closes", midnight + timedelta(minutes=10))
         self._arrive_late(0.02)
+        self._arrive_requests(midnight, 0)
         self._stream_and_publish()
         self._act("Rows after the close are delayed, and readable after one run", midnight + timedelta(minutes=20))
         self._arrive_late(0.007)
@@ -115,6 +124,7 @@ class Play:
         noon = day + timedelta(days=1, hours=12)
         self._act("Noon of the second day: its rows are live, the late ones are merged", noon)
         self._arrive(midnight, noon, 0.27, region=True)
+        self._arrive_requests(noon - timedelta(minutes=30), _REQUESTS, late=0)
         self._stream_and_publish()
         self._merge_and_publish()
 
@@ -155,18 +165,32 @@ class Play:
             for name, body in [*bodies, *again]:
                 self._context.stores.put(_STAGING, f"{table}/{name[:-3]}_{self._run}.gz", body)
 
+    def _arrive_requests(self, start: datetime, count: int, *, late: float = 0.3) -> None:
+        """New requests of ten minutes, of which some servers tell later, and what was held back before."""
+        for key, body in self._requests.objects(start, 10, count, late=late):
+            self._context.stores.put(_STAGING, key, body)
+
     def _stream_and_publish(self) -> None:
-        run_discover(self._context, now=self._now, names=NAMES)
-        found = run_discover(self._context, now=self._now, names=NAMES)
+        run_discover(self._context, now=self._now, names=ALL)
+        found = run_discover(self._context, now=self._now, names=ALL)
         assert found.new == 0, "a second look finds nothing new"
-        report = run_stream(self._context, now=self._now, names=NAMES)
+        report = run_stream(self._context, now=self._now, names=ALL)
         self._out.print(
             f"  stream: {report.objects} objects, {report.lines_in:,} lines, {report.rows_out:,} rows, "
             f"{report.quarantined} quarantined, {report.seconds:.1f} s"
         )
         self._count_in_lake()
+        self._fold()
         self._publish()
         self._show()
+
+    def _fold(self) -> None:
+        """Makes records of the changes that the log of requests has."""
+        report = run_fold(self._context, now=self._now, names=[RECORDS], ignore_pace=True)
+        for fold in report.folds:
+            self._out.print(f"  fold: {fold}")
+        if report.errors:
+            raise WrongUse("; ".join(report.errors))
 
     def _count_in_lake(self) -> None:
         """What a client of DuckLake reads already, before anything is published."""
@@ -175,7 +199,7 @@ class Play:
             self._out.print(f"  DuckLake: {rows:,} rows are readable at the commit, counted in {seconds * 1000:.0f} ms")
 
     def _merge_and_publish(self) -> None:
-        report = run_merge(self._context, now=self._now, names=NAMES)
+        report = run_merge(self._context, now=self._now, names=ALL)
         written = [length for entry in report.merged for length in entry.sizes]
         joined = sum(entry.objects_in for entry in report.merged)
         self._out.print(
@@ -186,7 +210,7 @@ class Play:
         self._show()
 
     def _publish(self) -> None:
-        report = run_catalog(self._context, now=self._now, names=NAMES)
+        report = run_catalog(self._context, now=self._now, names=ALL)
         for table in report.tables:
             for verb, days in (("closed", table.closed), ("switched", table.switched)):
                 for day in days:
@@ -210,13 +234,24 @@ class Play:
         )
         states = self._states()
         reader = LakeReader(self._settings)
-        for name in NAMES:
+        for name in SHOWN:
             table = reader.table(name)
             rows = dict(run_query(reader, f"SELECT dt, count(*) FROM {name} GROUP BY dt").rows)
             for cells in _partition_cells(table, states, rows):
                 grid.add_row(name, *cells)
         self._out.print(grid)
+        self._compare_requests(reader)
         self._compare_with_iceberg(reader)
+
+    def _compare_requests(self, reader: LakeReader) -> None:
+        """One row for each request, with what its page said, and the last that its server said."""
+        found, known = read_joined(reader, self._run), self._requests.known
+        if found != known:
+            raise WrongUse(f"{RECORDS} shows {found}, and {known} was sent")
+        self._out.print(
+            f"  [dim]{RECORDS}: {known.requests:,} requests, each one row: {known.pages:,} pages and "
+            f"{known.answers:,} servers told of them[/dim]"
+        )
 
     def _compare_with_iceberg(self, reader: LakeReader) -> None:
         """The same rows by their ids, whichever catalog a reader asks."""
@@ -232,7 +267,7 @@ class Play:
             self._out.print("  [dim]through DuckLake: the same rows, by their ids[/dim]")
 
     def _states(self) -> dict[tuple[str, date], str]:
-        tables = read_status(self._context, now=self._now, names=NAMES)
+        tables = read_status(self._context, now=self._now, names=ALL)
         return {(item.table, item.date): item.state for table in tables for item in table.partitions}
 
     def _seen(self, table: str) -> _Seen:
@@ -259,7 +294,7 @@ class Play:
     def _verdict(self, before: tuple[int, int, int]) -> bool:
         lines, rows, quarantined = (after - old for after, old in zip(self._ledger(), before, strict=True))
         wrote = [writer.written for writer in self._writers.values()]
-        good, broken = sum(w.good for w in wrote), sum(w.broken for w in wrote)
+        good, broken = sum(w.good for w in wrote) + self._requests.lines, sum(w.broken for w in wrote)
         fine = (lines, rows, quarantined) == (good + broken, good, broken)
         self._out.print("\n[bold]The count[/bold]")
         twice = sum(w.sent_twice for w in wrote)
@@ -270,6 +305,12 @@ class Play:
             new = seen.rows - old.rows
             self._out.print(f"  readers:  log.{table} shows {new:,} of {wanted.good:,} rows, each once")
             fine = fine and seen == _Seen(old.rows + wanted.good, old.number_sum + wanted.number_sum)
+        found, known = read_joined(LakeReader(self._settings), self._run), self._requests.known
+        self._out.print(
+            f"  records:  {RECORDS} shows {found.requests:,} of {known.requests:,} requests, each once, made of "
+            f"{self._requests.lines:,} lines of two streams"
+        )
+        fine = fine and found == known
         verdict = "[green]every row is there exactly once" if fine else "[red]the counts do not agree"
         self._out.print(f"  {verdict}[/]")
         return fine
