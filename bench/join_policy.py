@@ -87,6 +87,23 @@ def simulate(policy: PublishPolicy, per_hour: int) -> Simulation:
     return simulation
 
 
+@dataclass(frozen=True)
+class Figures:
+    """Rows written per record, of records and of changes that wait, and percentiles of ages in minutes."""
+
+    rows: float
+    waiting_rows: float
+    ages: dict[str, float]
+
+
+def figures(policy: PublishPolicy, per_hour: int) -> Figures:
+    """What a policy costs with so many records of one bucket an hour."""
+    found = simulate(policy, per_hour)
+    records = per_hour * HOURS
+    names, ages = ("p50", "p90", "p99", "most"), np.percentile(found.ages, [50, 90, 99, 100]) / 60
+    return Figures(found.rows / records, found.waiting_rows / records, dict(zip(names, ages.tolist(), strict=True)))
+
+
 def main() -> None:
     """Prints one line for the policy that was asked for, or for some."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -99,13 +116,9 @@ def main() -> None:
     print(f"{'dirty':>6} {'stale':>6} {'rows per record':>16} {'waiting rows':>13}   age when readable, minutes")
     for dirty, stale in asked:
         policy = PublishPolicy(every_seconds=options.every, dirty=dirty, stale_seconds=stale)
-        found = simulate(policy, options.per_hour)
-        records = options.per_hour * HOURS
-        p50, p90, p99, most = np.percentile(found.ages, [50, 90, 99, 100]) / 60
-        print(
-            f"{dirty:>6} {stale // 60:>5}m {found.rows / records:>16.2f} {found.waiting_rows / records:>13.2f}   "
-            f"p50 {p50:.0f}, p90 {p90:.0f}, p99 {p99:.0f}, most {most:.0f}"
-        )
+        found = figures(policy, options.per_hour)
+        ages = ", ".join(f"{name} {value:.0f}" for name, value in found.ages.items())
+        print(f"{dirty:>6} {stale // 60:>5}m {found.rows:>16.2f} {found.waiting_rows:>13.2f}   {ages}")
 
 
 SOME = [(1e-9, 300), (0.05, 3_600), (0.1, 3_600), (0.2, 7_200), (0.3, 3_600)]

@@ -86,7 +86,11 @@ def folders(place: Layout) -> list[Path]:
 
 def path(name: str, place: Layout) -> Path:
     """Returns where a jar lies, or where it would lie."""
-    jar, places = JARS[name], [folder / JARS[name].file_name for folder in folders(place)]
+    return _path(JARS[name], place)
+
+
+def _path(jar: Jar, place: Layout) -> Path:
+    places = [folder / jar.file_name for folder in folders(place)]
     return next((file for file in places if _has_size(file, jar.size)), places[0])
 
 
@@ -103,18 +107,30 @@ def _has_size(file: Path, size: int) -> bool:
 
 def ensure(place: Layout) -> list[str]:
     """Fetches the jars that are missing, verifies and stores each in one step; returns their names."""
-    if not missing(place):
-        return []
+    names = missing(place)
+    _fetch([JARS[name] for name in names], place)
+    return names
+
+
+def ensure_jar(jar: Jar, place: Layout) -> Path:
+    """Returns where a jar lies that no service needs, for benchmarks; fetches it first if it is missing."""
+    _fetch([jar], place)
+    return _path(jar, place)
+
+
+def _fetch(jars: list[Jar], place: Layout) -> None:
+    if not [jar for jar in jars if not _has_size(_path(jar, place), jar.size)]:
+        return
     java.require()
     target = _writable(place)
     try:
         with _locked(target / ".lock"), tempfile.TemporaryDirectory(dir=target, prefix=".new-") as work:
-            wanted = missing(place)  # another process may have been at it
+            # another process may have been at it
+            wanted = [jar for jar in jars if not _has_size(_path(jar, place), jar.size)]
             if wanted:
                 _resolve(wanted, Path(work))
-                for name in wanted:
-                    _accept(JARS[name], Path(work) / JARS[name].file_name, target)
-            return wanted
+                for jar in wanted:
+                    _accept(jar, Path(work) / jar.file_name, target)
     except OSError as error:
         raise _cannot_store(target, error) from None
 
@@ -155,9 +171,9 @@ def _accept(jar: Jar, fetched: Path, target: Path) -> None:
     os.replace(fetched, target / jar.file_name)
 
 
-def _resolve(names: list[str], work: Path) -> None:
+def _resolve(jars: list[Jar], work: Path) -> None:
     description = work / "ivy.xml"
-    description.write_text(_description([JARS[name] for name in names]), encoding="utf-8")
+    description.write_text(_description(jars), encoding="utf-8")
     pattern = f"{work}/[artifact]-[revision](-[classifier]).[ext]"
     # Ivy would keep notes in the home of the user, which may not be writable.
     command = [java.program(), f"-Divy.default.ivy.user.dir={work / 'user'}", "-cp", _ivy(), "org.apache.ivy.Main"]
