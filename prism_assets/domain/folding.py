@@ -61,6 +61,16 @@ class ChangesObject(DataFile):
     """Changes of all buckets that no fold has taken: a small object of the log of changes, committed at `committed`."""
 
     committed: datetime
+    object_id: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnreadObject:
+    """An input of a fold that is not there as it was recorded, and why: of changes, or of what folds wrote."""
+
+    object_id: int
+    is_new_changes: bool
+    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +93,9 @@ class FoldResult:
     `join_delays` counts how far the last event lies behind the first, in the steps of `join_delays.py`.
     `bucket_changes` says of how many new changes each bucket has any. `moves` are the
     days between which records moved.
+
+    Where an object of a bucket is `unread`, its records stay as they are, and all of its changes wait; where one of new
+    changes is, the task fails.
     """
 
     fold_id: int
@@ -100,6 +113,7 @@ class FoldResult:
     changed: int = 0
     join_delays: tuple[int, ...] = ()
     bucket_changes: tuple[tuple[int, int], ...] = ()
+    unread: tuple[UnreadObject, ...] = ()
     failure: Failure | None = None
 
     @property

@@ -199,6 +199,7 @@ _FORGET_DAYS = (
             "prism_publications",
             "prism_publication_history",
             "prism_fold_positions",
+            "prism_set_aside_changes",
             "prism_record_objects",
             "prism_small_objects",
             "prism_partitions",

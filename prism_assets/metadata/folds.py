@@ -119,13 +119,18 @@ ORDER BY p.prism_partition_id
 
 
 def load_positions(connection: Connection, partition_ids: Collection[int]) -> dict[int, int]:
-    """Up to which small object days are taken, by partition id, where a fold has taken any. Reads without locks."""
+    """Up to which small object days are taken, by partition id, where a fold has taken any. Reads without locks.
+
+    With everything below it: up to the first one that is set aside, as that is still to be read.
+    """
     rows = connection.execute(text(_POSITIONS), {"ids": list(partition_ids)})
     return {row.prism_partition_id: row.folded_object_id for row in rows}
 
 
 _POSITIONS = """
-SELECT prism_partition_id, folded_object_id FROM prism_fold_positions WHERE prism_partition_id = ANY(:ids)
+SELECT prism_partition_id, least(folded_object_id, (SELECT min(a.prism_small_object_id) - 1
+    FROM prism_set_aside_changes a WHERE a.prism_partition_id = f.prism_partition_id)) AS folded_object_id
+FROM prism_fold_positions f WHERE prism_partition_id = ANY(:ids)
 """
 
 
@@ -158,4 +163,15 @@ SELECT :id, :after, :changes, :fold
 WHERE :before = 0 OR EXISTS (SELECT 1 FROM prism_fold_positions WHERE prism_partition_id = :id)
 ON CONFLICT (prism_partition_id) DO UPDATE
 SET folded_object_id = :after, changes = f.changes + :changes, fold_id = :fold WHERE f.folded_object_id = :before
+"""
+
+
+def add_changes(connection: Connection, fold_id: int, changes: Mapping[int, int]) -> None:
+    """Notes that a fold has taken so many changes of days, by partition id, that those before it had left out."""
+    for partition_id, count in sorted(changes.items()):
+        connection.execute(text(_ADD_CHANGES), {"id": partition_id, "changes": count, "fold": fold_id})
+
+
+_ADD_CHANGES = """
+UPDATE prism_fold_positions SET changes = changes + :changes, fold_id = :fold WHERE prism_partition_id = :id
 """

@@ -88,6 +88,8 @@ CROSS JOIN LATERAL (
     CROSS JOIN LATERAL (
         SELECT coalesce(sum(row_count + rows_erased), 0) AS rows FROM prism_small_objects
         WHERE prism_partition_id = p.prism_partition_id AND prism_small_object_id <= x.folded_object_id
+            AND prism_small_object_id NOT IN (SELECT a.prism_small_object_id FROM prism_set_aside_changes a
+                WHERE a.prism_partition_id = p.prism_partition_id)
     ) l
     WHERE p.prism_table_id = c.prism_table_id AND p.expire_time IS NULL AND g.finish_time >= :since
 ) d

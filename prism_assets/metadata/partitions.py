@@ -316,7 +316,7 @@ _SWITCH = "UPDATE prism_partitions SET switched = true WHERE prism_partition_id 
 
 
 def load_needed(connection: Connection, table_ids: Collection[int], day: date | None) -> list[Partition]:
-    """Partitions with small objects that readers or merges need (see `needed_above`), in id order. Without locks."""
+    """Partitions with small objects that readers, merges (see `needed_above`) or folds need, in id order. Without locks."""
     rows = connection.execute(text(_NEEDED), {"tables": list(table_ids), "day": day})
     return [partition_of(row) for row in rows]
 
@@ -326,7 +326,11 @@ SELECT * FROM prism_partition_states
 WHERE table_id = ANY(:tables) AND (CAST(:day AS date) IS NULL OR date = :day) AND last_object_id > 0 AND NOT expired
     AND (NOT switched OR last_object_id > current_version OR EXISTS (
         SELECT 1 FROM prism_publications q
-        WHERE q.prism_partition_id = partition_id AND q.publisher <> 'iceberg' AND q.version BETWEEN 0 AND last_object_id - 1))
+        WHERE q.prism_partition_id = partition_id AND q.publisher <> 'iceberg' AND q.version BETWEEN 0 AND last_object_id - 1)
+    OR EXISTS (SELECT 1 FROM prism_tables c WHERE c.prism_table_id = table_id AND c.changes_of IS NOT NULL
+        AND (EXISTS (SELECT 1 FROM prism_set_aside_changes a WHERE a.prism_partition_id = partition_id)
+            OR last_object_id > coalesce((SELECT f.folded_object_id FROM prism_fold_positions f
+                WHERE f.prism_partition_id = partition_id), 0))))
 ORDER BY partition_id
 """
 

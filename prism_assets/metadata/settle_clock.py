@@ -8,6 +8,7 @@ of all batches that started before.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, text
@@ -77,8 +78,8 @@ _LOAD = "SELECT settle_clock FROM prism_tables WHERE prism_table_id = :table"
 def settle_before(connection: Connection, table_id: int) -> datetime | None:
     """Before when what no change can meet any more may settle, in a join table given by the id of its records.
 
-    The clock, but not beyond that of any object that a batch has claimed and not finished: changes of these are still
-    to come, and are accepted by the clock of then. None if nothing may settle. To be asked before it is read which
+    The clock, but not beyond that of any object that a batch has claimed and not finished, or whose changes are set
+    aside: changes of these are still to come, and are accepted by the clock of then. None if nothing may settle. To be asked before it is read which
     changes there are: what is committed in between is then among them. One statement, without locks.
     """
     time: datetime | None = connection.execute(text(_SETTLE_BEFORE), {"table": table_id}).scalar_one()
@@ -90,8 +91,54 @@ SELECT CASE WHEN begun.is_known THEN least(r.settle_clock, begun.clock) END
 FROM prism_tables r CROSS JOIN LATERAL (
     SELECT min(o.settle_clock) AS clock,
         r.settle_clock IS NOT NULL AND coalesce(bool_and(o.settle_clock IS NOT NULL), true) AS is_known
-    FROM prism_tables c JOIN prism_staging_objects o USING (prism_table_id)
-    WHERE c.changes_of = r.prism_table_id AND o.state IN ('pending', 'claimed') AND o.first_batch_id IS NOT NULL
+    FROM (
+        SELECT o.settle_clock FROM prism_tables c JOIN prism_staging_objects o USING (prism_table_id)
+        WHERE c.changes_of = r.prism_table_id AND o.state IN ('pending', 'claimed') AND o.first_batch_id IS NOT NULL
+        UNION ALL
+        SELECT o.settle_clock FROM prism_tables c JOIN prism_partitions p USING (prism_table_id)
+        JOIN prism_set_aside_changes a USING (prism_partition_id) JOIN prism_small_objects s USING (prism_small_object_id)
+        JOIN prism_staging_objects o USING (prism_staging_object_id)
+        WHERE c.changes_of = r.prism_table_id
+    ) o
 ) begun
+WHERE r.prism_table_id = :table
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClockHold:
+    """What holds the settle clock of a join table: the oldest object that waits, and the stream listed longest ago.
+
+    The clock stands at `time`; a table whose clock never moved was created then. `object_url` is None where no object
+    waits, `stream` where no stream is read; `listed` is None of one that was never listed as a whole.
+    """
+
+    time: datetime
+    object_url: str | None
+    sent: datetime | None
+    stream: str | None
+    listed: datetime | None
+
+
+def load_hold(connection: Connection, table_id: int) -> ClockHold:
+    """What holds the clock of a join table, given by the id of its records. Reads without locks."""
+    return ClockHold(**connection.execute(text(_HOLD), {"table": table_id}).one()._mapping)
+
+
+_HOLD = """
+SELECT coalesce(r.settle_clock, r.create_time) AS time, waiting.object_url, waiting.sent, listed.stream, listed.listed
+FROM prism_tables r JOIN prism_tables c ON c.changes_of = r.prism_table_id
+LEFT JOIN LATERAL (
+    SELECT format('s3://%s/%s', o.bucket_name, o.object_key) AS object_url,
+        coalesce(o.send_time, o.first_receive_time) AS sent
+    FROM prism_staging_objects o WHERE o.prism_table_id = c.prism_table_id AND o.state IN ('pending', 'claimed')
+    ORDER BY 2, 1 LIMIT 1
+) waiting ON true
+LEFT JOIN LATERAL (
+    SELECT s.stream_name AS stream, CASE WHEN x.resume_key IS NULL THEN x.full_scan_time END AS listed
+    FROM prism_streams s LEFT JOIN prism_stream_scans x USING (prism_stream_id)
+    WHERE s.prism_table_id = c.prism_table_id AND s.enabled AND NOT s.removed AND NOT s.discard
+    ORDER BY 2 NULLS FIRST, 1 LIMIT 1
+) listed ON true
 WHERE r.prism_table_id = :table
 """

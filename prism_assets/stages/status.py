@@ -40,6 +40,7 @@ from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.drop.report import DropStatus, read_drops
 from prism_assets.stages.erase.report import ErasureStatus, read_erasures
+from prism_assets.stages.fold.faults import load_faults, load_standing_clock
 
 _UNFIT_DAYS = 7
 _TO_LINK = "the next catalog run, to be shown by symlinks as it is"
@@ -68,8 +69,8 @@ class TableStatus:
     `catalog_holder` is the catalog run that is at it, and since when; `comparison_due` is why the next one compares all
     of it. `unfit_values` are those of the last `unfit_days` that did not fit their column; only where tables are named.
     `undeleted_objects` should have been deleted by a garbage collection of days ago. `stopped` are streams at which
-    objects wait that are in no other count. `erasures` are those that are not proved yet.
-    Of a table that is being dropped there is nothing but the `drop`.
+    objects wait that are in no other count. `erasures` are those that are not proved yet. `folds_wait` says what keeps
+    folds of a join table back. Of a table that is being dropped there is nothing but the `drop`.
     """
 
     table: str
@@ -85,6 +86,7 @@ class TableStatus:
     stopped: tuple[StoppedStream, ...] = ()
     erasures: tuple[ErasureStatus, ...] = ()
     drop: DropStatus | None = None
+    folds_wait: tuple[str, ...] = ()
 
 
 def read_status(
@@ -113,6 +115,7 @@ def read_status(
         undeleted = gc_log.count_overdue(connection)
         unfit = {} if names is None else unfit_values(connection, ids, since)
         stopped = backlog.count_stopped(connection, ids)
+        held = {table.table_id: _folds_wait(connection, table, settings.full_scan_seconds, now) for table in chosen}
     erasures = read_erasures(context, chosen, open_only=True)
     dropped = [
         TableStatus(table=drop.table, pending=0, claimed=0, unread=(), partitions=(), drop=drop)
@@ -129,10 +132,20 @@ def read_status(
                 undeleted_objects=undeleted.get(table.table_id, 0),
                 stopped=tuple(item for item in stopped if item.table_id == table.table_id),
                 erasures=tuple(item for item in erasures if item.table == str(table.name)),
+                folds_wait=held[table.table_id],
             )
             for table, status in zip(chosen, found, strict=True)
         ),
     )
+
+
+def _folds_wait(
+    connection: Connection, table: TableDefinition, full_scan_seconds: float, now: datetime
+) -> tuple[str, ...]:
+    if table.join is None:
+        return ()
+    stands = load_standing_clock(connection, table, full_scan_seconds, now)
+    return (*load_faults(connection, table), *([stands] if stands else []))
 
 
 def _table_status(

@@ -12,8 +12,8 @@ garbage, so that a death anywhere is harmless.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Container, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timezone
 
 import numpy as np
@@ -23,15 +23,16 @@ import pyarrow.compute as pc
 
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.fold_plan import homes_to_rewrite
-from prism_assets.domain.folding import FoldResult, FoldTask, RecordMove, RecordObject, RecordPart
+from prism_assets.domain.folding import FoldResult, FoldTask, RecordMove, RecordObject, RecordPart, UnreadObject
 from prism_assets.domain.join_delays import STEPS
 from prism_assets.domain.joins import CHANGE_GROUP, CHANGE_LINE, CHANGE_OBJECT, DELETE
 from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import Failure
 from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.records.homes import Homes, Work, batches, find_work, homes_of_sessions
 from prism_assets.kernels.records.identities import Identities, identities_in
-from prism_assets.kernels.records.inputs import NEW, Changes, RecordPlaces, read_changes, read_places
+from prism_assets.kernels.records.inputs import NEW, Changes, RecordPlaces, UnreadInputs, read_changes, read_places
 from prism_assets.kernels.records.merging import Merged, merge_records
 from prism_assets.kernels.records.ordering import record_order
 from prism_assets.kernels.records.outputs import write_rows
@@ -60,16 +61,54 @@ MOST_WAITING = 8
 def fold_buckets(task: FoldTask, table: TableDefinition, stores: Stores, lake: Lake) -> FoldResult:
     """Writes the objects that take the place of others once the stage says so.
 
-    Nothing is raised for inputs that are not what the task says: the result's failure tells. The same task gives the
-    same bytes under the same keys.
+    Nothing is raised for inputs that are not what the task says: the result tells. The same task gives the same bytes
+    under the same keys.
     """
     try:
-        return _Fold(task, table, stores, lake.keys(table)).run()
+        return _fold_others(task, table, stores, lake.keys(table))
     except MemoryError:
         raise
+    except UnreadInputs as error:
+        return replace(task.failed(Failure(message=str(error), transient=False)), unread=error.objects)
     except Exception as error:
         failure = failure_of(error, f"buckets {', '.join(map(str, task.buckets))} of {table.name} were folded")
     return task.failed(failure)
+
+
+def _fold_others(task: FoldTask, table: TableDefinition, stores: Stores, keys: TableKeys) -> FoldResult:
+    """Folds the buckets of which everything can be read; in all others the new changes wait. UnreadInputs for these."""
+    bucket_of = {item.object_id: item.bucket_number for item in task.records}
+    unread: dict[int, UnreadObject] = {}
+    while True:
+        waiting = {bucket_of[number] for number in unread}
+        folded = _only(task, set(task.buckets) - waiting)
+        try:
+            done = _Fold(folded, table, stores, keys).run()
+            break
+        except UnreadInputs as error:
+            if any(item.is_new_changes for item in error.objects):
+                raise
+            unread |= {item.object_id: item for item in error.objects}
+    if not unread:
+        return done
+    left = _only(task, waiting)
+    taken = _Fold(replace(left, records=()), table, stores, keys).take()
+    waited = sum(item.row_count for item in left.records if item.part is RecordPart.PENDING)
+    return replace(
+        done,
+        written=(*done.written, *taken.written),
+        changes=done.changes + taken.changes,
+        folded=done.folded + taken.folded,
+        pending=done.pending + taken.pending + waited,
+        unsequenced=done.unsequenced + taken.unsequenced,
+        bucket_changes=(*done.bucket_changes, *taken.bucket_changes),
+        unread=tuple(unread.values()),
+    )
+
+
+def _only(task: FoldTask, buckets: Collection[int]) -> FoldTask:
+    records = tuple(item for item in task.records if item.bucket_number in buckets)
+    return replace(task, buckets=tuple(sorted(buckets)), records=records)
 
 
 @dataclass
@@ -133,6 +172,22 @@ class _Fold:
             changed=self._done.changed,
             join_delays=tuple(self._done.join_delays.tolist()) if self._done.join_delays.any() else (),
             bucket_changes=_counted(changes.buckets[changes.sources == NEW]),
+        )
+
+    def take(self) -> FoldResult:
+        """Has all new changes wait, and reads nothing else."""
+        changes = read_changes(self._task, self._shape, self._stores)
+        sessions = self._sessions(read_places([], self._shape), changes)
+        pending = self._leave(changes, np.ones(len(changes.sources), bool), sessions)
+        return FoldResult(
+            fold_id=self._task.fold_id,
+            number=self._task.number,
+            written=tuple(self._done.written),
+            changes=changes.new,
+            folded=changes.new - pending,
+            pending=pending,
+            unsequenced=changes.placeless,
+            bucket_changes=_counted(changes.buckets),
         )
 
     def _sessions(self, places: RecordPlaces, changes: Changes) -> Sessions:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from prism_assets.domain.errors import InvariantBroken
+from prism_assets.domain.errors import NOT_ITS_FAULT, InvariantBroken, PrismError
 from prism_assets.domain.files import DataFile
-from prism_assets.domain.folding import FoldTask, RecordObject, RecordPart
+from prism_assets.domain.folding import ChangesObject, FoldTask, RecordObject, RecordPart, UnreadObject
 from prism_assets.domain.joins import CHANGE_GROUP, CHANGE_LINE, CHANGE_OBJECT
 from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.kernels.parquet.format import column_id
@@ -32,8 +33,52 @@ _READ_WHOLE = 4 << 20
 _READS = 8
 
 
+class UnreadInputs(Exception):
+    """Inputs that are not there as they were recorded: what they hold cannot be folded, and that of others can."""
+
+    def __init__(self, objects: Sequence[UnreadObject]) -> None:
+        super().__init__(f"{len(objects)} inputs cannot be read, the first as {objects[0].reason}")
+        self.objects = tuple(objects)
+
+
+@contextmanager
+def _reading(said: DataFile) -> Iterator[None]:
+    """Raises UnreadInputs for what is wrong with one object. What its surroundings do is raised as it is."""
+    try:
+        yield
+    except NOT_ITS_FAULT:
+        raise
+    except (PrismError, pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        reason = str(error) if isinstance(error, PrismError) else f"{said.key}: it cannot be read: {error}"
+        is_new = isinstance(said, ChangesObject)
+        number = said.object_id if isinstance(said, ChangesObject | RecordObject) else 0
+        raise UnreadInputs([UnreadObject(object_id=number, is_new_changes=is_new, reason=reason)]) from error
+
+
+_Read = TypeVar("_Read")
+_Item = TypeVar("_Item")
+
+
+def _read_all(read: Callable[[_Item], _Read], items: Sequence[_Item]) -> list[_Read]:
+    """What is read of all items, a few at once; UnreadInputs with all that cannot be."""
+
+    def attempt(item: _Item) -> _Read | UnreadInputs:
+        try:
+            return read(item)
+        except UnreadInputs as error:
+            return error
+
+    with ThreadPoolExecutor(_READS) as pool:
+        found = list(pool.map(attempt, items))
+    if unread := [item for error in found if isinstance(error, UnreadInputs) for item in error.objects]:
+        raise UnreadInputs(unread)
+    return [item for item in found if not isinstance(item, UnreadInputs)]
+
+
 class StoredObject:
-    """One recorded Parquet object."""
+    """One recorded Parquet object; UnreadInputs where it is not what was recorded."""
 
     def __init__(self, said: DataFile, stores: Stores) -> None:
         self.said = said
@@ -60,19 +105,20 @@ class StoredObject:
 
     def read_columns(self, schema: pa.Schema) -> pa.Table:
         """The columns of a schema, of all rows."""
-        wanted = set(map(_identity, schema))
-        names = [field.name for field in self._file.schema_arrow if _identity(field) in wanted]
-        return _with_columns(self._file.read(names, use_threads=False), schema)
+        with _reading(self.said):
+            wanted = set(map(_identity, schema))
+            names = [field.name for field in self._file.schema_arrow if _identity(field) in wanted]
+            return _with_columns(self._file.read(names, use_threads=False), schema)
 
     def read(self, schema: pa.Schema, *, check: bool = True) -> pa.Table:
-        """All rows with the columns of a schema; InvariantBroken if they are not those that were recorded."""
-        read = self._file.read(use_threads=False)
-        if check and (found := fingerprint_of(read)) != self.said.fingerprint:
-            raise InvariantBroken(
-                f"{self.said.key}: the fingerprint of its rows is {found}, recorded was {self.said.fingerprint}; "
-                "nothing was written: run `prism repair --deep`"
-            )
-        return _with_columns(read, schema)
+        """All rows with the columns of a schema, if they are those that were recorded."""
+        with _reading(self.said):
+            read = self._file.read(use_threads=False)
+            if check and (found := fingerprint_of(read)) != self.said.fingerprint:
+                raise InvariantBroken(
+                    f"{self.said.key}: the fingerprint of its rows is {found}, recorded was {self.said.fingerprint}"
+                )
+            return _with_columns(read, schema)
 
 
 def _with_columns(read: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -122,25 +168,24 @@ def read_changes(task: FoldTask, shape: RecordShape, stores: Stores) -> Changes:
     def read(item: DataFile) -> pa.Table:
         return StoredObject(item, stores).read(shape.changes)
 
-    def read_new(item: DataFile) -> pa.Table:
+    def read_own(item: ChangesObject) -> tuple[pa.Table, Numbers]:
         is_checked_here = zlib.crc32(item.key.encode()) % shape.join.buckets in task.buckets
-        return StoredObject(item, stores).read(shape.changes, check=is_checked_here)
+        rows = StoredObject(item, stores).read(shape.changes, check=is_checked_here)
+        found = buckets_of(rows.select(shape.join.key), shape.join.buckets)
+        own = np.isin(found, task.buckets)
+        committed = pa.array(np.full(int(own.sum()), to_instant(item.committed), np.int64))
+        rows = rows.filter(pa.array(own))
+        place = rows.column_names.index(COMMITTED)
+        return rows.set_column(place, shape.changes.field(COMMITTED), committed), found[own]
 
-    with ThreadPoolExecutor(_READS) as pool:
-        for number, rows in enumerate(pool.map(read, waiting)):
-            tables.append(rows)
-            buckets.append(buckets_of(rows.select(shape.join.key), shape.join.buckets))
-            sources.append(np.full(rows.num_rows, number, np.int64))
-        for item, read_rows in zip(task.changes, pool.map(read_new, task.changes), strict=True):
-            found = buckets_of(read_rows.select(shape.join.key), shape.join.buckets)
-            own = np.isin(found, task.buckets)
-            committed = pa.array(np.full(int(own.sum()), to_instant(item.committed), np.int64))
-            rows = read_rows.filter(pa.array(own))
-            tables.append(
-                rows.set_column(rows.column_names.index(COMMITTED), shape.changes.field(COMMITTED), committed)
-            )
-            buckets.append(found[own])
-            sources.append(np.full(rows.num_rows, NEW, np.int64))
+    for number, rows in enumerate(_read_all(read, waiting)):
+        tables.append(rows)
+        buckets.append(buckets_of(rows.select(shape.join.key), shape.join.buckets))
+        sources.append(np.full(rows.num_rows, number, np.int64))
+    for rows, found in _read_all(read_own, task.changes):
+        tables.append(rows)
+        buckets.append(found)
+        sources.append(np.full(rows.num_rows, NEW, np.int64))
     whole = pa.concat_tables([shape.changes.empty_table(), *tables])
     return _placed(whole, _joined(buckets), _joined(sources), shape, waiting)
 
@@ -204,8 +249,7 @@ def read_places(objects: Iterable[tuple[int, StoredObject]], shape: RecordShape)
         return item[1].read_columns(schema)
 
     listed = list(objects)
-    with ThreadPoolExecutor(_READS) as pool:
-        tables = list(pool.map(read, listed))
+    tables = _read_all(read, listed)
     whole = pa.concat_tables([schema.empty_table(), *tables])
     homes = [np.full(table.num_rows, home, np.int64) for (home, _), table in zip(listed, tables, strict=True)]
     return RecordPlaces(

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from prism_assets.domain.names import TableName
 from prism_assets.metadata import abandoned_uploads, damage, gc_log
 from prism_assets.metadata.damage import Damage
+from prism_assets.metadata.tables import load_definitions
 from prism_assets.metadata.unread_objects import load_unread
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.findings import Finding
+from prism_assets.stages.fold.faults import load_faults
 
 _REPORT = "Keep all objects, run nothing that deletes, and report it"
 _UPGRADE = "Publish the day anew with this version (`prism catalog --republish`), which shows every committed object"
@@ -184,7 +186,27 @@ def look_at_records(context: StageContext, names: Mapping[int, TableName], *, pu
             found += [rule.finding(item, names) for item in damage.find_damage(connection, rule.statement, names)]
     if published_design:
         return found
-    return [*found, *_unread(context, names), *_unremoved(context, names), *_undeleted(context, names)]
+    for look in (_unread, _unremoved, _undeleted, _unfolded):
+        found += look(context, names)
+    return found
+
+
+def _unfolded(context: StageContext, names: Mapping[int, TableName]) -> list[Finding]:
+    with context.database.begin() as connection:
+        damage.begin_reading(connection)
+        return [
+            Finding(
+                invariant="I10",
+                name="folds_wait",
+                table=str(table.name),
+                date=None,
+                facts=fault,
+                advice="Folds go on without it meanwhile, and with it when it can be read",
+            )
+            for table in load_definitions(connection)
+            if table.join and table.table_id in names
+            for fault in load_faults(connection, table)
+        ]
 
 
 def _unread(context: StageContext, names: Mapping[int, TableName]) -> list[Finding]:

@@ -16,14 +16,14 @@ from prism_assets.domain.files import DataFile, MergedRange
 from prism_assets.domain.folding import RecordObject
 from prism_assets.domain.garbage import upload_of
 from prism_assets.domain.keys import SmallObjectKey
-from prism_assets.domain.partitions import Partition, current_publication, needed_above
+from prism_assets.domain.partitions import Partition, current_publication
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import damage, merge_ranges, partitions, publications, record_objects, small_objects
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.findings import Finding
 from prism_assets.stages.doctor.shown import list_name
-from prism_assets.stages.repair.plan import find_suspects
+from prism_assets.stages.repair.plan import find_suspects, load_needed
 
 _LISTINGS = 8
 _EXAMPLES = 3
@@ -181,8 +181,7 @@ def _look_at_small(context: StageContext, table: TableDefinition, found: Partiti
     with context.database.begin() as connection:
         damage.begin_reading(connection)
         partition = partitions.load_partitions(connection, [found.partition_id])[found.partition_id]
-        above = needed_above(partition, publications.oldest_version(connection, partition))
-        known = small_objects.load_above(connection, keys, partition.partition_id, above)
+        known = load_needed(connection, keys, table, partition)
     live = keys.live_prefix(partition.date)
     folders = {live, *(item.key.rpartition("/")[0] + "/" for item in known)}
     listed = {

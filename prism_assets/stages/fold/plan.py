@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -21,7 +22,7 @@ from prism_assets.domain.folding import (
 )
 from prism_assets.domain.joins import DELETE, JoinOptions
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import folds, record_objects, settle_clock, small_objects
+from prism_assets.metadata import fold_faults, folds, record_objects, settle_clock, small_objects
 from prism_assets.metadata.folds import UnfoldedDay
 from prism_assets.objectstore.lake import Lake
 
@@ -34,7 +35,8 @@ class FoldPlan:
     """What one fold does to a join table: the value that is executed, shown and tested.
 
     It takes of each of the `days` of the log of changes the small objects up to that in `uppers`, which hold so many
-    rows as `taken_rows` says. `reason` is None if nothing is due; then `changes` are what waits.
+    rows as `taken_rows` says, without those that are left out, and of some days changes that were left out before, with
+    so many rows as `rows_again` says. `reason` is None if nothing is due; then `changes` are what waits.
     """
 
     table: TableDefinition
@@ -43,6 +45,7 @@ class FoldPlan:
     days: tuple[UnfoldedDay, ...]
     uppers: Mapping[int, int]
     taken_rows: Mapping[int, int]
+    rows_again: Mapping[int, int]
     changes: tuple[ChangesObject, ...]
     records: tuple[RecordObject, ...]
     settle_before: datetime | None
@@ -70,12 +73,12 @@ def load_facts(connection: Connection, table: TableDefinition, changes: TableDef
     options = table.join
     assert options is not None
     settle_before = settle_clock.settle_before(connection, table.table_id)
+    set_aside = fold_faults.load_set_aside(connection, changes.table_id)
     days = folds.load_unfolded(connection, changes.table_id)
     times = record_objects.load_times(connection, table.table_id)
     return FoldFacts(
-        unfolded_objects=sum(
-            small_objects.count_above(connection, day.partition_id, day.folded_object_id) for day in days
-        ),
+        unfolded_objects=sum(item.is_due and item.is_passed for item in set_aside)
+        + sum(small_objects.count_above(connection, day.partition_id, day.folded_object_id) for day in days),
         last_fold=folds.last_finished(connection, [table.table_id]).get(table.table_id),
         oldest_pending=times.oldest_pending,
         # Records that go when they settle make a fold due one by one; those that stay, when all of their object have.
@@ -98,7 +101,8 @@ def plan_fold(
     """Reads without locks; the commit checks that nothing of it has changed.
 
     Where more waits than one fold takes nothing settles, as a change that is left behind may be of a record that would.
-    It takes one object at least. LeaseLost where changes are of a later definition than the one that was read before.
+    What is set aside is left out, and taken when it is to be tried again. It takes one object at least. LeaseLost where
+    changes are of a later definition than the one that was read before.
     """
     options = table.join
     assert options is not None
@@ -106,10 +110,16 @@ def plan_fold(
     taken: list[UnfoldedDay] = []
     uppers: dict[int, int] = {}
     rows: dict[int, int] = {}
-    inputs: list[SmallObject] = []
+    set_aside = fold_faults.load_set_aside(connection, changes.table_id)
+    left_out = {item.object_id for item in set_aside if not item.is_due}
+    again = {item.object_id: item.partition_id for item in set_aside if item.is_due and item.is_passed}
+    inputs = small_objects.load_these(connection, lake.keys(changes), again)
+    rows_again = Counter[int]()
+    for item in inputs:
+        rows_again[again[item.object_id]] += item.row_count
     is_whole = True
     for day in folds.load_unfolded(connection, changes.table_id):
-        left = most_objects - len(inputs)
+        left = max(0, most_objects - len(inputs))
         found = small_objects.load_above(
             connection, lake.keys(changes), day.partition_id, day.folded_object_id, limit=left + 1
         )
@@ -120,6 +130,7 @@ def plan_fold(
         if found := found[:count]:
             taken.append(day)
             uppers[day.partition_id] = found[-1].object_id
+            found = [item for item in found if item.object_id not in left_out]
             rows[day.partition_id] = sum(item.row_count for item in found)
             inputs += found
     if not is_whole:
@@ -133,6 +144,7 @@ def plan_fold(
         days=tuple(taken),
         uppers=uppers,
         taken_rows=rows,
+        rows_again=rows_again,
         changes=tuple(_changes_object(item) for item in inputs if item.row_count),
         records=tuple(record_objects.load_open(connection, lake.keys(table), table.table_id)),
         settle_before=facts.settle_before,
@@ -158,6 +170,7 @@ def _changes_object(item: SmallObject) -> ChangesObject:
         max_time=item.max_time,
         file_format=item.file_format,
         committed=item.upload_start_time,
+        object_id=item.object_id,
     )
 
 

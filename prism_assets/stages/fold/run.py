@@ -8,21 +8,22 @@ collection removes, and takes its changes with it: the next one takes them again
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 
 from prism_assets.domain.errors import EngineFailed, InvariantBroken, PrismError, StoreUnavailable
-from prism_assets.domain.folding import FoldResult, RecordPart
+from prism_assets.domain.folding import FoldResult, RecordPart, UnreadObject
 from prism_assets.domain.join_delays import added
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import folds, leases, partitions, record_moves, record_objects, tables
+from prism_assets.metadata import fold_faults, folds, leases, partitions, record_moves, record_objects, tables
 from prism_assets.metadata.folds import FoldCounts
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.fold.faults import load_faults
 from prism_assets.stages.fold.plan import FoldPlan, fold_tasks, plan_fold
 from prism_assets.stages.fold.report import Fold, FoldReport, SkippedTable
 from prism_assets.stages.leases import leased
@@ -72,10 +73,12 @@ def _fold_leased(
                     break
                 done.append(fold)
                 context.progress(f"fold: {fold}")
+        with context.database.begin() as connection:
+            told = [Problem(table=str(table.name), reason=fault) for fault in load_faults(connection, table)]
     except PrismError as error:
         problem = Problem.of(error, str(table.name))
         return replace(report, folds=(*report.folds, *done), problems=(*report.problems, problem))
-    return replace(report, folds=(*report.folds, *done))
+    return replace(report, folds=(*report.folds, *done), problems=(*report.problems, *told))
 
 
 def _fold(context: StageContext, lease: Lease, now: datetime, *, ignore_pace: bool) -> Fold | None:
@@ -106,6 +109,9 @@ def _fold(context: StageContext, lease: Lease, now: datetime, *, ignore_pace: bo
     definitions = {(table.table_id, table.version): table}
     results = list(run_bisected(lambda part: context.engine.run(part, definitions), tasks, context.engine.probe))
     failpoint("fold.after_execute")
+    if faults := {item.object_id: item.reason for item in _unread(results) if item.is_new_changes}:
+        _set_aside(context, lease, fold_id, faults)
+        return _fold(context, lease, now, ignore_pace=True)
     if failed := [result for result in results if result.failure]:
         raise _error_of(failed)
     days = _commit(context, lease, plan, fold_id, results)
@@ -122,6 +128,22 @@ def _fold(context: StageContext, lease: Lease, now: datetime, *, ignore_pace: bo
         is_whole=plan.is_whole,
         seconds=time.monotonic() - started,
     )
+
+
+def _unread(results: Sequence[FoldResult]) -> list[UnreadObject]:
+    return [item for result in results for item in result.unread]
+
+
+def _set_aside(context: StageContext, lease: Lease, fold_id: int, faults: Mapping[int, str]) -> None:
+    """Ends a fold that could not read some changes, so that the next one goes on without them.
+
+    A death in the transaction leaves a fold that the next one drops, and which finds the same.
+    """
+    context.stores.check_bucket(context.lake.bucket)
+    with context.database.begin() as connection:
+        leases.hold(connection, lease)
+        fold_faults.set_aside(connection, faults)
+        folds.drop(connection, fold_id)
 
 
 def _commit(
@@ -146,11 +168,16 @@ def _commit(
         record_objects.replace(connection, replaced, fold_id)
         record_objects.insert_written(connection, plan.table.table_id, written, partition_ids)
         record_objects.settle(connection, [number for result in results for number in result.settled_objects])
+        fold_faults.note_unread(
+            connection, plan.table.table_id, {item.object_id: item.reason for item in _unread(results)}
+        )
+        fold_faults.end_set_aside(connection, [item.object_id for item in plan.changes])
         record_moves.insert(connection, fold_id, moves, partition_ids)
         failpoint("fold.in_commit")
         for day in sorted(days):
             partitions.raise_desired(connection, partition_ids[day], fold_id)
         folds.advance(connection, fold_id, plan.days, plan.uppers, plan.taken_rows)
+        folds.add_changes(connection, fold_id, plan.rows_again)
         folds.finish(connection, fold_id, _counts(results, plan.options.buckets))
     return days
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from sqlalchemy import Connection
+
 from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.files import SmallObject
 from prism_assets.domain.garbage import upload_of
@@ -12,7 +14,7 @@ from prism_assets.domain.keys import SmallObjectKey, TableKeys
 from prism_assets.domain.partitions import Partition, needed_above
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import ConvertTask, RepairTask
-from prism_assets.metadata import erasures, partitions, publications, small_objects, staging_objects
+from prism_assets.metadata import erasures, folds, partitions, publications, small_objects, staging_objects
 from prism_assets.metadata.staging_objects import ClaimedObject
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.stream.plan import convert_task
@@ -52,8 +54,7 @@ def plan_repair(context: StageContext, table: TableDefinition, found: Partition,
     keys = context.lake.keys(table)
     with context.database.begin() as connection:
         partition = partitions.load_partitions(connection, [found.partition_id])[found.partition_id]
-        above = needed_above(partition, publications.oldest_version(connection, partition))
-        known = small_objects.load_above(connection, keys, partition.partition_id, above)
+        known = load_needed(connection, keys, table, partition)
     live = keys.live_prefix(partition.date)
     listed = {
         item.key: item.content_length
@@ -64,6 +65,17 @@ def plan_repair(context: StageContext, table: TableDefinition, found: Partition,
     unknown = [key for key in listed.keys() - {item.key for item in known} if key.startswith(live)]
     strays = _find_strays(context, keys, partition, unknown) if partition.is_open else ()
     return RepairPlan(table=table, partition=partition, checked=len(known), suspects=suspects, strays=strays)
+
+
+def load_needed(
+    connection: Connection, keys: TableKeys, table: TableDefinition, partition: Partition
+) -> list[SmallObject]:
+    """The small objects of a partition that readers or merges need, or folds. Reads without locks."""
+    above = needed_above(partition, publications.oldest_version(connection, partition))
+    if table.change_log is not None:
+        folded = folds.load_positions(connection, [partition.partition_id])
+        above = min(above, folded.get(partition.partition_id, 0))
+    return small_objects.load_above(connection, keys, partition.partition_id, above)
 
 
 def _find_strays(

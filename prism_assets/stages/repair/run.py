@@ -20,7 +20,7 @@ from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import Definitions, TableDefinition
 from prism_assets.domain.work import Failure, RepairedObject, RepairResult, RepairTask
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import leases, partitions, small_objects, tables
+from prism_assets.metadata import fold_faults, leases, partitions, small_objects, tables
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
@@ -200,6 +200,8 @@ class _Repair:
             entry, left = _outcome(plan, results, dry_run=self._dry_run)
             self._tell(plan.partition, entry)
             self.left += left
+            if not (self._dry_run or gone or left) and plan.table.change_log is not None:
+                _fold_again(self._context, plan)
             if gone and (missed := sum(item.start not in results for item in plan.suspects)):
                 self._leave(plan.partition, f"has {missed} objects that were not looked at: {gone}", gone)
         if gone:
@@ -231,6 +233,12 @@ class _Repair:
                 _commit(self._context, plan, found, held[plan.partition.partition_id])
             except PrismError as error:
                 self._leave(plan.partition, f"has repaired objects whose lengths are not recorded: {error}", error)
+
+
+def _fold_again(context: StageContext, plan: RepairPlan) -> None:
+    """Has the next fold read what folds had set aside of a day that is sound now."""
+    with context.database.begin() as connection:
+        fold_faults.retry(connection, plan.partition.partition_id)
 
 
 def _results(context: StageContext, tasks: Sequence[RepairTask]) -> Iterator[RepairResult]:

@@ -401,17 +401,30 @@ def test_a_key_may_be_long(table: FoldedTable) -> None:
     assert [(len(row["id"]), row["page"]) for row in table.seen()] == [((1 << 20) - 1, "other"), (1 << 20, "new")]
 
 
-@pytest.mark.parametrize("part", ["records", "changes"])
-def test_what_was_not_recorded_is_not_folded(lake: Lake, part: str) -> None:
+def test_changes_that_were_not_recorded_are_not_folded(lake: Lake) -> None:
     table = a_folded_table(lake)
-    table.put(a_change("front", 1, 0, page="/"))
     changes = table.commit([a_change("front", 2, 0, page="new")])
     (task,) = table.tasks([changes], after(10**7), None)
-    broken = replace(getattr(task, part)[0], fingerprint=1)
-    result = fold(table, replace(task, records=(broken,)) if part == "records" else replace(task, changes=(broken,)))
+    broken = replace(task.changes[0], fingerprint=1, object_id=7)
+    result = fold(table, replace(task, changes=(broken,)))
     assert result.failure is not None
     assert broken.key in result.failure.message
     assert not result.failure.transient
+    assert [(item.object_id, item.is_new_changes) for item in result.unread] == [(7, True)]
+
+
+def test_changes_of_a_bucket_whose_records_were_not_recorded_wait(lake: Lake) -> None:
+    table = a_folded_table(lake)
+    table.put(a_change("front", 1, 0, page="/"))
+    changes = table.commit([a_change("front", 2, 0, page="new"), a_change("front", 3, 0, id=None)])
+    (task,) = table.tasks([changes], after(10**7), None)
+    (number,) = table.objects
+    result = fold(table, replace(task, records=(replace(task.records[0], fingerprint=1),)))
+    assert [(item.object_id, item.is_new_changes) for item in result.unread] == [(number, False)]
+    assert (result.failure, result.changes, result.folded, result.pending, result.replaced) == (None, 2, 1, 1, ())
+    table.apply(result)
+    table.publish()
+    assert [row["page"] for row in table.seen()] == ["new"]
 
 
 def test_records_of_another_bucket_are_not_folded(lake: Lake) -> None:

@@ -1,4 +1,4 @@
-"""Moves of records: which days folds have taken records out of, and to which days, so that readers miss none."""
+"""Folds in bad situations: which days records move between, and what of their inputs folds could not read."""
 
 from alembic import op
 
@@ -15,8 +15,23 @@ CREATE TABLE prism_record_moves (
     to_partition_id bigint NOT NULL REFERENCES prism_partitions,
     PRIMARY KEY (from_partition_id, to_partition_id, prism_fold_id)
 );
+
+-- Small objects of changes that no fold could read: folds go on without them, and try them again from `retry_time` on.
+CREATE TABLE prism_set_aside_changes (
+    prism_small_object_id bigint PRIMARY KEY,
+    prism_partition_id bigint NOT NULL REFERENCES prism_partitions,
+    fault text NOT NULL,
+    since timestamptz NOT NULL DEFAULT clock_timestamp(),
+    retry_time timestamptz NOT NULL
+);
+CREATE INDEX prism_set_aside_changes_partition ON prism_set_aside_changes (prism_partition_id);
+
+-- Why the last fold could not read an object of records, or of changes that wait: its bucket waits.
+ALTER TABLE prism_record_objects ADD COLUMN fault text;
 """
 _DOWN = """
+ALTER TABLE prism_record_objects DROP COLUMN fault;
+DROP TABLE prism_set_aside_changes;
 DROP TABLE prism_record_moves;
 """
 

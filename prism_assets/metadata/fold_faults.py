@@ -1,0 +1,121 @@
+"""Statements on what folds could not read: changes that are set aside, and objects whose buckets wait.
+
+A small object of changes that is set aside is below what folds have taken, or will be, and is taken by a later fold;
+until then nothing that its changes may meet settles (`settle_clock`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, text
+
+_RETRY_SECONDS = 3_600
+"""What is set aside is tried again so long after; a repair has it tried at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetAside:
+    """A small object of changes that no fold could read since a time, and why; `is_due` if it is to be tried again.
+
+    `is_passed` if folds have taken later ones of its day: until then it is among those that none has taken.
+    """
+
+    object_id: int
+    partition_id: int
+    fault: str
+    since: datetime
+    is_due: bool
+    is_passed: bool
+
+
+def set_aside(connection: Connection, faults: Mapping[int, str]) -> None:
+    """Has folds go on without some small objects, given by their ids with why they could not be read."""
+    values = {"ids": list(faults), "faults": list(faults.values()), "seconds": _RETRY_SECONDS}
+    connection.execute(text(_SET_ASIDE), values)
+
+
+_SET_ASIDE = """
+INSERT INTO prism_set_aside_changes AS a (prism_small_object_id, prism_partition_id, fault, retry_time)
+SELECT s.prism_small_object_id, s.prism_partition_id, f.fault, clock_timestamp() + make_interval(secs => :seconds)
+FROM unnest(CAST(:ids AS bigint[]), CAST(:faults AS text[])) AS f (id, fault)
+JOIN prism_small_objects s ON s.prism_small_object_id = f.id
+ON CONFLICT (prism_small_object_id) DO UPDATE SET fault = excluded.fault, retry_time = excluded.retry_time
+"""
+
+
+def load_set_aside(connection: Connection, table_id: int) -> list[SetAside]:
+    """What is set aside of a log of changes, by id. Reads without locks."""
+    return [SetAside(**row._mapping) for row in connection.execute(text(_LOAD), {"table": table_id})]
+
+
+_LOAD = """
+SELECT a.prism_small_object_id AS object_id, a.prism_partition_id AS partition_id, a.fault, a.since,
+    a.retry_time <= clock_timestamp() AS is_due,
+    a.prism_small_object_id <= coalesce(f.folded_object_id, 0) AS is_passed
+FROM prism_set_aside_changes a JOIN prism_partitions p USING (prism_partition_id)
+LEFT JOIN prism_fold_positions f USING (prism_partition_id)
+WHERE p.prism_table_id = :table
+ORDER BY a.prism_small_object_id
+"""
+
+
+def end_set_aside(connection: Connection, object_ids: Collection[int]) -> None:
+    """Notes that a fold has taken small objects, whether they were set aside or not. The caller holds the fold's lease."""
+    connection.execute(text(_END), {"ids": list(object_ids)})
+
+
+_END = "DELETE FROM prism_set_aside_changes WHERE prism_small_object_id = ANY(:ids)"
+
+
+def retry(connection: Connection, partition_id: int) -> None:
+    """Has the next fold try what is set aside of a day of changes."""
+    connection.execute(text(_RETRY), {"partition": partition_id})
+
+
+_RETRY = """
+UPDATE prism_set_aside_changes SET retry_time = clock_timestamp()
+WHERE prism_partition_id = :partition AND retry_time > clock_timestamp()
+"""
+
+
+def note_unread(connection: Connection, table_id: int, faults: Mapping[int, str]) -> None:
+    """Notes which objects of a table the last fold could not read, by their ids, and why; all others it could."""
+    values = {"table": table_id, "ids": list(faults), "faults": list(faults.values())}
+    connection.execute(text(_FORGET), values)
+    connection.execute(text(_NOTE), values)
+
+
+_FORGET = """
+UPDATE prism_record_objects SET fault = NULL
+WHERE prism_table_id = :table AND replaced_by IS NULL AND NOT is_settled AND fault IS NOT NULL
+    AND prism_record_object_id <> ALL(CAST(:ids AS bigint[]))
+"""
+_NOTE = """
+UPDATE prism_record_objects r SET fault = f.fault
+FROM unnest(CAST(:ids AS bigint[]), CAST(:faults AS text[])) AS f (id, fault)
+WHERE r.prism_record_object_id = f.id AND r.replaced_by IS NULL
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnreadRecords:
+    """How many objects of a table the last fold could not read, of how many buckets, and why not one of them."""
+
+    objects: int
+    buckets: int
+    fault: str
+
+
+def load_unread(connection: Connection, table_id: int) -> UnreadRecords | None:
+    """Those of a table, None if the last fold could read all. Reads without locks, by a partial index."""
+    row = connection.execute(text(_UNREAD), {"table": table_id}).one()
+    return UnreadRecords(**row._mapping) if row.objects else None
+
+
+_UNREAD = """
+SELECT count(*) AS objects, count(DISTINCT bucket_number) AS buckets, min(fault) AS fault FROM prism_record_objects
+WHERE prism_table_id = :table AND replaced_by IS NULL AND NOT is_settled AND fault IS NOT NULL
+"""

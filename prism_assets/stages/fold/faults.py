@@ -1,0 +1,60 @@
+"""What keeps folds of a join table back, in sentences: for their report, for status, doctor and what is left over."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from prism_assets.domain.change_log import log_name
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata import fold_faults, settle_clock, tables
+
+_LONG = 1_800
+"""Seconds that a settle clock may stand, behind what listings of whole streams take."""
+
+
+def load_faults(connection: Connection, table: TableDefinition) -> list[str]:
+    """A sentence for each kind of objects of a join table; none where folds can read everything. Without locks."""
+    _, changes = tables.load_join(connection, table.table_id)
+    told = []
+    if aside := fold_faults.load_set_aside(connection, changes.table_id):
+        first = min(aside, key=lambda item: item.since)
+        told.append(
+            f"{len(aside)} objects of changes cannot be read and are set aside, the first since "
+            f"{first.since:%Y-%m-%d %H:%M}Z: {first.fault}; nothing settles that their changes may be part of; run "
+            f"`prism repair --deep --table {log_name(table.name)}`, then `prism fold`"
+        )
+    if unread := fold_faults.load_unread(connection, table.table_id):
+        told.append(
+            f"{unread.objects} objects of folds cannot be read, one of them as {unread.fault}; changes wait in "
+            f"{unread.buckets} buckets; restore the objects (a version of the bucket, a backup)"
+        )
+    return told
+
+
+def load_standing_clock(
+    connection: Connection, table: TableDefinition, full_scan_seconds: float, now: datetime
+) -> str | None:
+    """Since when the settle clock of a join table stands, and what holds it; None if it goes, or nothing settles.
+
+    A clock goes as long as it is behind no more than listings of whole streams are apart, and half an hour.
+    """
+    if table.join is None or table.join.window_seconds is None:
+        return None
+    hold = settle_clock.load_hold(connection, table.table_id)
+    behind = (now - hold.time).total_seconds() - settle_clock.MARGIN_SECONDS
+    if behind <= full_scan_seconds + _LONG:
+        return None
+    if hold.stream and hold.listed is None:
+        why = f"stream {hold.stream} was never listed completely"
+    elif hold.object_url and hold.sent and (hold.listed is None or hold.sent <= hold.listed):
+        why = f"{hold.object_url}, sent at {hold.sent:%Y-%m-%d %H:%M}Z, is not converted"
+    elif hold.stream:
+        why = f"stream {hold.stream} was listed completely at {hold.listed:%Y-%m-%d %H:%M}Z last"
+    else:
+        why = "nothing was discovered since"
+    return (
+        f"its settle clock stands at {hold.time:%Y-%m-%d %H:%M}Z, {behind / 3_600:.1f} hours behind, and no record "
+        f"settles beyond it: {why}; `prism stream --table {table.name}` goes on with it, or says why not"
+    )

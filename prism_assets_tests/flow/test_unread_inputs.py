@@ -1,0 +1,100 @@
+"""Folds whose inputs cannot be read: what is wrong with one object holds back no other, and is told all the time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from prism_assets.metadata import settle_clock
+from prism_assets.stages.checks.joins import CHANGES_BALANCE
+from prism_assets.stages.checks.run import run_checks
+from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.fold.report import FoldReport
+from prism_assets.stages.fold.run import run_fold
+from prism_assets.stages.leftovers import folds_left, read_leftovers
+from prism_assets.stages.repair.run import run_repair
+from prism_assets_tests.builders import utc
+from prism_assets_tests.requests import Requests, a_join_table, back, front
+from prism_assets_tests.world import World
+
+DAY = "2026-03-01"
+NOON = f"{DAY}T12:00"
+LATER = f"{DAY}T13:40"
+
+
+@pytest.fixture
+def requests(world: World) -> Requests:
+    world.apply(a_join_table(buckets=64))
+    return Requests(world)
+
+
+def objects(world: World, part: str) -> set[Path]:
+    return {path for path in (world.root / "buckets" / "lake").rglob("*.parquet") if part in str(path)}
+
+
+def balances(world: World) -> bool:
+    (outcome,) = run_checks(world.context, [CHANGES_BALANCE], names=["log.request"], limits={}, now=utc(NOON))
+    return outcome.passed
+
+
+def fold(world: World, now: str = NOON) -> FoldReport:
+    return run_fold(world.context, now=utc(now), ignore_pace=True)
+
+
+@pytest.mark.parametrize("body", [None, b"PAR1 no more"], ids=["missing", "damaged"])
+def test_changes_that_cannot_be_read_are_set_aside_until_a_repair(requests: Requests, body: bytes | None) -> None:
+    world = requests.world
+    requests.arrive([("front", front("a", NOON, "home"))], NOON)
+    (lost,) = objects(world, "request_changes")
+    requests.arrive([("back", back("a", NOON, 1, 200)), ("back", back("b", NOON, 1, 404))], NOON)
+    lost.unlink() if body is None else lost.write_bytes(body)
+    for _ in range(2):
+        report = fold(world)
+        (error,) = report.errors
+        assert error.startswith("log.request: 1 objects of changes cannot be read and are set aside, the first since")
+    assert any(error.removeprefix("log.request: ") == finding.facts for finding in run_doctor(world.context).findings)
+    assert error in {item.sentence for item in read_leftovers(world.context, None, [folds_left], utc(NOON))}
+    world.catalog(NOON)
+    assert [(row[0], row[3], row[5]) for row in requests.seen()] == [("a", None, 200), ("b", None, 404)]
+    assert balances(world)
+    world.discover(LATER)
+    assert fold(world, LATER).folds == ()
+    with world.context.database.begin() as connection:
+        clock, settles = settle_clock.load(connection, 1), settle_clock.settle_before(connection, 1)
+    assert clock == utc(f"{DAY}T13:35")
+    assert settles == utc(f"{DAY}T11:55")  # by which the changes were accepted
+    assert run_repair(world.context, deep=True).repaired == 1
+    assert requests.show(LATER) == requests.wanted()
+    assert [row[3] for row in requests.seen()] == ["home", None]
+    assert read_leftovers(world.context, None, [folds_left], utc(LATER)) == ()
+    assert balances(world)
+
+
+def test_a_bucket_with_an_object_that_cannot_be_read_waits_and_the_others_are_folded(requests: Requests) -> None:
+    world = requests.world
+    requests.arrive([("front", front("a", NOON, "home"))], NOON)
+    requests.fold(NOON)
+    damaged = {path: path.read_bytes() for path in objects(world, "/records/")}
+    requests.arrive([("front", front("d", NOON, "home"))], NOON)
+    requests.fold(NOON)
+    for path in damaged:
+        path.write_bytes(b"PAR1 no more")
+    for number in range(2):
+        before = objects(world, "/pending/")
+        requests.arrive([("back", back(request, NOON, number, 200)) for request in ("a", "d")], NOON)
+        report = fold(world)
+        (done,) = report.folds
+        assert (done.counts.changes_in, done.counts.changes_folded, done.pending) == (2, 1, number + 1)
+        (error,) = report.errors
+        assert error.startswith("log.request: 1 objects of folds cannot be read, one of them as ")
+        assert "changes wait in 1 buckets" in error
+        assert balances(world)
+        (waiting,) = objects(world, "/pending/") - before
+        damaged[waiting] = waiting.read_bytes()
+        waiting.unlink()
+    for path, body in damaged.items():
+        path.write_bytes(body)
+    requests.arrive([("back", back("d", NOON, 4, 500))], NOON)
+    assert requests.show(NOON) == requests.wanted()
+    assert [(row[0], row[4]) for row in requests.seen()] == [("a", 1), ("d", 4)]
