@@ -17,6 +17,8 @@ from prism_assets import failpoints
 from prism_assets.domain.errors import StoreUnavailable
 from prism_assets.metadata import locks, settle_clock, staging_objects
 from prism_assets.stages.discover.listings import run_discover
+from prism_assets.stages.leftovers import folds_left, read_leftovers
+from prism_assets.stages.status import read_status
 from prism_assets.stages.stream.plan import StreamPlan, start_batch
 from prism_assets.stages.stream.run import run_stream
 from prism_assets_tests.builders import utc
@@ -325,3 +327,24 @@ class History:
                     f"UPDATE prism_staging_objects SET state = '{state}' WHERE prism_staging_object_id = ANY(%s)",
                     (ids,),
                 )
+
+
+def told(world: World, now: str) -> list[str]:
+    (status,) = read_status(world.context, now=utc(now), names=["log.request"])
+    left = read_leftovers(world.context, None, [folds_left], utc(now))
+    assert [item.sentence for item in left] == [f"log.request: {sentence}" for sentence in status.folds_wait]
+    return [sentence.partition(": ")[2].partition(";")[0] for sentence in status.folds_wait]
+
+
+def test_a_clock_that_stands_is_told_with_what_holds_it(joined: World) -> None:
+    assert told(joined, "2026-03-01T13:25") == []
+    assert told(joined, "2026-03-01T13:35") == ["stream back was listed completely at 2026-03-01 12:00Z last"]
+    path = sent(joined, "2026-03-01T11:58", front("a", NOON))
+    joined.discover("2026-03-01T13:40")
+    (why,) = told(joined, "2026-03-01T13:40")
+    assert why == f"s3://staging/front/2026/{path.name}, sent at 2026-03-01 11:58Z, is not converted"
+    assert run_stream(joined.context, now=utc("2026-03-01T13:40")).errors == ()
+    joined.discover("2026-03-01T13:41")
+    assert told(joined, "2026-03-01T13:41") == []
+    joined.apply(a_join(streams='  - {name: side, url: "s3://staging/side/", group: front}\n'))
+    assert told(joined, "2026-03-01T16:00") == ["stream side was never listed completely"]
