@@ -152,6 +152,7 @@ def make_case(folder: Path, rows: int, changes: int, seed: int = 1) -> Case:
         days=(),
         uppers={},
         taken_rows={},
+        rows_again={},
         changes=tuple(objects),
         records=tuple(records),
         settle_before=None,
