@@ -259,7 +259,7 @@ def unreadable_changes(connection: Connection, table_ids: Collection[int]) -> di
 
 
 # The first small object above the position of a day is the oldest of those that were not taken. Of what is folded and
-# not published it is known when the fold ended, and not since when its changes wait.
+# not published it is known when the fold ended, and not since when its changes wait. Iceberg has a check of its own.
 _UNREADABLE = """
 SELECT c.changes_of AS table_id, u.at AS not_folded, w.at AS waits, s.at AS not_published FROM prism_tables c
 CROSS JOIN LATERAL (
@@ -280,8 +280,9 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT min(g.finish_time) AS at FROM prism_partitions p
     CROSS JOIN LATERAL (
-        SELECT coalesce(min(q.version), -1) AS version FROM prism_publications q
-        WHERE q.prism_partition_id = p.prism_partition_id
+        SELECT min(coalesce(q.version, -1)) AS version FROM prism_table_publications t
+        LEFT JOIN prism_publications q ON q.prism_partition_id = p.prism_partition_id AND q.publisher = t.publisher
+        WHERE t.prism_table_id = p.prism_table_id
     ) q
     JOIN prism_record_objects x ON x.prism_partition_id = p.prism_partition_id AND x.replaced_by IS NULL
         AND x.part = 'visible' AND x.fold_id > q.version
