@@ -77,9 +77,7 @@ def find_sessions(records: Spans, changes: Spans, window_ms: int | None) -> Sess
     starts = np.concatenate([records.first_events[touched], changes.first_events])
     ends = np.concatenate([records.last_events[touched], changes.last_events])
 
-    order = np.lexsort((starts, keys))
-    numbers = np.empty(len(rows), np.int64)
-    numbers[order] = np.cumsum(_begins(keys[order], starts[order], ends[order], window_ms)) - 1
+    numbers = keys if window_ms is None else _cut(keys, starts, ends, window_ms)
     is_touched = np.zeros(int(numbers.max(initial=-1)) + 1, bool)
     is_touched[numbers[~of_record]] = True
     renumbered = np.where(is_touched, np.cumsum(is_touched) - 1, ALONE)
@@ -91,11 +89,19 @@ def find_sessions(records: Spans, changes: Spans, window_ms: int | None) -> Sess
     return _described(renumbered[numbers][inside], starts[inside], ends[inside], of_records, of_changes, records)
 
 
-def _begins(keys: Numbers, starts: Numbers, ends: Numbers, window_ms: int | None) -> npt.NDArray[np.bool_]:
+def _cut(keys: Numbers, starts: Numbers, ends: Numbers, window_ms: int) -> Numbers:
+    """A number for each session that keys are cut into."""
+    order = np.lexsort((starts, keys))
+    numbers = np.empty(len(keys), np.int64)
+    numbers[order] = np.cumsum(_begins(keys[order], starts[order], ends[order], window_ms)) - 1
+    return numbers
+
+
+def _begins(keys: Numbers, starts: Numbers, ends: Numbers, window_ms: int) -> npt.NDArray[np.bool_]:
     """Whether a session begins with an item; they are sorted by key and start, and records of a key are disjoint."""
     begins = np.ones(len(keys), bool)
     begins[1:] = keys[1:] != keys[:-1]
-    if window_ms is None or not len(keys):
+    if not len(keys):
         return begins
     longest = np.maximum.accumulate(np.where(ends > starts, np.arange(len(keys)), -1))[:-1]
     inside = (longest >= 0) & (keys[longest] == keys[:-1])
