@@ -13,6 +13,7 @@ from rich import markup
 from rich.console import Console
 from rich.table import Table
 
+from prism_assets.domain.publishers import ORDER, words_of
 from prism_assets.domain.tables import Column
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from prism_assets.reading.lake_reader import ReadTable
     from prism_assets.reading.query import QueryResult
     from prism_assets.stages.apply import ApplyPlan
-    from prism_assets.stages.catalog.run import CatalogReport
+    from prism_assets.stages.catalog.publish import PublishReport
+    from prism_assets.stages.catalog.run import CatalogReport, TableReport
     from prism_assets.stages.doctor.findings import DoctorReport
     from prism_assets.stages.drop.report import DropReport
     from prism_assets.stages.erase.report import ErasureReport
@@ -185,25 +187,20 @@ def show_catalog(report: CatalogReport, *, as_json: bool) -> None:
             ("switched", table.switched),
             ("marked", table.marked),
             ("closed", table.closed),
-            ("taken out of the catalog", table.withdrawn),
         ):
             for day in days:
                 out.print(f"{table.table} {day}: {verb}")
-        if table.defined:
-            out.print(f"{table.table}: {table.defined} in the catalog")
-        for name in table.removed:
-            out.print(f"{table.table}: its former name {name} is shown no more")
-        for item in table.published:
-            out.print(f"{table.table} {item.date}: published {item.location}")
-        links = table.symlink
-        if links.defined:
-            out.print(f"{table.table}: {links.defined} in the catalog of symlinks")
-        for name in links.removed:
-            out.print(f"{table.table}: {name} is shown by symlinks no more")
-        for item in links.published:
-            out.print(f"{table.table} {item.date}: published {item.location}")
-        for day in links.withdrawn:
-            out.print(f"{table.table} {day}: taken out of the catalog of symlinks")
+        reports: tuple[TableReport | PublishReport, ...] = (table, table.symlink)
+        for publisher, shown in zip(ORDER, reports, strict=True):
+            words = words_of(publisher)
+            for day in shown.withdrawn:
+                out.print(f"{table.table} {day}: taken out of {words.catalog}")
+            if shown.defined:
+                out.print(f"{table.table}: {shown.defined} in {words.catalog}")
+            for name in shown.removed:
+                out.print(f"{table.table}: {name} is shown {words.shown} no more")
+            for item in shown.published:
+                out.print(f"{table.table} {item.date}: published {item.location}")
         for waiting in table.waiting:
             out.print(f"{table.table} {waiting.date}: {escape(waiting.reason)}")
         if table.skipped:

@@ -53,7 +53,9 @@ def build_context(
         stores=stores,
         engine=_engine(settings, lake, session),
         publisher=GluePublisher(_glue(settings, fail_fast=deadline is not None), lake, stores),
-        symlink=SymlinkPublisher(_glue(settings, SYMLINK_SUFFIX, fail_fast=deadline is not None), lake, stores),
+        symlink_publisher=SymlinkPublisher(
+            _glue(settings, SYMLINK_SUFFIX, fail_fast=deadline is not None), lake, stores
+        ),
         make_iceberg=partial(_iceberg, settings, lake, stores),
         check_expressions=_check_expressions,
         draft_columns=partial(_draft_columns, settings),

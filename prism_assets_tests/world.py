@@ -72,7 +72,9 @@ class World:
         publisher = GluePublisher(self.glue, lake, stores)
         symlink = SymlinkPublisher(self.symlinks, lake, stores)
         engine = InProcessEngine(lake)
-        context = replace(self.context, lake=lake, stores=stores, engine=engine, publisher=publisher, symlink=symlink)
+        context = replace(
+            self.context, lake=lake, stores=stores, engine=engine, publisher=publisher, symlink_publisher=symlink
+        )
         return replace(self, context=context)
 
     @property
@@ -84,8 +86,8 @@ class World:
     @property
     def symlinks(self) -> GlueCatalog:
         """The catalog whose tables are shown by symlinks."""
-        assert isinstance(self.context.symlink, SymlinkPublisher)
-        return self.context.symlink.catalog
+        assert isinstance(self.context.symlink_publisher, SymlinkPublisher)
+        return self.context.symlink_publisher.catalog
 
     def close(self) -> None:
         """Closes connections."""

@@ -14,17 +14,20 @@ class PublisherWords:
     """What the catalog of a publisher is called, and each of its lists of objects.
 
     Sentences about it begin with `prefix`: nothing for the first one, whose catalog is the one that is meant where
-    nothing is said.
+    nothing is said. `shown` is how a table is shown there.
     """
 
     catalog: str
     list: str
     prefix: str
+    shown: str
 
 
 _WORDS: Mapping[str, PublisherWords] = {
-    GLUE: PublisherWords(catalog="the catalog", list="manifest", prefix=""),
-    SYMLINK: PublisherWords(catalog="the catalog of symlinks", list="list of symlinks", prefix="symlinks: "),
+    GLUE: PublisherWords(catalog="the catalog", list="manifest", prefix="", shown="in the catalog"),
+    SYMLINK: PublisherWords(
+        catalog="the catalog of symlinks", list="list of symlinks", prefix="symlinks: ", shown="by symlinks"
+    ),
 }
 ORDER: tuple[str, ...] = tuple(_WORDS)
 """The names of the publishers of Glue, the first one first."""

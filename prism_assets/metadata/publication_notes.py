@@ -13,7 +13,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
-from prism_assets.domain.partitions import SYMLINK
+from prism_assets.domain.publishers import words_of
 from prism_assets.metadata.leases import Lease
 
 
@@ -32,17 +32,14 @@ class ComparisonDue:
     is_stale: bool
 
     def __str__(self) -> str:
+        catalog = words_of(self.publisher).catalog
         if self.since is None:
-            return f"it was not compared with the catalog {self._of_symlinks} for too long"
+            return f"it was not compared with {catalog} for too long"
         more = f" (and {self.notes - 1} more)" if self.notes > 1 else ""
         return (
-            f"a publication{self._of_symlinks} by {self.worker}, begun at {self.since:%Y-%m-%d %H:%M:%S}Z{more}, was not seen to end: "
-            "what it sent may still change the catalog"
+            f"a publication by {self.worker}, begun at {self.since:%Y-%m-%d %H:%M:%S}Z{more}, was not seen to end: what "
+            f"it sent may still change {catalog}"
         )
-
-    @property
-    def _of_symlinks(self) -> str:
-        return " of symlinks" if self.publisher == SYMLINK else ""
 
 
 def load_comparisons_due(

@@ -304,7 +304,7 @@ def load_held_names(connection: Connection, table_id: int, names: Collection[str
     """Those of the names that objects of a table have for columns: what readers of Glue are sent to, or may be soon.
 
     Merged objects have the columns of the small ones that they were made of. A day that was rebuilt holds what it held
-    until Glue shows it. Reads without locks, of each day by its index: what no definition in force has, fewer and fewer
+    until each publisher whose readers go by names shows it as it is now. Reads without locks, of each day by its index: what no definition in force has, fewer and fewer
     objects hold.
     """
     if not names:
@@ -329,9 +329,13 @@ SELECT h.name, count(p.date) AS days, min(p.date) AS first, max(p.date) AS last,
     (SELECT count(*) FROM prism_staging_objects o WHERE o.prism_table_id = :table
         AND o.state IN ('pending', 'claimed') AND o.definition_version = ANY(h.versions)) AS waiting
 FROM held h LEFT JOIN prism_partition_states p ON p.table_id = :table
-    AND NOT (p.expired AND p.current_version < 0)
-    AND (p.published_revision < p.revision AND NOT p.expired OR EXISTS (SELECT 1 FROM prism_small_objects s
-        WHERE s.prism_partition_id = p.partition_id AND s.definition_version = ANY(h.versions)))
+    AND (NOT p.expired OR EXISTS (SELECT 1 FROM prism_publications q
+        WHERE q.prism_partition_id = p.partition_id AND q.publisher <> 'iceberg' AND q.version >= 0))
+    AND (NOT p.expired AND EXISTS (SELECT 1 FROM prism_publications q
+            WHERE q.prism_partition_id = p.partition_id AND q.publisher <> 'iceberg' AND q.version >= 0
+                AND q.revision < p.revision)
+        OR EXISTS (SELECT 1 FROM prism_small_objects s
+            WHERE s.prism_partition_id = p.partition_id AND s.definition_version = ANY(h.versions)))
 GROUP BY h.name, h.versions
 """
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 
 from sqlalchemy import Connection
@@ -23,12 +24,13 @@ from prism_assets.domain.column_changes import (
 from prism_assets.domain.drift import defined_keys
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.names import TableName
+from prism_assets.domain.partitions import SYMLINK
 from prism_assets.domain.stream_format import ReadFile
 from prism_assets.domain.table_changes import Change, DropColumn, Moves, RenameTable, applied, changes_between, describe
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import Column, Stream, TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import drops, erasures, locks, retention, tables, undefined_fields
+from prism_assets.metadata import catalog_state, drops, erasures, locks, retention, tables, undefined_fields
 from prism_assets.metadata.tables import FormerName, KnownStream
 from prism_assets.settings import SYMLINK_SUFFIX
 from prism_assets.stages.context import StageContext
@@ -154,13 +156,14 @@ def plan_apply(
     former: Sequence[FormerName] = (),
     stored: Mapping[int, StoredColumns] | None = None,
     dropped: Sequence[TableName] = (),
+    linked: Collection[int] = (),
 ) -> ApplyPlan:
     """Compares files with what is in force. Changes that stored rows do not allow become problems.
 
     `stored` is what is known of the columns of tables beside their definitions, by table id; `dropped` are the names of
-    tables that are gone.
+    tables that are gone, `linked` the ids of those that are shown by symlinks, or may be.
     """
-    names = _Names.of(files, known, former, dropped)
+    names = _Names.of(files, known, former, dropped, linked)
     forbidden = {}
 
     def of_table(old: TableDefinition) -> StoredColumns:
@@ -196,6 +199,15 @@ def _file_of(table: TableDefinition) -> TableName:
 
 
 @dataclass(frozen=True)
+class _Holder:
+    """Who has a name of Glue: a table, by its definition in force or its file, and what it is called from now on."""
+
+    of: TableDefinition
+    name: TableName
+    by_symlinks: bool
+
+
+@dataclass(frozen=True)
 class _Names:
     """Which table a file is about, and which names are free: those that Glue shows belong to who had them."""
 
@@ -204,6 +216,7 @@ class _Names:
     former: Mapping[str, FormerName]
     heirs: Mapping[str, Sequence[TableDefinition]]
     dropped: Sequence[TableName]
+    linked: Collection[int]
 
     @classmethod
     def of(
@@ -212,6 +225,7 @@ class _Names:
         known: Sequence[TableDefinition],
         former: Sequence[FormerName],
         dropped: Sequence[TableName] = (),
+        linked: Collection[int] = (),
     ) -> _Names:
         """Files by their names, and by those that they say they had."""
         heirs: dict[str, list[TableDefinition]] = {}
@@ -224,6 +238,7 @@ class _Names:
             {str(item.name): item for item in former},
             heirs,
             dropped,
+            linked,
         )
 
     def old(self, table: TableDefinition) -> TableDefinition | None:
@@ -265,16 +280,45 @@ class _Names:
             )
 
     def _symlink_problems(self, table: TableDefinition) -> Iterator[str]:
-        """Two tables that Glue would have under one name: one as it is, and one by symlinks."""
-        schema, name = table.name.schema, table.name.table
-        linked, linking = f"{schema}{SYMLINK_SUFFIX}.{name}", f"{schema.removesuffix(SYMLINK_SUFFIX)}.{name}"
-        if table.symlink and (linked in self.files or linked in self.known or linked in self.former):
-            place = table.places.get("symlink", f"{table.path}:1: symlink")
-            yield f"{place}: {linked} is what readers of symlinks call {table.name}, and a table of its own; remove one"
-        other = self.known.get(linking)
-        if linking != str(table.name) and other and other.symlink and linking not in self.files:
-            place = table.places.get("table", f"{table.path}:1: table")
-            yield f"{place}: {table.name} is what readers of symlinks call {linking}; choose another name"
+        """Names of Glue that a table has by symlinks and another one as it is, or the other way round."""
+        for name, holders in self._held_by_symlinks.items():
+            mine = [one for one in holders if one.of is self._owner(table)]
+            if not mine or len(holders) == 1:
+                continue
+            own = next((one for one in mine if one.by_symlinks), mine[0])
+            other = next(one for one in holders if one is not own)
+            if own.by_symlinks:
+                place = table.places.get("symlink", f"{table.path}:1: symlink")
+                said = f"is what readers of symlinks call {table.name}, and {other.name} has that name; remove one"
+            else:
+                place = table.places.get("table", f"{table.path}:1: table")
+                said = f"is what readers of symlinks call {other.name}; choose another name, or wait until it is free"
+            yield f"{place}: {name} {said}"
+
+    def _owner(self, table: TableDefinition) -> TableDefinition:
+        """What stands for the table of a file: the definition in force, where there is one."""
+        return self.old(table) or table
+
+    @cached_property
+    def _held_by_symlinks(self) -> Mapping[str, Sequence[_Holder]]:
+        """The names of Glue that a table has by symlinks, with all who have them: now, before, or from now on."""
+        known = list(self.known.values())
+        if not self.linked and not any(table.symlink for table in (*known, *self.files.values())):
+            return {}
+        former: dict[int, list[TableName]] = {}
+        for item in self.former.values():
+            former.setdefault(item.table_id, []).append(item.name)
+        found: dict[str, list[_Holder]] = {}
+        heirs = {id(self._owner(table)): table for table in self.files.values()}
+        for owner in {id(item): item for item in (*known, *map(self._owner, self.files.values()))}.values():
+            versions = [owner, *([heirs[id(owner)]] if id(owner) in heirs else [])]
+            names = {str(name): name for name in (*(one.name for one in versions), *former.get(owner.table_id, ()))}
+            for name in names.values():
+                found.setdefault(str(name), []).append(_Holder(owner, versions[-1].name, by_symlinks=False))
+                if owner.table_id in self.linked or any(one.symlink for one in versions):
+                    linked = f"{name.schema}{SYMLINK_SUFFIX}.{name.table}"
+                    found.setdefault(linked, []).append(_Holder(owner, versions[-1].name, by_symlinks=True))
+        return {name: holders for name, holders in found.items() if any(one.by_symlinks for one in holders)}
 
     def unused(self, name: TableName) -> TableName:
         """The name of a new table, with a folder that no table had before."""
@@ -503,7 +547,16 @@ def _plan(context: StageContext, connection: Connection, files: Sequence[TableDe
         old.table_id: _stored_columns(context, connection, table, old) for table in files if (old := names.old(table))
     }
     dropped = [drop.name for drop in drops.load_drops(connection)] if context.database.has_table("prism_drops") else []
-    return plan_apply(files, known, tables.load_streams(connection), former, stored, dropped)
+    linked = _linked_tables(context, connection, known)
+    return plan_apply(files, known, tables.load_streams(connection), former, stored, dropped, linked)
+
+
+def _linked_tables(context: StageContext, connection: Connection, known: Sequence[TableDefinition]) -> set[int]:
+    """The tables that a database shows by symlinks, or may: also those whose files ask for it no more."""
+    if not context.database.has_table("prism_table_publications"):
+        return set()
+    found = catalog_state.load_publishers(connection, [table.table_id for table in known])
+    return {table_id for table_id, names in found.items() if SYMLINK in names}
 
 
 def _stored_columns(

@@ -35,8 +35,8 @@ def _silent(_message: str) -> None:
 class StageContext:
     """Everything a stage needs. Engine, publishers and queues open nothing before they are used.
 
-    `publisher` shows every table, `symlink` those whose files ask for it; `for_catalogs` gives a context for each, with
-    it in the place of `publisher`, and so has what is done with one done with every one that shows a table.
+    `publisher` shows every table, `symlink_publisher` those whose files ask for it; `for_catalogs` gives a context for
+    each, with it in the place of `publisher`, and so has what is done with one done with every one that shows a table.
     `check_expressions` says what is wrong with the SQL expressions of a table file, a line each; `draft_columns`
     gives columns for fields that lines of a table have; `check_predicate` makes a rule of the predicate of an erasure,
     or raises WrongUse.
@@ -48,7 +48,7 @@ class StageContext:
     stores: Stores
     engine: Engine
     publisher: Publisher
-    symlink: Publisher
+    symlink_publisher: Publisher
     make_iceberg: Callable[[str], IcebergPublisher]
     check_expressions: Callable[[TableDefinition], Sequence[str]]
     draft_columns: Callable[[TableDefinition, Sequence[SeenField]], Sequence[Column]]
@@ -79,7 +79,7 @@ class StageContext:
 
     def of_publishers(self, names: Collection[str]) -> tuple[StageContext, ...]:
         """The context for each of some publishers."""
-        others = (self, replace(self, publisher=self.symlink))
+        others = (self, replace(self, publisher=self.symlink_publisher))
         return tuple(context for context in others if context.publisher.name in names)
 
     def choose_tables(self, names: Collection[str] | None) -> list[TableDefinition]:

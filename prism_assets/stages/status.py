@@ -19,6 +19,7 @@ from prism_assets.domain.lifecycle import (
     next_steps,
 )
 from prism_assets.domain.partitions import SYMLINK, Partition
+from prism_assets.domain.publishers import wanted_publishers, words_of
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import (
     backlog,
@@ -43,7 +44,7 @@ from prism_assets.stages.erase.report import ErasureStatus, read_erasures
 from prism_assets.stages.fold.faults import load_faults, load_standing_clock
 
 _UNFIT_DAYS = 7
-_TO_LINK = "the next catalog run, to be shown by symlinks as it is"
+_TO_LINK = f"the next catalog run, to be shown {words_of(SYMLINK).shown} as it is"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +180,7 @@ def _table_status(
 
 def _lagging(connection: Connection, table: TableDefinition, found: Sequence[Partition]) -> set[date]:
     """The days that readers of symlinks see otherwise than they should, where a table is to have such readers."""
-    if not table.symlink:
+    if SYMLINK not in wanted_publishers(table):
         return set()
     return {item.date for item in publications.as_shown_by(connection, SYMLINK, found) if catalog_due(item)}
 

@@ -383,6 +383,16 @@ def test_a_repair_that_waits_for_its_commit_is_still_one_after_the_upgrade(old_u
     rows.database.dispose()
 
 
+def test_definitions_that_ask_for_symlinks_can_be_read_by_the_version_before(old_url: str) -> None:
+    rows = Rows(Database(old_url))
+    rows.table()
+    asking = "UPDATE prism_table_definitions SET definition = definition || jsonb_build_object('symlink', true)"
+    rows.sql(asking)
+    downgrade(rows, "0033")
+    assert rows.value("SELECT count(*) FROM prism_table_definitions WHERE definition ->> 'symlink' IS NOT NULL") == 0
+    rows.database.dispose()
+
+
 def test_late_objects_that_a_former_version_commits_after_the_migration_are_looked_for(rows: Rows) -> None:
     """Its statements name no column that is gone."""
     partition = rows.partition(rows.table())

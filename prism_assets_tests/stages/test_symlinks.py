@@ -20,6 +20,7 @@ from prism_assets.stages.catalog.run import CatalogReport, run_catalog
 from prism_assets.stages.checks.run import CATALOG_AGREES, run_checks
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.gc.run import run_gc
+from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets.stages.repair.run import run_repair
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.stages.aging import deleted, hours_pass, keys
@@ -96,7 +97,7 @@ def agrees(world: World) -> bool:
 def without_symlinks(world: World) -> World:
     """The same platform where the service answers for Glue's own database alone."""
     away = SymlinkPublisher(GlueCatalog(AWAY, "us-east-1", fail_fast=True), world.context.lake, world.context.stores)
-    return dataclasses.replace(world, context=dataclasses.replace(world.context, symlink=away))
+    return dataclasses.replace(world, context=dataclasses.replace(world.context, symlink_publisher=away))
 
 
 def catalog(world: World, now: str) -> CatalogReport:
@@ -284,7 +285,7 @@ def test_a_table_that_asks_no_more_is_forgotten_and_asked_for_again(linked: Worl
     assert catalog(without_symlinks(linked), AFTER).tables[0].problems
     assert is_shown(linked, LINKED)
     calls_are_over(linked)
-    assert linked.catalog(AFTER).tables[0].symlink.removed == (EVENTS,)
+    assert linked.catalog(AFTER).tables[0].symlink.removed == [EVENTS]
     assert not is_shown(linked, LINKED)
     assert agrees(linked)
     assert deleted(linked) == {}, "readers may be at it"
@@ -310,12 +311,12 @@ def test_a_call_that_may_still_land_keeps_a_table_from_being_forgotten_for_good(
             "expire_time) SELECT prism_table_id, 'symlink', gen_random_uuid(), 'host:1', now(), now() + interval '1 h' "
             "FROM prism_tables"
         )
-    assert linked.catalog(AFTER).tables[0].symlink.removed == ()
+    assert linked.catalog(AFTER).tables[0].symlink.removed == []
     (table,) = linked.context.choose_tables([EVENTS])
     linked.symlinks.define(table, "s3://lake/late/")
     assert [item.step for item in find_catalog_work(linked.context, now=utc(AFTER))] == ["compare"]
     calls_are_over(linked)
-    assert linked.catalog(AFTER).tables[0].symlink.removed == (EVENTS,)
+    assert linked.catalog(AFTER).tables[0].symlink.removed == [EVENTS]
     assert not is_shown(linked, LINKED)
     assert notes(linked) == 0
 
@@ -367,7 +368,7 @@ def test_expired_days_leave_both_catalogs_before_anything_of_them_is_deleted(wor
             connection.exec_driver_sql(f"UPDATE {change}")
     assert "expired" not in deleted(world)
     assert len(world.ids(LINKED)) == 4
-    assert world.catalog(later).tables[0].symlink.withdrawn == (date.fromisoformat(DAY),)
+    assert world.catalog(later).tables[0].symlink.withdrawn == [date.fromisoformat(DAY)]
     assert world.reader().table(LINKED).partitions == ()
     hours_pass(world, 1_000)
     with world.context.database.begin() as connection:
@@ -393,15 +394,68 @@ def test_both_databases_show_the_former_name_of_a_table_until_each_has_forgotten
     assert (is_shown(linked, EVENTS), is_shown(linked, LINKED)) == (False, True)
     calls_are_over(linked)
     (report,) = linked.catalog(AFTER).tables
-    assert (report.removed, report.symlink.removed) == ((), (EVENTS,))
+    assert (report.removed, report.symlink.removed) == ((), [EVENTS])
     assert not is_shown(linked, LINKED)
     assert not linked.catalog(AFTER).changed
     assert linked.ids("log_symlink.tours") == ids
 
 
-def test_a_schema_may_not_have_the_name_of_the_database_of_symlinks(linked: World) -> None:
-    other = a_table("log_symlink.events").replace("staging/events/", "staging/others/")
-    (linked.settings.tables_dir / "others.yaml").write_text(other)
+def others(name: str, more: str = "") -> str:
+    return a_table(name).replace(f"staging/{name.split('.')[1]}/", "staging/others/") + more
+
+
+def refusal(world: World, **files: str) -> str:
+    for name, text in files.items():
+        (world.settings.tables_dir / f"{name}.yaml").write_text(text)
     with pytest.raises(DefinitionError) as raised:
-        linked.apply()
-    assert "log_symlink.events is what readers of symlinks call log.events" in str(raised.value)
+        world.apply()
+    return str(raised.value)
+
+
+def test_a_schema_may_not_have_the_name_of_the_database_of_symlinks(linked: World) -> None:
+    said = "log_symlink.events is what readers of symlinks call log.events"
+    assert said in refusal(linked, others=others(LINKED))
+    assert said in refusal(linked, events=PLAIN), "the catalog still shows it"
+
+
+def test_a_name_of_before_is_taken_by_symlinks_too(linked: World) -> None:
+    linked.catalog(NOON)
+    renamed = ASKING.replace("table: events", "table: tours") + "was: log.events\n"
+    said = "log_symlink.events is what readers of symlinks call log.tours"
+    assert said in refusal(linked, events=renamed, others=others(LINKED)), "both at once"
+    (linked.settings.tables_dir / "others.yaml").unlink()
+    linked.apply()
+    assert said in refusal(linked, others=others(LINKED))
+    (linked.settings.tables_dir / "others.yaml").unlink()
+    (linked.settings.tables_dir / "events.yaml").write_text(renamed.replace("symlink: true\n", ""))
+    linked.apply()
+    assert said in refusal(linked, others=others(LINKED)), "until the catalog run behind it"
+    (linked.settings.tables_dir / "others.yaml").unlink()
+    linked.catalog(NOON)
+    assert linked.apply(others(LINKED)).lines[0] == "create table log_symlink.events with 2 columns"
+
+
+def test_a_table_may_not_ask_for_symlinks_under_a_name_that_it_had_itself(world: World) -> None:
+    world.apply(others(LINKED))
+    again = others(EVENTS, f"was: {LINKED}\n")
+    assert "log_symlink.events is what readers of symlinks call log.events, and log.events has that name" in refusal(
+        world, events=f"{again}symlink: true\n"
+    )
+    assert world.apply(again).lines[0].startswith("rename log_symlink.events to log.events")
+
+
+def test_a_name_of_a_dropped_column_is_held_until_each_catalog_shows_the_day_that_was_rebuilt(world: World) -> None:
+    column = "{name: color, type: string}"
+    world.apply(a_table(columns=[column], merge="{interval: 0}") + "symlink: true\n")
+    arrive(world)
+    close(world)
+    switch(world)
+    world.apply(ASKING)
+    sick = without_symlinks(world)
+    assert run_rebuild(world.context, EVENTS, day=date.fromisoformat(DAY), now=utc(AFTER)).errors == ()
+    assert catalog(sick, AFTER).tables[0].published
+    again = a_table(columns=["{name: color, type: integer}"], merge="{interval: 0}") + "symlink: true\n"
+    assert "color was another column, whose values readers of Glue would take" in refusal(world, events=again)
+    calls_are_over(world)
+    world.catalog(AFTER)
+    assert world.apply(again).lines == ("add column color integer to log.events",)

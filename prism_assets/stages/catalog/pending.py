@@ -7,6 +7,7 @@ from datetime import date, datetime
 
 from prism_assets.domain.lifecycle import Publish, catalog_due, next_steps, work_for_a_run
 from prism_assets.domain.partitions import GLUE
+from prism_assets.domain.publishers import wanted_publishers
 from prism_assets.metadata import catalog_state, publication_notes
 from prism_assets.stages.catalog.candidates import load_candidates
 from prism_assets.stages.catalog.facts import StoredFacts
@@ -45,7 +46,7 @@ def find_catalog_work(context: StageContext, *, now: datetime) -> list[CatalogWo
             (item, due)
             for number, names in catalog_state.load_publishers(connection, list(tables)).items()
             for name in names
-            if name != GLUE and tables[number].symlink
+            if name != GLUE and name in wanted_publishers(tables[number])
             for item in load_candidates(connection, [tables[number]], now, name)
             if (due := catalog_due(item))
         ]

@@ -21,8 +21,8 @@ from prism_assets.domain.lifecycle import (
     may_expire,
     next_steps,
 )
-from prism_assets.domain.partitions import SYMLINK, Partition
-from prism_assets.domain.publishers import wanted_publishers
+from prism_assets.domain.partitions import Partition
+from prism_assets.domain.publishers import wanted_publishers, words_of
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import catalog_state
 from prism_assets.metadata.catalog_state import CatalogState
@@ -73,7 +73,7 @@ def _of_table(
         shown_by = catalog_state.load_publishers(connection, [table.table_id])[table.table_id]
     for one in context.of_publishers({*shown_by, *wanted_publishers(table)}):
         for day, step in _of_catalog(one, table, now, republish):
-            told = f"symlinks: {step}" if one.publisher.name == SYMLINK else step
+            told = f"{words_of(one.publisher.name).prefix}{step}"
             if day is None:
                 yield None, told
             else:

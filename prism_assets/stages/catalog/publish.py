@@ -61,6 +61,11 @@ class PublishReport:
     held_back: list[HeldBack] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
+    @property
+    def changed(self) -> bool:
+        """Whether the catalog was changed."""
+        return bool(self.defined or self.published or self.withdrawn or self.removed)
+
 
 def plan_publish(
     context: StageContext, known: CatalogState, pending: Sequence[Partition], *, republish: bool

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from typing import TypeVar
 
@@ -32,7 +32,7 @@ from prism_assets.domain.lifecycle import (
 )
 from prism_assets.domain.partitions import GLUE, SYMLINK, Partition
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.publishers import wanted_publishers
+from prism_assets.domain.publishers import wanted_publishers, words_of
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import catalog_state, leases, locks, merge_jobs, partitions, retention
@@ -63,36 +63,11 @@ _Told = TypeVar("_Told", Waiting, Problem)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SymlinkReport:
-    """What was done for readers of symlinks of a table."""
-
-    defined: str | None = None
-    published: tuple[PublishedPartition, ...] = ()
-    withdrawn: tuple[date, ...] = ()
-    removed: tuple[str, ...] = ()
-
-    @property
-    def changed(self) -> bool:
-        """Whether the catalog of symlinks was changed."""
-        return bool(self.defined or self.published or self.withdrawn or self.removed)
-
-    @classmethod
-    def of(cls, shown: PublishReport) -> SymlinkReport:
-        """That of what was carried out."""
-        return cls(
-            defined=shown.defined,
-            published=tuple(shown.published),
-            withdrawn=tuple(shown.withdrawn),
-            removed=tuple(shown.removed),
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
 class TableReport:
     """What a catalog run did with one table. `skipped` if another run is at it: its `holder`, unless it just ended.
 
     What was defined, published, withdrawn and removed is that of Glue's own database, and of that of symlinks what
-    `symlink` says. Problems are those of both.
+    `symlink` says. What is wrong, and what waits, is that of both, and stands here alone.
     """
 
     table: str
@@ -109,7 +84,7 @@ class TableReport:
     skipped: bool = False
     holder: Holder | None = None
     problems: tuple[Problem, ...] = ()
-    symlink: SymlinkReport = SymlinkReport()
+    symlink: PublishReport = field(default_factory=PublishReport)
 
     @property
     def skip_reason(self) -> str:
@@ -227,12 +202,12 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
         published=tuple(glue.published),
         waiting=(*waiting, *_held_back(glue), *map(_of_symlinks, _held_back(symlink))),
         problems=(*glue.problems, *map(_of_symlinks, symlink.problems)),
-        symlink=SymlinkReport.of(symlink),
+        symlink=replace(symlink, problems=[], held_back=[]),
     )
 
 
 def _of_symlinks(item: _Told) -> _Told:
-    return replace(item, reason=f"symlinks: {item.reason}")
+    return replace(item, reason=f"{words_of(SYMLINK).prefix}{item.reason}")
 
 
 def _held_back(shown: PublishReport) -> list[Waiting]:

@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterator, Mapping
 
 from prism_assets.domain.errors import InvariantBroken, ObjectMissing
-from prism_assets.domain.partitions import SYMLINK, Partition, current_publication, wanted_publication
+from prism_assets.domain.partitions import Partition, current_publication, wanted_publication
+from prism_assets.domain.publishers import words_of
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import damage, partitions, publications
 from prism_assets.stages.catalog.content import load_content
@@ -24,7 +25,7 @@ def look_at_catalog(context: StageContext, table: TableDefinition) -> tuple[int,
     What differs is looked at again after a pause, and is a finding if it is the same each time: a run publishes first
     and records then.
     """
-    catalog = "the catalog of symlinks" if context.publisher.name == SYMLINK else "the catalog"
+    catalog = words_of(context.publisher.name).catalog
     seen = _compare(context, table)
     differences = set(seen.differences)
     for _ in range(_LOOKS - 1):
@@ -75,16 +76,11 @@ def look_at_manifest(context: StageContext, table: TableDefinition, found: Parti
             name="manifest_entries",
             table=str(table.name),
             date=day,
-            facts=f"the {list_name(context)} {key} {wrong}",
+            facts=f"the {words_of(context.publisher.name).list} {key} {wrong}",
             advice="Keep it, and report it",
         )
         for wrong in _wrong_entries(context, key, wanted)
     ]
-
-
-def list_name(context: StageContext) -> str:
-    """What people call the lists of objects that the publisher sends readers to."""
-    return "list of symlinks" if context.publisher.name == SYMLINK else "manifest"
 
 
 def _wrong_entries(context: StageContext, key: str, wanted: Mapping[str, int]) -> Iterator[str]:

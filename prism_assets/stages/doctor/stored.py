@@ -18,11 +18,11 @@ from prism_assets.domain.garbage import upload_of
 from prism_assets.domain.keys import SmallObjectKey
 from prism_assets.domain.partitions import Partition, current_publication
 from prism_assets.domain.problems import Problem
+from prism_assets.domain.publishers import words_of
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import damage, merge_ranges, partitions, publications, record_objects, small_objects
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.findings import Finding
-from prism_assets.stages.doctor.shown import list_name
 from prism_assets.stages.repair.plan import find_suspects, load_needed
 
 _LISTINGS = 8
@@ -170,7 +170,7 @@ def _missing_list(
             name="manifest",
             table=str(table.name),
             date=partition.date,
-            facts=f"the {list_name(context)} {key} that readers are sent to is missing",
+            facts=f"the {words_of(context.publisher.name).list} {key} that readers are sent to is missing",
             advice=f"Run `prism catalog --republish --table {table.name}`",
         )
 

@@ -81,6 +81,7 @@ END $$;
 ALTER TABLE prism_former_names DROP COLUMN removed_from;
 ALTER TABLE prism_publication_notes DROP COLUMN publisher;
 DROP TABLE prism_table_publications;
+UPDATE prism_table_definitions SET definition = definition - 'symlink' WHERE definition ? 'symlink';
 """
 
 
@@ -89,6 +90,9 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Refused while tables are shown by symlinks: the version before would delete what their readers need."""
+    """Refused while tables are shown by symlinks: the version before would delete what their readers need.
+
+    Definitions that ask, or asked, for symlinks say so no more: it could not read them.
+    """
     op.execute(_REFUSE)
     op.execute(_DOWN)
