@@ -258,10 +258,11 @@ def unreadable_changes(connection: Connection, table_ids: Collection[int]) -> di
     return {row.table_id: Unreadable(**row._mapping) for row in rows}
 
 
-# The first small object above the position of a day is the oldest of those that were not taken. Of what is folded and
-# not published it is known when the fold ended, and not since when its changes wait. Iceberg has a check of its own.
+# The first small object above the position of a day is the oldest of those that were not taken, but for those that were
+# set aside, as nobody could read them. Of what is folded and not published it is known when the fold ended, and not
+# since when its changes wait. Iceberg has a check of its own.
 _UNREADABLE = """
-SELECT c.changes_of AS table_id, u.at AS not_folded, w.at AS waits, s.at AS not_published FROM prism_tables c
+SELECT c.changes_of AS table_id, least(u.at, a.at) AS not_folded, w.at AS waits, s.at AS not_published FROM prism_tables c
 CROSS JOIN LATERAL (
     SELECT min(o.upload_start_time) AS at FROM prism_partitions p
     LEFT JOIN prism_fold_positions f USING (prism_partition_id)
@@ -273,6 +274,12 @@ CROSS JOIN LATERAL (
     WHERE p.prism_table_id = c.prism_table_id AND p.expire_time IS NULL
         AND p.last_object_id > coalesce(f.folded_object_id, 0)
 ) u
+CROSS JOIN LATERAL (
+    SELECT min(o.upload_start_time) AS at FROM prism_partitions p
+    JOIN prism_set_aside_changes x USING (prism_partition_id)
+    JOIN prism_small_objects o ON o.prism_small_object_id = x.prism_small_object_id
+    WHERE p.prism_table_id = c.prism_table_id AND p.expire_time IS NULL
+) a
 CROSS JOIN LATERAL (
     SELECT min(oldest_change) AS at FROM prism_record_objects
     WHERE prism_table_id = c.changes_of AND replaced_by IS NULL AND NOT is_settled AND part = 'pending'

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from prism_assets.metadata import settle_clock
-from prism_assets.stages.checks.joins import CHANGES_BALANCE
+from prism_assets.stages.checks.joins import CHANGES_BALANCE, PENDING_AGE
 from prism_assets.stages.checks.run import run_checks
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.fold.report import FoldReport
@@ -38,6 +38,13 @@ def balances(world: World) -> bool:
     return outcome.passed
 
 
+def is_told_as_waiting(world: World) -> bool:
+    """Years later, as objects have the time of PostgreSQL."""
+    years_later = utc("2046-01-01T00:00")
+    (outcome,) = run_checks(world.context, [PENDING_AGE], names=["log.request"], limits={}, now=years_later)
+    return "no fold has taken it" in outcome.sentence
+
+
 def fold(world: World, now: str = NOON) -> FoldReport:
     return run_fold(world.context, now=utc(now), ignore_pace=True)
 
@@ -58,6 +65,7 @@ def test_changes_that_cannot_be_read_are_set_aside_until_a_repair(requests: Requ
     world.catalog(NOON)
     assert [(row[0], row[3], row[5]) for row in requests.seen()] == [("a", None, 200), ("b", None, 404)]
     assert balances(world)
+    assert is_told_as_waiting(world)
     world.discover(LATER)
     assert fold(world, LATER).folds == ()
     with world.context.database.begin() as connection:
@@ -69,6 +77,7 @@ def test_changes_that_cannot_be_read_are_set_aside_until_a_repair(requests: Requ
     assert [row[3] for row in requests.seen()] == ["home", None]
     assert read_leftovers(world.context, None, [folds_left], utc(LATER)) == ()
     assert balances(world)
+    assert not is_told_as_waiting(world)
 
 
 def test_a_bucket_with_an_object_that_cannot_be_read_waits_and_the_others_are_folded(requests: Requests) -> None:
