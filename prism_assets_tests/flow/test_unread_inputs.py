@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from prism_assets import failpoints
 from prism_assets.metadata import settle_clock
 from prism_assets.stages.checks.joins import CHANGES_BALANCE, PENDING_AGE
 from prism_assets.stages.checks.run import run_checks
@@ -107,3 +108,18 @@ def test_a_bucket_with_an_object_that_cannot_be_read_waits_and_the_others_are_fo
     requests.arrive([("back", back("d", NOON, 4, 500))], NOON)
     assert requests.show(NOON) == requests.wanted()
     assert [(row[0], row[4]) for row in requests.seen()] == [("a", 1), ("d", 4)]
+
+
+def test_sums_count_each_change_once_whatever_becomes_of_a_fold(world: World) -> None:
+    """K6."""
+    world.apply(a_join_table().replace("type: bigint, group: back", "type: bigint, group: front, merge: sum"))
+    requests = Requests(world)
+    for number, point in enumerate(("fold.after_execute", "fold.in_commit", "fold.after_commit")):
+        requests.arrive([("front", front("a", NOON, str(number)) | {"status": 10**number})], NOON)
+        failpoints.configure({"PRISM_FAILPOINTS": f"{point}=raise(StoreUnavailable)"})
+        try:
+            assert fold(world).errors
+        finally:
+            failpoints.configure({})
+        assert requests.show(NOON) == requests.wanted()
+    assert [row[5] for row in requests.seen()] == [111]

@@ -25,13 +25,12 @@ from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.fold_plan import homes_to_rewrite
 from prism_assets.domain.folding import FoldResult, FoldTask, RecordMove, RecordObject, RecordPart, UnreadObject
 from prism_assets.domain.join_delays import STEPS
-from prism_assets.domain.joins import CHANGE_GROUP, CHANGE_LINE, CHANGE_OBJECT, DELETE
+from prism_assets.domain.joins import CHANGE_LINE, CHANGE_OBJECT, DELETE
 from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import Failure
 from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.records.homes import Homes, Work, batches, find_work, homes_of_sessions
-from prism_assets.kernels.records.identities import Identities, identities_in
 from prism_assets.kernels.records.inputs import NEW, Changes, RecordPlaces, UnreadInputs, read_changes, read_places
 from prism_assets.kernels.records.merging import Merged, merge_records
 from prism_assets.kernels.records.ordering import record_order
@@ -46,7 +45,7 @@ from prism_assets.kernels.records.sessions import (
     find_sessions,
     key_codes,
 )
-from prism_assets.kernels.records.shape import COMMITTED, LAST_EVENT, LiftedChanges, RecordShape, counted_column
+from prism_assets.kernels.records.shape import COMMITTED, LAST_EVENT, LiftedChanges, RecordShape
 from prism_assets.kernels.records.times import event_times, settle_times, settles_at, to_instant
 from prism_assets.kernels.times import to_datetime
 from prism_assets.objectstore.lake import Lake
@@ -214,7 +213,7 @@ class _Fold:
         session_of = sessions.of_records[numbers]
         touched = session_of != ALONE
         chosen = np.flatnonzero(np.isin(work.home_of[sessions.of_changes], batch))
-        lifted, owners = self._lifted(changes, chosen, sessions.of_changes[chosen], stored, session_of)
+        lifted, owners = self._lifted(changes, chosen), sessions.of_changes[chosen]
 
         elders = np.arange(len(numbers))
         place_of = np.full(len(places.homes), ALONE, np.int64)
@@ -256,22 +255,10 @@ class _Fold:
                     raise InvariantBroken(f"{item.said.key}: it holds records of other buckets than {found.min()}")
         return pa.concat_tables(tables)
 
-    def _lifted(
-        self, changes: Changes, chosen: Numbers, owners: Numbers, stored: pa.Table, session_of: Numbers
-    ) -> tuple[LiftedChanges, Numbers]:
-        """The chosen changes as records, without those that are counted in the record that they are part of."""
-        is_new = np.ones(len(chosen), bool)
-        for group in self._join.groups:
-            if self._shape.counts(group):
-                counted, places = identities_in(stored[counted_column(group)].combine_chunks())
-                own = np.flatnonzero(pc.equal(changes.rows[CHANGE_GROUP], group.name).to_numpy()[chosen])
-                found = Identities.of(changes.rows[CHANGE_OBJECT], changes.rows[CHANGE_LINE]).take(chosen[own])
-                is_new[own] &= ~_are_among(found, owners[own], counted, session_of[places])
-        chosen = chosen[is_new]
+    def _lifted(self, changes: Changes, chosen: Numbers) -> LiftedChanges:
+        """The chosen changes as records."""
         is_all = len(chosen) == changes.rows.num_rows
-        return LiftedChanges(self._shape, changes.rows if is_all else changes.rows.take(pa.array(chosen))), owners[
-            is_new
-        ]
+        return LiftedChanges(self._shape, changes.rows if is_all else changes.rows.take(pa.array(chosen)))
 
     def _write(
         self,
@@ -408,12 +395,3 @@ def _counted(buckets: Numbers) -> tuple[tuple[int, int], ...]:
     """How often each bucket is there."""
     different, counts = np.unique(buckets, return_counts=True)
     return tuple(zip(different.tolist(), counts.tolist(), strict=True))
-
-
-def _are_among(found: Identities, owners: Numbers, known: Identities, known_owners: Numbers) -> npt.NDArray[np.bool_]:
-    """Which identities are among others of the same owner."""
-    joined = known.followed_by(found)
-    triples = np.column_stack([np.concatenate([known_owners, owners]), joined.objects, joined.lines])
-    _, which = np.unique(triples, axis=0, return_inverse=True)
-    which = which.reshape(-1)
-    return np.asarray(np.isin(which[len(known_owners) :], which[: len(known_owners)]))

@@ -2,7 +2,8 @@
 
 Associative, commutative and idempotent: what a slot holds is the greatest of what it held before, so that records are
 the same however often, in which order and in what portions changes came. Sums and counts alone add up what they are
-given; the fold sees to it that it is given each change once.
+given. They are given each change once: a fold takes each object of changes once, in the transaction in which it puts
+what it made of it in its place.
 """
 
 from __future__ import annotations
@@ -21,13 +22,11 @@ from prism_assets.domain.joins import COUNT, MAX, MIN, SUM, Group
 from prism_assets.domain.types import DecimalType, WholeNumberType
 from prism_assets.kernels.parquet.large_strings import LARGE
 from prism_assets.kernels.parquet.sorting import Key, sort_keys
-from prism_assets.kernels.records.identities import identities_in, identity_texts
 from prism_assets.kernels.records.shape import (
     LAST_EVENT,
     LiftedChanges,
     RecordShape,
     Slot,
-    counted_column,
     deleted_column,
 )
 from prism_assets.kernels.records.times import event_times
@@ -222,16 +221,13 @@ class _Merging:
         return found
 
     def add_up(self, group: Group) -> None:
-        """Adds up sums and counts, and keeps which changes are in them."""
+        """Adds up sums and counts."""
         for name in self._shape.columns_of(group, COUNT):
             self._take_made(name, self._sums(name).cast(pa.int64()))
         for name in self._shape.columns_of(group, SUM):
             total = self._sums(self._shape.sum_column(name))
             self._take_made(self._shape.sum_column(name), total)
             self._take_made(name, _fitting(total, self._shape, name))
-        if self._shape.counts(group):
-            identities, rows = identities_in(self._part(counted_column(group)).combine_chunks())
-            self._take_made(counted_column(group), identity_texts(identities, self._owners[rows], self._count))
 
     def _take_made(self, name: str, made: Any) -> None:
         self.take(name, np.arange(len(self._owners), len(self._owners) + self._count), made)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -33,7 +32,6 @@ from prism_assets.domain.joins import (
 )
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.kernels.parquet.format import field_of, field_with_id
-from prism_assets.kernels.records.identities import Identities, identity_texts
 from prism_assets.kernels.records.times import event_times
 
 HIDDEN = "_p_"
@@ -80,11 +78,6 @@ def deleted_column(group: Group) -> str:
     return f"_p_deleted_{group.name}"
 
 
-def counted_column(group: Group) -> str:
-    """The column with the identities of all changes of a group, where a second one of the same would count twice."""
-    return f"_p_counted_{group.name}"
-
-
 @dataclass(frozen=True)
 class RecordShape:
     """The stored columns of the records of a table, and those of its changes."""
@@ -122,10 +115,6 @@ class RecordShape:
         """The column with a sum that may be out of the range of its own."""
         return f"_p_sum_{self.table.column(name).column_id}"
 
-    def counts(self, group: Group) -> bool:
-        """Whether a change of the group that came again would change anything."""
-        return bool(self.columns_of(group, SUM, COUNT))
-
     @cached_property
     def seen(self) -> pa.Schema:
         """The columns that readers see, by column id."""
@@ -145,8 +134,6 @@ class RecordShape:
             kinds[deleted_column(group)] = pa.bool_()
             for name in self.columns_of(group, SUM):
                 kinds[self.sum_column(name)] = pa.decimal128(_SUMS, getattr(self.seen.field(name).type, "scale", 0))
-            if self.counts(group):
-                kinds[counted_column(group)] = pa.string()
         return _with_hidden(self.seen, kinds)
 
     @cached_property
@@ -200,8 +187,6 @@ class LiftedChanges:
             makers[name] = partial(self._one, group, name)
         for name in shape.columns_of(group, SUM):
             makers[name] = makers[shape.sum_column(name)] = partial(self._owned, group, name)
-        if shape.counts(group):
-            makers[counted_column(group)] = partial(self._counted, group)
 
     def _plain(self, name: str) -> Any:
         return self._changes[name]
@@ -214,10 +199,6 @@ class LiftedChanges:
 
     def _one(self, group: Group, name: str) -> Any:
         return _where(self._own[group.name], pc.is_valid(self._changes[name]).cast(pa.int64()))
-
-    def _counted(self, group: Group) -> Any:
-        identities = Identities.of(self._changes[CHANGE_OBJECT], self._changes[CHANGE_LINE])
-        return _where(self._own[group.name], identity_texts(identities, np.arange(self.count), self.count))
 
     def _place(self, slot: Slot, source: str) -> Any:
         """A part of the place of each change that fills a slot."""

@@ -306,14 +306,23 @@ def test_equal_sequences_are_ordered_by_identity_and_not_by_arrival(table: Folde
     assert [row["state"] for row in table.seen()] == ["greater"]
 
 
-def test_a_change_that_comes_again_is_counted_once(table: FoldedTable) -> None:
-    """K6: in one fold, in two, and in the same as another one."""
+def test_a_change_that_is_in_a_fold_twice_is_counted_once(table: FoldedTable) -> None:
+    """As a staging object is, whose changes wait; no fold takes an object that another one has taken."""
     first = a_change("counted", (1, 0), 0, tick=1, total=5, hits=1)
     other = a_change("counted", (1, 1), 0, tick=2, total=7, hits=1)
     table.put(first, first)
-    table.put(first)
-    table.put(first, other)
+    table.put(other, other)
     assert [(row["total"], row["hits"], row["tick"]) for row in table.seen()] == [(12, 2, 2)]
+
+
+def test_a_sum_of_many_changes_takes_no_more_room_than_one_of_few(table: FoldedTable) -> None:
+    sizes = []
+    for start, count in ((0, 2), (2, 2_000)):
+        table.put(*(a_change("counted", (1, n), 0, tick=1, total=1) for n in range(start, start + count)))
+        (stored,) = table.of(RecordPart.VISIBLE)
+        sizes.append(stored.content_length)
+    assert [row["total"] for row in table.seen()] == [2_002]
+    assert sizes[1] < 1.1 * sizes[0]
 
 
 def test_a_sum_comes_back_into_the_range_of_its_column(table: FoldedTable) -> None:
