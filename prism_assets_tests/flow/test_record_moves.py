@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
+from prism_assets.domain.errors import WrongUse
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets_tests.builders import utc
 from prism_assets_tests.requests import Requests, a_join_table, back, front
@@ -102,6 +103,18 @@ def test_an_earlier_day_that_is_created_comes_before_a_later_one_that_is_updated
     assert shown(world) == [[(YOUNGER, "cart")], [(YOUNGER, "cart")]]
     for client in clients:
         client.meta.events.unregister(CREATION, _lost)
+    world.catalog(NOW)
+    assert shown(world) == [BRIDGED, BRIDGED]
+
+
+def test_symlinks_of_records_go_and_come_again_as_the_file_says(requests: Requests) -> None:
+    world = requests.world
+    world.apply(a_join_table(lateness="6h"))
+    world.catalog(NOW)
+    with pytest.raises(WrongUse):
+        world.reader().table(LINKED)
+    bridge(requests)
+    world.apply(a_join_table(lateness="6h") + "symlink: true\n")
     world.catalog(NOW)
     assert shown(world) == [BRIDGED, BRIDGED]
 
