@@ -81,6 +81,17 @@ class RenameColumn:
 
 
 @dataclass(frozen=True)
+class ReadColumn:
+    """Values of a column come from another key from now on, from other ones, or from another expression."""
+
+    name: str
+    before: str
+    source: str
+    sources: tuple[str, ...]
+    value: str | None
+
+
+@dataclass(frozen=True)
 class WidenColumn:
     """A wider type, of which no object has values yet."""
 
@@ -122,6 +133,7 @@ Change = (
     | AddColumn
     | DropColumn
     | RenameColumn
+    | ReadColumn
     | WidenColumn
     | LengthenColumn
     | ReorderColumns
@@ -185,6 +197,8 @@ def _wanted_columns(old: TableDefinition, new: TableDefinition) -> Iterator[Chan
             continue
         if before.name != column.name:
             yield RenameColumn(before.name, column.name, column.stored_as)
+        if _read_from(before) != _read_from(column):
+            yield ReadColumn(column.name, _read_from(before), column.source, column.sources, column.value)
         if before.type != column.type:
             yield WidenColumn(column.name, before.type, column.type)
         if before.length is not None and column.length is not None and before.length < column.length:
@@ -192,6 +206,13 @@ def _wanted_columns(old: TableDefinition, new: TableDefinition) -> Iterator[Chan
     for position, column in enumerate(new.columns):
         if not column.column_id:
             yield AddColumn(column, position)
+
+
+def _read_from(column: Column | ReadColumn) -> str:
+    """Where values come from, for people: what the file says, or the key that it means."""
+    if column.value is not None:
+        return f"the expression {column.value}"
+    return ", ".join(column.sources) or f"the key {column.source}"
 
 
 def applied(old: TableDefinition | None, changes: Sequence[Change]) -> TableDefinition:
@@ -227,6 +248,8 @@ def _changed(table: TableDefinition | None, change: Change) -> TableDefinition:
             return dataclasses.replace(table, columns=tuple(item for item in table.columns if item != column))
         case RenameColumn(before, name, stored_as):
             return _with_column(table, before, name=name, stored_as=stored_as)
+        case ReadColumn(name, _, source, sources, value):
+            return _with_column(table, name, source=source, sources=sources, value=value)
         case WidenColumn(name, _, kind):
             return _with_column(table, name, type=kind)
         case LengthenColumn(name, _, length):
@@ -292,6 +315,8 @@ def _line(name: str, change: Change) -> str | None:
             return f"rename column {before} of {name} to {renamed}: objects and Glue keep the name {stored}"
         case RenameColumn(before, renamed):
             return f"rename column {before} of {name} to {renamed}"
+        case ReadColumn(column_name, before):
+            return f"read column {column_name} of {name} from {_read_from(change)}, and no more from {before}"
         case WidenColumn(column_name, before, kind):
             return f"widen column {column_name} of {name} from {before.name} to {kind.name}"
         case LengthenColumn(column_name, before, length):

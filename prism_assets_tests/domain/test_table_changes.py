@@ -65,6 +65,27 @@ def test_columns_streams_and_settings_are_changes_of_their_own() -> None:
     )
 
 
+def test_a_column_that_is_read_from_elsewhere_says_so() -> None:
+    file = a_table(columns=["{name: account, type: bigint, was: user}"])
+    known = dataclasses.replace(KNOWN, columns=(*KNOWN.columns, _read(file)))
+    for text, said in (
+        (file, ()),
+        (a_table(columns=["{name: account, type: bigint, source: user}"]), ()),
+        (a_table(columns=["{name: account, type: bigint}"]), ("the key account",)),
+        (a_table(columns=["{name: account, type: bigint, source: [a, $.b]}"]), ("a, $.b",)),
+        (a_table(columns=["{name: account, type: bigint, value: id + 1}"]), ("the expression id + 1",)),
+    ):
+        wanted = dataclasses.replace(known, columns=(*KNOWN.columns, _read(text)))
+        assert describe("log.events", changes_between(known, wanted)) == tuple(
+            f"read column account of log.events from {origin}, and no more from the key user" for origin in said
+        )
+
+
+def _read(text: str) -> Column:
+    """The column account of a table file, as it is in force."""
+    return dataclasses.replace(parse_table_file(text, "t.yaml").column("account"), column_id=9)
+
+
 def test_options_of_iceberg_are_told_whole_and_so_is_their_end() -> None:
     options = IcebergOptions(commit_seconds=30, metrics=("time", "id"))
     begun = changes_between(KNOWN, dataclasses.replace(KNOWN, iceberg=options))
