@@ -31,7 +31,7 @@ def requests(world: World) -> Requests:
 
 
 def pages(world: World, table: str) -> list[tuple[str, str]]:
-    return world.query(f"SELECT dt::varchar, page FROM {table} ORDER BY dt")
+    return world.query(f"SELECT dt::varchar, page FROM {table} ORDER BY dt, page NULLS LAST")
 
 
 def shown(world: World) -> list[list[tuple[str, str]]]:
