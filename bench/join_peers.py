@@ -150,6 +150,7 @@ def spark_session(folder: Path) -> Any:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(folder / "spark"),
     }
     builder = SparkSession.builder.appName("bench join").master(f"local[{THREADS}]")
