@@ -91,8 +91,7 @@ class FoldResult:
     no record; `unsequenced` are those among the folded ones. `settled` records settled in this fold, of which `joined`
     have all groups. `changed` records were made of what was there and changes; of those that have all groups now,
     `join_delays` counts how far the last event lies behind the first, in the steps of `join_delays.py`.
-    `bucket_changes` says of how many new changes each bucket has any. `moves` are the
-    days between which records moved.
+    `bucket_changes` says of how many new changes each bucket has any. `moves` are the days between which records moved.
 
     Where an object of a bucket is `unread`, its records stay as they are, and all of its changes wait; where one of new
     changes is, the task fails.

@@ -1,7 +1,7 @@
 """Which window and lateness the changes of a join table ask for: a pure function of a sample of its log.
 
-The sample holds all changes of some keys. Records are those of W4: changes of a key at most a window apart, directly or
-by a chain.
+The sample holds all changes of some keys. A record is changes of a key at most a window apart, directly or by a chain
+(`record_model.py`).
 """
 
 from __future__ import annotations

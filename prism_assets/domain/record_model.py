@@ -1,7 +1,7 @@
 """What the records of a join table are: a function of the set of accepted changes, in plain Python.
 
 This is the specification. The kernel computes the same with columns and in parts, and is held against it; explanations
-of a record come from here. The rules are those of docs/architecture.md, W1 to W5:
+of a record come from here. The rules:
 
 - Changes of a key at most a window apart, directly or by a chain, are one record (`sessions_of`).
 - In a group the change with the greatest place wins, nulls too: by sequence, then by identity. A delete wins like any

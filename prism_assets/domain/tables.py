@@ -301,12 +301,11 @@ class TableDefinition:
     The window counts from the object's own time or from its arrival, as it always did in definitions that say nothing.
     `file_format` is that of the objects that are written from now on. Without `iceberg` the table is not published as
     an Iceberg table; without `ducklake` clients of DuckLake do not see it; with `symlink` it is shown in Glue a second
-    time, by symlinks. `columns` are those that objects hold,
-    `unstored` those that are read or computed for others, and `computed` names the columns with a `value` in the order
-    of the file. Rows stay for which `keep` is true, without those of `reject`. `path`, `freshness`, `limits`, `places`
-    (of expressions in the file) and `says_format`
-    (whether the file names a format; otherwise a table that is in force keeps its own) belong to the file alone: they
-    change nothing about rows, so they are no part of what is compared or stored. Nor are `was` and `grace_days`, the
+    time, by symlinks. `columns` are those that objects hold, `unstored` those that are read or computed for others, and
+    `computed` names the columns with a `value` in the order of the file. Rows stay for which `keep` is true, without
+    those of `reject`. `path`, `freshness`, `limits`, `places` (of expressions in the file) and `says_format` (whether
+    the file names a format; otherwise a table that is in force keeps its own) belong to the file alone: they change
+    nothing about rows, so they are no part of what is compared or stored. Nor are `was` and `grace_days`, the
     name that a table had before and for how long that is shown, and `former`, the names of before that Glue shows now.
     A `retired` table has no streams. One that is `dropped` is about to go, which no file says.
 

@@ -9,7 +9,7 @@ def counted(count: int, what: str) -> str:
 
 
 def span(seconds: float) -> str:
-    """Seconds as table files write them: `1.5s`, `15m`, `3h`, `2d`."""
+    """Seconds for people, in the greatest unit that fits: `1.5s`, `15m`, `3h`, `2d`."""
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
         if seconds >= size:
             return f"{seconds / size:.3g}{unit}"

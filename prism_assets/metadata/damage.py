@@ -132,7 +132,13 @@ GROUP BY p.prism_table_id, p.partition_date ORDER BY 1, 2
 # Folds, and no merges, say what is desired of the days of records, which are closed by no batch and need no certificate.
 _IS_LOG = "NOT EXISTS (SELECT 1 FROM prism_tables c WHERE c.changes_of = p.prism_table_id)"
 
-LOG_DESIRED_WITHOUT_RANGES = DESIRED_WITHOUT_RANGES.replace(" ORDER BY", f" AND {_IS_LOG} ORDER BY")
+LOG_DESIRED_WITHOUT_RANGES = f"""
+SELECT p.prism_table_id AS table_id, p.partition_date AS day, 1 AS found,
+    format('version %s is desired, and the ranges end at %s', p.desired_manifest_version, r.upper) AS example
+FROM prism_partitions p CROSS JOIN LATERAL (SELECT coalesce(max(upper_bound), 0) AS upper FROM prism_merge_ranges
+    WHERE prism_partition_id = p.prism_partition_id) r
+WHERE p.desired_manifest_version <> r.upper AND {_IS_LOG} AND p.prism_table_id = ANY(:tables) ORDER BY 1, 2
+"""
 
 UNBALANCED = """
 WITH written AS (SELECT prism_staging_object_id AS id, sum(row_count + rows_erased) AS rows FROM prism_small_objects GROUP BY 1),

@@ -265,8 +265,10 @@ FROM (SELECT prism_stream_id, min(prism_table_id) AS prism_table_id FROM prism_s
     GROUP BY prism_stream_id) o
 WHERE o.prism_stream_id = s.prism_stream_id AND s.prism_table_id = :table
 """,
-    "DELETE FROM prism_stream_scans USING prism_streams s "
-    "WHERE s.prism_stream_id = prism_stream_scans.prism_stream_id AND s.prism_table_id = :table",
+    """
+DELETE FROM prism_stream_scans USING prism_streams s
+WHERE s.prism_stream_id = prism_stream_scans.prism_stream_id AND s.prism_table_id = :table
+""",
     *(
         f"DELETE FROM {name} WHERE prism_table_id = :table"
         for name in (

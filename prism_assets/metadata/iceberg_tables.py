@@ -112,6 +112,7 @@ SELECT p.prism_partition_id AS partition_id, p.prism_table_id AS table_id, p.par
     coalesce(q.revision, 0) AS published_revision, p.repairs, coalesce(q.repairs, 0) AS published_repairs,
     p.expire_time IS NOT NULL AS expired"""
 """The fields of a Partition `p` with what its Iceberg table lists, by its row `q` of prism_publications."""
+# A day of a log has an object from its first commit on, and one of records a version from its first record that is seen.
 _DIRTY = f"""{ICEBERG_PARTITION}
 FROM prism_publications q JOIN prism_partitions p USING (prism_partition_id)
 WHERE q.publisher = 'iceberg' AND q.dirty AND p.prism_table_id = :table AND greatest(p.last_object_id, p.desired_manifest_version) > 0

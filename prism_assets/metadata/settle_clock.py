@@ -79,8 +79,9 @@ def settle_before(connection: Connection, table_id: int) -> datetime | None:
     """Before when what no change can meet any more may settle, in a join table given by the id of its records.
 
     The clock, but not beyond that of any object that a batch has claimed and not finished, or whose changes are set
-    aside: changes of these are still to come, and are accepted by the clock of then. None if nothing may settle. To be asked before it is read which
-    changes there are: what is committed in between is then among them. One statement, without locks.
+    aside: changes of these are still to come, and are accepted by the clock of then. None if nothing may settle. To be
+    asked before it is read which changes there are: what is committed in between is then among them. One statement,
+    without locks.
     """
     time: datetime | None = connection.execute(text(_SETTLE_BEFORE), {"table": table_id}).scalar_one()
     return time

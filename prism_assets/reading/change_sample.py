@@ -39,12 +39,15 @@ def sample_changes(
     one_of = -(-total // most_changes)
     keys = ", ".join(f'"{name}"' for name in table.join.key)
     seconds = f'epoch_ms(CAST("{table.partition_column}" AS TIMESTAMP)) / 1000'
-    rows = run_query(
-        reader,
-        f"SELECT list(seconds), list(object) FROM (SELECT {keys}, {seconds} AS seconds, {CHANGE_OBJECT} AS object "
-        f"FROM {log} WHERE dt >= DATE '{counted[-1][0]}' AND hash({keys}) % {one_of} = 0 "
-        f"ORDER BY {keys}, seconds LIMIT {2 * most_changes}) GROUP BY {keys}",
-    ).rows
+    sample = f"""
+SELECT list(seconds), list(object) FROM (
+    SELECT {keys}, {seconds} AS seconds, {CHANGE_OBJECT} AS object FROM {log}
+    WHERE dt >= DATE '{counted[-1][0]}' AND hash({keys}) % {one_of} = 0
+    ORDER BY {keys}, seconds LIMIT {2 * most_changes}
+)
+GROUP BY {keys}
+"""
+    rows = run_query(reader, sample).rows
     return SampledChanges(
         days=len(counted),
         log_changes=total,

@@ -111,7 +111,7 @@ def test_a_bucket_with_an_object_that_cannot_be_read_waits_and_the_others_are_fo
 
 
 def test_sums_count_each_change_once_whatever_becomes_of_a_fold(world: World) -> None:
-    """K6."""
+    """An error before, in or behind the commit leaves no change out, and none is counted twice."""
     world.apply(a_join_table().replace("type: bigint, group: back", "type: bigint, group: front, merge: sum"))
     requests = Requests(world)
     for number, point in enumerate(("fold.after_execute", "fold.in_commit", "fold.after_commit")):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -104,7 +104,7 @@ def recorded(world: World, table_id: int = 1) -> dict[str, int]:
 
 
 def everything_recorded(world: World) -> dict[str, int]:
-    """Rows of all tables of the database but those of the installation, batches and runs."""
+    """How many rows each table of the database has, without those that are empty."""
     with world.context.database.begin() as connection:
         names = connection.exec_driver_sql("SELECT tablename FROM pg_tables WHERE tablename LIKE 'prism%%'").scalars()
         counts = {name: connection.exec_driver_sql(f"SELECT count(*) FROM {name}").scalar_one() for name in names.all()}
@@ -167,9 +167,9 @@ def test_a_plan_says_what_goes_and_changes_nothing(world: World) -> None:
 def test_what_is_not_retired_for_long_or_still_has_a_file_is_refused(world: World) -> None:
     a_life(world, a_table(merge="{interval: 0}"))
 
-    def refusal(now: object = LATER, confirm: str | None = EVENTS) -> str:
+    def refusal(now: datetime = LATER, confirm: str | None = EVENTS) -> str:
         with pytest.raises(WrongUse) as raised:
-            run_drop(world.context, EVENTS, confirm=confirm, now=now)  # type: ignore[arg-type]
+            run_drop(world.context, EVENTS, confirm=confirm, now=now)
         return str(raised.value)
 
     assert refusal().startswith("log.events is not retired: say `retired: true` in its file")
@@ -369,8 +369,7 @@ def test_whatever_refers_to_a_table_is_forgotten_with_it(world: World) -> None:
     assert {name for name in of_tables if not any(f"DELETE FROM {name} " in item for item in statements)} == set()
 
 
-def test_two_calls_at_once_drop_it_once(world: World) -> None:
-    """The second one finds what the first has begun."""
+def test_a_second_call_goes_on_with_the_drop_that_was_begun(world: World) -> None:
     a_life(world, a_table(merge="{interval: 0}"))
     retire(world)
     first = drop(world)

@@ -131,7 +131,7 @@ def test_records_that_settle_without_all_groups_are_counted_and_so_is_what_came_
 
 
 def test_one_key_with_half_of_all_changes_shows(world: World) -> None:
-    """K8: the record of a hot key is one row, so only changes tell."""
+    """The record of a hot key is one row, so only changes tell."""
     world.apply(a_join_table(buckets=4))
     requests = Requests(world)
     requests.arrive([("front", front(f"r{number}", NOON)) for number in range(400)], NOON)

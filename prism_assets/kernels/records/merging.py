@@ -143,7 +143,7 @@ class _Merging:
         """Finds the time of the last event of each record."""
         found = np.full(self._count, np.iinfo(np.int64).min)
         np.maximum.at(found, self._owners, self._part(LAST_EVENT).to_numpy())
-        self.take(LAST_EVENT, np.arange(len(self._owners), len(self._owners) + self._count), pa.array(found))
+        self._take_made(LAST_EVENT, pa.array(found))
 
     def fill(self, slot: Slot) -> None:
         """Finds out which part holds a slot of each record, and has taken from it what the slot gives."""

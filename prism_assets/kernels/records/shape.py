@@ -165,11 +165,6 @@ class LiftedChanges:
             for name, source in zip(slot.place, sources, strict=True):
                 self._makers[name] = partial(self._place, slot, source)
 
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return int(self._changes.num_rows)
-
     def column(self, name: str) -> Any:
         """The values of one stored column."""
         return self._makers[name]().cast(self._shape.stored.field(name).type)

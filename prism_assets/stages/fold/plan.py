@@ -27,7 +27,7 @@ from prism_assets.metadata.folds import UnfoldedDay
 from prism_assets.objectstore.lake import Lake
 
 _TASK_BYTES = 64 << 20
-"""What a task of a fold reads of records, about. Its share of the changes comes besides."""
+"""Bytes of records and changes for which a fold has one task more."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,7 +79,7 @@ def collect_dropped(context: StageContext, table: TableDefinition, drop: Drop, n
 
 
 def _folders(context: StageContext) -> Counter[str]:
-    """How many tables have each folder: never more than one."""
+    """How many tables have each folder: nothing is deleted where that is more than one, which is a fault."""
     return Counter(context.lake.keys(table).root for table in context.choose_with_dropped(None))
 
 

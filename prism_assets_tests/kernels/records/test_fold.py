@@ -93,7 +93,7 @@ def test_tasks_take_the_changes_of_their_own_buckets(lake: Lake) -> None:
 
 
 def test_a_record_has_the_date_of_its_first_event_when_it_was_published_and_keeps_it(table: FoldedTable) -> None:
-    """K7: across midnight it is joined, and under no second day."""
+    """Across midnight it is joined, and under no second day."""
     table.put(a_change("back", 1, HOUR + 30, version=1, state="ok"))
     assert only(table.of(VISIBLE)).date == date(2026, 3, 9)
     table.put(a_change("front", 2, HOUR - 30, page="/"))
@@ -229,7 +229,7 @@ def test_what_nobody_sees_goes_when_it_settles(table: FoldedTable) -> None:
 
 
 def test_records_vanish_when_they_settle_and_the_others_stay(lake: Lake) -> None:
-    """K2: a whole record goes by its last event, however old its other parts are."""
+    """A whole record goes by its last event, however old its other parts are."""
     table = a_folded_table(lake, after=DELETE)
     table.put(
         a_change("front", 1, 0, id="a", page="/"),
@@ -271,7 +271,7 @@ def test_nothing_settles_as_long_as_the_clock_is_not_known(table: FoldedTable) -
 
 
 def test_a_delete_wins_over_an_insert_that_comes_behind_it(table: FoldedTable) -> None:
-    """K1: whether a fold lies between the two or not."""
+    """Whether a fold lies between the two or not."""
     table.put(a_change("back", 1, 0, version=3, deleted=True))
     assert (table.seen(), only(table.of(HIDDEN)).row_count) == ([], 1)
     table.put(a_change("back", 2, 0, version=2, state="old"))
@@ -289,7 +289,7 @@ def test_deletes_may_come_twice(table: FoldedTable) -> None:
 
 
 def test_the_sequence_of_a_removed_row_is_not_forgotten(lake: Lake) -> None:
-    """K3: nor does another group bring it back, where it is not the owner."""
+    """Nor does another group bring it back, where it is not the owner."""
     table = a_folded_table(lake, groups=(FRONT, replace(BACK, owner=True), COUNTED))
     table.put(a_change("front", 1, 0, page="/"), a_change("back", 2, 0, version=2, state="there"))
     table.put(a_change("back", 3, 0, version=4, deleted=True))
@@ -300,7 +300,6 @@ def test_the_sequence_of_a_removed_row_is_not_forgotten(lake: Lake) -> None:
 
 
 def test_equal_sequences_are_ordered_by_identity_and_not_by_arrival(table: FoldedTable) -> None:
-    """K5."""
     table.put(a_change("back", (7, 2), 0, version=1, part="m", state="greater"))
     table.put(a_change("back", (7, 1), 0, version=1, part="m", state="less"))
     assert [row["state"] for row in table.seen()] == ["greater"]
@@ -333,7 +332,7 @@ def test_a_sum_comes_back_into_the_range_of_its_column(table: FoldedTable) -> No
 
 
 def test_a_clock_that_is_ahead_wins_its_group_alone(table: FoldedTable) -> None:
-    """K9: what is days ahead is refused when lines are read, by `accept.future_days`; the rest stays in its group."""
+    """What is days ahead is refused when lines are read, by `accept.future_days`; the rest stays in its group."""
     table.put(a_change("front", 1, 500, page="ahead"), a_change("back", 2, 0, version=1, state="x"))
     table.put(a_change("front", 3, 10, page="now"), a_change("back", 4, 10, version=2, state="y"))
     assert [(row["page"], row["state"]) for row in table.seen()] == [("ahead", "y")]

@@ -98,7 +98,7 @@ def test_nothing_settles_that_a_claimed_object_may_still_meet(lakes: Iterator[La
 
 @pytest.mark.parametrize("after", [SETTLE, DELETE])
 def test_time_does_not_go_on_while_discovery_is_down(lakes: Iterator[Lake], after: str) -> None:
-    """K10."""
+    """Changes that wait for discovery are accepted by the clock of before, and none meets a settled record."""
     assert differing(a_history(next(lakes), seed, rule=now_alone, after=after, **SHORT) for seed in NOW_ALONE)
 
 
