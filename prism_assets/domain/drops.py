@@ -44,10 +44,14 @@ class Drop:
 
 @dataclass(frozen=True, kw_only=True)
 class DropFacts:
-    """What is known of a table that is to be dropped: since when it is retired, and staging objects not converted."""
+    """What is known of a table that is to be dropped: since when it is retired, and what is not done yet.
+
+    `unfinished_objects` are staging objects that are not converted, `open_erasures` those that are not proved.
+    """
 
     retired_since: datetime | None
     unfinished_objects: int
+    open_erasures: int = 0
     file: str | None = None
     """Where the folder of table files still defines it."""
 
@@ -67,6 +71,11 @@ def drop_obstacles(table: TableDefinition, facts: DropFacts, now: datetime) -> I
         yield (
             f"{table.name} has {facts.unfinished_objects} staging objects that are not converted yet: run `prism "
             "stream`, or give them up with `prism stream --give-up KEY`"
+        )
+    if facts.open_erasures:
+        yield (
+            f"{table.name} has {facts.open_erasures} erasures that are not proved yet: wait until `prism status` names "
+            "none, or the proof that was asked for is never made"
         )
     if facts.file is not None:
         yield f"{table.name} is still defined in {facts.file}: remove the file, or it would be made again"

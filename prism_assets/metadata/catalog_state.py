@@ -98,6 +98,7 @@ _MARK_DAYS = """
 INSERT INTO prism_publications AS q (prism_partition_id, publisher, version, published_object_id, revision, dirty)
 SELECT prism_partition_id, :publisher, -1, 0, 0, true FROM prism_partitions
 WHERE prism_table_id = :table AND last_live_object_id IS NOT NULL AND expire_time IS NULL
+    AND (desired_manifest_version > 0 OR NOT switched)
 ON CONFLICT (prism_partition_id, publisher) DO UPDATE SET dirty = true WHERE NOT q.dirty
 """
 

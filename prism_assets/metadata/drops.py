@@ -90,6 +90,14 @@ SELECT count(*) FROM prism_staging_objects WHERE prism_table_id = :table AND sta
 """
 
 
+def count_open_erasures(connection: Connection, table_id: int) -> int:
+    """Erasures of a table that are not proved yet. Reads without locks."""
+    return int(connection.execute(text(_ERASURES), {"table": table_id}).scalar_one())
+
+
+_ERASURES = "SELECT count(*) FROM prism_erasures WHERE prism_table_id = :table AND state <> 'proved'"
+
+
 def begin(connection: Connection, table: TableDefinition, objects: int, content_length: int, worker: str) -> None:
     """Records that a table is being dropped, with what lies there. What was given up is never tried again.
 
@@ -109,6 +117,11 @@ def begin(connection: Connection, table: TableDefinition, objects: int, content_
     }
     for statement in (_BEGIN, _GIVE_UP_FOR_GOOD, _DELETE_MERGES):
         connection.execute(text(statement), values)
+
+
+def delete_merges(connection: Connection, table_id: int) -> None:
+    """Deletes merges that were scheduled by who began before the drop: nobody takes them. Locks their rows."""
+    connection.execute(text(_DELETE_MERGES), {"table": table_id})
 
 
 _BEGIN = """

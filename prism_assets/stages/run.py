@@ -163,7 +163,7 @@ def _failing_merges(
         failing = [job.partition_id for job in merge_jobs.load_status(connection) if job.last_error]
         found = partitions.load_partitions(connection, failing).values()
     chosen = [item for item in found if table_ids is None or item.table_id in table_ids]
-    problems = {item.partition_id: last.get((tables[item.table_id], item.date)) for item in chosen}
+    problems = {item.partition_id: last.get((tables.get(item.table_id, ""), item.date)) for item in chosen}
     return {partition: problem for partition, problem in problems.items() if problem}
 
 

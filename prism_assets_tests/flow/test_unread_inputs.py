@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from prism_assets import failpoints
-from prism_assets.metadata import settle_clock
+from prism_assets.kernels.records.inputs import reading
+from prism_assets.metadata import settle_clock, tables
 from prism_assets.stages.checks.joins import CHANGES_BALANCE, PENDING_AGE
 from prism_assets.stages.checks.run import run_checks
 from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.fold.plan import plan_fold
 from prism_assets.stages.fold.report import FoldReport
 from prism_assets.stages.fold.run import run_fold
 from prism_assets.stages.leftovers import folds_left, read_leftovers
@@ -79,6 +83,37 @@ def test_changes_that_cannot_be_read_are_set_aside_until_a_repair(requests: Requ
     assert read_leftovers(world.context, None, [folds_left], utc(LATER)) == ()
     assert balances(world)
     assert not is_told_as_waiting(world)
+
+
+def test_objects_that_are_mended_are_taken_no_more_at_once_than_a_fold_takes(requests: Requests) -> None:
+    world = requests.world
+    for name in "abc":
+        requests.arrive([("front", front(name, NOON, "home"))], NOON)
+    bodies = {path: path.read_bytes() for path in objects(world, "request_changes")}
+    for path in bodies:
+        path.unlink()
+    assert len(fold(world).errors) == 1
+    for path, body in bodies.items():
+        path.write_bytes(body)
+    assert run_repair(world.context, deep=True).repaired == 0
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_set_aside_changes SET retry_time = clock_timestamp()")
+    world.context = replace(world.context, settings=world.settings.model_copy(update={"fold_max_objects": 2}))
+    assert [done.counts.changes_in for done in fold(world).folds] == [2, 1]
+    world.catalog(NOON)
+    assert [row[0] for row in requests.seen()] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("error", [MemoryError, pa.ArrowMemoryError], ids=["Python", "Arrow"])
+def test_a_worker_without_memory_finds_no_fault_with_an_object(requests: Requests, error: type[MemoryError]) -> None:
+    requests.arrive([("front", front("a", NOON, "home"))], NOON)
+    with requests.world.context.database.begin() as connection:
+        table, changes = tables.load_join(connection, requests.table.table_id)
+        plan = plan_fold(
+            connection, table, changes, requests.world.context.lake, now=utc(NOON), most_objects=9, most_bytes=9_000
+        )
+    with pytest.raises(error), reading(plan.changes[0]):
+        raise error
 
 
 def test_a_bucket_with_an_object_that_cannot_be_read_waits_and_the_others_are_folded(requests: Requests) -> None:

@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from prism_assets.domain.drops import DropState
 from prism_assets.domain.errors import DefinitionError, WrongUse
-from prism_assets.metadata import drops
+from prism_assets.metadata import drops, merge_jobs
 from prism_assets.stages.catalog.pending import find_catalog_work
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.discover.listings import run_discover
@@ -199,6 +200,26 @@ def test_what_waits_to_be_converted_is_converted_first(world: World) -> None:
         drop(world)
     world.stream(NOON)
     assert drop(world).changed
+
+
+def test_an_erasure_is_proved_first(world: World) -> None:
+    a_life(world, a_table(merge="{interval: 0}"))
+    run_erase(world.context, EVENTS, "id = 1")
+    retire(world)
+    with pytest.raises(WrongUse, match="has 1 erasures that are not proved yet"):
+        drop(world)
+
+
+def test_a_merge_that_was_scheduled_by_who_began_before_holds_nothing_back(world: World) -> None:
+    a_life(world, a_table(merge="{interval: 0}"))
+    retire(world)
+    assert drop(world).changed
+    with world.context.database.begin() as connection:
+        merge_jobs.schedule(connection, [1], LATER)
+    world = all_at_once(world)
+    lease_ends(world)
+    while go_on(world).state != DropState.DROPPED.value:
+        pass
 
 
 def test_one_run_deletes_a_part_of_what_lay_there_at_first(world: World) -> None:

@@ -42,11 +42,11 @@ class UnreadInputs(Exception):
 
 
 @contextmanager
-def _reading(said: DataFile) -> Iterator[None]:
+def reading(said: DataFile) -> Iterator[None]:
     """Raises UnreadInputs for what is wrong with one object. What its surroundings do is raised as it is."""
     try:
         yield
-    except NOT_ITS_FAULT:
+    except (MemoryError, *NOT_ITS_FAULT):  # Arrow's is an ArrowException, too
         raise
     except (PrismError, pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
@@ -105,14 +105,14 @@ class StoredObject:
 
     def read_columns(self, schema: pa.Schema) -> pa.Table:
         """The columns of a schema, of all rows."""
-        with _reading(self.said):
+        with reading(self.said):
             wanted = set(map(_identity, schema))
             names = [field.name for field in self._file.schema_arrow if _identity(field) in wanted]
             return _with_columns(self._file.read(names, use_threads=False), schema)
 
     def read(self, schema: pa.Schema, *, check: bool = True) -> pa.Table:
         """All rows with the columns of a schema, if they are those that were recorded."""
-        with _reading(self.said):
+        with reading(self.said):
             read = self._file.read(use_threads=False)
             if check and (found := fingerprint_of(read)) != self.said.fingerprint:
                 raise InvariantBroken(

@@ -67,6 +67,7 @@ def _plan(context: StageContext, table: TableDefinition, file: str | None, now: 
         facts = DropFacts(
             retired_since=drops.retired_since(connection, table.table_id),
             unfinished_objects=drops.count_unfinished(connection, table.table_id),
+            open_erasures=drops.count_open_erasures(connection, table.table_id),
             file=file,
         )
         rows = drops.count_rows(connection, table.table_id)
@@ -151,8 +152,10 @@ def _begin(context: StageContext, chosen: Sequence[TableDefinition], plans: Sequ
         locks.hold_epoch(connection)
         tables.lock_streams(connection)
         for table, plan in zip(chosen, plans, strict=True):
-            if tables.load_current(connection, table).version != table.version or (
-                drops.count_unfinished(connection, table.table_id)
+            if (
+                tables.load_current(connection, table).version != table.version
+                or drops.count_unfinished(connection, table.table_id)
+                or drops.count_open_erasures(connection, table.table_id)
             ):
                 raise WrongUse(f"{table.name} was changed meanwhile: look at it again; nothing was dropped")
             hidden = replace(
@@ -253,6 +256,7 @@ class _Run:
             return None
         (table,) = context.choose_with_dropped([str(drop.name)])
         with context.database.begin() as connection:
+            drops.delete_merges(connection, drop.table_id)
             is_at_rest = drops.is_at_rest(connection, drop.table_id, context.settings.lease_seconds)
         report = collect_dropped(context, table, hidden, self._time)
         self.deleted += report.sum

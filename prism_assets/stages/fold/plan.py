@@ -113,11 +113,12 @@ def plan_fold(
     set_aside = fold_faults.load_set_aside(connection, changes.table_id)
     left_out = {item.object_id for item in set_aside if not item.is_due}
     again = {item.object_id: item.partition_id for item in set_aside if item.is_due and item.is_passed}
-    inputs = small_objects.load_these(connection, lake.keys(changes), again)
+    due = small_objects.load_these(connection, lake.keys(changes), again)
+    inputs = due[: _fitting(due[:most_objects], most_bytes, at_least=True)]
     rows_again = Counter[int]()
     for item in inputs:
         rows_again[again[item.object_id]] += item.row_count
-    is_whole = True
+    is_whole = len(inputs) == len(due)
     for day in folds.load_unfolded(connection, changes.table_id):
         left = max(0, most_objects - len(inputs))
         found = small_objects.load_above(

@@ -362,9 +362,15 @@ class _TableRun:
     def _drop(self, table: TableDefinition) -> IcebergTableReport:
         """Takes a table out of the catalog whose file names no Iceberg any more; its objects stay.
 
-        Only if it is ours. A death in between has the next run find that the catalog has none.
+        Only if it is ours. A death in between has the next run find that the catalog has none. One whose objects are to
+        be deleted must be found under the name that it was published by.
         """
-        state = self._state()
+        state, identifier = self._state(), ".".join(self._publisher.identifier(table))
+        if table.dropped and state.known is not None and state.known.identifier != identifier:
+            raise WrongUse(
+                f"it is published as {state.known.identifier}, and is looked for as {identifier}: set "
+                "PRISM_ICEBERG_DATABASE_SUFFIX and PRISM_GLUE_DATABASE_PREFIX back, or the catalog goes on showing it"
+            )
         try:
             loaded = self._publisher.load(table)
             is_ours = loaded is not None and loaded.is_ours

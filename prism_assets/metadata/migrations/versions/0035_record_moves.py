@@ -29,6 +29,13 @@ CREATE INDEX prism_set_aside_changes_partition ON prism_set_aside_changes (prism
 -- Why the last fold could not read an object of records, or of changes that wait: its bucket waits.
 ALTER TABLE prism_record_objects ADD COLUMN fault text;
 """
+_REFUSE = """
+DO $$ BEGIN
+    IF EXISTS (SELECT 1 FROM prism_set_aside_changes) THEN
+        RAISE EXCEPTION 'changes are set aside: the version before would take them as folded. `prism repair` mends their objects';
+    END IF;
+END $$
+"""
 _DOWN = """
 ALTER TABLE prism_record_objects DROP COLUMN fault;
 DROP TABLE prism_set_aside_changes;
@@ -41,4 +48,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    """Refused while changes are set aside."""
+    op.execute(_REFUSE)
     op.execute(_DOWN)
