@@ -504,7 +504,7 @@ def test_nothing_goes_of_tables_that_have_one_folder(world: World, monkeypatch: 
     before = keys(world)
     (table,) = world.context.choose_tables(None)
     twin = dataclasses.replace(table, table_id=99, name=TableName("log", "twin", "log", "events"))
-    monkeypatch.setattr(StageContext, "choose_tables", lambda _self, _names: [table, twin])
+    monkeypatch.setattr(StageContext, "choose_with_dropped", lambda _self, _names: [table, twin])
     assert ["the same folder" in error for error in run_gc(world.context).errors] == [True, True]
     assert keys(world) == before
 

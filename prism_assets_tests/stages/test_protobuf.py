@@ -69,8 +69,9 @@ def test_objects_keep_the_format_of_their_first_claim(world: World) -> None:
     world.drop([], body=framed([page(1)]))
     world.stream(NOON)
     other = TABLE.replace("page.desc", "later.desc").replace(", source: $.user.id", ", source: positions")
-    line, _ = world.apply(other).lines
-    assert line.startswith("change stream events of log.events at s3://staging/events/ of protobuf messages shop.Page")
+    read, changed = world.apply(other).lines
+    assert read == "read column id of log.events from the key positions, and no more from $.user.id"
+    assert changed.startswith("change stream events of log.events at s3://staging/events/ of protobuf messages shop.Page")
     world.drop([], body=framed([page(2)]))
     world.stream(NOON)
     world.catalog(NOON)
