@@ -71,7 +71,9 @@ def test_objects_keep_the_format_of_their_first_claim(world: World) -> None:
     other = TABLE.replace("page.desc", "later.desc").replace(", source: $.user.id", ", source: positions")
     read, changed = world.apply(other).lines
     assert read == "read column id of log.events from the key positions, and no more from $.user.id"
-    assert changed.startswith("change stream events of log.events at s3://staging/events/ of protobuf messages shop.Page")
+    assert changed.startswith(
+        "change stream events of log.events at s3://staging/events/ of protobuf messages shop.Page"
+    )
     world.drop([], body=framed([page(2)]))
     world.stream(NOON)
     world.catalog(NOON)
