@@ -30,6 +30,11 @@ class SetAside:
     is_due: bool
     is_passed: bool
 
+    @property
+    def is_to_be_retried(self) -> bool:
+        """Whether the next fold takes it beside what is new."""
+        return self.is_due and self.is_passed
+
 
 def set_aside(connection: Connection, faults: Mapping[int, str]) -> None:
     """Has folds go on without some small objects, given by their ids with why they could not be read."""

@@ -195,30 +195,6 @@ CROSS JOIN LATERAL (
 """
 
 
-def load_written(
-    connection: Connection, table_ids: Collection[int], since: datetime, days: float
-) -> dict[int, Amplification]:
-    """What the folds of tables since some time, so many days ago, have written; tables without any are left out."""
-    values = {"tables": list(table_ids), "since": since, "most": MOST_FOLDS}
-    return {
-        row.table_id: Amplification(rows_written=int(row.written), changes_folded=int(row.folded), days=days)
-        for row in connection.execute(text(_WRITTEN), values)
-        if row.folds
-    }
-
-
-_WRITTEN = """
-SELECT w.id AS table_id, s.* FROM unnest(CAST(:tables AS bigint[])) AS w (id)
-CROSS JOIN LATERAL (
-    SELECT count(*) AS folds, coalesce(sum(rows_written), 0) AS written, coalesce(sum(changes_folded), 0) AS folded
-    FROM (
-        SELECT * FROM prism_folds WHERE prism_table_id = w.id AND state = 'done'
-        ORDER BY prism_fold_id DESC LIMIT :most
-    ) f WHERE f.finish_time >= :since
-) s
-"""
-
-
 def bucket_records(connection: Connection, table_ids: Collection[int]) -> dict[int, dict[int, int]]:
     """How many records that may still change each bucket has, by table. By a partial index."""
     found: dict[int, dict[int, int]] = {}

@@ -304,8 +304,8 @@ def load_held_names(connection: Connection, table_id: int, names: Collection[str
     """Those of the names that objects of a table have for columns: what readers of Glue are sent to, or may be soon.
 
     Merged objects have the columns of the small ones that they were made of. A day that was rebuilt holds what it held
-    until each publisher whose readers go by names shows it as it is now. Reads without locks, of each day by its index: what no definition in force has, fewer and fewer
-    objects hold.
+    until each publisher whose readers go by names shows it as it is now. Reads without locks, of each day by its index:
+    what no definition in force has, fewer and fewer objects hold.
     """
     if not names:
         return {}

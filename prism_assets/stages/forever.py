@@ -37,12 +37,12 @@ def find_cost(
     """
     found = [(table, old, changes) for table, old, changes in planned if table.join and not table.join.window_seconds]
     known = [old.table_id for _, old, _ in found if old is not None]
-    written = join_figures.load_written(connection, known, now - timedelta(days=_DAYS), _DAYS) if known else {}
+    sums = join_figures.fold_sums(connection, known, now - timedelta(days=_DAYS), _DAYS) if known else {}
     notices = [_of_new(table) for table, old, _ in found if old is None]
     costly = [
-        (table, changes, _sentence(table, written[old.table_id]))
+        (table, changes, _sentence(table, sums[old.table_id].written))
         for table, old, changes in found
-        if old is not None and old.table_id in written and written[old.table_id].is_too_much
+        if old is not None and old.table_id in sums and sums[old.table_id].written.is_too_much
     ]
     refused = [(table, told) for table, changes, told in costly if changes and not is_accepted]
     notices += [told for _, changes, told in costly if is_accepted or not changes]

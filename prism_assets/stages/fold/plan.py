@@ -23,6 +23,7 @@ from prism_assets.domain.folding import (
 from prism_assets.domain.joins import DELETE, JoinOptions
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import fold_faults, folds, record_objects, settle_clock, small_objects
+from prism_assets.metadata.fold_faults import SetAside
 from prism_assets.metadata.folds import UnfoldedDay
 from prism_assets.objectstore.lake import Lake
 
@@ -70,14 +71,21 @@ def load_facts(connection: Connection, table: TableDefinition, changes: TableDef
     What may settle is read before what is new: a change that is committed in between is taken, and one that is claimed
     in between is accepted by a clock that is no earlier.
     """
+    return _load(connection, table, changes)[0]
+
+
+def _load(
+    connection: Connection, table: TableDefinition, changes: TableDefinition
+) -> tuple[FoldFacts, Sequence[SetAside], Sequence[UnfoldedDay]]:
+    """The facts, with the changes set aside and the days with new ones that they count."""
     options = table.join
     assert options is not None
     settle_before = settle_clock.settle_before(connection, table.table_id)
     set_aside = fold_faults.load_set_aside(connection, changes.table_id)
     days = folds.load_unfolded(connection, changes.table_id)
     times = record_objects.load_times(connection, table.table_id)
-    return FoldFacts(
-        unfolded_objects=sum(item.is_due and item.is_passed for item in set_aside)
+    facts = FoldFacts(
+        unfolded_objects=sum(item.is_to_be_retried for item in set_aside)
         + sum(small_objects.count_above(connection, day.partition_id, day.folded_object_id) for day in days),
         last_fold=folds.last_finished(connection, [table.table_id]).get(table.table_id),
         oldest_pending=times.oldest_pending,
@@ -85,6 +93,7 @@ def load_facts(connection: Connection, table: TableDefinition, changes: TableDef
         next_settle=times.first_settles if options.after == DELETE else times.first_settled_whole,
         settle_before=settle_before,
     )
+    return facts, set_aside, days
 
 
 def plan_fold(
@@ -106,20 +115,19 @@ def plan_fold(
     """
     options = table.join
     assert options is not None
-    facts = load_facts(connection, table, changes)
+    facts, set_aside, unfolded = _load(connection, table, changes)
     taken: list[UnfoldedDay] = []
     uppers: dict[int, int] = {}
     rows: dict[int, int] = {}
-    set_aside = fold_faults.load_set_aside(connection, changes.table_id)
     left_out = {item.object_id for item in set_aside if not item.is_due}
-    again = {item.object_id: item.partition_id for item in set_aside if item.is_due and item.is_passed}
+    again = {item.object_id: item.partition_id for item in set_aside if item.is_to_be_retried}
     due = small_objects.load_these(connection, lake.keys(changes), again)
     inputs = due[: _fitting(due[:most_objects], most_bytes, at_least=True)]
     rows_again = Counter[int]()
     for item in inputs:
         rows_again[again[item.object_id]] += item.row_count
     is_whole = len(inputs) == len(due)
-    for day in folds.load_unfolded(connection, changes.table_id):
+    for day in unfolded:
         left = max(0, most_objects - len(inputs))
         found = small_objects.load_above(
             connection, lake.keys(changes), day.partition_id, day.folded_object_id, limit=left + 1
