@@ -114,7 +114,10 @@ class _Clock(threading.Thread):
 
 @dataclass
 class _Crowd:
-    """The worker processes, and those of servers: one of each, started again when it was killed."""
+    """The worker processes, and those of servers: one of each, started again when it was killed.
+
+    `next` is who dies next: every role once in an order of chance, then in another, so that few kills meet all.
+    """
 
     stage: Stage
     clock: Path
@@ -123,6 +126,7 @@ class _Crowd:
     kills: Counter[str] = field(default_factory=Counter)
     children: dict[str, Child] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    next: list[str] = field(default_factory=list)
 
     @property
     def end(self) -> Path:
@@ -135,12 +139,14 @@ class _Crowd:
         self.children[role] = self.stage.worker.fork_server.run(f"{__name__}:serve", arguments, settings, output)
 
     def kill_one(self) -> None:
-        """Kills a process by chance; mostly a command, as those of an installation are many and its servers few."""
+        """Kills a process at work; mostly a command, as those of an installation are many and its servers few."""
         turn, place = divmod(sum(self.kills.values()), COMMANDS_TO_A_SERVER + 1)
         if self.stack is not None and place == COMMANDS_TO_A_SERVER:
             self._kill_server(self.stack, SERVERS[turn % len(SERVERS)])
             return
-        role = self.random.choice(list(ROLES))
+        if not self.next:
+            self.next = self.random.sample(list(ROLES), len(ROLES))
+        role = self.next.pop()
         child = self.children[role]
         if child.ended.is_set():
             self.problems.append(f"{role} ended by itself with {child.status}: {child.said()}")
