@@ -1,9 +1,9 @@
 """Folds changes into the records of some buckets: read what tells, decide, rewrite what is due, let the rest wait.
 
 1. Read the changes, each once, and of all records only keys and times (`inputs.py`).
-2. Find out what belongs together (`sessions.py`), and where it lives (`homes.py`).
+2. Find out what belongs together, and where it lives (`rewriting.py`).
 3. Decide which homes are rewritten (`domain/fold_plan.py`).
-4. Read those as a whole, merge (`merging.py`), and write them sorted by key.
+4. Read those as a whole, merge (`rewriting.py`), and write them sorted by key.
 5. Write the changes of all other homes into one object a bucket.
 
 Nothing is replaced here: the stage does that, in one transaction, once all objects are there. Until then they are
@@ -30,29 +30,19 @@ from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import Failure
 from prism_assets.kernels.failures import failure_of
-from prism_assets.kernels.records.homes import Homes, Work, batches, find_work, homes_of_sessions
-from prism_assets.kernels.records.inputs import NEW, Changes, RecordPlaces, UnreadInputs, read_changes, read_places
-from prism_assets.kernels.records.merging import Merged, merge_records
+from prism_assets.kernels.records.homes import Homes, Work, batches
+from prism_assets.kernels.records.inputs import NEW, Changes, UnreadInputs, read_changes, read_places
+from prism_assets.kernels.records.merging import Merged
 from prism_assets.kernels.records.ordering import record_order
 from prism_assets.kernels.records.outputs import write_rows
-from prism_assets.kernels.records.sessions import (
-    ALONE,
-    Numbers,
-    Sessions,
-    Spans,
-    buckets_of,
-    dense,
-    find_sessions,
-    key_codes,
-)
-from prism_assets.kernels.records.shape import COMMITTED, LAST_EVENT, LiftedChanges, RecordShape
-from prism_assets.kernels.records.times import event_times, settle_times, settles_at, to_instant
+from prism_assets.kernels.records.rewriting import BATCH_ROWS, Found, Rewritten, find, rewrite, sessions_of
+from prism_assets.kernels.records.sessions import Numbers, Sessions
+from prism_assets.kernels.records.shape import COMMITTED, LAST_EVENT, RecordShape
+from prism_assets.kernels.records.times import event_times, settle_times, settles_at
 from prism_assets.kernels.times import to_datetime
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 
-BATCH_ROWS = 1 << 20
-"""Records that are rewritten together; homes have fewer, unless records live for ever."""
 MOST_WAITING = 8
 """Objects of waiting changes of one bucket; one more, and they become one."""
 
@@ -133,28 +123,20 @@ class _Fold:
         self._stores = stores
         self._keys = keys
         self._shape = RecordShape(table, table.join)
-        self._now = to_instant(task.now)
-        self._settle_before = to_instant(task.settle_before) if task.settle_before else np.iinfo(np.int64).min
         self._done = _Done()
 
     def run(self) -> FoldResult:
         """All of it, in the order of the module's list."""
         changes = read_changes(self._task, self._shape, self._stores)
-        homes = Homes(self._task.records, self._stores)
-        places = read_places(homes.all_objects(), self._shape)
-        sessions = self._sessions(places, changes)
-        home_of = homes_of_sessions(homes, sessions, places, changes, self._table, self._join)
-        work = find_work(
-            self._task, self._join, homes, home_of, sessions, places, changes,
-            now_ms=self._now, settle_before_ms=self._settle_before,
-        )  # fmt: skip
+        found = find(self._task, changes, self._shape, self._stores)
+        homes, work = found.homes, found.work
         due = homes_to_rewrite(self._join.publish, work.homes, work.links)
         rows = [home.rows for home in work.homes]
         for batch in batches(homes, list(due), work.links, BATCH_ROWS, rows):
-            self._rewrite(batch, homes, work, sessions, places, changes)
+            self._rewrite(batch, found)
         self._settle(homes, work)
-        waits = ~np.isin(home_of[sessions.of_changes], list(due))
-        pending = self._leave(changes, waits, sessions)
+        waits = ~np.isin(work.home_of[found.sessions.of_changes], list(due))
+        pending = self._leave(changes, waits, found.sessions)
         return FoldResult(
             fold_id=self._task.fold_id,
             number=self._task.number,
@@ -176,7 +158,7 @@ class _Fold:
     def take(self) -> FoldResult:
         """Has all new changes wait, and reads nothing else."""
         changes = read_changes(self._task, self._shape, self._stores)
-        sessions = self._sessions(read_places([], self._shape), changes)
+        sessions = sessions_of(read_places([], self._shape), changes, self._shape)
         pending = self._leave(changes, np.ones(len(changes.sources), bool), sessions)
         return FoldResult(
             fold_id=self._task.fold_id,
@@ -189,51 +171,12 @@ class _Fold:
             bucket_changes=_counted(changes.buckets),
         )
 
-    def _sessions(self, places: RecordPlaces, changes: Changes) -> Sessions:
-        stored, new = key_codes([places.keys, changes.rows.select(self._join.key)])
-        window = self._join.window_seconds
-        spans = Spans(new, changes.times, changes.times)
-        return find_sessions(places.spans(stored), spans, None if window is None else window * 1_000)
-
-    def _rewrite(
-        self,
-        batch: Sequence[int],
-        homes: Homes,
-        work: Work,
-        sessions: Sessions,
-        places: RecordPlaces,
-        changes: Changes,
-    ) -> None:
-        """Writes some homes anew: records that nothing touches as they are, the others merged with their changes.
-
-        A record has the number of its eldest part among the stored ones, without gaps; those that are born come behind.
-        """
-        stored = self._read(batch, homes)
-        numbers = np.concatenate([np.flatnonzero(places.homes == home) for home in batch])
-        session_of = sessions.of_records[numbers]
-        touched = session_of != ALONE
-        chosen = np.flatnonzero(np.isin(work.home_of[sessions.of_changes], batch))
-        lifted, owners = self._lifted(changes, chosen), sessions.of_changes[chosen]
-
-        elders = np.arange(len(numbers))
-        place_of = np.full(len(places.homes), ALONE, np.int64)
-        place_of[numbers] = elders
-        elders[touched] = place_of[sessions.elders[session_of[touched]]]
-        is_elder = elders == np.arange(len(numbers))
-        number_of = np.cumsum(is_elder) - 1
-        met, which = dense(np.concatenate([session_of[touched], owners]), sessions.count)
-        is_born = sessions.elders[met] < 0
-        of_met = np.cumsum(is_born) - 1 + int(is_elder.sum())
-        of_met[~is_born] = number_of[place_of[sessions.elders[met[~is_born]]]]
-        record_of = np.concatenate([number_of[elders], of_met[which[int(touched.sum()) :]]])
-        count = int(is_elder.sum()) + int(is_born.sum())
-
-        living = np.concatenate([places.homes[numbers[is_elder]], work.home_of[met[is_born]]])
-        settled = np.concatenate([work.settled_records[numbers[is_elder]], work.settled_sessions[met[is_born]]])
-        merged = merge_records(self._shape, stored, lifted, record_of, count)
-        joined = merged.joined(count)
-        self._count(merged, of_met, joined)
-        self._write(batch, homes, merged, living, settled, joined)
+    def _rewrite(self, batch: Sequence[int], found: Found) -> None:
+        """Writes some homes anew."""
+        rewritten = rewrite(batch, found, self._shape)
+        joined = rewritten.merged.joined(len(rewritten.living))
+        self._count(rewritten.merged, rewritten.changed, joined)
+        self._write(batch, found.homes, rewritten, joined)
 
     def _count(self, merged: Merged, changed: Numbers, joined: npt.NDArray[np.bool_]) -> None:
         """Counts records that this fold has changed, and how far the parts of those that are whole lie apart."""
@@ -244,32 +187,9 @@ class _Fold:
         self._done.changed += len(changed)
         self._done.join_delays += np.bincount(steps, minlength=len(STEPS) + 1)
 
-    def _read(self, batch: Sequence[int], homes: Homes) -> pa.Table:
-        """All records of some homes, in the order in which their places were read."""
-        tables = [self._shape.stored.empty_table()]
-        for home in batch:
-            for item in homes.objects[home]:
-                tables.append(item.read(self._shape.stored))
-                found = buckets_of(tables[-1].select(self._join.key), self._join.buckets)
-                if (found != homes.addresses[home][1]).any():
-                    raise InvariantBroken(f"{item.said.key}: it holds records of other buckets than {found.min()}")
-        return pa.concat_tables(tables)
-
-    def _lifted(self, changes: Changes, chosen: Numbers) -> LiftedChanges:
-        """The chosen changes as records."""
-        is_all = len(chosen) == changes.rows.num_rows
-        return LiftedChanges(self._shape, changes.rows if is_all else changes.rows.take(pa.array(chosen)))
-
-    def _write(
-        self,
-        batch: Sequence[int],
-        homes: Homes,
-        merged: Merged,
-        living: Numbers,
-        settled: npt.NDArray[np.bool_],
-        joined: npt.NDArray[np.bool_],
-    ) -> None:
+    def _write(self, batch: Sequence[int], homes: Homes, rewritten: Rewritten, joined: npt.NDArray[np.bool_]) -> None:
         """Writes what stays of the records of some homes, visible and hidden ones apart, sorted by key and time."""
+        merged, living, settled = rewritten.merged, rewritten.living, rewritten.settled
         everyone = np.arange(len(living))
         visible = merged.visible(len(living))
         joined = joined & visible

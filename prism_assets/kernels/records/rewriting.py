@@ -1,0 +1,135 @@
+"""What records become once the changes that wait for them are in: found out and merged, for folds and for readers.
+
+1. Find out what belongs together (`sessions.py`), and where it lives (`homes.py`).
+2. Read some homes as a whole, and merge their records with their changes (`merging.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from prism_assets.domain.errors import InvariantBroken
+from prism_assets.domain.folding import FoldTask
+from prism_assets.kernels.records.homes import Homes, Work, find_work, homes_of_sessions
+from prism_assets.kernels.records.inputs import Changes, RecordPlaces, read_places
+from prism_assets.kernels.records.merging import Merged, merge_records
+from prism_assets.kernels.records.sessions import (
+    ALONE,
+    Numbers,
+    Sessions,
+    Spans,
+    buckets_of,
+    dense,
+    find_sessions,
+    key_codes,
+)
+from prism_assets.kernels.records.shape import LiftedChanges, RecordShape
+from prism_assets.kernels.records.times import to_instant
+from prism_assets.objectstore.stores import Stores
+
+BATCH_ROWS = 1 << 20
+"""Records that are rewritten together; homes have fewer, unless records live for ever."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What changes there are, of which records they are, and what there is to do to the homes of these."""
+
+    changes: Changes
+    homes: Homes
+    places: RecordPlaces
+    sessions: Sessions
+    work: Work
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """The records of some homes with all of their changes, none of them gathered yet.
+
+    `living` is the home of each, `settled` says which settle in this fold; those with the numbers `changed` are made of
+    what was there and changes.
+    """
+
+    merged: Merged
+    living: Numbers
+    settled: npt.NDArray[np.bool_]
+    changed: Numbers
+
+
+def find(task: FoldTask, changes: Changes, shape: RecordShape, stores: Stores) -> Found:
+    """Reads of all records of the task only keys and times, and finds out which of them its changes touch."""
+    homes = Homes(task.records, stores)
+    places = read_places(homes.all_objects(), shape)
+    sessions = sessions_of(places, changes, shape)
+    home_of = homes_of_sessions(homes, sessions, places, changes, shape.table, shape.join)
+    work = find_work(
+        task, shape.join, homes, home_of, sessions, places, changes,
+        now_ms=to_instant(task.now),
+        settle_before_ms=to_instant(task.settle_before) if task.settle_before else np.iinfo(np.int64).min,
+    )  # fmt: skip
+    return Found(changes, homes, places, sessions, work)
+
+
+def sessions_of(places: RecordPlaces, changes: Changes, shape: RecordShape) -> Sessions:
+    """Which records and changes belong together."""
+    stored, new = key_codes([places.keys, changes.rows.select(shape.join.key)])
+    window = shape.join.window_seconds
+    spans = Spans(new, changes.times, changes.times)
+    return find_sessions(places.spans(stored), spans, None if window is None else window * 1_000)
+
+
+def rewrite(batch: Sequence[int], found: Found, shape: RecordShape) -> Rewritten:
+    """Reads some homes: records that nothing touches stay as they are, the others are merged with their changes.
+
+    A record has the number of its eldest part among the stored ones, without gaps; those that are born come behind.
+    """
+    sessions, places, work = found.sessions, found.places, found.work
+    stored = _read(batch, found.homes, shape)
+    numbers = np.concatenate([np.flatnonzero(places.homes == home) for home in batch])
+    session_of = sessions.of_records[numbers]
+    touched = session_of != ALONE
+    chosen = np.flatnonzero(np.isin(work.home_of[sessions.of_changes], batch))
+    lifted, owners = _lifted(found.changes, chosen, shape), sessions.of_changes[chosen]
+
+    elders = np.arange(len(numbers))
+    place_of = np.full(len(places.homes), ALONE, np.int64)
+    place_of[numbers] = elders
+    elders[touched] = place_of[sessions.elders[session_of[touched]]]
+    is_elder = elders == np.arange(len(numbers))
+    number_of = np.cumsum(is_elder) - 1
+    met, which = dense(np.concatenate([session_of[touched], owners]), sessions.count)
+    is_born = sessions.elders[met] < 0
+    of_met = np.cumsum(is_born) - 1 + int(is_elder.sum())
+    of_met[~is_born] = number_of[place_of[sessions.elders[met[~is_born]]]]
+    record_of = np.concatenate([number_of[elders], of_met[which[int(touched.sum()) :]]])
+    count = int(is_elder.sum()) + int(is_born.sum())
+
+    return Rewritten(
+        merged=merge_records(shape, stored, lifted, record_of, count),
+        living=np.concatenate([places.homes[numbers[is_elder]], work.home_of[met[is_born]]]),
+        settled=np.concatenate([work.settled_records[numbers[is_elder]], work.settled_sessions[met[is_born]]]),
+        changed=of_met,
+    )
+
+
+def _read(batch: Sequence[int], homes: Homes, shape: RecordShape) -> pa.Table:
+    """All records of some homes, in the order in which their places were read."""
+    tables = [shape.stored.empty_table()]
+    for home in batch:
+        for item in homes.objects[home]:
+            tables.append(item.read(shape.stored))
+            found = buckets_of(tables[-1].select(shape.join.key), shape.join.buckets)
+            if (found != homes.addresses[home][1]).any():
+                raise InvariantBroken(f"{item.said.key}: it holds records of other buckets than {found.min()}")
+    return pa.concat_tables(tables)
+
+
+def _lifted(changes: Changes, chosen: Numbers, shape: RecordShape) -> LiftedChanges:
+    """The chosen changes as records."""
+    is_all = len(chosen) == changes.rows.num_rows
+    return LiftedChanges(shape, changes.rows if is_all else changes.rows.take(pa.array(chosen)))
