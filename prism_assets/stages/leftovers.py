@@ -17,7 +17,7 @@ from prism_assets.metadata.unread_objects import Unread, UnreadObjects, load_unr
 from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.drop.report import read_drops
-from prism_assets.stages.fold.faults import load_faults, load_standing_clock
+from prism_assets.stages.fold.faults import load_waits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,11 +201,8 @@ def folds_left(
 ) -> Iterator[Leftover]:
     """What folds cannot read, and settle clocks that stand."""
     for table in tables:
-        if table.join is not None:
-            for fault in load_faults(connection, table):
-                yield Leftover(sentence=f"{table.name}: {fault}", for_a_person=True)
-            if stands := load_standing_clock(connection, table, context.settings.full_scan_seconds, now):
-                yield Leftover(sentence=f"{table.name}: {stands}", for_a_person=True)
+        for reason in load_waits(connection, table, context.settings.full_scan_seconds, now):
+            yield Leftover(sentence=f"{table.name}: {reason}", for_a_person=True)
 
 
 ALL: Sequence[FindLeftovers] = (

@@ -41,7 +41,7 @@ from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.drop.report import DropStatus, read_drops
 from prism_assets.stages.erase.report import ErasureStatus, read_erasures
-from prism_assets.stages.fold.faults import load_faults, load_standing_clock
+from prism_assets.stages.fold.faults import load_waits
 
 _UNFIT_DAYS = 7
 _TO_LINK = f"the next catalog run, to be shown {words_of(SYMLINK).shown} as it is"
@@ -116,7 +116,7 @@ def read_status(
         undeleted = gc_log.count_overdue(connection)
         unfit = {} if names is None else unfit_values(connection, ids, since)
         stopped = backlog.count_stopped(connection, ids)
-        held = {table.table_id: _folds_wait(connection, table, settings.full_scan_seconds, now) for table in chosen}
+        held = {table.table_id: load_waits(connection, table, settings.full_scan_seconds, now) for table in chosen}
     erasures = read_erasures(context, chosen, open_only=True)
     dropped = [
         TableStatus(table=drop.table, pending=0, claimed=0, unread=(), partitions=(), drop=drop)
@@ -138,15 +138,6 @@ def read_status(
             for table, status in zip(chosen, found, strict=True)
         ),
     )
-
-
-def _folds_wait(
-    connection: Connection, table: TableDefinition, full_scan_seconds: float, now: datetime
-) -> tuple[str, ...]:
-    if table.join is None:
-        return ()
-    stands = load_standing_clock(connection, table, full_scan_seconds, now)
-    return (*load_faults(connection, table), *([stands] if stands else []))
 
 
 def _table_status(

@@ -10,7 +10,7 @@ from dagster import AssetSpec, DagsterInstance
 from prism_assets.defs.assets.build import build_assets
 from prism_assets.defs.keys import asset_key
 from prism_assets.defs.sensors.build import build_sensors
-from prism_assets.stages.checks.joins import CHANGES_BALANCE, JOIN_CHECKS, JOIN_RATE
+from prism_assets.stages.checks.joins import CHANGES_BALANCE, FOLDS_WAIT, JOIN_CHECKS, JOIN_RATE
 from prism_assets_tests.builders import a_table
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.defs.test_checks import run_alone
@@ -103,3 +103,23 @@ def test_a_fold_by_hand_tells_how_far_parts_lie_apart_and_runs_all_checks(
     )
     alone = checked(run_alone(instance, location, "records", JOIN_RATE, RECORDS))
     assert [key for key, item in alone.items() if item.passed] == [(RECORDS, JOIN_RATE)]
+
+
+def test_a_fold_without_an_object_that_is_gone_fails_a_check_and_no_run(
+    settled: World, instance: DagsterInstance
+) -> None:
+    location = a_location(settled.root, a_join_table(lateness="48h"))
+    settled.drop([front("a", NOW, "home")], stream="front")
+    run(instance, location, ["live"], tables=[LOG])
+    lake = settled.root / "buckets" / "lake"
+    (lost,) = [path for path in lake.rglob("*.parquet") if "request_changes" in str(path)]
+    lost.unlink()
+    settled.drop([front("b", NOW, "home")], stream="front")
+    settled.stream(NOW.isoformat())
+    result = run(instance, location, ["records"], tables=[RECORDS], by_sensor=True)
+    assert result.success
+    assert [day for _, day, _ in made(result)] == [TODAY]
+    failed = [(name, item.description) for (_, name), item in checked(result).items() if not item.passed]
+    ((name, description),) = failed
+    assert name == FOLDS_WAIT
+    assert "1 objects of changes cannot be read and are set aside" in str(description)

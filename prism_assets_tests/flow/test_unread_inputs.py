@@ -11,7 +11,7 @@ import pytest
 from prism_assets import failpoints
 from prism_assets.kernels.records.inputs import reading
 from prism_assets.metadata import settle_clock, tables
-from prism_assets.stages.checks.joins import CHANGES_BALANCE, PENDING_AGE
+from prism_assets.stages.checks.joins import CHANGES_BALANCE, FOLDS_WAIT, PENDING_AGE
 from prism_assets.stages.checks.run import run_checks
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.fold.plan import plan_fold
@@ -43,6 +43,11 @@ def balances(world: World) -> bool:
     return outcome.passed
 
 
+def waits(world: World, now: str) -> str | None:
+    (outcome,) = run_checks(world.context, [FOLDS_WAIT], names=["log.request"], limits={}, now=utc(now))
+    return None if outcome.passed else outcome.sentence
+
+
 def is_told_as_waiting(world: World) -> bool:
     """Years later, as objects have the time of PostgreSQL."""
     years_later = utc("2046-01-01T00:00")
@@ -67,6 +72,7 @@ def test_changes_that_cannot_be_read_are_set_aside_until_a_repair(requests: Requ
         assert error.startswith("log.request: 1 objects of changes cannot be read and are set aside, the first since")
     assert any(error.removeprefix("log.request: ") == finding.facts for finding in run_doctor(world.context).findings)
     assert error in {item.sentence for item in read_leftovers(world.context, None, [folds_left], utc(NOON))}
+    assert waits(world, NOON) == error.removeprefix("log.request: ")
     world.catalog(NOON)
     assert [(row[0], row[3], row[5]) for row in requests.seen()] == [("a", None, 200), ("b", None, 404)]
     assert balances(world)
@@ -81,6 +87,7 @@ def test_changes_that_cannot_be_read_are_set_aside_until_a_repair(requests: Requ
     assert requests.show(LATER) == requests.wanted()
     assert [row[3] for row in requests.seen()] == ["home", None]
     assert read_leftovers(world.context, None, [folds_left], utc(LATER)) == ()
+    assert waits(world, LATER) is None
     assert balances(world)
     assert not is_told_as_waiting(world)
 

@@ -18,6 +18,7 @@ from prism_assets.metadata.quarantine import quarantine_reasons, quarantine_shar
 from prism_assets.stages.checks.outcomes import CheckOutcome, Figures, failed, passed
 from prism_assets.stages.checks.request import CheckRequest
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.fold.faults import load_waits
 
 CHANGES_BALANCE = "changes_balance"
 EXPIRY_LATE = "expiry_late"
@@ -26,6 +27,7 @@ JOIN_RATE = "join_rate"
 BUCKET_SKEW = "bucket_skew"
 PENDING_AGE = "pending_age"
 AMPLIFICATION = "amplification"
+FOLDS_WAIT = "folds_wait"
 
 _DAY = timedelta(days=1)
 _FOLD_SECONDS = 600
@@ -279,11 +281,28 @@ def judge_amplification(table: TableDefinition, written: Amplification | None) -
     )
 
 
+def check_folds_wait(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
+    """Whether folds can read everything, and settle what is over: fails for whatever a person must mend."""
+    with context.database.begin() as connection:
+        return [
+            judge_waits(table, load_waits(connection, table, context.settings.full_scan_seconds, request.now))
+            for table in request.tables
+        ]
+
+
+def judge_waits(table: TableDefinition, reasons: Sequence[str]) -> CheckOutcome:
+    """Fails for the first reason."""
+    figures: Figures = {"reasons": len(reasons)}
+    if not reasons:
+        return passed(table, FOLDS_WAIT, "folds can read all objects, and the settle clock goes", figures)
+    return failed(table, FOLDS_WAIT, ". ".join(reasons), figures)
+
+
 def _at(time: datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M}Z"
 
 
 JOIN_CHECKS: Sequence[str] = (
-    CHANGES_BALANCE, EXPIRY_LATE, TOO_LATE_RATE, JOIN_RATE, BUCKET_SKEW, PENDING_AGE, AMPLIFICATION,
+    CHANGES_BALANCE, EXPIRY_LATE, TOO_LATE_RATE, JOIN_RATE, BUCKET_SKEW, PENDING_AGE, AMPLIFICATION, FOLDS_WAIT,
 )  # fmt: skip
 """All of them, for tables with records alone."""

@@ -47,6 +47,7 @@ from prism_assets.stages.checks.joins import (
     BUCKET_SKEW,
     CHANGES_BALANCE,
     EXPIRY_LATE,
+    FOLDS_WAIT,
     JOIN_RATE,
     PENDING_AGE,
     TOO_LATE_RATE,
@@ -54,6 +55,7 @@ from prism_assets.stages.checks.joins import (
     check_bucket_skew,
     check_changes_balance,
     check_expiry_late,
+    check_folds_wait,
     check_join_rate,
     check_pending_age,
     check_too_late_rate,
@@ -491,5 +493,6 @@ _CHECKS: Mapping[str, Callable[[StageContext, CheckRequest], list[CheckOutcome]]
     JOIN_RATE: check_join_rate,
     BUCKET_SKEW: check_bucket_skew,
     PENDING_AGE: check_pending_age,
+    FOLDS_WAIT: check_folds_wait,
     AMPLIFICATION: check_amplification,
 }

@@ -33,14 +33,25 @@ def load_faults(connection: Connection, table: TableDefinition) -> list[str]:
     return told
 
 
-def load_standing_clock(
+def load_waits(
+    connection: Connection, table: TableDefinition, full_scan_seconds: float, now: datetime
+) -> tuple[str, ...]:
+    """What folds of a table wait for that does not come by itself: faults, and a settle clock that stands."""
+    if table.join is None:
+        return ()
+    stands = _load_standing_clock(connection, table, full_scan_seconds, now)
+    return (*load_faults(connection, table), *([stands] if stands else []))
+
+
+def _load_standing_clock(
     connection: Connection, table: TableDefinition, full_scan_seconds: float, now: datetime
 ) -> str | None:
     """Since when the settle clock of a join table stands, and what holds it; None if it goes, or nothing settles.
 
     A clock goes as long as it is behind no more than listings of whole streams are apart, and half an hour.
     """
-    if table.join is None or table.join.window_seconds is None:
+    assert table.join is not None
+    if table.join.window_seconds is None:
         return None
     hold = settle_clock.load_hold(connection, table.table_id)
     behind = (now - hold.time).total_seconds() - settle_clock.MARGIN_SECONDS

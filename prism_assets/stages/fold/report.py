@@ -54,10 +54,14 @@ class SkippedTable:
 
 @dataclass(frozen=True, kw_only=True)
 class FoldReport:
-    """What a run of folds did, and what it left as it was."""
+    """What a run of folds did, and what it left as it was.
+
+    `problems` kept a table from its fold, `faults` are objects that folds go on without.
+    """
 
     folds: tuple[Fold, ...] = ()
     problems: tuple[Problem, ...] = ()
+    faults: tuple[Problem, ...] = ()
     skipped: tuple[SkippedTable, ...] = ()
     seconds: float = 0.0
 
@@ -69,4 +73,4 @@ class FoldReport:
     @property
     def errors(self) -> tuple[str, ...]:
         """What went wrong and what was left undone, one sentence each."""
-        return (*map(str, self.problems), *(f"{item.table}: {item.reason}" for item in self.skipped))
+        return (*map(str, (*self.problems, *self.faults)), *(f"{item.table}: {item.reason}" for item in self.skipped))

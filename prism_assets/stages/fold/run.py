@@ -78,7 +78,7 @@ def _fold_leased(
     except PrismError as error:
         problem = Problem.of(error, str(table.name))
         return replace(report, folds=(*report.folds, *done), problems=(*report.problems, problem))
-    return replace(report, folds=(*report.folds, *done), problems=(*report.problems, *told))
+    return replace(report, folds=(*report.folds, *done), faults=(*report.faults, *told))
 
 
 def _fold(context: StageContext, lease: Lease, now: datetime, *, ignore_pace: bool) -> Fold | None:
