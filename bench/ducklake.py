@@ -29,7 +29,7 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import merge_ranges, partitions, small_objects
 from prism_assets.platform import build_context
 from prism_assets.settings import Settings
-from prism_assets.stages.apply import run_apply
+from prism_assets.stages.apply.run import run_apply
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.stream.run import run_stream

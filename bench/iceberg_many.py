@@ -15,7 +15,7 @@ from rich.console import Console
 
 from bench.iceberg_rows import Row
 from bench.platform import TABLE
-from prism_assets.stages.apply import run_apply
+from prism_assets.stages.apply.run import run_apply
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.iceberg.pending import find_iceberg_work

@@ -21,7 +21,7 @@ from bench.iceberg_rows import Row
 from bench.platform import NOW, TABLE, upload, write_objects
 from prism_assets.engine.sessions import connect
 from prism_assets.publishers.iceberg.schema import DAY, iceberg_schema
-from prism_assets.stages.apply import run_apply
+from prism_assets.stages.apply.run import run_apply
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import run_discover

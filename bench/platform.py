@@ -21,7 +21,7 @@ import duckdb
 from prism_assets.engine.sessions import connect
 from prism_assets.platform import build_context
 from prism_assets.settings import load_settings
-from prism_assets.stages.apply import run_apply
+from prism_assets.stages.apply.run import run_apply
 from prism_assets.stages.context import StageContext
 from prism_local.stack import ALL, LocalStack
 

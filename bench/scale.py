@@ -37,7 +37,7 @@ from prism_assets.defs.resources import build_resources
 from prism_assets.defs.sensors.build import build_sensors
 from prism_assets.platform import build_context
 from prism_assets.settings import load_settings
-from prism_assets.stages.apply import run_apply
+from prism_assets.stages.apply.run import run_apply
 from prism_assets_tests.defs.server import DagsterServer
 
 TICK_SECONDS = 2.0
@@ -47,7 +47,7 @@ _LOOKS = 3
 _PROJECT = Path(__file__).resolve().parents[1]
 _BUILD = """
 import json, time
-import dagster, dagster_aws.s3, dagster_pyspark, prism_assets.platform, prism_assets.stages.apply
+import dagster, dagster_aws.s3, dagster_pyspark, prism_assets.platform, prism_assets.stages.apply.run
 import prism_assets.defs.assets.build, prism_assets.defs.sensors.build
 begun = time.perf_counter()
 from prism_assets.definitions import defs

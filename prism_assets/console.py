@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from prism_assets.metadata.quarantine import QuarantineRow
     from prism_assets.reading.lake_reader import ReadTable
     from prism_assets.reading.query import QueryResult
-    from prism_assets.stages.apply import ApplyPlan
+    from prism_assets.stages.apply.plan import ApplyPlan
     from prism_assets.stages.catalog.publish import PublishReport
     from prism_assets.stages.catalog.run import CatalogReport, TableReport
     from prism_assets.stages.doctor.findings import DoctorReport

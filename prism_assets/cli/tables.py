@@ -37,7 +37,7 @@ def table_apply(
     as_json: Json = False,
 ) -> None:
     """Creates and extends tables and streams as the table files say; the first time, also takes the lake."""
-    from prism_assets.stages.apply import run_apply
+    from prism_assets.stages.apply.run import run_apply
 
     context = open_context(as_json)
     plan = run_apply(

@@ -15,7 +15,7 @@ from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.limits import CheckLimits
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.settings import LocationSettings, load
-from prism_assets.stages.apply import parse_table_files
+from prism_assets.stages.apply.files import parse_table_files
 
 _PROJECT = Path(__file__).resolve().parents[2]
 

@@ -19,7 +19,8 @@ from prism_assets.metadata import installation, tables
 from prism_assets.metadata.run_locks import run_lock
 from prism_assets.platform import build_context
 from prism_assets.settings import Settings, load_settings
-from prism_assets.stages.apply import apply_sound, plan_apply
+from prism_assets.stages.apply.plan import plan_apply
+from prism_assets.stages.apply.run import apply_sound
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 

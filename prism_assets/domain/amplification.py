@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from prism_assets.domain.joins import PublishPolicy
 
-TOO_MUCH = 50
-"""Rows written per change, from which on it is told, and asked about."""
-NOTHING_MUCH = 1_000_000
-"""Rows in a day: to write so few costs little, however small the part of them is that has changed."""
+MOST_FACTOR = 50
+"""Rows written per change: above, it is told, and asked about."""
+MOST_DAILY_ROWS = 1_000_000
+"""To write so few costs little, however small the part of them is that has changed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Amplification:
     @property
     def is_too_much(self) -> bool:
         """Whether people should know."""
-        return self.factor > TOO_MUCH and self.rows_written > NOTHING_MUCH * self.days
+        return self.factor > MOST_FACTOR and self.rows_written > MOST_DAILY_ROWS * self.days
 
 
 def expected_forever(records: float, changes_per_second: float, policy: PublishPolicy) -> float:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from prism_assets.domain.amplification import TOO_MUCH, Amplification, expected_forever
+from prism_assets.domain.amplification import MOST_FACTOR, Amplification, expected_forever
 from prism_assets.domain.joins import JoinOptions
 from prism_assets.domain.words import span
 
@@ -110,7 +110,7 @@ class JoinAdvice:
         cost = Amplification(
             rows_written=round(self.forever * sample.log_changes), changes_folded=sample.log_changes, days=sample.days
         )
-        large = f", above {TOO_MUCH}: not for this table" if cost.is_too_much else ""
+        large = f", above {MOST_FACTOR}: not for this table" if cost.is_too_much else ""
         found.append(f"  window: forever would write {self.forever:.1f} rows for each change{large}")
         return found
 

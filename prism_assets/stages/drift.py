@@ -12,7 +12,8 @@ from prism_assets.domain.problems import Problem
 from prism_assets.domain.table_changes import changes_between
 from prism_assets.domain.tables import Column, TableDefinition
 from prism_assets.metadata import locks, tables, undefined_fields
-from prism_assets.stages.apply import ApplyPlan, TablePlan, execute_apply
+from prism_assets.stages.apply.plan import ApplyPlan, TablePlan
+from prism_assets.stages.apply.run import execute_apply
 from prism_assets.stages.context import StageContext
 
 

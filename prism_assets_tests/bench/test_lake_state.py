@@ -9,7 +9,7 @@ from bench.lake_state import LakeSize, fill_lake, make_work, write_table_files
 from prism_assets.metadata import partitions
 from prism_assets.metadata.backlog import count_pending
 from prism_assets.metadata.merge_queue import due_merges
-from prism_assets.stages.apply import run_apply
+from prism_assets.stages.apply.run import run_apply
 from prism_assets.stages.catalog.pending import find_catalog_work
 from prism_assets.stages.status import read_status
 from prism_assets_tests.world import World

@@ -12,7 +12,7 @@ import pytest
 
 from bench.readable import compared
 from bench.traffic import Traffic, body, noon_zone, object_key, write_tables
-from prism_assets.stages.apply import read_table_files
+from prism_assets.stages.apply.files import read_table_files
 
 
 def test_each_table_gets_the_same_number_of_objects() -> None:

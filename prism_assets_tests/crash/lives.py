@@ -29,7 +29,7 @@ from prism_assets.domain.errors import TerminalError
 from prism_assets.metadata import merge_jobs
 from prism_assets.platform import build_context
 from prism_assets.settings import load_settings
-from prism_assets.stages.apply import run_apply
+from prism_assets.stages.apply.run import run_apply
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import run_discover

@@ -6,7 +6,7 @@ from datetime import date
 from pathlib import Path
 
 from prism_assets.defs.location import Location
-from prism_assets.stages.apply import read_table_files
+from prism_assets.stages.apply.files import read_table_files
 
 FIRST_DAY = date(2026, 1, 1)
 

@@ -204,7 +204,7 @@ def test_a_location_without_tables_has_no_sensors(tmp_path: Path) -> None:
 def test_three_hundred_tables_make_twelve_hundred_assets(tmp_path: Path) -> None:
     a_folder(tmp_path, *(a_table(f"log.t{number:03}") for number in range(300)))
     code = (
-        "import time, dagster, dagster_aws.s3, dagster_pyspark, prism_assets.platform, prism_assets.stages.apply\n"
+        "import time, dagster, dagster_aws.s3, dagster_pyspark, prism_assets.platform, prism_assets.stages.apply.run\n"
         "import prism_assets.defs.assets.build, prism_assets.defs.sensors.build\n"
         "begun = time.monotonic()\n"
         "from prism_assets.definitions import defs\n"

@@ -11,7 +11,7 @@ from dagster import DagsterInstance, Definitions, ExecuteInProcessResult
 from prism_assets.defs.garbage import build_garbage_collection
 from prism_assets.defs.keys import GARBAGE_COLLECTION
 from prism_assets.defs.resources import build_resources
-from prism_assets.stages.apply import run_apply
+from prism_assets.stages.apply.run import run_apply
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.defs.tables import a_folder, a_location
 from prism_assets_tests.stages.aging import hours_pass, keys

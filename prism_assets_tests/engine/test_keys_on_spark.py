@@ -12,7 +12,7 @@ import pytest
 
 from prism_assets.platform import build_context
 from prism_assets.settings import Settings
-from prism_assets.stages.apply import run_apply
+from prism_assets.stages.apply.run import run_apply
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.stream.run import run_stream
 from prism_assets_tests.builders import a_table, as_lines, some_rows, zipped

@@ -12,7 +12,7 @@ import pytest
 
 from prism_assets.platform import build_context
 from prism_assets.settings import Settings
-from prism_assets.stages.apply import run_apply
+from prism_assets.stages.apply.run import run_apply
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.repair.run import run_repair

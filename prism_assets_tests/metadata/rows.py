@@ -22,7 +22,8 @@ from prism_assets.metadata.batches import Batch
 from prism_assets.metadata.database import Database
 from prism_assets.metadata.merge_jobs import MergeJob
 from prism_assets.metadata.staging_objects import FoundObject
-from prism_assets.stages.apply import execute_apply, plan_apply
+from prism_assets.stages.apply.plan import plan_apply
+from prism_assets.stages.apply.run import execute_apply
 from prism_assets_tests.builders import a_range, a_small_object, a_table, utc
 
 DAY = date(2026, 3, 1)

@@ -10,7 +10,7 @@ import pytest
 
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.metadata.database import Database
-from prism_assets.stages.apply import run_apply
+from prism_assets.stages.apply.run import run_apply
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.metadata.test_schema import tables_of
 from prism_assets_tests.postgres import PostgresServer

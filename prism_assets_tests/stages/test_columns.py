@@ -16,7 +16,7 @@ import pytest
 from prism_assets import failpoints
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.kernels.parquet.format import column_id
-from prism_assets.stages.apply import apply_sound
+from prism_assets.stages.apply.run import apply_sound
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.erase.run import continue_erasures, run_erase
 from prism_assets.stages.rebuild.run import run_rebuild

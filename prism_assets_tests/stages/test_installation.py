@@ -15,7 +15,7 @@ import pytest
 from prism_assets.domain.errors import MissingBucket, WrongLake
 from prism_assets.objectstore.lake import Lake
 from prism_assets.platform import build_context
-from prism_assets.stages.apply import apply_sound, run_apply
+from prism_assets.stages.apply.run import apply_sound, run_apply
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.installation import take_lake

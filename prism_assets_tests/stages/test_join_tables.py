@@ -10,7 +10,7 @@ import pytest
 from prism_assets.domain.errors import DefinitionError, WrongUse
 from prism_assets.domain.joins import hidden_column_id
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.stages.apply import apply_sound
+from prism_assets.stages.apply.run import apply_sound
 from prism_assets.stages.checks.run import CATALOG_AGREES, ROWS_BALANCE, run_checks
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.erase.run import plan_erasure

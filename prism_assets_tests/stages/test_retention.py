@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from prism_assets.domain.errors import WrongUse
-from prism_assets.stages.apply import ApplyPlan, run_apply
+from prism_assets.stages.apply.plan import ApplyPlan
+from prism_assets.stages.apply.run import run_apply
 from prism_assets.stages.catalog.pending import find_catalog_work
 from prism_assets.stages.catalog.preview import preview
 from prism_assets.stages.catalog.run import TableReport

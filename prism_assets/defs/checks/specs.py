@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dagster import AssetCheckSeverity, AssetCheckSpec
 
 from prism_assets.defs.keys import Stage, asset_key
-from prism_assets.domain.amplification import TOO_MUCH
+from prism_assets.domain.amplification import MOST_FACTOR
 from prism_assets.domain.iceberg_health import HEALTHY
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.stages.checks import iceberg, joins
@@ -57,7 +57,7 @@ _KINDS: dict[Stage, tuple[CheckKind, ...]] = {
         CheckKind(joins.JOIN_RATE, "The share of records that have all groups when they settle is in its limit."),
         CheckKind(joins.BUCKET_SKEW, "No bucket has far more changes or records than the others."),
         CheckKind(joins.PENDING_AGE, "No change waits to be readable for longer than the table file says."),
-        CheckKind(joins.AMPLIFICATION, f"Folds write at most {TOO_MUCH} rows for a change."),
+        CheckKind(joins.AMPLIFICATION, f"Folds write at most {MOST_FACTOR} rows for a change."),
         CheckKind(joins.FOLDS_WAIT, "Folds can read all objects, and the settle clock goes."),
     ),
     Stage.CATALOG: (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from prism_assets.domain.amplification import TOO_MUCH, Amplification
+from prism_assets.domain.amplification import MOST_FACTOR, Amplification
 from prism_assets.domain.change_log import log_name
 from prism_assets.domain.joins import DELETE, JoinOptions
 from prism_assets.domain.limits import CheckLimits
@@ -274,7 +274,7 @@ def judge_amplification(table: TableDefinition, written: Amplification | None) -
     return failed(
         table,
         AMPLIFICATION,
-        f"{sentence} (limit {TOO_MUCH}): {why}. Let changes wait for longer with publish.stale "
+        f"{sentence} (limit {MOST_FACTOR}): {why}. Let changes wait for longer with publish.stale "
         f"({span(join.publish.stale_seconds)} now) and publish.dirty ({join.publish.dirty:g} now); `prism join advise "
         f"{table.name}` says what a window would cost",
         figures,

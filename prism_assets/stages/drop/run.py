@@ -22,7 +22,7 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import catalog_state, drops, gc_log, iceberg_tables, leases, locks, tables
 from prism_assets.metadata.leases import Lease, LeaseKind
-from prism_assets.stages.apply import parse_table_files
+from prism_assets.stages.apply.files import parse_table_files
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.drop.report import DropPlan, DropReport, DropStatus

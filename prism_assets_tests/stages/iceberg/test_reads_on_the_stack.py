@@ -14,7 +14,7 @@ import pytest
 
 from prism_assets.platform import build_context
 from prism_assets.settings import Settings
-from prism_assets.stages.apply import run_apply
+from prism_assets.stages.apply.run import run_apply
 from prism_assets_tests.builders import a_table, as_lines, utc, zipped
 from prism_assets_tests.defs.tables import a_folder
 from prism_assets_tests.stages.iceberg.pollers import Read, polled, with_a_held_snapshot, with_pyiceberg

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.amplification import TOO_MUCH, Amplification
+from prism_assets.domain.amplification import MOST_FACTOR, Amplification
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import join_figures
 
@@ -65,5 +65,6 @@ def _of_new(table: TableDefinition) -> str:
 def _sentence(table: TableDefinition, cost: Amplification) -> str:
     return (
         f"{table.name} keeps records for ever, and its folds of the last {cost.days:g} days wrote "
-        f"{cost.rows_written:,} rows for {cost.changes_folded:,} changes, {cost.factor:.1f} for each, above {TOO_MUCH}"
+        f"{cost.rows_written:,} rows for {cost.changes_folded:,} changes, {cost.factor:.1f} for each, above "
+        f"{MOST_FACTOR}"
     )

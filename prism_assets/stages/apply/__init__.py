@@ -1,0 +1,1 @@
+"""Apply: PostgreSQL takes over what table files say."""

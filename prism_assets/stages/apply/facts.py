@@ -1,0 +1,109 @@
+"""The plan against what PostgreSQL has: definitions in force, what is stored of columns, and what changes cost."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from prism_assets.domain.column_changes import (
+    StoredColumns,
+    erased_by,
+    followed_columns,
+)
+from prism_assets.domain.partitions import SYMLINK
+from prism_assets.domain.table_changes import applied
+from prism_assets.domain.tables import Column, TableDefinition
+from prism_assets.metadata import catalog_state, drops, erasures, locks, retention, tables
+from prism_assets.stages.apply.cost import find_cost
+from prism_assets.stages.apply.names import TableNames
+from prism_assets.stages.apply.plan import ApplyPlan, plan_apply
+from prism_assets.stages.context import StageContext
+
+
+def load_plan(context: StageContext, connection: Connection, files: Sequence[TableDefinition]) -> ApplyPlan:
+    """Against what is in force; a database that is not migrated yet knows no former names."""
+    has_names = context.database.has_table("prism_former_names")
+    former = tables.load_former_names(connection) if has_names else []
+    known = tables.load_definitions(connection)
+    names = TableNames.of(files, known, former)
+    stored = {
+        old.table_id: _stored_columns(context, connection, table, old) for table in files if (old := names.old(table))
+    }
+    dropped = [drop.name for drop in drops.load_drops(connection)] if context.database.has_table("prism_drops") else []
+    linked = _linked_tables(context, connection, known)
+    return plan_apply(files, known, tables.load_streams(connection), former, stored, dropped, linked)
+
+
+def _linked_tables(context: StageContext, connection: Connection, known: Sequence[TableDefinition]) -> set[int]:
+    """The tables that a database shows by symlinks, or may: also those whose files ask for it no more."""
+    if not context.database.has_table("prism_table_publications"):
+        return set()
+    found = catalog_state.load_publishers(connection, [table.table_id for table in known])
+    return {table_id for table_id, names in found.items() if SYMLINK in names}
+
+
+def _stored_columns(
+    context: StageContext, connection: Connection, table: TableDefinition, old: TableDefinition
+) -> StoredColumns:
+    """Looks into objects only for names that columns of before had, and at erasures only where columns go.
+
+    Whether there is any object is asked where a column is renamed or widened; no batch starts until that is done.
+    """
+    followed = followed_columns(table, old)
+    new = {column.name for column in table.columns} - followed.keys()
+    held = tables.load_held_names(
+        connection, old.table_id, new & tables.load_column_names(connection, old.table_id) if new else ()
+    )
+    is_empty = False
+    if any((column.name, column.type) != (of.name, of.type) for column, of in _pairs(table, followed)):
+        locks.hold_epoch(connection)
+        is_empty = tables.is_empty(connection, old.table_id)
+    goes = len(followed) < len(old.columns)
+    if not goes or not context.database.has_table("prism_erasures"):
+        return StoredColumns(held, is_empty=is_empty)
+    rules = erasures.load_rules(connection, [old.table_id]).get(old.table_id, ())
+    named = [(rule.erasure_id, [column.column_id for column in rule.defined]) for rule in rules]
+    return StoredColumns(held, erased_by(named), is_empty)
+
+
+def _pairs(table: TableDefinition, followed: Mapping[str, Column]) -> list[tuple[Column, Column]]:
+    """The columns of a file with those in force that they go on with."""
+    return [(column, followed[column.name]) for column in table.columns if column.name in followed]
+
+
+def with_cost(
+    context: StageContext,
+    connection: Connection,
+    plan: ApplyPlan,
+    files: Sequence[TableDefinition],
+    now: datetime,
+    is_accepted: bool,
+) -> ApplyPlan:
+    """Says what records that live for ever cost; a database that is not migrated yet knows nothing of folds."""
+    if not context.database.has_table("prism_folds"):
+        return plan
+    of_files = {table.name: table for table in files}
+    planned = [(of_files[item.name], item.old, bool(item.changes)) for item in plan.tables]
+    cost = find_cost(connection, planned, now, is_accepted=is_accepted)
+    return dataclasses.replace(plan, problems=(*plan.problems, *cost.problems), notices=(*plan.notices, *cost.notices))
+
+
+def with_consequences(context: StageContext, connection: Connection, plan: ApplyPlan, now: datetime) -> ApplyPlan:
+    """Says how many days and rows expire where a table keeps its days for another time."""
+    told = []
+    for planned in plan.tables:
+        table = applied(planned.old, planned.changes)
+        oldest_kept = table.oldest_kept(now)
+        if planned.old is None or oldest_kept is None or table.retention_days == planned.old.retention_days:
+            told.append(planned)
+            continue
+        found = retention.count_older(connection, table.table_id, oldest_kept)
+        line = (
+            f"expire {found.days} days of {table.name} before {oldest_kept}, with {found.rows:,} rows, at most "
+            f"{context.settings.expire_max_days} days in each catalog run (PRISM_EXPIRE_MAX_DAYS)"
+        )
+        told.append(dataclasses.replace(planned, consequences=(line,) if found.days else ()))
+    return dataclasses.replace(plan, tables=tuple(told))

@@ -1,0 +1,99 @@
+"""Reads table files: each by itself, and what they say of the same streams and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from prism_assets.domain.change_log import tables_of
+from prism_assets.domain.errors import DefinitionError
+from prism_assets.domain.stream_format import ReadFile
+from prism_assets.domain.table_file import parse_table_file
+from prism_assets.domain.tables import Stream, TableDefinition
+
+
+def read_table_files(folder: Path) -> list[TableDefinition]:
+    """Reads all `*.yaml` below a folder; DefinitionError with every problem of every file."""
+    found, problems = parse_table_files(folder)
+    if problems:
+        raise DefinitionError("\n".join(problems))
+    return found
+
+
+def parse_table_files(folder: Path) -> tuple[list[TableDefinition], list[str]]:
+    """The tables of all sound `*.yaml` below a folder, and every problem of the others.
+
+    Of two files that contradict each other the one that was written later is left out. The file of a join table gives
+    two: its records and the log of its changes.
+    """
+    if not folder.is_dir():
+        raise DefinitionError(f"{folder} is not a folder: give the folder of the table files, such as tables/")
+    found: list[TableDefinition] = []
+    problems: list[str] = []
+    for path in sorted(_table_files(folder), key=_age):
+        try:
+            of_file = tables_of(parse_table_file(path.read_text(encoding="utf-8"), str(path), _beside(path)))
+        except DefinitionError as error:
+            problems.append(str(error))
+        except UnicodeDecodeError:
+            problems.append(f"{path}:1: the file is not UTF-8")
+        except OSError as error:
+            problems.append(f"{path}:1: the file cannot be read: {error.strerror}")
+        else:
+            clashes = [problem for table in of_file for problem in _clashes(table, found)]
+            problems += clashes
+            found += [] if clashes else of_file
+    return sorted(found, key=lambda table: (table.path or "", table.name)), sorted(problems)
+
+
+def _beside(path: Path) -> ReadFile:
+    return lambda name: (path.parent / name).read_bytes()
+
+
+def _table_files(folder: Path) -> list[Path]:
+    return [path for path in [*folder.rglob("*.yaml"), *folder.rglob("*.yml")] if path.is_file()]
+
+
+def _age(path: Path) -> tuple[float, str]:
+    """Orders files by the time they were written, the oldest first, and those of one time by their path."""
+    try:
+        return path.stat().st_mtime, str(path)
+    except OSError:  # gone meanwhile; reading it tells
+        return 0.0, str(path)
+
+
+def _clashes(table: TableDefinition, others: Sequence[TableDefinition]) -> list[str]:
+    """Two files for one table, and streams whose prefixes contain each other: their objects would be read twice."""
+    problems = []
+    known = [(stream, other) for other in others for stream in other.streams]
+    for number, stream in enumerate(table.streams):
+        for before, owner in [*known, *((earlier, table) for earlier in table.streams[:number])]:
+            if overlap(stream, before):
+                problems.append(
+                    f"{place_of(table, stream)}: {stream.url} of {table.name} overlaps {before.url} of {owner.name} "
+                    f"({owner.path}); an object has one table, so give the prefix to one of them"
+                )
+    same = next((other for other in others if other.name == table.name), None)
+    if same is not None:
+        problems.append(f"{table.path}:1: table: {table.name} is also defined in {same.path}")
+    return problems
+
+
+def overlap(one: Stream, other: Stream) -> bool:
+    """Whether objects of one stream would be those of the other, too."""
+    return one.url.startswith(other.url) or other.url.startswith(one.url)
+
+
+def place_of(table: TableDefinition, stream: Stream) -> str:
+    """Where a stream stands in its file."""
+    return table.places.get(stream.url, f"{table.path}:1: streams")
+
+
+def streams_in_lake(files: Sequence[TableDefinition], lake_url: str) -> list[str]:
+    """Streams that would take in the lake's own objects."""
+    return [
+        f"{place_of(table, stream)}: {stream.url} overlaps the lake at {lake_url}"
+        for table in files
+        for stream in table.streams
+        if lake_url.startswith(stream.url) or stream.url.startswith(lake_url)
+    ]

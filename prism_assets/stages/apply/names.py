@@ -1,0 +1,194 @@
+"""Which table a file is about, and which names and streams are free for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from prism_assets.domain.names import TableName
+from prism_assets.domain.table_changes import Moves
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata.tables import FormerName, KnownStream
+from prism_assets.settings import SYMLINK_SUFFIX
+from prism_assets.stages.apply.files import overlap, place_of
+
+
+@dataclass(frozen=True)
+class _Holder:
+    """Who has a name of Glue: a table, by its definition in force or its file, and what it is called from now on."""
+
+    of: TableDefinition
+    name: TableName
+    by_symlinks: bool
+
+
+@dataclass(frozen=True)
+class TableNames:
+    """Which table a file is about, and which names are free: those that Glue shows belong to who had them."""
+
+    known: Mapping[str, TableDefinition]
+    files: Mapping[str, TableDefinition]
+    former: Mapping[str, FormerName]
+    heirs: Mapping[str, Sequence[TableDefinition]]
+    dropped: Sequence[TableName]
+    linked: Collection[int]
+
+    @classmethod
+    def of(
+        cls,
+        files: Sequence[TableDefinition],
+        known: Sequence[TableDefinition],
+        former: Sequence[FormerName],
+        dropped: Sequence[TableName] = (),
+        linked: Collection[int] = (),
+    ) -> TableNames:
+        """Files by their names, and by those that they say they had."""
+        heirs: dict[str, list[TableDefinition]] = {}
+        for table in files:
+            if table.was is not None:
+                heirs.setdefault(str(table.was), []).append(table)
+        return cls(
+            {str(table.name): table for table in known},
+            {str(table.name): table for table in files},
+            {str(item.name): item for item in former},
+            heirs,
+            dropped,
+            linked,
+        )
+
+    def old(self, table: TableDefinition) -> TableDefinition | None:
+        """The definition in force of the table of a file: by its name, or by the one that it had."""
+        return self.known.get(str(table.name)) or self.known.get(str(table.was))
+
+    def problems(self, table: TableDefinition) -> Iterator[str]:
+        """Why a table may not be named so."""
+        name, was, place = str(table.name), str(table.was), table.places.get("was", f"{table.path}:1: was")
+        taken = self.former.get(name)
+        old = self.old(table)
+        if old is not None and old.dropped:
+            place = table.places.get("table" if str(old.name) == name else "was", f"{table.path}:1: table")
+            yield f"{place}: {old.name} is being dropped; remove it here, or wait until `prism status` names it no more"
+            return
+        if taken and (old is None or old.table_id != taken.table_id):
+            place = table.places.get("table", f"{table.path}:1: table")
+            yield (
+                f"{place}: {name} is the former name of another table, which Glue shows until "
+                f"{taken.end_time:%Y-%m-%d %H:%M}Z and the catalog run behind that; wait, or choose another name"
+            )
+        yield from self._symlink_problems(table)
+        if table.was is None or was not in self.known:
+            return
+        if name in self.known:
+            yield f"{place}: {was} and {name} are two tables, and no table takes the name of another; remove the field"
+        elif len(self.heirs[was]) > 1:
+            others = ", ".join(str(heir.name) for heir in self.heirs[was] if heir is not table)
+            yield f"{place}: {was} is also said to be the former name of {others}; only one of them can be"
+        elif was in self.files:
+            yield (
+                f"{place}: {was} is also defined in {self.files[was].path}; Glue shows it as the former name of {name} "
+                "for grace_days, and no other table can have it before that is over"
+            )
+        elif self.known[was].iceberg is not None:
+            yield (
+                f"{place}: {was} is an Iceberg table, too, which is not renamed: take `iceberg` out of its file, run "
+                "`prism iceberg publish`, rename it, and put `iceberg` in again"
+            )
+
+    def _symlink_problems(self, table: TableDefinition) -> Iterator[str]:
+        """Names of Glue that a table has by symlinks and another one as it is, or the other way round."""
+        for name, holders in self._held_by_symlinks.items():
+            mine = [one for one in holders if one.of is self._owner(table)]
+            if not mine or len(holders) == 1:
+                continue
+            own = next((one for one in mine if one.by_symlinks), mine[0])
+            other = next(one for one in holders if one is not own)
+            if own.by_symlinks:
+                place = table.places.get("symlink", f"{table.path}:1: symlink")
+                said = f"is what readers of symlinks call {table.name}, and {other.name} has that name; remove one"
+            else:
+                place = table.places.get("table", f"{table.path}:1: table")
+                said = f"is what readers of symlinks call {other.name}; choose another name, or wait until it is free"
+            yield f"{place}: {name} {said}"
+
+    def _owner(self, table: TableDefinition) -> TableDefinition:
+        """What stands for the table of a file: the definition in force, where there is one."""
+        return self.old(table) or table
+
+    @cached_property
+    def _held_by_symlinks(self) -> Mapping[str, Sequence[_Holder]]:
+        """The names of Glue that a table has by symlinks, with all who have them: now, before, or from now on."""
+        known = list(self.known.values())
+        if not self.linked and not any(table.symlink for table in (*known, *self.files.values())):
+            return {}
+        former: dict[int, list[TableName]] = {}
+        for item in self.former.values():
+            former.setdefault(item.table_id, []).append(item.name)
+        found: dict[str, list[_Holder]] = {}
+        heirs = {id(self._owner(table)): table for table in self.files.values()}
+        for owner in {id(item): item for item in (*known, *map(self._owner, self.files.values()))}.values():
+            versions = [owner, *([heirs[id(owner)]] if id(owner) in heirs else [])]
+            names = {str(name): name for name in (*(one.name for one in versions), *former.get(owner.table_id, ()))}
+            for name in names.values():
+                found.setdefault(str(name), []).append(_Holder(owner, versions[-1].name, by_symlinks=False))
+                if owner.table_id in self.linked or any(one.symlink for one in versions):
+                    linked = f"{name.schema}{SYMLINK_SUFFIX}.{name.table}"
+                    found.setdefault(linked, []).append(_Holder(owner, versions[-1].name, by_symlinks=True))
+        return {name: holders for name, holders in found.items() if any(one.by_symlinks for one in holders)}
+
+    def unused(self, name: TableName) -> TableName:
+        """The name of a new table, with a folder that no table had before."""
+        taken = {item.physical for item in (*(table.name for table in self.known.values()), *self.dropped)}
+        folder, number = name, 1
+        while folder.physical in taken:
+            number += 1
+            folder = TableName(name.schema, name.table, physical_table=f"{name.table}_{number}")
+        return folder
+
+
+@dataclass(frozen=True)
+class StreamClaims:
+    """Who reads which stream, before and after: `ended` are those that the file of their table names no more."""
+
+    names: Mapping[int, str]
+    ended: frozenset[int]
+    known: tuple[KnownStream, ...]
+    wanted: Mapping[str, str]
+
+    @classmethod
+    def of(
+        cls, files: Sequence[TableDefinition], names: Mapping[int, str], streams: Sequence[KnownStream]
+    ) -> StreamClaims:
+        """A table whose file is not among these keeps its streams. `names` are those that tables will have, by id."""
+        wanted = {stream.url: str(table.name) for table in files for stream in table.streams}
+        applied_names = {str(table.name) for table in files}
+        ended = {
+            item.stream_id
+            for item in streams
+            if item.removed
+            or (names.get(item.table_id) in applied_names and wanted.get(item.stream.url) != names[item.table_id])
+        }
+        return cls(names, frozenset(ended), tuple(streams), wanted)
+
+    def taken(self, table: TableDefinition, old: TableDefinition | None) -> list[str]:
+        """Streams of a table whose objects another table reads: a prefix has one owner at a time."""
+        return [
+            f"{place_of(table, stream)}: {stream.url} of {table.name} overlaps {other.stream.url}, which feeds another "
+            f"table, {self.names.get(other.table_id)}; take it out of that file in the same run of apply to move it"
+            for stream in table.streams
+            for other in self.known
+            if (old is None or other.table_id != old.table_id)
+            and other.stream_id not in self.ended
+            and overlap(stream, other.stream)
+        ]
+
+    def moves_of(self, table: TableDefinition, old: TableDefinition | None) -> Moves:
+        """Which streams a table gets from others, and gives to others."""
+        mine = old.table_id if old else None
+        owners = {item.stream.url: item.table_id for item in self.known}
+        origins = {
+            stream.url: self.names[owner]
+            for stream in table.streams
+            if (owner := owners.get(stream.url)) is not None and owner != mine and owner in self.names
+        }
+        return Moves(origins, {url: name for url, name in self.wanted.items() if name != str(table.name)})

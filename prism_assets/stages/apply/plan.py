@@ -1,0 +1,166 @@
+"""What becomes of each table, from files and what is in force alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from prism_assets.domain.column_changes import (
+    NOTHING_STORED,
+    StoredColumns,
+    column_problems,
+    continued_columns,
+    kept_columns,
+)
+from prism_assets.domain.names import TableName
+from prism_assets.domain.table_changes import Change, changes_between, describe
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata.tables import FormerName, KnownStream
+from prism_assets.stages.apply.names import StreamClaims, TableNames
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """What `apply` does to one table, from the definition that is in force, or from nothing."""
+
+    name: TableName
+    old: TableDefinition | None
+    changes: tuple[Change, ...]
+    consequences: tuple[str, ...] = ()
+    """What later runs do because of it, a line each."""
+    records: TableName | None = None
+    """The join table whose changes this table logs. It stands before this one in a plan."""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What is said to people; nothing where nothing changes."""
+        return (*describe(str(self.name), self.changes), *self.consequences)
+
+
+@dataclass(frozen=True)
+class ApplyPlan:
+    """What happens to all tables, in the order of their names, and what was left out as stored rows do not allow it."""
+
+    tables: tuple[TablePlan, ...]
+    problems: tuple[str, ...] = ()
+    lake: tuple[str, ...] = ()
+    """What will be done so that database and lake belong together."""
+    notices: tuple[str, ...] = ()
+    """What stays otherwise than the files say, and what to do."""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What will be done, one line a step."""
+        return (*self.lake, *(line for table in self.tables for line in table.lines))
+
+
+def plan_apply(
+    files: Sequence[TableDefinition],
+    known: Sequence[TableDefinition],
+    streams: Sequence[KnownStream],
+    former: Sequence[FormerName] = (),
+    stored: Mapping[int, StoredColumns] | None = None,
+    dropped: Sequence[TableName] = (),
+    linked: Collection[int] = (),
+) -> ApplyPlan:
+    """Compares files with what is in force. Changes that stored rows do not allow become problems.
+
+    `stored` is what is known of the columns of tables beside their definitions, by table id; `dropped` are the names of
+    tables that are gone, `linked` the ids of those that are shown by symlinks, or may be.
+    """
+    names = TableNames.of(files, known, former, dropped, linked)
+    forbidden = {}
+
+    def of_table(old: TableDefinition) -> StoredColumns:
+        return (stored or {}).get(old.table_id, NOTHING_STORED)
+
+    for table in files:
+        forbidden[table.name] = list(names.problems(table))
+        if old := names.old(table):
+            forbidden[table.name] += _forbidden_changes(table, old, of_table(old))
+    sound = [table for table in files if not forbidden[table.name]]
+    renamed = {old.table_id: str(table.name) for table in sound if (old := names.old(table))}
+    claims = StreamClaims.of(sound, {**{table.table_id: str(table.name) for table in known}, **renamed}, streams)
+    ordered = sorted(files, key=lambda item: item.name)
+    wrong = {table.name: [*claims.taken(table, names.old(table)), *forbidden[table.name]] for table in ordered}
+    broken = {_file_of(table) for table in ordered if wrong[table.name]}
+    problems = [problem for table in ordered for problem in wrong[table.name]]
+    notices: list[str] = []
+    plans = []
+    for table in ordered:
+        old = names.old(table)
+        if _file_of(table) not in broken:
+            notices += _notices(table, old) if old else []
+            name = names.unused(table.name)
+            wanted = _on_top_of(table, old, of_table(old)) if old else dataclasses.replace(table, name=name)
+            changes = changes_between(old, wanted, claims.moves_of(table, old))
+            plans.append(TablePlan(table.name, old, changes, records=table.records))
+    return ApplyPlan(tuple(plans), tuple(problems), notices=tuple(notices))
+
+
+def _file_of(table: TableDefinition) -> TableName:
+    """The table that a file is named after: both tables of a join table change, or neither does."""
+    return table.records or table.name
+
+
+def _forbidden_changes(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> list[str]:
+    """What would make stored objects unreadable, or rows lie where nobody looks for them."""
+    problems = [f"{table.path}:1: columns: {problem}" for problem in column_problems(table, old, stored)]
+    if table.partition_column != old.partition_column or table.timezone != old.timezone:
+        problems.append(
+            f"{table.path}:1: partition: column and timezone decide where stored rows lie; keep them, or make a table"
+        )
+    return [*problems, *_forbidden_joins(table, old)]
+
+
+def _forbidden_joins(table: TableDefinition, old: TableDefinition) -> Iterator[str]:
+    """What would make other records of the changes of before. These are folded once, so nothing can make up for it."""
+    kinds = [(before.join is not None, before.change_log is not None) for before in (old, table)]
+    if kinds[0] != kinds[1]:
+        yield f"{table.path}:1: table: {old.name} is {_kind(old)}, and no table becomes {_kind(table)}; {_NEW_TABLE}"
+    if table.join is None or old.join is None:
+        return
+    for field in ("key", "groups", "window_seconds", "lateness_seconds", "after", "buckets"):
+        if getattr(table.join, field) != getattr(old.join, field):
+            name = field.removesuffix("_seconds")
+            place = table.places.get(name, f"{table.path}:1: {name}")
+            yield f"{place}: records are made by what it says, and stay as they are; {_NEW_TABLE}"
+    for name in sorted({column.name for column in old.columns} - {column.name for column in table.columns}):
+        yield f"{table.path}:1: columns: {name} is missing; columns of join tables cannot be dropped or renamed yet"
+    before = {member.column: member for member in old.join.members}
+    for member in table.join.members:
+        if before.get(member.column, member) != member:
+            message = f"{member.column} keeps its group and its merge, as records are made by them; {_NEW_TABLE}"
+            yield f"{table.path}:1: columns: {message}"
+
+
+_NEW_TABLE = "to have it otherwise, make a table of another name"
+
+
+def _kind(table: TableDefinition) -> str:
+    if table.join is not None:
+        return "a join table"
+    return "a log table" if table.change_log is None else "the log of changes of a join table"
+
+
+def _notices(table: TableDefinition, old: TableDefinition) -> list[str]:
+    return [
+        f"{old.name} keeps the column {column.name} {column.type.name}, which came by its contract and is not in "
+        f"{table.path}: `prism table drift {old.name} --patch` prints the line to add"
+        for column in kept_columns(table, old)
+    ]
+
+
+def _on_top_of(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> TableDefinition:
+    """What a file says with the ids that the table and its columns have."""
+    columns = continued_columns(table, old, stored)
+    # Iceberg needs microseconds, as which a file with it is read.
+    says_format = table.says_format or table.iceberg is not None
+    file_format = table.file_format if says_format else old.file_format
+    name = old.name
+    if str(table.name) != str(old.name):
+        folder = (old.name.physical_schema or old.name.schema, old.name.physical_table or old.name.table)
+        name = TableName(table.name.schema, table.name.table, *folder)
+    known = dataclasses.replace(table, name=name, table_id=old.table_id, version=old.version)
+    return dataclasses.replace(known, columns=columns, file_format=file_format)

@@ -1,0 +1,146 @@
+"""Brings PostgreSQL in line with the table files: all of them or none for people, what is sound for Dagster."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import datetime
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from prism_assets.domain.drift import defined_keys
+from prism_assets.domain.errors import DefinitionError
+from prism_assets.domain.table_changes import DropColumn, RenameTable, applied
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.failpoints import failpoint
+from prism_assets.metadata import locks, tables, undefined_fields
+from prism_assets.stages.apply.facts import load_plan, with_consequences, with_cost
+from prism_assets.stages.apply.files import parse_table_files, read_table_files, streams_in_lake
+from prism_assets.stages.apply.plan import ApplyPlan, plan_apply
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.installation import preview_lake, take_lake
+
+
+def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> None:
+    """Writes the plan; one transaction with the caller's reads, so a death in it leaves nothing half-done.
+
+    No batch is starting meanwhile, and no object is being registered: what a batch has claimed belongs to the table
+    that its stream fed before, everything later to the one that it feeds now.
+    """
+    if any(planned.changes for planned in plan.tables):
+        locks.hold_epoch(connection)
+        tables.lock_streams(connection)
+    in_force: dict[str, TableDefinition] = {}
+    for planned in plan.tables:
+        table = applied(planned.old, planned.changes)
+        in_force[str(table.name)] = table
+        if not planned.changes:
+            continue
+        for change in planned.changes:
+            if isinstance(change, RenameTable):
+                tables.rename_table(connection, table.table_id, change.before, change.name, change.grace_days)
+        records = in_force[str(planned.records)] if planned.records else None
+        if planned.old is None:
+            table_id = tables.insert_table(connection, table, now, records.table_id if records else None)
+            table = dataclasses.replace(table, table_id=table_id)
+        table = _with_ids(connection, table) if records is None else _with_ids_of(records, table)
+        table = in_force[str(table.name)] = dataclasses.replace(table, version=table.version + 1)
+        tables.save_version(connection, table, now)
+        tables.save_columns(connection, table, now)
+        tables.remove_streams(connection, table, table.version - 1)
+        tables.save_streams(connection, table.table_id, table.streams)
+        undefined_fields.forget_fields(connection, table.table_id, defined_keys(table))
+        failpoint("apply.in_table")
+
+
+def _with_ids(connection: Connection, table: TableDefinition) -> TableDefinition:
+    """Gives new columns ids that no column of the table ever had."""
+    highest = tables.highest_column_id(connection, table.table_id)
+    columns = []
+    for column in table.columns:
+        highest += column.column_id == 0
+        columns.append(dataclasses.replace(column, column_id=column.column_id or highest))
+    return dataclasses.replace(table, columns=tuple(columns))
+
+
+def _with_ids_of(records: TableDefinition, table: TableDefinition) -> TableDefinition:
+    """Gives the columns of a log of changes the ids that they have in the records, so that both mean one column."""
+    ids = {column.name: column.column_id for column in records.columns}
+    columns = [dataclasses.replace(item, column_id=ids.get(item.name, item.column_id)) for item in table.columns]
+    return dataclasses.replace(table, columns=tuple(columns))
+
+
+def run_apply(
+    context: StageContext,
+    folder: Path,
+    now: datetime,
+    *,
+    dry_run: bool = False,
+    restore_marker: bool = False,
+    accept_amplification: bool = False,
+) -> ApplyPlan:
+    """Migrates the schema and applies the table files of a folder, all or none; returns the plan that was carried out.
+
+    The first one joins database and lake for good. A stream that would take in the lake's own objects is refused.
+    DefinitionError with every problem of every file; WrongLake, before any table is touched, where the two do not
+    belong together. `restore_marker` puts back the lake's marker on purpose; without `accept_amplification` a table is
+    not changed whose records live for ever where folds write far more than changes.
+    """
+    database, lake, stores = context.database, context.lake, context.stores
+    files = read_table_files(folder)
+    wrong = [problem for table in files for problem in context.check_expressions(table)]
+    if problems := [*streams_in_lake(files, lake.place.url), *wrong]:
+        raise DefinitionError("\n".join(problems))
+    if dry_run:
+        taken = preview_lake(database, lake, stores, restore_marker=restore_marker)
+        if not database.has_table("prism_tables"):
+            return dataclasses.replace(plan_apply(files, [], []), lake=taken)
+    else:
+        database.migrate()
+        taken = take_lake(database, lake, stores, now, restore_marker=restore_marker)
+    with database.begin() as connection:
+        locks.hold_apply(connection)
+        plan = load_plan(context, connection, files)
+        plan = with_cost(context, connection, plan, files, now, accept_amplification)
+        if plan.problems:
+            raise DefinitionError("\n".join(plan.problems))
+        plan = with_consequences(context, connection, plan, now)
+        if not dry_run:
+            execute_apply(connection, plan, now)
+    return dataclasses.replace(plan, lake=taken)
+
+
+def apply_sound(context: StageContext, folder: Path, now: datetime) -> ApplyPlan:
+    """Migrates the schema and applies what is sound in a folder: one wrong file keeps no other table from its change.
+
+    Joins database and lake as `run_apply` does. Tables with a problem stay as they are in force; the plan has the
+    problems. So do tables of which a column would be dropped: processes with an older folder, and people who are in the
+    middle of an edit, must not take from readers what nothing brings back.
+    """
+    database = context.database
+    found, problems = parse_table_files(folder)
+    wrong = {table.name: context.check_expressions(table) for table in found}
+    files = [table for table in found if not wrong[table.name]]
+    problems += [problem for table in found for problem in wrong[table.name]]
+    database.migrate()
+    taken = take_lake(database, context.lake, context.stores, now)
+    with database.begin() as connection:
+        locks.hold_apply(connection)
+        plan = _without_drops(load_plan(context, connection, files))
+        execute_apply(connection, plan, now)
+    return dataclasses.replace(plan, problems=(*problems, *plan.problems), lake=taken)
+
+
+def _without_drops(plan: ApplyPlan) -> ApplyPlan:
+    """The plan without the tables that lose a column, and a problem for each."""
+    dropped = {
+        planned.name: [change.column.name for change in planned.changes if isinstance(change, DropColumn)]
+        for planned in plan.tables
+    }
+    problems = [
+        f"{name}: its file has no column {', '.join(columns)}: put it back, or drop it with `prism table apply`"
+        for name, columns in dropped.items()
+        if columns
+    ]
+    kept = tuple(planned for planned in plan.tables if not dropped[planned.name])
+    return dataclasses.replace(plan, tables=kept, problems=(*plan.problems, *problems))
