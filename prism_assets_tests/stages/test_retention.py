@@ -77,7 +77,7 @@ def state(world: World, day: str, now: str = BOTH_ARE_OLD) -> str:
 
 def days_of_lake(world: World) -> list[str]:
     """The days that clients of DuckLake are sent to."""
-    return [str(day) for day in IdReader(world.settings).look_at_lake(world.context.database, "log.events")]
+    return sorted(str(day) for day in IdReader(world.settings).look_at_lake(world.context.database, "log.events"))
 
 
 def is_sound(world: World) -> bool:
