@@ -13,7 +13,7 @@ from rich import markup
 from rich.console import Console
 from rich.table import Table
 
-from prism_assets.domain.publishers import ORDER, words_of
+from prism_assets.domain.publishers import GLUE_PUBLISHERS, words_of
 from prism_assets.domain.tables import Column
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def show_catalog(report: CatalogReport, *, as_json: bool) -> None:
             for day in days:
                 out.print(f"{table.table} {day}: {verb}")
         reports: tuple[TableReport | PublishReport, ...] = (table, table.symlink)
-        for publisher, shown in zip(ORDER, reports, strict=True):
+        for publisher, shown in zip(GLUE_PUBLISHERS, reports, strict=True):
             words = words_of(publisher)
             for day in shown.withdrawn:
                 out.print(f"{table.table} {day}: taken out of {words.catalog}")

@@ -11,25 +11,25 @@ from prism_assets.domain.tables import TableDefinition
 
 @dataclass(frozen=True)
 class PublisherWords:
-    """What the catalog of a publisher is called, and each of its lists of objects.
+    """What the catalog of a publisher is called, and each of its lists of files.
 
     Sentences about it begin with `prefix`: nothing for the first one, whose catalog is the one that is meant where
     nothing is said. `shown` is how a table is shown there.
     """
 
     catalog: str
-    list: str
+    file_list: str
     prefix: str
     shown: str
 
 
 _WORDS: Mapping[str, PublisherWords] = {
-    GLUE: PublisherWords(catalog="the catalog", list="manifest", prefix="", shown="in the catalog"),
+    GLUE: PublisherWords(catalog="the catalog", file_list="manifest", prefix="", shown="in the catalog"),
     SYMLINK: PublisherWords(
-        catalog="the catalog of symlinks", list="list of symlinks", prefix="symlinks: ", shown="by symlinks"
+        catalog="the catalog of symlinks", file_list="list of symlinks", prefix="symlinks: ", shown="by symlinks"
     ),
 }
-ORDER: tuple[str, ...] = tuple(_WORDS)
+GLUE_PUBLISHERS: tuple[str, ...] = tuple(_WORDS)
 """The names of the publishers of Glue, the first one first."""
 
 
@@ -42,4 +42,4 @@ def wanted_publishers(table: TableDefinition) -> tuple[str, ...]:
     """The publishers that are to show a table, in order: none of one that is dropped."""
     if table.dropped:
         return ()
-    return ORDER if table.symlink else (GLUE,)
+    return GLUE_PUBLISHERS if table.symlink else (GLUE,)

@@ -285,7 +285,7 @@ def test_a_table_that_asks_no_more_is_forgotten_and_asked_for_again(linked: Worl
     assert catalog(without_symlinks(linked), AFTER).tables[0].problems
     assert is_shown(linked, LINKED)
     calls_are_over(linked)
-    assert linked.catalog(AFTER).tables[0].symlink.removed == [EVENTS]
+    assert linked.catalog(AFTER).tables[0].symlink.removed == (EVENTS,)
     assert not is_shown(linked, LINKED)
     assert agrees(linked)
     assert deleted(linked) == {}, "readers may be at it"
@@ -311,12 +311,12 @@ def test_a_call_that_may_still_land_keeps_a_table_from_being_forgotten_for_good(
             "expire_time) SELECT prism_table_id, 'symlink', gen_random_uuid(), 'host:1', now(), now() + interval '1 h' "
             "FROM prism_tables"
         )
-    assert linked.catalog(AFTER).tables[0].symlink.removed == []
+    assert linked.catalog(AFTER).tables[0].symlink.removed == ()
     (table,) = linked.context.choose_tables([EVENTS])
     linked.symlinks.define(table, "s3://lake/late/")
     assert [item.step for item in find_catalog_work(linked.context, now=utc(AFTER))] == ["compare"]
     calls_are_over(linked)
-    assert linked.catalog(AFTER).tables[0].symlink.removed == [EVENTS]
+    assert linked.catalog(AFTER).tables[0].symlink.removed == (EVENTS,)
     assert not is_shown(linked, LINKED)
     assert notes(linked) == 0
 
@@ -368,7 +368,7 @@ def test_expired_days_leave_both_catalogs_before_anything_of_them_is_deleted(wor
             connection.exec_driver_sql(f"UPDATE {change}")
     assert "expired" not in deleted(world)
     assert len(world.ids(LINKED)) == 4
-    assert world.catalog(later).tables[0].symlink.withdrawn == [date.fromisoformat(DAY)]
+    assert world.catalog(later).tables[0].symlink.withdrawn == (date.fromisoformat(DAY),)
     assert world.reader().table(LINKED).partitions == ()
     hours_pass(world, 1_000)
     with world.context.database.begin() as connection:
@@ -394,7 +394,7 @@ def test_both_databases_show_the_former_name_of_a_table_until_each_has_forgotten
     assert (is_shown(linked, EVENTS), is_shown(linked, LINKED)) == (False, True)
     calls_are_over(linked)
     (report,) = linked.catalog(AFTER).tables
-    assert (report.removed, report.symlink.removed) == ((), [EVENTS])
+    assert (report.removed, report.symlink.removed) == ((), (EVENTS,))
     assert not is_shown(linked, LINKED)
     assert not linked.catalog(AFTER).changed
     assert linked.ids("log_symlink.tours") == ids

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime
 
 from prism_assets.domain.errors import InvariantBroken, PrismError
@@ -50,16 +50,16 @@ class PublishPlan:
         return not (self.differs or self.publications or self.withdrawals or self.removals)
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PublishReport:
     """What was defined and published, and what is wrong."""
 
     defined: str | None = None
-    published: list[PublishedPartition] = field(default_factory=list)
-    withdrawn: list[date] = field(default_factory=list)
-    removed: list[str] = field(default_factory=list)
-    held_back: list[HeldBack] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    published: tuple[PublishedPartition, ...] = ()
+    withdrawn: tuple[date, ...] = ()
+    removed: tuple[str, ...] = ()
+    held_back: tuple[HeldBack, ...] = ()
+    problems: tuple[Problem, ...] = ()
 
     @property
     def changed(self) -> bool:
@@ -127,12 +127,11 @@ def publish_table(
     call of it may land, and once after. Each step is fenced by the lease; a death before the end has the table
     compared, which then changes nothing.
     """
-    done = PublishReport()
     table = known.definition
     if plan.changes_nothing:
         if plan.is_full or known.defined_version != table.version:
             _record_end(context, lease, known, plan, None)
-        return done
+        return PublishReport()
     with context.database.begin() as connection:
         leases.hold(connection, lease)
         if plan.is_full:  # The run's own note stands for those that are over, so that they do not grow many.
@@ -140,33 +139,35 @@ def publish_table(
         note_id = publication_notes.add_note(connection, lease, context.worker, known.publisher)
     failpoint("catalog.after_begin")
     calls = NotedCalls(context, lease, note_id)
+    defined: str | None = None
+    done: list[PublishedPartition | HeldBack | Problem | date] = []
+    removed: list[str] = []
     try:
-        done.defined = context.publisher.define(table, calls)
+        defined = context.publisher.define(table, calls)
         failpoint("catalog.after_define")
         for switched in (False, True):
             chosen = [item for item in plan.publications if item.partition.switched is switched]
             for item in publish_partitions(context, table, chosen, lease, calls, now):
-                if isinstance(item, Problem):
-                    done.problems.append(item)
-                elif isinstance(item, HeldBack):
-                    done.held_back.append(item)
-                else:
-                    done.published.append(item)
+                done.append(item)
         for gone in withdraw_partitions(context, table, plan.withdrawals, lease, calls, now):
-            if isinstance(gone, Problem):
-                done.problems.append(gone)
-            else:
-                done.withdrawn.append(gone)
+            done.append(gone)
         for name in plan.removals:
             _remove_name(context, table, name, lease, calls)
-            done.removed.append(str(name))
-        left = {problem.date for problem in done.problems} | {item.date for item in done.held_back}
+            removed.append(str(name))
+        left = {item.date for item in done if isinstance(item, Problem | HeldBack)}
         if plan.outdated.isdisjoint(left):
             _record_end(context, lease, known, plan, note_id)
     except PrismError as error:
-        done.problems.append(Problem.of(error, str(table.name)))
+        done.append(Problem.of(error, str(table.name)))
         calls.break_off()
-    return done
+    return PublishReport(
+        defined=defined,
+        published=tuple(item for item in done if isinstance(item, PublishedPartition)),
+        withdrawn=tuple(item for item in done if isinstance(item, date)),
+        removed=tuple(removed),
+        held_back=tuple(item for item in done if isinstance(item, HeldBack)),
+        problems=tuple(item for item in done if isinstance(item, Problem)),
+    )
 
 
 def end_table(context: StageContext, lease: Lease, known: CatalogState) -> PublishReport:
@@ -175,8 +176,8 @@ def end_table(context: StageContext, lease: Lease, known: CatalogState) -> Publi
     As long as a call of before may land and show it again, the next runs do the same. A death behind the catalog leaves
     a table on record that is gone: it goes again. Until that is recorded nothing that its readers need is deleted.
     """
-    done = PublishReport()
     table = known.definition
+    removed: list[str] = []
     with context.database.begin() as connection:
         leases.hold(connection, lease)
         publication_notes.remove_expired(connection, table.table_id, known.publisher, known.time)
@@ -193,13 +194,13 @@ def end_table(context: StageContext, lease: Lease, known: CatalogState) -> Publi
             publication_notes.remove_note(connection, note_id)
             if catalog_state.end(connection, table.table_id, known.publisher):
                 tables.end_removed_names(connection, table.table_id)
-                done.removed += [str(name) for name in names]
+                removed += [str(name) for name in names]
             failpoint("catalog.in_remove_table")
         failpoint("catalog.after_end_table")
     except PrismError as error:
-        done.problems.append(Problem.of(error, str(table.name)))
         calls.break_off()
-    return done
+        return PublishReport(removed=tuple(removed), problems=(Problem.of(error, str(table.name)),))
+    return PublishReport(removed=tuple(removed))
 
 
 def _remove_name(

@@ -193,16 +193,16 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
         table=str(table.name),
         table_id=table.table_id,
         expired=tuple(expired),
-        withdrawn=tuple(glue.withdrawn),
-        removed=tuple(glue.removed),
+        withdrawn=glue.withdrawn,
+        removed=glue.removed,
         switched=tuple(switched),
         marked=tuple(marked),
         closed=tuple(closed),
         defined=glue.defined,
-        published=tuple(glue.published),
+        published=glue.published,
         waiting=(*waiting, *_held_back(glue), *map(_of_symlinks, _held_back(symlink))),
         problems=(*glue.problems, *map(_of_symlinks, symlink.problems)),
-        symlink=replace(symlink, problems=[], held_back=[]),
+        symlink=replace(symlink, problems=(), held_back=()),
     )
 
 
@@ -229,12 +229,11 @@ def _begun_catalogs(context: StageContext, lease: Lease, table: TableDefinition)
     with context.database.begin() as connection:
         leases.hold(connection, lease)
         begun = catalog_state.load_publishers(connection, [table.table_id])[table.table_id]
-        for name in wanted_publishers(table):
-            if name not in begun:
-                catalog_state.begin(connection, table.table_id, name)
-                failpoint("catalog.in_begin")
-        names = catalog_state.load_publishers(connection, [table.table_id])[table.table_id]
-    return context.of_publishers(names)
+        missing = [name for name in wanted_publishers(table) if name not in begun]
+        for name in missing:
+            catalog_state.begin(connection, table.table_id, name)
+            failpoint("catalog.in_begin")
+    return context.of_publishers((*begun, *missing))
 
 
 def _show(context: StageContext, lease: Lease, table: TableDefinition, now: datetime, republish: bool) -> PublishReport:
@@ -248,7 +247,7 @@ def _show(context: StageContext, lease: Lease, table: TableDefinition, now: date
         plan = plan_publish(context, known, pending, republish=republish)
         return publish_table(context, lease, known, plan, now)
     except PrismError as error:
-        return PublishReport(problems=[Problem.of(error, str(table.name))])
+        return PublishReport(problems=(Problem.of(error, str(table.name)),))
 
 
 def _expire(

@@ -76,7 +76,7 @@ def look_at_manifest(context: StageContext, table: TableDefinition, found: Parti
             name="manifest_entries",
             table=str(table.name),
             date=day,
-            facts=f"the {words_of(context.publisher.name).list} {key} {wrong}",
+            facts=f"the {words_of(context.publisher.name).file_list} {key} {wrong}",
             advice="Keep it, and report it",
         )
         for wrong in _wrong_entries(context, key, wanted)

@@ -170,7 +170,7 @@ def _missing_list(
             name="manifest",
             table=str(table.name),
             date=partition.date,
-            facts=f"the {words_of(context.publisher.name).list} {key} that readers are sent to is missing",
+            facts=f"the {words_of(context.publisher.name).file_list} {key} that readers are sent to is missing",
             advice=f"Run `prism catalog --republish --table {table.name}`",
         )
 
