@@ -437,6 +437,18 @@ def load_reader_settings() -> ReaderSettings:
     return load(ReaderSettings)
 
 
+class _DatabaseSettings(PrismSettings):
+    """Whether there is a database for a process that can do without."""
+
+    database_url: SecretStr | None = None
+
+
+def has_database() -> bool:
+    """Whether PRISM_DATABASE_URL is set at all, rightly or not."""
+    _take_local_environment()
+    return load(_DatabaseSettings).database_url is not None
+
+
 _Loaded = TypeVar("_Loaded", bound=PrismSettings)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from datetime import datetime
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -31,9 +32,11 @@ from prism_assets.cli.options import (
 from prism_assets.cli.rebuild import rebuild
 from prism_assets.cli.tables import table_app
 from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
-from prism_assets.settings import load_reader_settings, load_settings
+from prism_assets.settings import has_database, load_reader_settings, load_settings
 
 if TYPE_CHECKING:
+    from prism_assets.merge_on_read.reader import RecordsReader
+    from prism_assets.reading.query import Reader
     from prism_assets.stages.context import StageContext
     from prism_assets.stages.leftovers import FindLeftovers
 
@@ -293,19 +296,40 @@ def files(table: Annotated[str, typer.Argument(help="schema.table")], day: Day =
 def query(
     sql: Annotated[str, typer.Argument(help="SQL over schema.table")],
     iceberg: Annotated[bool, typer.Option("--iceberg", help="Read the Iceberg tables instead of Glue's.")] = False,
+    published: Annotated[
+        bool, typer.Option("--published", help="Read join tables as Glue shows them, too: as of the last fold.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Runs a query over what the catalog shows."""
-    from prism_assets.reading.lake_reader import LakeReader
+    """Runs a query over what the catalog shows, and over join tables with all changes that are committed."""
     from prism_assets.reading.query import run_query
 
+    if iceberg and published:
+        raise WrongUse("choose one: --iceberg reads the Iceberg tables, --published those of Glue")
+    with ExitStack() as stack:
+        console.show_query(run_query(_reader(stack, iceberg=iceberg, published=published), sql), as_json=as_json)
+
+
+def _reader(stack: ExitStack, *, iceberg: bool, published: bool) -> Reader:
+    """Who reads for a query. Settings of the platform are loaded where its PostgreSQL is asked."""
     if iceberg:
         from prism_assets.reading.iceberg_reader import IcebergReader
 
-        with IcebergReader(load_settings()) as reader:
-            console.show_query(run_query(reader, sql), as_json=as_json)
-        return
-    console.show_query(run_query(LakeReader(load_reader_settings()), sql), as_json=as_json)
+        return stack.enter_context(IcebergReader(load_settings()))
+    from prism_assets.reading.lake_reader import LakeReader
+
+    catalog = LakeReader(load_reader_settings())
+    if published or not has_database():
+        return catalog
+
+    def open_records() -> RecordsReader:
+        from prism_assets.merge_on_read.reader import RecordsReader
+
+        return RecordsReader(load_settings())
+
+    from prism_assets.merge_on_read.catalog import CurrentReader
+
+    return CurrentReader(catalog, open_records)
 
 
 @quarantine_app.command("list")

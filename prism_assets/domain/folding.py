@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import ClassVar
 
-from prism_assets.domain.files import DataFile
+from prism_assets.domain.files import DataFile, SmallObject
 from prism_assets.domain.joins import PublishPolicy
 from prism_assets.domain.work import Failure
 
@@ -62,6 +62,22 @@ class ChangesObject(DataFile):
 
     committed: datetime
     object_id: int = 0
+
+    @classmethod
+    def of(cls, item: SmallObject) -> ChangesObject:
+        """A small object of the log as folds read it."""
+        return cls(
+            bucket=item.bucket,
+            key=item.key,
+            content_length=item.content_length,
+            row_count=item.row_count,
+            fingerprint=item.fingerprint,
+            min_time=item.min_time,
+            max_time=item.max_time,
+            file_format=item.file_format,
+            committed=item.upload_start_time,
+            object_id=item.object_id,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -87,6 +87,14 @@ UPDATE prism_partitions SET expire_time = clock_timestamp() WHERE prism_partitio
 """
 
 
+def load_expired(connection: Connection, table_id: int) -> frozenset[date]:
+    """The days of a table that have expired. Reads without locks."""
+    return frozenset(connection.execute(text(_EXPIRED), {"table": table_id}).scalars())
+
+
+_EXPIRED = "SELECT partition_date FROM prism_partitions WHERE prism_table_id = :table AND expire_time IS NOT NULL"
+
+
 def find_gone(connection: Connection, partition_ids: Collection[int], at: datetime) -> set[int]:
     """The expired partitions to which no catalog sent readers any more at an instant; Iceberg is asked for itself."""
     rows = connection.execute(text(_GONE), {"ids": list(partition_ids), "at": at})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,9 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
 from pyarrow import fs
 
+from prism_assets.domain.change_log import SUFFIX
 from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, StoreUnavailable, WrongUse
+from prism_assets.domain.joins import CHANGE_GROUP
 from prism_assets.objectstore.manifests import read_manifest
 from prism_assets.objectstore.store_errors import unclear
 from prism_assets.settings import ReaderSettings
@@ -74,14 +77,38 @@ class LakeReader:
 
     def table(self, name: str, day: date | None = None) -> ReadTable:
         """Everything a reader learns about `schema.table`, or about one day of it; WrongUse if it is not there."""
+        database, table = self._place(name)
+        with self._telling(name):
+            found: Any = self._glue.get_table(DatabaseName=database, Name=table)["Table"]
+            locations = self._locations(database, table, day)
+        with ThreadPoolExecutor(_READERS) as pool:
+            partitions = tuple(pool.map(self._partition, locations))
+        columns = tuple((column["Name"], column["Type"]) for column in found["StorageDescriptor"]["Columns"])
+        return ReadTable(name=name, columns=columns, partitions=partitions)
+
+    def has_log_of_changes(self, name: str) -> bool:
+        """Whether `schema.table` holds the records of a join table: then the log of its changes stands beside it."""
+        database, table = self._place(name)
+        with self._telling(name):
+            try:
+                found: Any = self._glue.get_table(DatabaseName=database, Name=f"{table}{SUFFIX}")["Table"]
+            except self._glue.exceptions.EntityNotFoundException:
+                return False
+        return any(column["Name"] == CHANGE_GROUP for column in found["StorageDescriptor"]["Columns"])
+
+    def _place(self, name: str) -> tuple[str, str]:
+        """Database and table of Glue."""
         schema, _, table = name.partition(".")
         if not (schema and table):
             raise WrongUse(f"{name or 'nothing'} is not the name of a table: write schema.table")
-        database = f"{self._prefix}{schema}{self._suffix}"
+        return f"{self._prefix}{schema}{self._suffix}", table
+
+    @contextmanager
+    def _telling(self, name: str) -> Iterator[None]:
+        """Raises what Glue says of a table as errors of the tree."""
         glue = f"Glue at {self._glue.meta.endpoint_url}"
         try:
-            found: Any = self._glue.get_table(DatabaseName=database, Name=table)["Table"]
-            locations = self._locations(database, table, day)
+            yield
         except ClientError as error:
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
             code = error.response.get("Error", {}).get("Code") or status
@@ -96,10 +123,6 @@ class LakeReader:
             ) from error
         except BotoCoreError as error:
             raise CatalogUnavailable(f"{glue} does not answer: start it, or check PRISM_GLUE_ENDPOINT") from error
-        with ThreadPoolExecutor(_READERS) as pool:
-            partitions = tuple(pool.map(self._partition, locations))
-        columns = tuple((column["Name"], column["Type"]) for column in found["StorageDescriptor"]["Columns"])
-        return ReadTable(name=name, columns=columns, partitions=partitions)
 
     def _locations(self, database: str, table: str, day: date | None) -> list[tuple[date, str, str]]:
         arguments: dict[str, Any] = {"DatabaseName": database, "TableName": table}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import duckdb
 import pyarrow as pa
@@ -85,15 +85,27 @@ class RowsReader(Protocol):
         ...
 
 
-def run_query(reader: LakeReader | RowsReader, sql: str) -> QueryResult:
+@runtime_checkable
+class DatasetReader(Protocol):
+    """A reader that hands over a table as a dataset, of which DuckDB reads what a query asks for."""
+
+    def dataset(self, name: str) -> ds.Dataset:
+        """All rows of `schema.table`, with `dt`."""
+        ...
+
+
+Reader = LakeReader | DatasetReader | RowsReader
+
+
+def run_query(reader: Reader, sql: str) -> QueryResult:
     """Runs one query; tables are `schema.table` as in the catalog. Times are shown in UTC."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         try:
-            names = sorted(name.replace('"', "") for name in connection.get_table_names(sql, qualified=True))
+            found = connection.get_table_names(sql, qualified=True)
         except duckdb.Error as error:
             raise WrongUse(f"this is not a query: {_first_line(error)}") from error
-        for index, name in enumerate(names):
+        for index, name in enumerate(sorted({name.replace('"', "").partition(" AS ")[0] for name in found})):
             _register(connection, reader, name, f"prism_{index}")
         try:
             result = connection.execute(sql)
@@ -126,14 +138,19 @@ def _failed(message: str) -> PrismError:
     return unclear(where, bucket or "of the table", said)
 
 
-def _register(connection: Any, reader: LakeReader | RowsReader, name: str, alias: str) -> None:
+def _register(connection: Any, reader: Reader, name: str, alias: str) -> None:
     schema, _, table = name.partition(".")
     if not table:
         raise WrongUse(f"{name} is not a table: write schema.table, such as log.{name}")
-    rows = arrow_dataset(reader, reader.table(name)) if isinstance(reader, LakeReader) else reader.rows(name)
-    connection.register(alias, rows)
+    connection.register(alias, _rows_of(reader, name))
     connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
     connection.execute(f'CREATE VIEW "{schema}"."{table}" AS SELECT * FROM {alias}')
+
+
+def _rows_of(reader: Reader, name: str) -> ds.Dataset | pa.Table:
+    if isinstance(reader, LakeReader):
+        return arrow_dataset(reader, reader.table(name))
+    return reader.dataset(name) if isinstance(reader, DatasetReader) else reader.rows(name)
 
 
 def _first_line(error: Exception) -> str:

@@ -154,7 +154,7 @@ def plan_fold(
         uppers=uppers,
         taken_rows=rows,
         rows_again=rows_again,
-        changes=tuple(_changes_object(item) for item in inputs if item.row_count),
+        changes=tuple(ChangesObject.of(item) for item in inputs if item.row_count),
         records=tuple(record_objects.load_open(connection, lake.keys(table), table.table_id)),
         settle_before=facts.settle_before,
         is_whole=is_whole,
@@ -166,21 +166,6 @@ def _fitting(found: Sequence[SmallObject], most_bytes: int, *, at_least: bool) -
     sizes = itertools.accumulate(item.content_length for item in found)
     count = sum(size <= most_bytes for size in sizes)
     return max(count, min(1, len(found))) if at_least else count
-
-
-def _changes_object(item: SmallObject) -> ChangesObject:
-    return ChangesObject(
-        bucket=item.bucket,
-        key=item.key,
-        content_length=item.content_length,
-        row_count=item.row_count,
-        fingerprint=item.fingerprint,
-        min_time=item.min_time,
-        max_time=item.max_time,
-        file_format=item.file_format,
-        committed=item.upload_start_time,
-        object_id=item.object_id,
-    )
 
 
 def fold_tasks(plan: FoldPlan, fold_id: int, now: datetime) -> list[FoldTask]:

@@ -1,0 +1,90 @@
+"""Records as they are with all changes that are committed: for readers, who wait for no fold, and write nothing.
+
+What belongs together, what wins and where it lives is decided as in a fold (`rewriting.py`). All homes that a change
+touches are merged, and nothing settles. All other objects stay as they are; nobody reads more of them here than keys
+and times, and of buckets without a change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from prism_assets.domain.errors import InvariantBroken
+from prism_assets.domain.folding import FoldTask
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.types import MICROSECONDS
+from prism_assets.kernels.parquet.format import in_format
+from prism_assets.kernels.records.homes import batches
+from prism_assets.kernels.records.inputs import read_changes
+from prism_assets.kernels.records.rewriting import BATCH_ROWS, Found, find, rewrite
+from prism_assets.kernels.records.shape import RecordShape
+from prism_assets.kernels.scratch import mapped, new_file, telling
+from prism_assets.kernels.times import to_day
+from prism_assets.objectstore.stores import Stores
+
+DAY = "dt"
+"""The column with the day under which readers find a record."""
+IN_MEMORY = 32 << 20
+"""Bytes of merged records that stay in memory, of each batch; what is more lies on disk."""
+_DISK_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class CurrentRecords:
+    """Visible records with all of their changes, which take the place of the objects with the ids `replaced`."""
+
+    merged: tuple[pa.Table, ...]
+    replaced: frozenset[int]
+
+
+def seen_schema(table: TableDefinition) -> pa.Schema:
+    """The columns that readers see, and behind them the day."""
+    names = [column.stored_name for column in table.columns]
+    seen = in_format(_shape_of(table).seen, MICROSECONDS)
+    return pa.schema([*(pa.field(name, seen.field(name).type) for name in names), pa.field(DAY, pa.date32())])
+
+
+def current_records(task: FoldTask, table: TableDefinition, stores: Stores) -> CurrentRecords:
+    """Merges what the changes of the task's buckets touch. UnreadInputs if something of it cannot be read."""
+    shape, schema = _shape_of(table), seen_schema(table)
+    changes = read_changes(task, shape, stores)
+    touched = set(changes.buckets.tolist())
+    records = tuple(item for item in task.records if item.bucket_number in touched)
+    found = find(replace(task, records=records, settle_before=None), changes, shape, stores)
+    due = [number for number, home in enumerate(found.work.homes) if home.touched]
+    return CurrentRecords(
+        merged=tuple(_merged(found, due, shape, schema)),
+        replaced=frozenset(item.object_id for home in due for item in found.homes.recorded(home)),
+    )
+
+
+def _shape_of(table: TableDefinition) -> RecordShape:
+    if table.join is None:
+        raise InvariantBroken(f"{table.name} is no join table: each of its rows is a line of its own")
+    return RecordShape(table, table.join)
+
+
+def _merged(found: Found, due: list[int], shape: RecordShape, schema: pa.Schema) -> Iterator[pa.Table]:
+    """The visible records of some homes, some at a time."""
+    days = np.array([to_day(day) for day, _, _ in found.homes.addresses], np.int32)
+    rows = [home.rows for home in found.work.homes]
+    for batch in batches(found.homes, due, found.work.links, BATCH_ROWS, rows):
+        rewritten = rewrite(batch, found, shape)
+        seen = np.flatnonzero(rewritten.merged.visible(len(rewritten.living)))
+        columns = [rewritten.merged.column(name, seen) for name in schema.names[:-1]]
+        dates = pa.array(days[rewritten.living[seen]]).cast(pa.date32())
+        yield _kept(pa.table([*columns, dates], names=schema.names).cast(schema))
+
+
+def _kept(rows: pa.Table) -> pa.Table:
+    """The same rows; many of them on disk, and read from there when they are looked at."""
+    if rows.nbytes <= IN_MEMORY:
+        return rows
+    file = new_file()
+    with telling(), pa.ipc.new_file(pa.PythonFile(file, "w"), rows.schema) as writer:
+        writer.write_table(rows, max_chunksize=_DISK_ROWS)
+    return pa.ipc.open_file(mapped(file)).read_all()

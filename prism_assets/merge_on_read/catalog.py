@@ -1,0 +1,38 @@
+"""Reads everything that the catalog shows, and join tables with all changes that are committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pyarrow.dataset as ds
+
+from prism_assets.domain.errors import DatabaseUnavailable
+from prism_assets.reading.lake_reader import LakeReader
+from prism_assets.reading.query import arrow_dataset
+
+if TYPE_CHECKING:
+    from prism_assets.merge_on_read.reader import RecordsReader
+
+OTHERWISE = "`prism query --published` shows the records as of the last fold and catalog run"
+
+
+class CurrentReader:
+    """What `prism query` reads by. What is a join table the catalog tells: PostgreSQL is asked for no other.
+
+    `open_records` is called once there is one to read.
+    """
+
+    def __init__(self, catalog: LakeReader, open_records: Callable[[], RecordsReader]) -> None:
+        self._catalog = catalog
+        self._open_records = open_records
+
+    def dataset(self, name: str) -> ds.Dataset:
+        """All rows of `schema.table`, with `dt`."""
+        if not self._catalog.has_log_of_changes(name):
+            return arrow_dataset(self._catalog, self._catalog.table(name))
+        try:
+            with self._open_records() as records:
+                return records.dataset(name)
+        except DatabaseUnavailable as error:
+            raise DatabaseUnavailable(f"{error}; {OTHERWISE}") from error

@@ -1,0 +1,134 @@
+"""Reads join tables as they are with all changes that are committed, whenever they are folded or published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from prism_assets.domain.errors import ObjectMissing, TerminalError
+from prism_assets.domain.folding import RecordObject, RecordPart, UnreadObject
+from prism_assets.kernels.records.current import DAY, CurrentRecords, current_records, seen_schema
+from prism_assets.kernels.records.inputs import UnreadInputs
+from prism_assets.merge_on_read.catalog import OTHERWISE
+from prism_assets.merge_on_read.snapshot import RecordsSnapshot, load_snapshot
+from prism_assets.metadata.database import Database
+from prism_assets.objectstore.lake import Lake
+from prism_assets.objectstore.stores import Stores
+from prism_assets.reading.lake_reader import open_filesystem, path_of
+from prism_assets.settings import Settings
+
+_TRIES = 5
+"""Snapshots that are taken where garbage collection has removed what was read too long behind the one before."""
+
+
+class RecordsReader:
+    """A reader of join tables who waits for no fold. To be closed, or used in a `with` block.
+
+    It needs PostgreSQL and the lake, and no right to write anything. One call shows one moment.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._database = Database(settings.database_url.get_secret_value())
+        self._lake = Lake(settings.bucket, settings.prefix, settings.store)
+        self._stores = Stores(settings.store)
+        self._filesystem = open_filesystem(settings)
+
+    def __enter__(self) -> RecordsReader:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections to PostgreSQL."""
+        self._database.dispose()
+
+    def rows(self, name: str) -> pa.Table:
+        """All records of `schema.table`, `dt` among the columns, in memory."""
+        try:
+            return self.dataset(name).to_table()
+        except (pa.ArrowException, OSError) as error:
+            raise TerminalError(f"{name} cannot be read: {str(error).splitlines()[0]}; see `prism doctor`") from error
+
+    def dataset(self, name: str) -> ds.Dataset:
+        """All records of `schema.table`: those that changes wait for in memory, all others to be read when asked for.
+
+        TerminalError where something cannot be read that they need; changes that folds have set aside are left out as
+        long as they cannot be.
+        """
+        left_out: set[int] = set()
+        for _ in range(_TRIES):
+            snapshot = load_snapshot(self._database, self._lake, name)
+            try:
+                return self._dataset(snapshot, left_out)
+            except UnreadInputs as error:
+                now = load_snapshot(self._database, self._lake, name)
+                still = [item for item in error.objects if _is_there(item, now)]
+                aside = {item.object_id for item in still if item.is_new_changes and item.object_id in now.set_aside}
+                if lost := [item for item in still if not item.is_new_changes or item.object_id not in aside]:
+                    raise _unreadable(lost) from error
+                left_out |= aside
+        raise TerminalError(f"{name}: its objects were replaced and deleted while they were read; repeat")
+
+    def _dataset(self, snapshot: RecordsSnapshot, left_out: Collection[int]) -> ds.Dataset:
+        changes = tuple(item for item in snapshot.changes if item.object_id not in left_out)
+        parts = _all_of(
+            lambda task: current_records(task, snapshot.table, self._stores), replace(snapshot, changes=changes).tasks
+        )
+        replaced = frozenset[int]().union(*(part.replaced for part in parts))
+        schema = seen_schema(snapshot.table)
+        expired = pa.array(sorted(snapshot.expired), pa.date32())
+        merged = [table.filter(~ds.field(DAY).isin(expired)) for part in parts for table in part.merged]
+        shown = [
+            item
+            for item in snapshot.records
+            if item.part is RecordPart.VISIBLE and item.date not in snapshot.expired and item.object_id not in replaced
+        ]
+        stored = ds.FileSystemDataset(
+            [self._fragment(item) for item in shown], schema, ds.ParquetFileFormat(), self._filesystem
+        )
+        return ds.UnionDataset(schema, [stored, ds.InMemoryDataset(pa.concat_tables([schema.empty_table(), *merged]))])
+
+    def _fragment(self, item: RecordObject) -> ds.Fragment:
+        return ds.ParquetFileFormat().make_fragment(
+            path_of(item.url),
+            filesystem=self._filesystem,
+            partition_expression=ds.field(DAY) == pa.scalar(item.date, pa.date32()),
+        )
+
+
+_Task = TypeVar("_Task")
+
+
+def _all_of(read: Callable[[_Task], CurrentRecords], tasks: Collection[_Task]) -> list[CurrentRecords]:
+    """What is read of all tasks, one after the other; UnreadInputs with everything that cannot be."""
+    found, unread = [], dict[tuple[int, bool], UnreadObject]()
+    for task in tasks:
+        try:
+            found.append(read(task))
+        except UnreadInputs as error:
+            unread |= {(item.object_id, item.is_new_changes): item for item in error.objects}
+    if unread:
+        raise UnreadInputs(list(unread.values()))
+    return found
+
+
+def _is_there(item: UnreadObject, snapshot: RecordsSnapshot) -> bool:
+    """Whether an object is still one of the table's: what was replaced meanwhile may be gone."""
+    known = snapshot.changes if item.is_new_changes else snapshot.records
+    return any(item.object_id == one.object_id for one in known)
+
+
+def _unreadable(lost: list[UnreadObject]) -> TerminalError:
+    first = lost[0]
+    mend = (
+        "`prism repair --deep` writes it again, or `prism fold` sets it aside"
+        if first.is_new_changes
+        else "restore it (a version of the bucket, a backup)"
+    )
+    kind = ObjectMissing if "does not exist" in first.reason else TerminalError
+    return kind(f"{first.reason}; {mend}; {OTHERWISE}")

@@ -1,0 +1,91 @@
+"""What there is of a join table at one moment: its objects, and the changes that no fold has taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime, timezone
+
+from sqlalchemy import Connection
+
+from prism_assets.domain.change_log import log_name
+from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.folding import ChangesObject, FoldTask, RecordObject
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata import fold_faults, folds, record_objects, retention, small_objects, tables
+from prism_assets.metadata.database import Database
+from prism_assets.objectstore.lake import Lake
+
+_TASK_BYTES = 64 << 20
+"""Bytes of records and changes that are merged at a time, as in folds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordsSnapshot:
+    """A join table at one moment: `records` that no fold has replaced, `changes` that none has taken.
+
+    Of the changes those with the ids `set_aside` could not be read by a fold. Records of `expired` days are shown no
+    more.
+    """
+
+    table: TableDefinition
+    records: tuple[RecordObject, ...]
+    changes: tuple[ChangesObject, ...]
+    set_aside: frozenset[int]
+    expired: frozenset[date]
+    time: datetime
+
+    @property
+    def tasks(self) -> list[FoldTask]:
+        """What would be folded, divided by buckets: as many parts as the bytes ask for."""
+        assert self.table.join is not None
+        open_records = tuple(item for item in self.records if not item.is_settled)
+        size = sum(item.content_length for item in (*open_records, *self.changes))
+        count = min(self.table.join.buckets, max(1, -(-size // _TASK_BYTES)))
+        return [
+            FoldTask(
+                fold_id=0,  # that of no fold: nothing is written
+                number=number,
+                table_id=self.table.table_id,
+                definition_version=self.table.version,
+                buckets=tuple(range(number, self.table.join.buckets, count)),
+                records=tuple(item for item in open_records if item.bucket_number % count == number),
+                changes=self.changes,
+                now=self.time,
+            )
+            for number in range(count)
+        ]
+
+
+def load_snapshot(database: Database, lake: Lake, name: str) -> RecordsSnapshot:
+    """Reads all in one transaction, which sees one moment and takes no locks; WrongUse if it is no join table."""
+    with database.repeatable_read() as connection:
+        known = {str(table.name): table for table in tables.load_definitions(connection) if not table.dropped}
+        table = known.get(name)
+        if table is None:
+            raise WrongUse(
+                f"there is no table {name} (there are: {', '.join(known) or 'none; run `prism table apply`'})"
+            )
+        if table.join is None:
+            raise WrongUse(f"{name} is no join table: each of its rows is a line of its own")
+        log = known[str(log_name(table.name))]
+        set_aside = frozenset(item.object_id for item in fold_faults.load_set_aside(connection, log.table_id))
+        return RecordsSnapshot(
+            table=table,
+            records=tuple(record_objects.load_current(connection, lake.keys(table), table.table_id)),
+            changes=tuple(_unfolded(connection, lake, log, set_aside)),
+            set_aside=set_aside,
+            expired=retention.load_expired(connection, table.table_id),
+            time=datetime.now(timezone.utc),
+        )
+
+
+def _unfolded(
+    connection: Connection, lake: Lake, log: TableDefinition, set_aside: frozenset[int]
+) -> list[ChangesObject]:
+    """Small objects above those that folds have taken, and those that they have left out, each once."""
+    keys = lake.keys(log)
+    found = {item.object_id: item for item in small_objects.load_these(connection, keys, set_aside)}
+    for day in folds.load_unfolded(connection, log.table_id):
+        above = small_objects.load_above(connection, keys, day.partition_id, day.folded_object_id)
+        found |= {item.object_id: item for item in above}
+    return [ChangesObject.of(found[number]) for number in sorted(found) if found[number].row_count]

@@ -1,0 +1,153 @@
+"""Join tables as readers see them who wait for no fold: from lines in staging, with PostgreSQL and Glue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prism_assets.domain.errors import PrismError, WrongUse
+from prism_assets.merge_on_read.reader import RecordsReader
+from prism_assets.reading.query import run_query
+from prism_assets.stages.fold.run import run_fold
+from prism_assets_tests.builders import a_table, utc
+from prism_assets_tests.requests import Requests, a_join_table, back, front, some_changes
+from prism_assets_tests.world import World
+
+DAY = "2026-03-01"
+NOON = f"{DAY}T12:00"
+DAYS = (("a", DAY), ("b", "2026-03-02"))
+
+
+@pytest.fixture
+def requests(world: World) -> Requests:
+    world.apply(a_join_table(dirty=0.9))
+    world.catalog(NOON)
+    return Requests(world)
+
+
+@pytest.fixture
+def reader(world: World) -> Iterator[RecordsReader]:
+    with RecordsReader(world.settings) as made:
+        yield made
+
+
+def current(reader: RecordsReader, requests: Requests) -> list[tuple[Any, ...]]:
+    names = ", ".join(column.name for column in requests.table.columns)
+    return sorted(run_query(reader, f"SELECT {names} FROM log.request").rows, key=str)
+
+
+def test_changes_are_readable_before_any_fold(requests: Requests, reader: RecordsReader) -> None:
+    requests.arrive([("front", front("a", NOON, "home")), ("back", back("a", f"{DAY}T12:00:02", 1, 200))], NOON)
+    assert [(row[0], row[3], row[5]) for row in current(reader, requests)] == [("a", "home", 200)]
+    assert requests.seen() == []
+
+
+@pytest.mark.parametrize("window", ["1h", "forever"])
+def test_records_are_those_of_the_model_whatever_is_folded_published_or_waits(
+    world: World, reader: RecordsReader, window: str
+) -> None:
+    text = a_join_table(window=window, dirty=0.95, buckets=1)
+    world.apply(text if window == "1h" else text.replace("lateness: 30m\n", ""))
+    requests = Requests(world)
+    changes = some_changes(4, 80, f"{DAY}T21:00", requests=15, hours=6)
+    waited = 0
+    for number, start in enumerate(range(0, len(changes), 20)):
+        requests.arrive(changes[start : start + 20], f"{DAY}T21:00")
+        world.catalog(f"{DAY}T21:00")  # shows the log, by which the model goes
+        assert current(reader, requests) == requests.wanted()
+        if number % 2:
+            waited += sum(fold.pending for fold in requests.fold(f"{DAY}T21:00").folds)
+            assert current(reader, requests) == requests.wanted()
+    assert waited
+
+
+def test_rows_are_those_of_glue_once_all_is_folded_and_shown(requests: Requests, reader: RecordsReader) -> None:
+    requests.arrive(some_changes(1, 30, f"{DAY}T22:00", requests=9, hours=3), NOON)
+    requests.show(NOON)
+    sql = "SELECT * FROM log.request ORDER BY ALL"
+    now, published = run_query(reader, sql), run_query(requests.world.reader(), sql)
+    requests.arrive(some_changes(2, 30, f"{DAY}T22:00", requests=9, hours=3), NOON)
+    assert run_query(reader, sql).columns == now.columns == published.columns
+    assert now.rows == published.rows
+    assert run_query(reader, sql).rows != now.rows
+    assert reader.rows("log.request").schema.field("dt").type == "date32"
+
+
+def test_a_bridged_record_shows_once_under_the_earlier_day(world: World, reader: RecordsReader) -> None:
+    world.apply(a_join_table(lateness="6h"))
+    requests = Requests(world)
+    now = "2026-03-02T00:40"
+    pages = [front("a", f"{DAY}T23:20", "home"), front("a", "2026-03-02T00:30", "cart")]
+    requests.arrive([("front", page) for page in pages], now)
+    requests.show(now)
+    requests.arrive([("back", back("a", f"{DAY}T23:55", 1, 200))], now)
+    assert run_query(reader, "SELECT dt, page FROM log.request").rows == ((date(2026, 3, 1), "cart"),)
+    assert run_query(reader, "SELECT page FROM log.request WHERE dt = '2026-03-02'").rows == ()
+
+
+def test_a_record_that_went_stays_gone_and_what_is_due_goes_with_a_fold(world: World, reader: RecordsReader) -> None:
+    world.apply(a_join_table(after="delete"))
+    requests = Requests(world)
+    requests.arrive([("front", front("a", NOON, "home"))], NOON)
+    requests.show(NOON)
+    world.discover(f"{DAY}T13:36")
+    assert len(current(reader, requests)) == 1
+    requests.fold(f"{DAY}T13:36")
+    assert current(reader, requests) == []
+
+
+def test_days_that_expired_are_shown_no_more(requests: Requests, reader: RecordsReader) -> None:
+    requests.arrive([("front", front(name, f"{day}T12:00", "home")) for name, day in DAYS], NOON)
+    requests.show(NOON)
+    with requests.world.context.database.begin() as connection:
+        connection.exec_driver_sql(
+            "UPDATE prism_partitions SET expire_time = now() WHERE switched AND partition_date = '2026-03-01'"
+        )
+    requests.arrive([("back", back(name, f"{day}T12:00", 1, 200)) for name, day in (("b", "2026-03-02"),)], NOON)
+    assert [(row[0], row[5]) for row in current(reader, requests)] == [("b", 200)]
+
+
+def objects(world: World, part: str) -> list[Path]:
+    return sorted(path for path in (world.root / "buckets" / "lake").rglob("*.parquet") if part in str(path))
+
+
+def test_an_object_that_cannot_be_read_is_named_with_what_to_do(requests: Requests, reader: RecordsReader) -> None:
+    world = requests.world
+    requests.arrive([("front", front("a", NOON, "home"))], NOON)
+    requests.show(NOON)
+    (stored,) = objects(world, "/records/")
+    requests.arrive([("back", back("a", NOON, 1, 200))], NOON)
+    whole = stored.read_bytes()
+    stored.unlink()
+    with pytest.raises(PrismError, match=rf"{stored.name}.* does not exist; restore it .*--published"):
+        reader.rows("log.request")
+    stored.write_bytes(whole)
+    change = objects(world, "request_changes")[-1]
+    change.write_bytes(b"PAR1 no more")
+    with pytest.raises(PrismError, match=rf"{change.name}.*`prism repair --deep`.*--published"):
+        reader.rows("log.request")
+
+
+def test_changes_that_are_set_aside_are_left_out_until_they_can_be_read(
+    requests: Requests, reader: RecordsReader
+) -> None:
+    world = requests.world
+    requests.arrive([("front", front("a", NOON, "home")), ("back", back("b", NOON, 1, 404))], NOON)
+    lost = next(path for path in objects(world, "request_changes") if b"home" in path.read_bytes())
+    body = lost.read_bytes()
+    lost.unlink()
+    assert run_fold(world.context, now=utc(NOON), ignore_pace=True).errors
+    assert [row[0] for row in current(reader, requests)] == ["b"]
+    lost.write_bytes(body)
+    assert [row[0] for row in current(reader, requests)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["log.events", "log.request_changes", "log.none"])
+def test_only_join_tables_are_read(world: World, reader: RecordsReader, name: str) -> None:
+    world.apply(a_table(), a_join_table())
+    with pytest.raises(WrongUse, match=name):
+        reader.dataset(name)
