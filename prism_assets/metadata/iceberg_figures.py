@@ -10,7 +10,7 @@ from sqlalchemy import Connection, text
 
 from prism_assets.domain.partitions import Partition, current_publication
 from prism_assets.domain.snapshots import wanted_snapshot
-from prism_assets.metadata.iceberg_tables import ICEBERG_PARTITION
+from prism_assets.metadata.iceberg_tables import HAS_ROWS, ICEBERG_PARTITION
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +124,7 @@ CROSS JOIN LATERAL (
     WHERE prism_partition_id = p.prism_partition_id AND lower_bound IS NOT NULL AND file_format = 1
 ) r
 WHERE t.prism_table_id = ANY(:tables) AND t.table_uuid IS NOT NULL
-    AND greatest(p.last_object_id, p.desired_manifest_version) > 0
+    AND {HAS_ROWS}
     AND q.dirty IS NOT TRUE AND p.expire_time IS NULL
     AND (q.version IS NULL OR q.version < p.desired_manifest_version OR q.published_object_id < p.last_object_id
         OR q.revision < p.revision)
@@ -149,12 +149,12 @@ def load_bytes(connection: Connection, table_id: int) -> IcebergBytes:
     return IcebergBytes(**connection.execute(text(_BYTES), {"table": table_id}).one()._mapping)
 
 
-_BYTES = """
+_BYTES = f"""
 WITH days AS MATERIALIZED (
     SELECT prism_partition_id, last_live_object_id IS NOT NULL AS closed, desired_manifest_version,
         clock_timestamp() - make_interval(secs => t.merge_interval) - interval '1 hour' AS late_before
-    FROM prism_partitions JOIN prism_tables t USING (prism_table_id)
-    WHERE prism_table_id = :table AND greatest(last_object_id, desired_manifest_version) > 0 AND expire_time IS NULL
+    FROM prism_partitions p JOIN prism_tables t USING (prism_table_id)
+    WHERE p.prism_table_id = :table AND {HAS_ROWS} AND expire_time IS NULL
 ), small AS (
     SELECT coalesce(sum(s.content_length) FILTER (WHERE d.closed AND s.commit_time < d.late_before), 0) AS closed,
         coalesce(sum(s.content_length), 0) AS bytes

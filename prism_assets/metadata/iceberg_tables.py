@@ -112,16 +112,17 @@ SELECT p.prism_partition_id AS partition_id, p.prism_table_id AS table_id, p.par
     coalesce(q.revision, 0) AS published_revision, p.repairs, coalesce(q.repairs, 0) AS published_repairs,
     p.expire_time IS NOT NULL AS expired"""
 """The fields of a Partition `p` with what its Iceberg table lists, by its row `q` of prism_publications."""
-# A day of a log has an object from its first commit on, and one of records a version from its first record that is seen.
+HAS_ROWS = "greatest(p.last_object_id, p.desired_manifest_version) > 0"
+"""Whether a day `p` is any: of a log from its first commit on, of records from the first one that is seen."""
 _DIRTY = f"""{ICEBERG_PARTITION}
 FROM prism_publications q JOIN prism_partitions p USING (prism_partition_id)
-WHERE q.publisher = 'iceberg' AND q.dirty AND p.prism_table_id = :table AND greatest(p.last_object_id, p.desired_manifest_version) > 0
+WHERE q.publisher = 'iceberg' AND q.dirty AND p.prism_table_id = :table AND {HAS_ROWS}
 ORDER BY p.partition_date
 """
 _ALL = f"""{ICEBERG_PARTITION}
 FROM prism_partitions p
 LEFT JOIN prism_publications q ON q.prism_partition_id = p.prism_partition_id AND q.publisher = 'iceberg'
-WHERE p.prism_table_id = :table AND greatest(p.last_object_id, p.desired_manifest_version) > 0
+WHERE p.prism_table_id = :table AND {HAS_ROWS}
 ORDER BY p.partition_date
 """
 
@@ -228,10 +229,10 @@ def count_dirty_days(connection: Connection, table_ids: Collection[int]) -> dict
     return {row.table_id: DirtyDays(**row._mapping) for row in rows}
 
 
-_DIRTY_DAYS = """
+_DIRTY_DAYS = f"""
 SELECT p.prism_table_id AS table_id, count(*) AS days, max(p.partition_date) AS newest
 FROM prism_publications q JOIN prism_partitions p USING (prism_partition_id)
 WHERE q.publisher = 'iceberg' AND q.dirty AND p.prism_table_id = ANY(:tables)
-    AND greatest(p.last_object_id, p.desired_manifest_version) > 0
+    AND {HAS_ROWS}
 GROUP BY p.prism_table_id
 """
