@@ -147,17 +147,28 @@ def merge(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Merges small objects where it is due."""
+    """Merges small objects, and settled records of join tables, where it is due."""
     from prism_assets.stages import leftovers
+    from prism_assets.stages.leases import takeover_seconds
     from prism_assets.stages.merge.plan import preview
     from prism_assets.stages.merge.run import run_merge
+    from prism_assets.stages.merge.settled_plan import preview_settled
 
     context, clock = open_context(as_json), read_clock(now, force)
     if dry_run:
-        plans = preview(context, now=clock, names=table, day=read_day(day), ignore_schedule=everything)
-        console.show_lines(plans, [plan.describe() for plan in plans], as_json=as_json)
+        logs = preview(context, now=clock, names=table, day=read_day(day), ignore_schedule=everything)
+        records = preview_settled(context, table, read_day(day))
+        lines = [*(plan.describe() for plan in logs), *(plan.describe() for plan in records)]
+        console.show_lines([*logs, *records], lines, as_json=as_json)
         return
-    report = run_merge(context, now=clock, names=table, day=read_day(day), ignore_schedule=everything)
+    report = run_merge(
+        context,
+        now=clock,
+        names=table,
+        day=read_day(day),
+        ignore_schedule=everything,
+        wait_seconds=takeover_seconds(context),
+    )
     objects = sum(entry.objects_in for entry in report.merged)
     written = sum(len(entry.sizes) for entry in report.merged)
     console.show_report(

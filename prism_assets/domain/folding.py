@@ -40,6 +40,10 @@ class RecordObject(DataFile):
     None if none ever does; once all have, the object `is_settled`, and no fold reads it again. `oldest_change` is when
     the oldest of its pending changes was committed. Of records that readers see, `joined_rows` have all groups.
     `object_id` is 0 until PostgreSQL gave one.
+
+    What a merge writes has settled records of all buckets and cohorts of a day: its bucket is 0 and its cohort the
+    number of the object in that merge, which has the number of a fold. Its oldest rows went through so many `merges`.
+    Once it `is_even`, as big as objects are to be or all that is left of its day, no merge looks at it any more.
     """
 
     date: date
@@ -51,6 +55,8 @@ class RecordObject(DataFile):
     latest_settle: datetime | None = None
     oldest_change: datetime | None = None
     is_settled: bool = False
+    merges: int = 0
+    is_even: bool = False
     joined_rows: int = 0
     object_id: int = 0
     definition_version: int = 0
@@ -175,6 +181,55 @@ class FoldTask:
     def failed(self, failure: Failure) -> FoldResult:
         """Nothing was written."""
         return FoldResult(fold_id=self.fold_id, number=self.number, failure=failure)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettledMergeResult:
+    """The merged object of settled records that was written, or why not."""
+
+    fold_id: int
+    number: int
+    written: RecordObject | None = None
+    failure: Failure | None = None
+
+    @property
+    def task_id(self) -> tuple[int, int]:
+        """Its merge, and its number in it."""
+        return self.fold_id, self.number
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettledMergeTask:
+    """Settled records of a day to be written as one object, sorted by key; `number` tells it from others of the merge.
+
+    The merge has a number of its own among folds, `fold_id`, and so keys that nobody else writes.
+    """
+
+    fold_id: int
+    number: int
+    table_id: int
+    definition_version: int
+    date: date
+    inputs: tuple[RecordObject, ...]
+    metric_columns: tuple[int, ...] = ()
+
+    kernel: ClassVar[str] = "merge_settled"
+    result: ClassVar[type[SettledMergeResult]] = SettledMergeResult
+    alone: ClassVar[bool] = True
+
+    @property
+    def task_id(self) -> tuple[int, int]:
+        """Its merge, and its number in it."""
+        return self.fold_id, self.number
+
+    @property
+    def input_bytes(self) -> int:
+        """Those of all inputs."""
+        return sum(item.content_length for item in self.inputs)
+
+    def failed(self, failure: Failure) -> SettledMergeResult:
+        """Nothing was written."""
+        return SettledMergeResult(fold_id=self.fold_id, number=self.number, failure=failure)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -105,15 +105,15 @@ def _nothing(end: int) -> MergePlan:
 def _cuts(sizes: Sequence[float], start: float, policy: MergePolicy, *, is_open: bool, more: bool) -> list[int]:
     """Indexes behind which to cut. A job that has as much as it may take always cuts, so that the next goes on."""
     if is_open or more:
-        cuts = _full_cuts(sizes, start, policy, keep=0.0 if more else float(policy.floor_bytes))
+        cuts = full_cuts(sizes, start, policy, keep=0.0 if more else float(policy.floor_bytes))
     else:
-        cuts = _even_cuts(sizes, start, policy)
+        cuts = even_cuts(sizes, start, policy)
     if not cuts and (more or len(sizes) >= policy.max_objects):
         return [len(sizes)]
     return cuts
 
 
-def _full_cuts(sizes: Sequence[float], start: float, policy: MergePolicy, keep: float) -> list[int]:
+def full_cuts(sizes: Sequence[float], start: float, policy: MergePolicy, keep: float) -> list[int]:
     """Indexes behind which to cut so that every part reaches the target and at least `keep` bytes stay behind."""
     left = start + sum(sizes)
     part, cuts = start, list[int]()
@@ -126,7 +126,7 @@ def _full_cuts(sizes: Sequence[float], start: float, policy: MergePolicy, keep: 
     return cuts
 
 
-def _even_cuts(sizes: Sequence[float], start: float, policy: MergePolicy) -> list[int]:
+def even_cuts(sizes: Sequence[float], start: float, policy: MergePolicy) -> list[int]:
     """Indexes behind which to cut everything into parts as even as the objects allow, none below the floor."""
     total = start + sum(sizes)
     parts = max(1, round(total / policy.target_bytes))

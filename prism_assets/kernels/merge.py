@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -36,7 +36,7 @@ def merge_range(task: MergeTask, table: TableDefinition, stores: Stores, lake: L
     """
     inputs: list[Input] | None = None
     try:
-        inputs = _open(task, stores)
+        inputs = opened(task.inputs, stores)
         return _merged(task, table, inputs, stores, lake.bucket)
     except MemoryError:
         raise
@@ -48,8 +48,8 @@ def merge_range(task: MergeTask, table: TableDefinition, stores: Stores, lake: L
 def _merged(task: MergeTask, table: TableDefinition, inputs: list[Input], stores: Stores, bucket: str) -> MergeResult:
     # Objects without rows have no row group: where there are no others, the columns are those of the definition.
     schema = union_schema([entry.schema for entry in inputs] or [schema_of(Layout.of(table))], table)
-    merged = _encoded(task, inputs, schema, table)
-    _check_sums(task, inputs, merged)
+    merged = encoded(inputs, schema, table.stored_order, table.file_format, task.metric_columns)
+    check_sums(task.inputs, task.output_key, inputs, merged)
     failpoint("merge.before_put")
     there = put_if_absent(
         stores,
@@ -82,19 +82,19 @@ def _merged(task: MergeTask, table: TableDefinition, inputs: list[Input], stores
     return MergeResult(job_id=task.job_id, upper_bound=task.upper_bound, written=written)
 
 
-def _open(task: MergeTask, stores: Stores) -> list[Input]:
-    """Fetches all inputs, a few at a time; raises InvariantBroken for one that is not what the task says."""
+def opened(files: Sequence[DataFile], stores: Stores) -> list[Input]:
+    """Fetches objects to merge, a few at a time; raises InvariantBroken for one that is not what it is said to be."""
 
     def fetch(entry: DataFile) -> list[Input]:
         return Input.opened(entry, stores.get(entry.bucket, entry.key, length=entry.content_length))
 
     with ThreadPoolExecutor(_READS) as pool:
-        return [part for parts in pool.map(fetch, task.inputs) for part in parts]
+        return [part for parts in pool.map(fetch, files) for part in parts]
 
 
 @dataclass(frozen=True)
-class _Merged:
-    """The merged object, the number and the fingerprint of the rows that are in it, and their metrics."""
+class Merged:
+    """A merged object, the number and the fingerprint of the rows that are in it, and their metrics."""
 
     body: pa.Buffer
     row_count: int
@@ -102,8 +102,10 @@ class _Merged:
     metrics: tuple[ColumnMetrics, ...]
 
 
-def _encoded(task: MergeTask, inputs: list[Input], schema: pa.Schema, table: TableDefinition) -> _Merged:
-    """Merges the rows of all inputs.
+def encoded(
+    inputs: Sequence[Input], schema: pa.Schema, order: Sequence[str], file_format: int, metric_columns: Sequence[int]
+) -> Merged:
+    """Merges the rows of all inputs, sorted by the columns named in `order`; rows that tie stay in that of the inputs.
 
     While one portion is encoded in a thread the next one is gathered: half the time where a core is free, and at most
     one portion more in memory.
@@ -112,8 +114,8 @@ def _encoded(task: MergeTask, inputs: list[Input], schema: pa.Schema, table: Tab
     writing: Future[None] | None = None
     rows, fingerprint = 0, 0
     with ThreadPoolExecutor(1) as pool:
-        for portion in _portions(inputs, schema, table):
-            encoder = encoder or Encoder(schema, dictionary_columns(portion, MERGED_SAMPLE), table.file_format)
+        for portion in _portions(inputs, schema, order):
+            encoder = encoder or Encoder(schema, dictionary_columns(portion, MERGED_SAMPLE), file_format)
             if writing:
                 writing.result()
             writing = pool.submit(encoder.write, portion)
@@ -121,14 +123,14 @@ def _encoded(task: MergeTask, inputs: list[Input], schema: pa.Schema, table: Tab
             fingerprint = combine([fingerprint, fingerprint_of(portion)])
         if writing:
             writing.result()
-    encoder = encoder or Encoder(schema, [], table.file_format)
+    encoder = encoder or Encoder(schema, [], file_format)
     body = encoder.finish()
-    return _Merged(body, rows, fingerprint, column_metrics(encoder.metadata, task.metric_columns))
+    return Merged(body, rows, fingerprint, column_metrics(encoder.metadata, metric_columns))
 
 
-def _portions(inputs: list[Input], schema: pa.Schema, table: TableDefinition) -> Iterator[pa.Table]:
+def _portions(inputs: Sequence[Input], schema: pa.Schema, names: Sequence[str]) -> Iterator[pa.Table]:
     """The rows in order, in row groups of nearly equal size."""
-    order = merge_order(inputs, schema, table)
+    order = merge_order(inputs, schema, names)
     groups = max(1, math.ceil(len(order) / MERGED_ROW_GROUP))
     size = math.ceil(len(order) / groups)
     window = Window(inputs, schema, order)
@@ -136,15 +138,15 @@ def _portions(inputs: list[Input], schema: pa.Schema, table: TableDefinition) ->
         yield window.take(start, min(start + size, len(order)))
 
 
-def _check_sums(task: MergeTask, inputs: list[Input], merged: _Merged) -> None:
-    """Raises InvariantBroken unless what was written is what the inputs were said to hold."""
-    expected = combine(entry.fingerprint for entry in task.inputs)
-    if merged.row_count == sum(entry.row_count for entry in task.inputs) and merged.fingerprint == expected:
+def check_sums(files: Sequence[DataFile], output_key: str, inputs: Sequence[Input], merged: Merged) -> None:
+    """Raises InvariantBroken unless what was encoded is what the inputs were said to hold."""
+    expected = combine(entry.fingerprint for entry in files)
+    if merged.row_count == sum(entry.row_count for entry in files) and merged.fingerprint == expected:
         return
-    for entry in task.inputs:
+    for entry in files:
         found = combine(fingerprint_of(part.read()) for part in inputs if part.said is entry)
         if found != entry.fingerprint:
             raise InvariantBroken(
                 f"{entry.key}: the fingerprint of its rows is {found}, recorded was {entry.fingerprint}"
             )
-    raise InvariantBroken(f"{task.output_key}: the merged rows are not those of the inputs; nothing was written")
+    raise InvariantBroken(f"{output_key}: the merged rows are not those of the inputs; nothing was written")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from prism_assets.domain.folding import FoldTask
+from prism_assets.domain.folding import FoldTask, SettledMergeTask
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import (
     CleanTask,
@@ -23,6 +23,7 @@ from prism_assets.kernels.convert import convert_object
 from prism_assets.kernels.merge import merge_range
 from prism_assets.kernels.rebuild import rebuild_object
 from prism_assets.kernels.records.fold import fold_buckets
+from prism_assets.kernels.records.settled import merge_settled
 from prism_assets.kernels.repair import repair_object
 from prism_assets.kernels.rewrite import rewrite_object
 from prism_assets.objectstore.lake import Lake
@@ -50,5 +51,6 @@ _ALL: tuple[Kernel[Any], ...] = (
     Kernel(RewriteTask, rewrite_object),
     Kernel(CleanTask, clean_lines),
     Kernel(FoldTask, fold_buckets),
+    Kernel(SettledMergeTask, merge_settled),
 )
 KERNELS: Mapping[str, Kernel[Any]] = {kernel.task.kernel: kernel for kernel in _ALL}

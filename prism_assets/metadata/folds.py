@@ -1,6 +1,7 @@
 """Statements on prism_folds and prism_fold_positions: folds of join tables, and which changes they have taken.
 
-A table is folded by the holder of its lease alone. What a fold takes is everything of a day's log of changes up to one
+A table is folded by the holder of its lease alone. Merges of settled records are rows of prism_folds, too, as they
+replace objects and raise the versions of days by numbers in one order with folds. What a fold takes is everything of a day's log of changes up to one
 small object, as ids inside a day become visible in ascending order.
 """
 
@@ -43,11 +44,26 @@ class UnfoldedDay:
 
 
 def begin(
-    connection: Connection, table_id: int, definition_version: int, settle_before: datetime | None, worker: str
+    connection: Connection,
+    table_id: int,
+    definition_version: int,
+    settle_before: datetime | None,
+    worker: str,
+    *,
+    is_merge: bool = False,
 ) -> int:
-    """Begins a fold of a table and returns its number; one that died is dropped. The caller holds the table's lease."""
+    """Begins a fold of a table, or a merge of settled records, and returns its number; one that died is dropped.
+
+    The caller holds the table's lease.
+    """
     connection.execute(text(_DROP), {"table": table_id})
-    values = {"table": table_id, "version": definition_version, "settle": settle_before, "worker": worker}
+    values = {
+        "table": table_id,
+        "version": definition_version,
+        "settle": settle_before,
+        "worker": worker,
+        "is_merge": is_merge,
+    }
     return int(connection.execute(text(_BEGIN), values).scalar_one())
 
 
@@ -56,8 +72,8 @@ UPDATE prism_folds SET state = 'dropped', finish_time = clock_timestamp()
 WHERE prism_table_id = :table AND state = 'running'
 """
 _BEGIN = """
-INSERT INTO prism_folds (prism_table_id, definition_version, settle_before, state, worker)
-VALUES (:table, :version, :settle, 'running', :worker)
+INSERT INTO prism_folds (prism_table_id, definition_version, settle_before, state, worker, is_merge)
+VALUES (:table, :version, :settle, 'running', :worker, :is_merge)
 RETURNING prism_fold_id
 """
 
@@ -99,9 +115,25 @@ def last_finished(connection: Connection, table_ids: Collection[int]) -> dict[in
 _LAST = """
 SELECT w.id, f.finish_time FROM unnest(CAST(:ids AS bigint[])) AS w (id)
 CROSS JOIN LATERAL (
-    SELECT finish_time FROM prism_folds WHERE prism_table_id = w.id AND state = 'done'
+    SELECT finish_time FROM prism_folds WHERE prism_table_id = w.id AND state = 'done' AND NOT is_merge
     ORDER BY prism_fold_id DESC LIMIT 1
 ) f
+"""
+
+
+def last_settled_before(connection: Connection, table_id: int) -> datetime | None:
+    """Before when everything of a table has settled that could, as its last fold of all changes had it; None for none.
+
+    Reads without locks.
+    """
+    time: datetime | None = connection.execute(text(_SETTLED_BEFORE), {"table": table_id}).scalar_one_or_none()
+    return time
+
+
+_SETTLED_BEFORE = """
+SELECT settle_before FROM prism_folds
+WHERE prism_table_id = :table AND state = 'done' AND NOT is_merge AND settle_before IS NOT NULL
+ORDER BY prism_fold_id DESC LIMIT 1
 """
 
 

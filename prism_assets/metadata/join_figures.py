@@ -188,7 +188,7 @@ CROSS JOIN LATERAL (
         coalesce(sum(rows_written), 0) AS written, coalesce(sum(changes_folded), 0) AS folded,
         coalesce(array_agg(prism_fold_id), '{}') AS ids
     FROM (
-        SELECT * FROM prism_folds WHERE prism_table_id = w.id AND state = 'done'
+        SELECT * FROM prism_folds WHERE prism_table_id = w.id AND state = 'done' AND NOT is_merge
         ORDER BY prism_fold_id DESC LIMIT :most
     ) f WHERE f.finish_time >= :since
 ) s
@@ -268,7 +268,7 @@ CROSS JOIN LATERAL (
         WHERE t.prism_table_id = p.prism_table_id
     ) q
     JOIN prism_record_objects x ON x.prism_partition_id = p.prism_partition_id AND x.replaced_by IS NULL
-        AND x.part = 'visible' AND x.fold_id > q.version
+        AND x.part = 'visible' AND x.fold_id > q.version AND x.merges = 0
     JOIN prism_folds g ON g.prism_fold_id = x.fold_id
     WHERE p.prism_table_id = c.changes_of AND p.expire_time IS NULL AND p.desired_manifest_version > q.version
 ) s

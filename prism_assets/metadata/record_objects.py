@@ -16,7 +16,7 @@ from prism_assets.metadata.column_metrics import from_jsonb, to_jsonb
 
 _COLUMNS = """prism_record_object_id AS object_id, date, part, bucket_number, cohort, fold_id, content_length, row_count,
     min_time, max_time, fingerprint, file_format, metrics, definition_version, earliest_settle, latest_settle,
-    oldest_change, is_settled, joined_rows"""
+    oldest_change, is_settled, merges, is_even, joined_rows"""
 
 
 def load_open(connection: Connection, keys: TableKeys, table_id: int) -> list[RecordObject]:
@@ -93,20 +93,21 @@ def insert_written(
 
 _STORED = (
     "date", "bucket_number", "cohort", "fold_id", "content_length", "row_count", "min_time", "max_time", "fingerprint",
-    "file_format", "definition_version", "earliest_settle", "latest_settle", "oldest_change", "is_settled", "joined_rows",
+    "file_format", "definition_version", "earliest_settle", "latest_settle", "oldest_change", "is_settled", "merges",
+    "is_even", "joined_rows",
 )  # fmt: skip
 _INSERT = """
 INSERT INTO prism_record_objects (prism_table_id, prism_partition_id, date, part, bucket_number, cohort, fold_id,
     content_length, row_count, min_time, max_time, fingerprint, file_format, metrics, definition_version,
-    earliest_settle, latest_settle, oldest_change, is_settled, joined_rows)
+    earliest_settle, latest_settle, oldest_change, is_settled, merges, is_even, joined_rows)
 VALUES (:table, :partition, :date, :part, :bucket_number, :cohort, :fold_id, :content_length, :row_count, :min_time,
     :max_time, :fingerprint, :file_format, CAST(:metrics AS jsonb), :definition_version, :earliest_settle,
-    :latest_settle, :oldest_change, :is_settled, :joined_rows)
+    :latest_settle, :oldest_change, :is_settled, :merges, :is_even, :joined_rows)
 """
 
 
 def replace(connection: Connection, object_ids: Collection[int], fold_id: int) -> None:
-    """Notes that a fold has written others in their place; LeaseLost if another fold has. Locks their rows."""
+    """Notes that a fold, or a merge, has written others in their place; LeaseLost if another has. Locks their rows."""
     done = connection.execute(text(_REPLACE), {"ids": sorted(object_ids), "fold": fold_id}).rowcount
     if done != len(set(object_ids)):
         raise LeaseLost("another fold has replaced objects of this one meanwhile; nothing was changed")
@@ -133,6 +134,72 @@ WHERE prism_record_object_id IN (
     SELECT prism_record_object_id FROM prism_record_objects
     WHERE prism_record_object_id = ANY(:ids) AND replaced_by IS NULL AND part <> 'pending'
     ORDER BY prism_record_object_id FOR UPDATE)
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnevenDay:
+    """A day with settled records in objects that merges have still to look at: how many, and of how many bytes.
+
+    `is_open` if it has objects, too, that folds still read.
+    """
+
+    partition_id: int
+    date: date
+    objects: int
+    content_length: int
+    is_open: bool
+
+
+def load_uneven_days(connection: Connection, table_id: int, day: date | None = None) -> list[UnevenDay]:
+    """Those of a table that are not expired, or one of them, the eldest first. Reads without locks, by a partial index."""
+    rows = connection.execute(text(_UNEVEN), {"table": table_id, "day": day})
+    return [UnevenDay(**{**row._mapping, "content_length": int(row.content_length)}) for row in rows]
+
+
+_UNEVEN = """
+SELECT u.prism_partition_id AS partition_id, p.partition_date AS date, u.objects, u.content_length,
+    EXISTS (SELECT 1 FROM prism_record_objects WHERE prism_partition_id = u.prism_partition_id
+        AND replaced_by IS NULL AND NOT is_settled) AS is_open
+FROM (
+    SELECT prism_partition_id, count(*) AS objects, sum(content_length) AS content_length FROM prism_record_objects
+    WHERE prism_table_id = :table AND replaced_by IS NULL AND is_settled AND NOT is_even AND part = 'visible'
+    GROUP BY prism_partition_id
+) u JOIN prism_partitions p USING (prism_partition_id)
+WHERE p.expire_time IS NULL AND (CAST(:day AS date) IS NULL OR p.partition_date = :day)
+ORDER BY p.partition_date
+"""
+
+
+def keep_as_they_are(connection: Connection, object_ids: Collection[int]) -> None:
+    """Notes that no merge looks at some settled objects again. Locks their rows."""
+    if object_ids:
+        connection.execute(text(_KEEP), {"ids": sorted(object_ids)})
+
+
+_KEEP = """
+UPDATE prism_record_objects SET is_even = true
+WHERE prism_record_object_id IN (
+    SELECT prism_record_object_id FROM prism_record_objects
+    WHERE prism_record_object_id = ANY(:ids) AND replaced_by IS NULL AND is_settled
+    ORDER BY prism_record_object_id FOR UPDATE)
+"""
+
+
+def observed_shrinkage(connection: Connection, table_id: int) -> float | None:
+    """Merged bytes per byte before, of the last merges of settled records of a table; None where there was none."""
+    shrinkage = connection.execute(text(_SHRINKAGE), {"table": table_id}).scalar_one()
+    return None if shrinkage is None else min(1.0, float(shrinkage))
+
+
+_SHRINKAGE = """
+SELECT CAST(sum(m.bytes_written) AS double precision) / nullif(sum(b.bytes), 0) FROM (
+    SELECT prism_fold_id, bytes_written FROM prism_folds
+    WHERE prism_table_id = :table AND is_merge AND state = 'done' AND bytes_written > 0
+    ORDER BY prism_fold_id DESC LIMIT 3
+) m CROSS JOIN LATERAL (
+    SELECT sum(content_length) AS bytes FROM prism_record_objects WHERE replaced_by = m.prism_fold_id
+) b
 """
 
 

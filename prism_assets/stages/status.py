@@ -37,11 +37,13 @@ from prism_assets.metadata.partition_figures import PartitionFigures, partition_
 from prism_assets.metadata.publication_notes import ComparisonDue
 from prism_assets.metadata.quarantine import UnfitValues, unfit_values
 from prism_assets.metadata.unread_objects import UnreadObjects, load_unread
+from prism_assets.objectstore.lake import Lake
 from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.drop.report import DropStatus, read_drops
 from prism_assets.stages.erase.report import ErasureStatus, read_erasures
 from prism_assets.stages.fold.faults import load_waits
+from prism_assets.stages.merge.settled_plan import has_settled, plan_days
 
 _UNFIT_DAYS = 7
 _TO_LINK = f"the next catalog run, to be shown {words_of(SYMLINK).shown} as it is"
@@ -105,7 +107,8 @@ def read_status(
         for job in merge_jobs.load_status(connection):
             jobs.setdefault(job.partition_id, []).append(job)
         for table in chosen:
-            found.append(_table_status(connection, table, counts.get(table.table_id), unread, jobs, now, day))
+            status = _table_status(connection, table, counts.get(table.table_id), unread, jobs, now, day)
+            found.append(_with_settled(connection, context.lake, table, status, day))
         ids = [table.table_id for table in chosen]
         holders = leases.holders(connection, LeaseKind.CATALOG, ids)
         settings = context.settings
@@ -167,6 +170,20 @@ def _table_status(
         unread=tuple(item for item in unread if item.table_id == table.table_id),
         partitions=tuple(statuses),
     )
+
+
+def _with_settled(
+    connection: Connection, lake: Lake, table: TableDefinition, status: TableStatus, day: date | None
+) -> TableStatus:
+    """With what merges of settled records wait for, or are due to do, in each of the days."""
+    if not has_settled(table):
+        return status
+    waits = {item.date: item.waits_for for item in plan_days(connection, table.table_id, lake, day)}
+    days = (
+        replace(item, waits_for=(*item.waits_for, waits[item.date])) if item.date in waits else item
+        for item in status.partitions
+    )
+    return replace(status, partitions=tuple(days))
 
 
 def _lagging(connection: Connection, table: TableDefinition, found: Sequence[Partition]) -> set[date]:

@@ -650,7 +650,7 @@ def erasure(seed: int) -> Life:
 
 
 def changes(seed: int) -> Life:
-    """Changes of a join table, of which some come too late."""
+    """Changes of a join table, of which some come too late, and records that are merged when their day is over."""
     author = Author(seed)
     parts = "log.parts_changes"
 
@@ -667,6 +667,7 @@ def changes(seed: int) -> Life:
                 utc("2026-03-02T12:00"), ("run",), (drop("2026-03-02T11:30"), drop("2026-03-01T11:00", too_old=True))
             ),
             Phase(utc("2026-03-03T01:00"), ("run",), (drop("2026-03-02T23:30"),)),
+            Phase(utc("2026-03-03T06:00"), ("run",)),
         ),
         watched=(parts,),
     )

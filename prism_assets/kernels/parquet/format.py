@@ -28,6 +28,8 @@ MERGED_SAMPLE = 1 << 14
 # Level 3 takes 1.4 times as long and, on logs with random keys, saves nothing.
 _LEVEL = 1
 _GLANCE = 256
+HIDDEN = "_p_"
+"""How the names of all columns begin that readers of records do not see."""
 _UNITS = {MILLISECONDS: "ms", MICROSECONDS: "us"}
 
 
@@ -44,6 +46,14 @@ def field_with_id(name: str, kind: pa.DataType, column_id: int) -> pa.Field:
 def column_id(field: pa.Field) -> int:
     """The id of a stored column."""
     return int((field.metadata or {})[FIELD_ID])
+
+
+def identity(field: pa.Field) -> int | str:
+    """What tells the columns of objects: the ids of those of the table, the names of columns `_p_*`.
+
+    Names of the former may change, or be given again; ids of the latter are made of their names, and may meet.
+    """
+    return str(field.name) if field.name.startswith(HIDDEN) else column_id(field)
 
 
 def schema_of(layout: Layout) -> pa.Schema:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.kernels.parquet.format import column_id, field_of
+from prism_assets.kernels.parquet.format import column_id, field_of, identity
 from prism_assets.kernels.parquet.large_strings import LARGE, enlarged
 from prism_assets.kernels.parquet.sorting import sort_keys, sorted_positions
 
@@ -61,13 +61,13 @@ def union_schema(schemas: Sequence[pa.Schema], table: TableDefinition) -> pa.Sch
 
 
 def aligned(read: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The same rows with the columns of a schema, matched by column id; what is not there is null."""
+    """The same rows with the columns of a schema, matched by `identity`; what is not there is null."""
     if read.schema.equals(schema, check_metadata=True):
         return read
-    places = {column_id(field): position for position, field in enumerate(read.schema)}
+    places = {identity(field): position for position, field in enumerate(read.schema)}
     columns = []
     for field in schema:
-        position = places.get(column_id(field))
+        position = places.get(identity(field))
         if position is None:
             columns.append(pa.chunked_array([pa.nulls(read.num_rows, field.type)]))
         else:
@@ -75,12 +75,11 @@ def aligned(read: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def merge_order(inputs: Sequence[Input], schema: pa.Schema, table: TableDefinition) -> Indices:
-    """The order of the rows of all inputs, one after the other, by the columns that the table sorts by.
+def merge_order(inputs: Sequence[Input], schema: pa.Schema, names: Sequence[str]) -> Indices:
+    """The order of the rows of all inputs, one after the other, by the columns named.
 
     A stable sort: rows that tie stay in the order of the inputs. Sorted inputs are runs that it merges.
     """
-    names = table.stored_order
     wanted = [field for field in schema if field.name in names]
     part = pa.schema(wanted)
     ids = {column_id(field) for field in wanted}

@@ -21,9 +21,9 @@ from prism_assets.domain.files import DataFile
 from prism_assets.domain.folding import ChangesObject, FoldTask, RecordObject, RecordPart, UnreadObject
 from prism_assets.domain.joins import CHANGE_GROUP, CHANGE_LINE, CHANGE_OBJECT
 from prism_assets.kernels.fingerprint import fingerprint_of
-from prism_assets.kernels.parquet.format import column_id
+from prism_assets.kernels.parquet.format import identity
 from prism_assets.kernels.records.sessions import Numbers, Spans, buckets_of
-from prism_assets.kernels.records.shape import COMMITTED, HIDDEN, LAST_EVENT, RecordShape
+from prism_assets.kernels.records.shape import COMMITTED, LAST_EVENT, RecordShape
 from prism_assets.kernels.records.times import event_times, to_instant
 from prism_assets.objectstore.ranged import RangedObject
 from prism_assets.objectstore.stores import Stores
@@ -106,8 +106,8 @@ class StoredObject:
     def read_columns(self, schema: pa.Schema) -> pa.Table:
         """The columns of a schema, of all rows."""
         with reading(self.said):
-            wanted = set(map(_identity, schema))
-            names = [field.name for field in self._file.schema_arrow if _identity(field) in wanted]
+            wanted = set(map(identity, schema))
+            names = [field.name for field in self._file.schema_arrow if identity(field) in wanted]
             return _with_columns(self._file.read(names, use_threads=False), schema)
 
     def read(self, schema: pa.Schema, *, check: bool = True) -> pa.Table:
@@ -123,17 +123,12 @@ class StoredObject:
 
 def _with_columns(read: pa.Table, schema: pa.Schema) -> pa.Table:
     """The columns of a schema, null where they are not there; a name may have been that of a dropped column before."""
-    places = {_identity(field): place for place, field in enumerate(read.schema)}
+    places = {identity(field): place for place, field in enumerate(read.schema)}
     columns = []
     for field in schema:
-        place = places.get(_identity(field))
+        place = places.get(identity(field))
         columns.append(pa.nulls(read.num_rows, field.type) if place is None else read.column(place).cast(field.type))
     return pa.table(columns, schema=schema)
-
-
-def _identity(field: pa.Field) -> int | str:
-    """What tells columns: the ids of those of the table, the names of others."""
-    return str(field.name) if field.name.startswith(HIDDEN) else column_id(field)
 
 
 @dataclass(frozen=True)

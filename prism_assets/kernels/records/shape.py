@@ -34,8 +34,6 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.kernels.parquet.format import field_of, field_with_id
 from prism_assets.kernels.records.times import event_times
 
-HIDDEN = "_p_"
-"""How the names of all columns begin that readers do not see."""
 LAST_EVENT = "_p_last_event"
 COMMITTED = "_p_committed"
 """Of a change that waits: when it was committed, in milliseconds."""

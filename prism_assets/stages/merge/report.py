@@ -27,11 +27,12 @@ class MergedPartition:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeReport(Summable):
-    """What a run of Merge did; `problems` are the jobs that failed."""
+    """What a run of Merge did; `problems` are the jobs that failed, `record_problems` merges of settled records."""
 
     jobs: int = 0
     merged: tuple[MergedPartition, ...] = ()
     problems: tuple[Problem, ...] = ()
+    record_problems: tuple[Problem, ...] = ()
     revived: int = 0
     seconds: float = 0.0
 
@@ -42,5 +43,5 @@ class MergeReport(Summable):
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """The jobs that failed, one sentence each."""
-        return tuple(str(problem) for problem in self.problems)
+        """What failed, one sentence each."""
+        return tuple(str(problem) for problem in (*self.problems, *self.record_problems))

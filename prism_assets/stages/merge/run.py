@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timezone
+from itertools import chain
 
 from prism_assets.domain.errors import (
     EngineFailed,
@@ -29,6 +30,7 @@ from prism_assets.stages.merge.commit import commit_job, fail_dead_job, fail_job
 from prism_assets.stages.merge.job import RunningJob
 from prism_assets.stages.merge.plan import PartitionPlan, plan_partition, range_tasks
 from prism_assets.stages.merge.report import MergedPartition, MergeReport
+from prism_assets.stages.merge.settled import merge_settled
 
 
 @dataclass
@@ -55,14 +57,18 @@ def run_merge(
     names: Collection[str] | None = None,
     day: date | None = None,
     ignore_schedule: bool = False,
+    wait_seconds: float = 0.0,
 ) -> MergeReport:
     """Runs all due jobs and the backlog jobs that follow them; with `ignore_schedule`, whatever their time.
 
-    Repeating it merges nothing twice: a job is deleted in the transaction that commits its ranges.
+    And merges settled records, which have no schedule; of a join table the log of its changes is merged, too. Repeating
+    it merges nothing twice: a job is deleted in the transaction that commits its ranges. Folds of other runs are waited
+    for, for `wait_seconds`.
     """
     started = time.monotonic()
-    parts = merge_one_by_one(context, now=now, names=names, day=day, ignore_schedule=ignore_schedule)
-    report = sum(parts, MergeReport())
+    logs = merge_one_by_one(context, now=now, names=names, day=day, ignore_schedule=ignore_schedule)
+    records = merge_settled(context, names=names, day=day, wait_seconds=wait_seconds)
+    report = sum(chain(logs, records), MergeReport())
     return replace(report, seconds=time.monotonic() - started)
 
 

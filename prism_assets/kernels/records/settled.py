@@ -1,0 +1,80 @@
+"""Many objects of settled records to one, sorted by key: the k-way pass that merges of logs make, by another order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from prism_assets.domain.errors import InvariantBroken
+from prism_assets.domain.files import time_bounds
+from prism_assets.domain.folding import RecordObject, RecordPart, SettledMergeResult, SettledMergeTask
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.failpoints import failpoint
+from prism_assets.kernels.failures import failure_of
+from prism_assets.kernels.merge import check_sums, encoded, opened
+from prism_assets.kernels.parquet.put_if_absent import put_if_absent
+from prism_assets.kernels.records.shape import RecordShape
+from prism_assets.objectstore.lake import Lake
+from prism_assets.objectstore.stores import Stores
+
+
+def merge_settled(task: SettledMergeTask, table: TableDefinition, stores: Stores, lake: Lake) -> SettledMergeResult:
+    """Merges the inputs into one object; ties of key and time, of which there are none, would stay in their order.
+
+    Nothing is raised for inputs that are not what the task says: nothing is written, and the result's failure names
+    them. The same inputs give the same bytes under the same key.
+    """
+    try:
+        return SettledMergeResult(fold_id=task.fold_id, number=task.number, written=_written(task, table, stores, lake))
+    except MemoryError:
+        raise
+    except Exception as error:
+        failure = failure_of(error, f"settled records of {table.name} {task.date} were merged")
+    return task.failed(failure)
+
+
+def _written(task: SettledMergeTask, table: TableDefinition, stores: Stores, lake: Lake) -> RecordObject:
+    if table.join is None:
+        raise InvariantBroken(f"{table.name} is no join table; its records are merged under another definition")
+    key = lake.keys(table).record_object(task.date, RecordPart.VISIBLE, task.fold_id, 0, task.number)
+    order = (*table.join.key, table.partition_column)
+    inputs = opened(task.inputs, stores)
+    merged = encoded(inputs, RecordShape(table, table.join).stored, order, table.file_format, task.metric_columns)
+    check_sums(task.inputs, key, inputs, merged)
+    failpoint("settled.before_put")
+    there = put_if_absent(
+        stores,
+        lake.bucket,
+        key,
+        merged.body,
+        kind=str(RecordPart.VISIBLE),
+        row_count=merged.row_count,
+        fingerprint=merged.fingerprint,
+        file_format=table.file_format,
+    )
+    failpoint("settled.after_put")
+    first, last = time_bounds(task.inputs)
+    settle = [item.earliest_settle for item in task.inputs if item.earliest_settle]
+    settled = [item.latest_settle for item in task.inputs if item.latest_settle]
+    return replace(
+        task.inputs[0],
+        bucket=lake.bucket,
+        key=key,
+        content_length=there.content_length,
+        row_count=merged.row_count,
+        fingerprint=merged.fingerprint,
+        min_time=first,
+        max_time=last,
+        file_format=there.file_format,
+        metrics=merged.metrics,
+        bucket_number=0,
+        cohort=task.number,
+        fold_id=task.fold_id,
+        earliest_settle=min(settle, default=None),
+        latest_settle=max(settled, default=None),
+        is_settled=True,
+        merges=1 + max(item.merges for item in task.inputs),
+        is_even=False,
+        joined_rows=sum(item.joined_rows for item in task.inputs),
+        object_id=0,
+        definition_version=task.definition_version,
+    )

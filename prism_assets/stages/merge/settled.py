@@ -1,0 +1,174 @@
+"""Merges settled records of join tables: many objects of a day, of all buckets and quarter-hours, to few even ones.
+
+Under the lease of folds. A merge takes a number of prism_folds, which is in its keys and the version of the day that it
+changes: versions go upwards only, so numbers must be committed in the order in which they are given, and no fold may be
+under way beside it. What it replaces no fold would read: folds never look at settled objects again. No row moves
+between days, so no day has to be shown before another.
+
+A merge that dies leaves objects under keys that no other one writes, which garbage collection removes, and everything
+else as it was: the next one plans anew. What it replaced is collected behind the reader lease, like what folds replace.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+from prism_assets.domain.errors import InvariantBroken, PrismError
+from prism_assets.domain.fingerprints import combine
+from prism_assets.domain.folding import RecordObject, SettledMergeResult
+from prism_assets.domain.problems import Problem
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.failpoints import failpoint
+from prism_assets.metadata import folds, leases, partitions, record_objects
+from prism_assets.metadata.folds import FoldCounts
+from prism_assets.metadata.leases import Lease, LeaseKind
+from prism_assets.stages.bisect import run_bisected
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.leases import leased
+from prism_assets.stages.merge.report import MergedPartition, MergeReport
+from prism_assets.stages.merge.settled_plan import SettledDay, has_settled, plan_days, settled_tasks
+
+
+def merge_settled(
+    context: StageContext,
+    *,
+    names: Collection[str] | None = None,
+    day: datetime.date | None = None,
+    wait_seconds: float = 0.0,
+) -> Iterator[MergeReport]:
+    """Merges what is due of all join tables, or of those named, and yields what was done merge by merge.
+
+    What fails stops no other day. A table that a fold is at is waited for, for `wait_seconds`, and then left for the
+    next run. Between two merges folds have their turn. Repeating it changes nothing more.
+    """
+    for table in context.choose_tables(names):
+        if has_settled(table):
+            yield from _merge_table(context, table, day, wait_seconds)
+
+
+def _merge_table(
+    context: StageContext, table: TableDefinition, day: datetime.date | None, wait_seconds: float
+) -> Iterator[MergeReport]:
+    failed = set[datetime.date]()
+    while True:
+        try:
+            with context.database.begin() as connection:
+                if _next(plan_days(connection, table.table_id, context.lake, day), failed) is None:
+                    return
+            with leased(context, LeaseKind.FOLD, [table.table_id], wait_seconds) as held:
+                if not held:
+                    context.progress(
+                        f"merge: a fold is at {table.name}; its settled records are merged by the next run"
+                    )
+                    return
+                done = _merge_next(context, held[table.table_id], day, failed)
+        except PrismError as error:
+            yield MergeReport(record_problems=(Problem.of(error, str(table.name)),))
+            return
+        if done is None:
+            return
+        failed |= {problem.date for problem in done.record_problems if problem.date}
+        yield done
+
+
+def _next(planned: Sequence[SettledDay], failed: Collection[datetime.date]) -> SettledDay | None:
+    return next((item for item in planned if item.plan.is_due and item.date not in failed), None)
+
+
+def _merge_next(
+    context: StageContext, lease: Lease, day: datetime.date | None, failed: Collection[datetime.date]
+) -> MergeReport | None:
+    """One merge of one day; None if nothing is due. A death behind the first transaction leaves what the next drops."""
+    with context.database.begin() as connection:
+        leases.hold(connection, lease)
+        chosen = _next(plan_days(connection, lease.subject_id, context.lake, day), failed)
+        if chosen is None:
+            return None
+        table = chosen.table
+        merge_id = folds.begin(connection, table.table_id, table.version, None, context.worker, is_merge=True)
+        failpoint("settled.in_begin")
+    failpoint("settled.after_begin")
+    tasks = settled_tasks(chosen, merge_id)
+    definitions = {(table.table_id, table.version): table}
+    results = list(run_bisected(lambda part: context.engine.run(part, definitions), tasks, context.engine.probe))
+    failpoint("settled.after_execute")
+    problems = tuple(
+        Problem(
+            table=str(table.name), date=chosen.date, reason=result.failure.message, transient=result.failure.transient
+        )
+        for result in results
+        if result.failure
+    )
+    written = _commit(context, lease, chosen, merge_id, results)
+    failpoint("settled.after_commit")
+    merged = (_merged(chosen, written),) if written or chosen.plan.kept else ()
+    return MergeReport(jobs=len(merged), merged=merged, record_problems=problems)
+
+
+def _commit(
+    context: StageContext, lease: Lease, day: SettledDay, merge_id: int, results: Sequence[SettledMergeResult]
+) -> list[RecordObject]:
+    """Puts what was written in the place of what it was made of, in one transaction; returns that.
+
+    It locks the lease, then the row of the partition, then what it replaces. A death before it leaves everything as it
+    was. Of a day that has expired meanwhile, and of groups that failed, nothing is changed.
+    """
+    written = [_finished(result.written, day) for result in results if result.written]
+    groups = [day.plan.groups[item.cohort] for item in written]
+    for item, group in zip(written, groups, strict=True):
+        _check_sums(day, item, group)
+    with context.database.begin() as connection:
+        leases.hold(connection, lease)
+        partition = partitions.lock_partition(connection, day.partition_id)
+        if partition.expired or not (written or day.plan.kept):
+            folds.drop(connection, merge_id)
+            return []
+        record_objects.keep_as_they_are(connection, [item.object_id for item in day.plan.kept])
+        if written:
+            record_objects.replace(connection, [item.object_id for group in groups for item in group], merge_id)
+            record_objects.insert_written(connection, day.table.table_id, written, {day.date: day.partition_id})
+            failpoint("settled.in_commit")
+            partitions.raise_desired(connection, day.partition_id, merge_id)
+        folds.finish(connection, merge_id, _counts(written))
+    return written
+
+
+def _finished(written: RecordObject, day: SettledDay) -> RecordObject:
+    """Whether a merge looks at it again: not if it is big enough, or all that was left of its day."""
+    is_even = day.plan.completes or written.content_length >= day.table.merge.floor_bytes
+    return replace(written, is_even=is_even)
+
+
+def _check_sums(day: SettledDay, written: RecordObject, group: Sequence[RecordObject]) -> None:
+    """InvariantBroken unless an object is said to hold the rows that its inputs are said to hold."""
+    expected = sum(item.row_count for item in group), combine(item.fingerprint for item in group)
+    if (written.row_count, written.fingerprint) != expected:
+        raise InvariantBroken(
+            f"{day.table.name} {day.date}: {written.key} has not the rows of the {len(group)} objects that it was "
+            "merged of; nothing was changed"
+        )
+
+
+def _counts(written: Sequence[RecordObject]) -> FoldCounts:
+    return FoldCounts(
+        rows_written=sum(item.row_count for item in written),
+        bytes_written=sum(item.content_length for item in written),
+    )
+
+
+def _merged(day: SettledDay, written: Sequence[RecordObject]) -> MergedPartition:
+    inputs = [item for done in written for item in day.plan.groups[done.cohort]]
+    return MergedPartition(
+        table_id=day.table.table_id,
+        date=day.date,
+        objects_in=len(inputs),
+        rows=sum(item.row_count for item in written),
+        bytes_in=sum(item.content_length for item in inputs),
+        sizes_in=tuple(item.content_length for item in inputs),
+        sizes=tuple(item.content_length for item in written),
+        plan=day.describe(),
+        left_behind=day.plan.left_behind,
+        reason=day.plan.reason,
+    )

@@ -1,0 +1,144 @@
+"""Gathers what the merges of settled records need from PostgreSQL, day by day, and turns a plan into tasks."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection
+
+from prism_assets.domain.folding import SettledMergeTask
+from prism_assets.domain.joins import DELETE
+from prism_assets.domain.merge_plan import DEFAULT_SHRINKAGE
+from prism_assets.domain.settled_plan import KEPT_FOR_LAST, SettledPlan, may_be_due, plan_settled
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata import folds, record_objects, tables
+from prism_assets.metadata.record_objects import UnevenDay
+from prism_assets.objectstore.lake import Lake
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.fold.plan import load_facts
+
+_MOST_TARGETS = 8
+"""Of so many times the target a merge reads no more: folds of the table wait for its end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettledDay:
+    """What the next merge does to a day of records: the value that is executed, shown and tested.
+
+    `objects` of the day are settled and wait to become even ones.
+    """
+
+    table: TableDefinition
+    partition_id: int
+    date: datetime.date
+    objects: int
+    plan: SettledPlan
+
+    @property
+    def waits_for(self) -> str:
+        """What status says of it."""
+        return f"its merge of {self.objects} settled objects" + (
+            ", which is due" if self.plan.is_due else f": {self.plan.reason}"
+        )
+
+    def describe(self) -> str:
+        """One line for people."""
+        plan = self.plan
+        inputs = sum(map(len, plan.groups))
+        parts = [f"write {len(plan.groups)} new of {inputs} settled objects"] if plan.groups else []
+        parts += [f"leave {len(plan.kept)} as they are, which are even"] if plan.kept else []
+        left = f"; {plan.left_behind} objects stay behind: {plan.reason}" if plan.left_behind else ""
+        return f"{self.table.name} {self.date}: {' and '.join(parts) or 'nothing to write'}{left}"
+
+
+def has_settled(table: TableDefinition) -> bool:
+    """Whether a table has records that settle and stay."""
+    return table.join is not None and table.join.window_seconds is not None and table.join.after != DELETE
+
+
+def plan_days(connection: Connection, table_id: int, lake: Lake, day: datetime.date | None = None) -> list[SettledDay]:
+    """All days of a join table with settled records that are not in even objects, the eldest first, each with its plan.
+
+    Reads without locks; whether a day is over before its objects.
+    """
+    uneven = record_objects.load_uneven_days(connection, table_id, day)
+    if not uneven:
+        return []
+    table, changes = tables.load_join(connection, table_id)
+    settled_before = _settled_before(connection, table, changes)
+    shrinkage = record_objects.observed_shrinkage(connection, table_id) or DEFAULT_SHRINKAGE
+    return [_plan_day(connection, table, lake, item, settled_before, shrinkage) for item in uneven]
+
+
+def _settled_before(
+    connection: Connection, table: TableDefinition, changes: TableDefinition
+) -> datetime.datetime | None:
+    """Before when no record can come any more that is not in an object: nothing that no fold has taken is older.
+
+    As the last fold of all changes had it, or as it is now, where there is nothing to fold.
+    """
+    facts = load_facts(connection, table, changes)
+    if facts.settle_before is not None and not facts.unfolded_objects:
+        return facts.settle_before
+    return folds.last_settled_before(connection, table.table_id)
+
+
+def _plan_day(
+    connection: Connection,
+    table: TableDefinition,
+    lake: Lake,
+    item: UnevenDay,
+    settled_before: datetime.datetime | None,
+    shrinkage: float,
+) -> SettledDay:
+    assert table.join is not None
+    assert table.join.window_seconds is not None
+    lasts = datetime.timedelta(seconds=table.join.window_seconds + table.join.lateness_seconds)
+    ends = table.day_ends(item.date) + lasts
+    is_over = not item.is_open and settled_before is not None and ends <= settled_before
+    is_near = may_be_due(
+        table.merge,
+        is_over=is_over,
+        objects=item.objects,
+        content_length=item.content_length,
+        shrinkage=shrinkage,
+    )
+    shown = record_objects.load_shown(connection, lake.keys(table), item.partition_id) if is_near else []
+    plan = plan_settled(
+        policy=table.merge,
+        is_over=is_over,
+        shown=shown,
+        shrinkage=shrinkage,
+        most_bytes=_MOST_TARGETS * table.merge.target_bytes,
+    )
+    if not is_near:
+        plan = replace(plan, left_behind=item.objects, left_behind_bytes=item.content_length, reason=KEPT_FOR_LAST)
+    return SettledDay(table=table, partition_id=item.partition_id, date=item.date, objects=item.objects, plan=plan)
+
+
+def settled_tasks(day: SettledDay, merge_id: int) -> list[SettledMergeTask]:
+    """One task for each object to write, under keys with the number of the merge."""
+    return [
+        SettledMergeTask(
+            fold_id=merge_id,
+            number=number,
+            table_id=day.table.table_id,
+            definition_version=day.table.version,
+            date=day.date,
+            # Without metrics: no kernel reads them, and a task may have thousands of inputs.
+            inputs=tuple(replace(item, metrics=()) for item in group),
+            metric_columns=day.table.metric_columns,
+        )
+        for number, group in enumerate(day.plan.groups)
+    ]
+
+
+def preview_settled(
+    context: StageContext, names: Collection[str] | None = None, day: datetime.date | None = None
+) -> list[SettledDay]:
+    """What the next merges of settled records would do, and what waits; changes nothing."""
+    chosen = [table for table in context.choose_tables(names) if has_settled(table)]
+    with context.database.begin() as connection:
+        return [planned for table in chosen for planned in plan_days(connection, table.table_id, context.lake, day)]

@@ -1,0 +1,225 @@
+"""Settled records from many small objects to few even ones: the same rows for readers of every catalog."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from prism_assets import failpoints
+from prism_assets.domain.folding import RecordObject
+from prism_assets.domain.settled_plan import KEPT_FOR_LAST
+from prism_assets.metadata import leases, record_objects
+from prism_assets.metadata.leases import LeaseKind
+from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.merge import settled
+from prism_assets.stages.merge.report import MergedPartition
+from prism_assets.stages.merge.settled_plan import preview_settled
+from prism_assets.stages.run import run_once
+from prism_assets_tests.builders import utc
+from prism_assets_tests.requests import Requests, a_join_table, front, some_changes
+from prism_assets_tests.stages.aging import gc, hours_pass, keys
+from prism_assets_tests.world import World
+
+DAY = "2026-03-01"
+NOON = f"{DAY}T12:00"
+EVENING = f"{DAY}T20:00"
+OVER = "2026-03-02T01:40"
+"""When nothing of the day can change any more, with the window and the lateness of the table."""
+SMALL = "merge: {interval: 0, target_bytes: 40000}"
+
+
+@pytest.fixture
+def requests(world: World) -> Requests:
+    world.apply(a_join_table(more="iceberg: true\n").replace("merge: {interval: 0}", SMALL))
+    return Requests(world)
+
+
+def shown(requests: Requests) -> list[RecordObject]:
+    """The objects that readers of the day should see."""
+    found = {item.object_id: item for item in of_table(requests)}
+    return [item for item in found.values() if item.part.value == "visible" and item.date.isoformat() == DAY]
+
+
+def of_table(requests: Requests) -> list[RecordObject]:
+    """All objects that nothing has replaced."""
+    context = requests.world.context
+    with context.database.begin() as connection:
+        return record_objects.load_current(connection, context.lake.keys(requests.table), requests.table.table_id)
+
+
+def merge(requests: Requests, now: str) -> list[MergedPartition]:
+    """`prism merge`; what it did to records."""
+    report = requests.world.merge(now)
+    return [item for item in report.merged if item.table_id == requests.table.table_id]
+
+
+def settle(requests: Requests, now: str) -> None:
+    """Has everything settle that can at an instant."""
+    requests.world.discover(now)
+    requests.fold(now)
+
+
+def test_a_day_that_is_over_becomes_even_objects_with_the_same_rows_everywhere(requests: Requests) -> None:
+    requests.arrive(some_changes(3, 150, NOON, requests=40, hours=6), NOON)
+    assert requests.show(NOON) == requests.wanted()
+    settle(requests, OVER)
+    before, rows = shown(requests), requests.wanted()
+    assert len(before) > 40
+    (planned,) = preview_settled(requests.world.context)
+    (done,) = merge(requests, OVER)
+    assert (done.objects_in, done.rows, done.plan) == (len(before), len(rows), planned.describe())
+    after = shown(requests)
+    assert len(after) == len(done.sizes) == len(planned.plan.groups) < 5
+    assert all(item.is_even and item.is_settled and item.merges == 1 for item in after)
+    assert requests.seen() == rows  # the objects of before are there as long as readers are sent to them
+    requests.world.catalog(OVER)
+    assert requests.seen() == rows
+    requests.world.iceberg(OVER)
+    assert requests.seen_in_iceberg() == rows
+    assert sum(len(part.objects) for part in requests.world.reader().table("log.request").partitions) == len(after)
+    assert merge(requests, OVER) == []
+    assert preview_settled(requests.world.context) == []
+
+
+def test_rows_are_sorted_by_key_and_have_all_columns(requests: Requests) -> None:
+    requests.arrive(some_changes(5, 80, NOON, requests=30, hours=4), NOON)
+    requests.fold(EVENING)
+    settle(requests, OVER)
+    requests.world.merge(OVER)
+    requests.world.catalog(OVER)
+    for item in shown(requests):
+        path = requests.world.root / "buckets" / item.bucket / item.key
+        ids = [row[0] for row in requests.world.query(f"SELECT request_id FROM read_parquet('{path}')")]
+        assert ids == sorted(ids)
+        assert len(ids) == item.row_count
+    assert requests.seen() == requests.wanted()
+
+
+def test_of_an_open_day_full_objects_are_cut_and_nothing_that_may_change(requests: Requests) -> None:
+    requests.arrive(some_changes(3, 150, NOON, requests=60, hours=6), NOON)
+    requests.show(EVENING)
+    settle(requests, f"{DAY}T18:30")
+    before = {item.object_id for item in of_table(requests) if not item.is_settled}
+    (planned,) = preview_settled(requests.world.context)
+    assert not planned.plan.completes
+    (done,) = merge(requests, EVENING)
+    assert done.left_behind == planned.plan.left_behind > 0
+    assert {item.object_id for item in of_table(requests) if not item.is_settled} == before != set()
+    (left,) = preview_settled(requests.world.context)
+    waits = f"its merge of {left.objects} settled objects: {KEPT_FOR_LAST}"
+    assert waits in requests.world.status(DAY, EVENING, "log.request").waits_for
+    requests.arrive([("front", front("late", f"{DAY}T19:59", "home"))], EVENING)
+    assert requests.show(EVENING) == requests.wanted()
+    settle(requests, OVER)
+    requests.world.merge(OVER)
+    assert {item.merges for item in shown(requests)} <= {1, 2}
+    requests.world.catalog(OVER)
+    assert requests.seen() == requests.wanted()
+
+
+def test_a_fold_that_goes_on_meanwhile_is_waited_for_and_keeps_its_turn(requests: Requests) -> None:
+    requests.arrive(some_changes(3, 60, NOON, requests=20, hours=3), NOON)
+    requests.fold(EVENING)
+    settle(requests, OVER)
+    context, table = requests.world.context, requests.table
+    with context.database.begin() as connection:
+        held = leases.take(connection, LeaseKind.FOLD, [table.table_id], "a fold", 60)
+    assert merge(requests, OVER) == []
+    with context.database.begin() as connection:
+        leases.release(connection, held)
+    assert len(merge(requests, OVER)) == 1
+
+
+def test_a_merge_whose_lease_was_taken_changes_nothing(requests: Requests, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests.arrive(some_changes(3, 60, NOON, requests=20, hours=3), NOON)
+    requests.show(EVENING)
+    settle(requests, OVER)
+    before = shown(requests)
+    context = requests.world.context
+
+    def overtaken(name: str) -> None:
+        """Another process takes the lease of a merge that stands still, and folds what is new."""
+        if name != "settled.after_execute":
+            return
+        with context.database.begin() as connection:
+            connection.exec_driver_sql("UPDATE prism_leases SET lease_token = gen_random_uuid()")
+
+    monkeypatch.setattr(settled, "failpoint", overtaken)
+    (problem,) = requests.world.merge(OVER).record_problems
+    assert problem.transient
+    assert shown(requests) == before
+
+
+POINTS = (
+    "settled.in_begin", "settled.after_begin", "settled.before_put", "settled.after_put", "settled.after_execute",
+    "settled.in_commit", "settled.after_commit",
+)  # fmt: skip
+
+
+def test_a_merge_that_fails_anywhere_is_made_good_by_the_next(
+    requests: Requests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests.arrive(some_changes(3, 60, NOON, requests=20, hours=3), NOON)
+    requests.show(EVENING)
+    settle(requests, OVER)
+    requests.show(OVER)
+    before, rows = shown(requests), requests.wanted()
+    for point in POINTS:
+        monkeypatch.setattr(failpoints, "_POINTS", failpoints.parse(f"{point}=raise(StoreUnavailable)"))
+        (problem,) = requests.world.merge(OVER).record_problems
+        assert problem.transient
+        assert (shown(requests) == before) == (point != "settled.after_commit")
+        requests.world.catalog(OVER)
+        assert requests.seen() == rows
+    monkeypatch.setattr(failpoints, "_POINTS", {})
+    assert merge(requests, OVER) == []
+    assert len(shown(requests)) == 1
+
+
+def test_what_was_merged_is_collected_and_nothing_else(world: World) -> None:
+    world.apply(a_join_table())
+    settings = world.settings.model_copy(update={"gc_max_fraction": 1.0})
+    world.context = replace(world.context, settings=settings)
+    requests = Requests(world)
+    requests.arrive(some_changes(3, 60, NOON, requests=20, hours=3), NOON)
+    requests.show(EVENING)
+    settle(requests, OVER)
+    requests.show(OVER)
+    assert len(keys(world, "/records/")) > 15
+    world.merge(OVER)
+    world.catalog(OVER)
+    hours_pass(world, 100)
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_folds SET finish_time = finish_time - interval '100 hours'")
+    gc(world)
+    assert keys(world, "/records/") == sorted(item.key for item in shown(requests))
+    assert keys(world, "/hidden/") == keys(world, "/pending/") == []
+    assert requests.seen() == requests.wanted()
+    assert run_doctor(world.context).findings == ()
+
+
+def test_a_day_whose_object_is_damaged_holds_up_no_other(requests: Requests) -> None:
+    requests.arrive(some_changes(3, 40, NOON, requests=20, hours=3), NOON)
+    requests.arrive(some_changes(4, 40, "2026-03-02T12:00", requests=20, hours=3), "2026-03-02T12:00")
+    requests.fold("2026-03-02T20:00")
+    settle(requests, "2026-03-03T01:40")
+    damaged = min(shown(requests), key=lambda item: item.object_id)
+    Path(requests.world.root / "buckets" / damaged.bucket / damaged.key).write_bytes(b"damaged")
+    report = requests.world.merge("2026-03-03T01:40")
+    done = [item for item in report.merged if item.table_id == requests.table.table_id]
+    assert [str(item.date) for item in done] == ["2026-03-02"]
+    (problem,) = report.record_problems
+    assert (problem.date, problem.transient) == (damaged.date, False)
+    assert damaged.key in problem.reason
+    assert damaged in shown(requests)
+
+
+def test_a_run_does_it_all(requests: Requests) -> None:
+    requests.arrive(some_changes(3, 40, NOON, requests=20, hours=3), NOON)
+    run_once(requests.world.context, now=utc(EVENING))
+    report = run_once(requests.world.context, now=utc(OVER))
+    assert (report.errors, len(report.merge.merged)) == ((), 1)
+    assert len(shown(requests)) < 4
+    assert requests.seen() == requests.wanted() == requests.seen_in_iceberg()
