@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow.dataset as ds
 import pytest
 
 from prism_assets.domain.errors import PrismError, WrongUse
 from prism_assets.merge_on_read.reader import RecordsReader
+from prism_assets.merge_on_read.snapshot import RecordsSnapshot
 from prism_assets.reading.query import run_query
 from prism_assets.stages.fold.run import run_fold
 from prism_assets_tests.builders import a_table, utc
 from prism_assets_tests.requests import Requests, a_join_table, back, front, some_changes
+from prism_assets_tests.stages.aging import gc, hours_pass
 from prism_assets_tests.world import World
 
 DAY = "2026-03-01"
@@ -53,13 +56,13 @@ def test_records_are_those_of_the_model_whatever_is_folded_published_or_waits(
     text = a_join_table(window=window, dirty=0.95, buckets=1)
     world.apply(text if window == "1h" else text.replace("lateness: 30m\n", ""))
     requests = Requests(world)
-    changes = some_changes(4, 80, f"{DAY}T21:00", requests=15, hours=6)
+    changes = some_changes(4, 60, f"{DAY}T21:00", requests=15, hours=6)
     waited = 0
     for number, start in enumerate(range(0, len(changes), 20)):
         requests.arrive(changes[start : start + 20], f"{DAY}T21:00")
         world.catalog(f"{DAY}T21:00")  # shows the log, by which the model goes
         assert current(reader, requests) == requests.wanted()
-        if number % 2:
+        if number < 2:
             waited += sum(fold.pending for fold in requests.fold(f"{DAY}T21:00").folds)
             assert current(reader, requests) == requests.wanted()
     assert waited
@@ -144,6 +147,33 @@ def test_changes_that_are_set_aside_are_left_out_until_they_can_be_read(
     assert [row[0] for row in current(reader, requests)] == ["b"]
     lost.write_bytes(body)
     assert [row[0] for row in current(reader, requests)] == ["a", "b"]
+
+
+def test_a_reader_that_is_overtaken_by_a_fold_and_a_collection_begins_anew(requests: Requests) -> None:
+    world = requests.world
+    requests.arrive([("front", front("a", NOON, "home"))], NOON)
+    requests.show(NOON)
+    requests.arrive([("back", back("a", NOON, 1, 200))], NOON)
+    snapshots = []
+
+    class Overtaken(RecordsReader):
+        """Reads years behind its first snapshot."""
+
+        def _dataset(self, snapshot: RecordsSnapshot, left_out: Collection[int]) -> ds.Dataset:
+            snapshots.append(snapshot)
+            if len(snapshots) == 1:
+                requests.show(NOON)
+                hours_pass(world, 100)
+                with world.context.database.begin() as connection:
+                    connection.exec_driver_sql(
+                        "UPDATE prism_folds SET finish_time = finish_time - interval '100 hours'"
+                    )
+                gc(world)
+            return super()._dataset(snapshot, left_out)
+
+    with Overtaken(world.settings) as reader:
+        assert [(row[0], row[3], row[5]) for row in current(reader, requests)] == [("a", "home", 200)]
+    assert len(snapshots) == 2
 
 
 @pytest.mark.parametrize("name", ["log.events", "log.request_changes", "log.none"])
