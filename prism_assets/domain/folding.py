@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import ClassVar
 
+from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.files import DataFile, SmallObject
 from prism_assets.domain.joins import PublishPolicy
 from prism_assets.domain.work import Failure
@@ -104,6 +105,15 @@ class RecordMove:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ErasedRecords:
+    """What a fold found of one erasure: so many records, in so many objects. One that several match is the first's."""
+
+    erasure_id: int
+    objects: int
+    records: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class FoldResult:
     """What became of the buckets of one task: `written` takes the place of the objects with the ids `replaced`.
 
@@ -114,6 +124,8 @@ class FoldResult:
     have all groups. `changed` records were made of what was there and changes; of those that have all groups now,
     `join_delays` counts how far the last event lies behind the first, in the steps of `join_delays.py`.
     `bucket_changes` says of how many new changes each bucket has any. `moves` are the days between which records moved.
+    Records that were `erased` are in nothing that was written, and changes of them count as folded; of `undecided` keys
+    a predicate cannot be computed.
 
     Where an object of a bucket is `unread`, its records stay as they are, and all of its changes wait; where one of new
     changes is, the task fails.
@@ -135,6 +147,8 @@ class FoldResult:
     join_delays: tuple[int, ...] = ()
     bucket_changes: tuple[tuple[int, int], ...] = ()
     unread: tuple[UnreadObject, ...] = ()
+    erased: tuple[ErasedRecords, ...] = ()
+    undecided: int = 0
     failure: Failure | None = None
 
     @property
@@ -150,7 +164,7 @@ class FoldTask:
     `records` are all objects of these buckets that are not settled as a whole, with those of pending changes;
     `changes` hold rows of other buckets, too. Records that settle before `settle_before` settle in this fold, none
     where it is not known. How long changes have waited counts up to `now`. Objects go under keys with `fold_id`, which
-    no other fold has.
+    no other fold has. Records and changes that `erasures` match, by keys alone, are left out.
     """
 
     fold_id: int
@@ -163,6 +177,7 @@ class FoldTask:
     now: datetime
     settle_before: datetime | None = None
     metric_columns: tuple[int, ...] = ()
+    erasures: tuple[ErasureRule, ...] = ()
 
     kernel: ClassVar[str] = "fold"
     result: ClassVar[type[FoldResult]] = FoldResult

@@ -100,7 +100,9 @@ class _Rewriting:
                 f"{said.key}: the predicate fails on {found.undecided} of its rows: erase by one that always has a "
                 "result, such as with try_cast"
             )
-        return self._written(result, found) if found.matching else result
+        if not found.matching or (found.matching == result.rows and self._task.leaves_none_empty):
+            return result
+        return self._written(result, found)
 
     def _read(self) -> bytes:
         said = self._task.file

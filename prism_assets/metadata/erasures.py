@@ -418,6 +418,24 @@ SELECT max(rewritten_time) FROM prism_erasures WHERE prism_table_id = :table AND
 """
 
 
+def count_records_behind(connection: Connection, erasure: Erasure) -> int:
+    """The same for the records of a join table, whose publications are of the fold that wrote last. Reads without locks.
+
+    Behind is who shows an object that was replaced by when all was rewritten. By the index of the objects of a day.
+    """
+    values = {"table": erasure.table_id, "time": erasure.rewritten_time}
+    return int(connection.execute(text(_RECORDS_BEHIND), values).scalar_one())
+
+
+_RECORDS_BEHIND = """
+SELECT count(*) FROM prism_partitions p JOIN prism_publications q USING (prism_partition_id)
+WHERE p.prism_table_id = :table AND p.expire_time IS NULL AND q.version >= 0 AND EXISTS (
+    SELECT 1 FROM prism_record_objects x JOIN prism_folds g ON g.prism_fold_id = x.replaced_by
+    WHERE x.prism_partition_id = p.prism_partition_id AND x.part = 'visible' AND x.fold_id <= q.version
+        AND x.replaced_by > q.version AND g.finish_time <= :time)
+"""
+
+
 def count_behind(connection: Connection, table_id: int) -> int:
     """How many publications of a table send readers to objects of before a rewriting. Reads without locks.
 

@@ -52,9 +52,9 @@ def begin(
     *,
     is_merge: bool = False,
 ) -> int:
-    """Begins a fold of a table, or a merge of settled records, and returns its number; one that died is dropped.
+    """Begins a fold of a table, or with `is_merge` a rewriting of settled records, and returns its number.
 
-    The caller holds the table's lease.
+    One that died is dropped. The caller holds the table's lease.
     """
     connection.execute(text(_DROP), {"table": table_id})
     values = {

@@ -16,7 +16,7 @@ from prism_assets.metadata.column_metrics import from_jsonb, to_jsonb
 
 _COLUMNS = """prism_record_object_id AS object_id, date, part, bucket_number, cohort, fold_id, content_length, row_count,
     min_time, max_time, fingerprint, file_format, metrics, definition_version, earliest_settle, latest_settle,
-    oldest_change, is_settled, merges, is_even, joined_rows"""
+    oldest_change, is_settled, merges, is_even, joined_rows, erasure_id"""
 
 
 def load_open(connection: Connection, keys: TableKeys, table_id: int) -> list[RecordObject]:
@@ -94,15 +94,16 @@ def insert_written(
 _STORED = (
     "date", "bucket_number", "cohort", "fold_id", "content_length", "row_count", "min_time", "max_time", "fingerprint",
     "file_format", "definition_version", "earliest_settle", "latest_settle", "oldest_change", "is_settled", "merges",
-    "is_even", "joined_rows",
+    "is_even", "joined_rows", "erasure_id",
 )  # fmt: skip
 _INSERT = """
 INSERT INTO prism_record_objects (prism_table_id, prism_partition_id, date, part, bucket_number, cohort, fold_id,
     content_length, row_count, min_time, max_time, fingerprint, file_format, metrics, definition_version,
-    earliest_settle, latest_settle, oldest_change, is_settled, merges, is_even, joined_rows)
+    earliest_settle, latest_settle, oldest_change, is_settled, merges, is_even, joined_rows, erasure_id)
 VALUES (:table, :partition, :date, :part, :bucket_number, :cohort, :fold_id, :content_length, :row_count, :min_time,
     :max_time, :fingerprint, :file_format, CAST(:metrics AS jsonb), :definition_version, :earliest_settle,
-    :latest_settle, :oldest_change, :is_settled, :merges, :is_even, :joined_rows)
+    :latest_settle, :oldest_change, :is_settled, :merges, :is_even, :joined_rows,
+    :erasure_id)
 """
 
 
@@ -133,6 +134,39 @@ UPDATE prism_record_objects SET is_settled = true
 WHERE prism_record_object_id IN (
     SELECT prism_record_object_id FROM prism_record_objects
     WHERE prism_record_object_id = ANY(:ids) AND replaced_by IS NULL AND part <> 'pending'
+    ORDER BY prism_record_object_id FOR UPDATE)
+"""
+
+
+def load_unsearched(connection: Connection, keys: TableKeys, table_id: int, erasure_id: int) -> list[RecordObject]:
+    """The objects of a table of which it is not known that they hold nothing of an erasure. Reads without locks.
+
+    Not those that folds read no more of days that expired: nobody is sent there, and garbage collection deletes them.
+    """
+    rows = connection.execute(text(_UNSEARCHED), {"table": table_id, "erasure": erasure_id})
+    return [_record_object(row._mapping, keys) for row in rows]
+
+
+_UNSEARCHED = f"""
+SELECT {_COLUMNS} FROM prism_record_objects r
+WHERE prism_table_id = :table AND replaced_by IS NULL AND erasure_id < :erasure
+    AND NOT (is_settled AND EXISTS (SELECT 1 FROM prism_partitions p
+        WHERE p.prism_partition_id = r.prism_partition_id AND p.expire_time IS NOT NULL))
+ORDER BY date DESC, prism_record_object_id
+"""
+
+
+def mark_searched(connection: Connection, object_ids: Collection[int], erasure_id: int) -> None:
+    """Records of objects that were looked through that they hold nothing of an erasure. Locks their rows."""
+    if object_ids and erasure_id:
+        connection.execute(text(_MARK_SEARCHED), {"ids": sorted(object_ids), "erasure": erasure_id})
+
+
+_MARK_SEARCHED = """
+UPDATE prism_record_objects SET erasure_id = :erasure
+WHERE prism_record_object_id IN (
+    SELECT prism_record_object_id FROM prism_record_objects
+    WHERE prism_record_object_id = ANY(:ids) AND replaced_by IS NULL AND erasure_id < :erasure
     ORDER BY prism_record_object_id FOR UPDATE)
 """
 

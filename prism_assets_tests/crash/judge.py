@@ -138,10 +138,11 @@ def _ledger(connection: sqlalchemy.Connection, life: Life) -> Iterator[str]:
             if said[:4] != ("failed", None, None, None) or said[5:] != (0, 0):
                 yield f"I9 {drop.key} vanished, and is {said}"
             continue
-        left_out = sum(life.is_erased(drop.table, number) for number, _ in drop.kept)
+        from_aside = life.erased_aside(drop)
+        left_out = from_aside + sum(life.is_erased(drop.table, number) for number, _ in drop.kept)
         if row.rows_erased not in (0, left_out):
             yield f"I9 {drop.key}: {row.rows_erased} lines were left out as erased, not {left_out}"
-        rows_out, aside = len(drop.kept) - row.rows_erased, drop.set_aside
+        rows_out, aside = len(drop.kept) - row.rows_erased + from_aside, drop.set_aside - from_aside
         wanted = ("done", drop.lines, rows_out, aside, drop.filtered, rows_out, aside)
         if said != wanted:
             yield (
@@ -236,7 +237,8 @@ def _quarantined_lines(world: World, life: Life) -> Iterator[str]:
         statement = "SELECT DISTINCT object_key FROM prism_quarantine WHERE object_key IS NOT NULL"
         keys = list(connection.exec_driver_sql(statement).scalars())
     lines = sum(len(gzip.decompress(world.context.stores.get(lake, key)).splitlines()) for key in keys)
-    if lines != (wanted := sum(drop.set_aside for drop in life.drops if not drop.vanishes)):
+    wanted = sum(drop.set_aside - life.erased_aside(drop) for drop in life.drops if not drop.vanishes)
+    if lines != wanted:
         yield f"I1 {lines} lines lie in quarantine, not {wanted}"
 
 

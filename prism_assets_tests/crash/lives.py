@@ -195,6 +195,10 @@ class Life:
         """Whether a row is gone in the end."""
         return table in self.erased and number % self.erased[table] == 0
 
+    def erased_aside(self, drop: Drop) -> int:
+        """How many of the lines that were set aside are gone in the end, as they match an erasure."""
+        return sum(self.is_erased(drop.table, number) for number, _ in drop.rows) if drop.too_old else 0
+
 
 class Author:
     """Makes drops with ids that no other row of the life has."""
@@ -650,7 +654,10 @@ def erasure(seed: int) -> Life:
 
 
 def changes(seed: int) -> Life:
-    """Changes of a join table, of which some come too late, and records that are merged when their day is over."""
+    """Changes of a join table, of which some come too late, and records that are merged when their day is over.
+
+    Of some records all are erased, and some come again.
+    """
     author = Author(seed)
     parts = "log.parts_changes"
 
@@ -667,9 +674,14 @@ def changes(seed: int) -> Life:
                 utc("2026-03-02T12:00"), ("run",), (drop("2026-03-02T11:30"), drop("2026-03-01T11:00", too_old=True))
             ),
             Phase(utc("2026-03-03T01:00"), ("run",), (drop("2026-03-02T23:30"),)),
+            Phase(utc("2026-03-03T01:30"), ("discover", "stream", "erase records"), (drop("2026-03-02T23:45"),)),
+            Phase(utc("2026-03-03T01:40"), ("run", "prove"), (drop("2026-03-02T23:50"),)),
             Phase(utc("2026-03-03T06:00"), ("run",)),
         ),
         watched=(parts,),
+        rest=("run", "prove"),
+        erased={parts: 7},
+        settings={"gc_max_fraction": 1.0, "quarantine_days": 36_500},
     )
 
 
@@ -875,10 +887,19 @@ def _adopt(context: StageContext, now: datetime) -> None:
 def _erase(context: StageContext, _now: datetime) -> None:
     """What the life of that name erases."""
     for table, divisor in (("log.events", 7), ("log.clicks", 5)):
-        where = f"id % {divisor} = 0"
-        report = run_erase(context, table, where, rows=plan_erasure(context, table, where).matching)
-        if report.errors:
-            raise TerminalError("; ".join(report.errors))
+        _erase_ids(context, table, divisor)
+
+
+def _erase_records(context: StageContext, _now: datetime) -> None:
+    """What the life of join tables erases."""
+    _erase_ids(context, "log.parts", 7)
+
+
+def _erase_ids(context: StageContext, table: str, divisor: int) -> None:
+    where = f"id % {divisor} = 0"
+    report = run_erase(context, table, where, rows=plan_erasure(context, table, where).all_matching)
+    if report.errors:
+        raise TerminalError("; ".join(report.errors))
 
 
 def _prove(context: StageContext, _now: datetime) -> None:
@@ -1020,6 +1041,7 @@ _STEPS: Mapping[str, _Step] = {
     "replay": _replay,
     "repair": _repair,
     "erase": _erase,
+    "erase records": _erase_records,
     "prove": _prove,
     "gc": _gc,
     "wait": _wait,

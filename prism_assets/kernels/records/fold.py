@@ -91,6 +91,7 @@ def _fold_others(task: FoldTask, table: TableDefinition, stores: Stores, keys: T
         pending=done.pending + taken.pending + waited,
         unsequenced=done.unsequenced + taken.unsequenced,
         bucket_changes=(*done.bucket_changes, *taken.bucket_changes),
+        undecided=done.undecided + taken.undecided,
         unread=tuple(unread.values()),
     )
 
@@ -153,6 +154,8 @@ class _Fold:
             changed=self._done.changed,
             join_delays=tuple(self._done.join_delays.tolist()) if self._done.join_delays.any() else (),
             bucket_changes=_counted(changes.buckets[changes.sources == NEW]),
+            erased=tuple(found.places.erased.counted(found.places.objects)),
+            undecided=changes.undecided + found.places.erased.undecided,
         )
 
     def take(self) -> FoldResult:
@@ -169,6 +172,7 @@ class _Fold:
             pending=pending,
             unsequenced=changes.placeless,
             bucket_changes=_counted(changes.buckets),
+            undecided=changes.undecided,
         )
 
     def _rewrite(self, batch: Sequence[int], found: Found) -> None:
@@ -189,15 +193,15 @@ class _Fold:
 
     def _write(self, batch: Sequence[int], homes: Homes, rewritten: Rewritten, joined: npt.NDArray[np.bool_]) -> None:
         """Writes what stays of the records of some homes, visible and hidden ones apart, sorted by key and time."""
-        merged, living, settled = rewritten.merged, rewritten.living, rewritten.settled
+        merged, living, settled, erased = rewritten.merged, rewritten.living, rewritten.settled, rewritten.erased
         everyone = np.arange(len(living))
         visible = merged.visible(len(living))
         joined = joined & visible
         # Nothing accepted meets a settled record any more: there is nothing that one which nobody sees would win over.
-        gone = settled if self._join.after == DELETE else settled & ~visible
+        gone = erased | (settled if self._join.after == DELETE else settled & ~visible)
         if self._join.after == DELETE:
-            self._done.settled += int((settled & visible).sum())
-            self._done.joined += int((settled & joined).sum())
+            self._done.settled += int((settled & visible & ~erased).sum())
+            self._done.joined += int((settled & joined & ~erased).sum())
         time = self._table.partition_column
         keys = [merged.column(name, everyone) for name in (*self._join.key, time)]
         order = record_order(2 * living + ~visible, keys)

@@ -130,8 +130,9 @@ def find_work(
     must[in_pairs[settled_sessions[of_pairs]]] = True
     if join.after == DELETE:
         must[places.homes[settled_records]] = True
+    must[places.homes[places.erased.mask]] = True
     lasting = np.bincount(places.homes[~settled_records], minlength=count)
-    is_over = (rows > 0) & (lasting == 0) & (touched == 0)
+    is_over = (rows > 0) & (lasting == 0) & (touched == 0) & ~must
     return Work(
         homes=tuple(
             Home(

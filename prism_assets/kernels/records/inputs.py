@@ -16,12 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.errors import NOT_ITS_FAULT, InvariantBroken, PrismError
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.folding import ChangesObject, FoldTask, RecordObject, RecordPart, UnreadObject
 from prism_assets.domain.joins import CHANGE_GROUP, CHANGE_LINE, CHANGE_OBJECT
 from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.kernels.parquet.format import identity
+from prism_assets.kernels.records.erasing import NO_RULES, ErasedRows, find_erased
 from prism_assets.kernels.records.sessions import Numbers, Spans, buckets_of
 from prism_assets.kernels.records.shape import COMMITTED, LAST_EVENT, RecordShape
 from prism_assets.kernels.records.times import event_times, to_instant
@@ -135,7 +137,8 @@ def _with_columns(read: pa.Table, schema: pa.Schema) -> pa.Table:
 class Changes:
     """Changes that are part of a record, each once, with their buckets, and which of the `waiting` objects they are in.
 
-    `new` and `waited` count all rows that were read of either, `placeless` those among them that are of no record.
+    `new` and `waited` count all rows that were read of either, `placeless` those among them that are of no record. Of
+    `undecided` ones nobody can tell whether they are erased.
     """
 
     rows: pa.Table
@@ -146,6 +149,7 @@ class Changes:
     new: int
     waited: int
     placeless: int
+    undecided: int
 
 
 NEW = -1
@@ -182,14 +186,20 @@ def read_changes(task: FoldTask, shape: RecordShape, stores: Stores) -> Changes:
         buckets.append(found)
         sources.append(np.full(rows.num_rows, NEW, np.int64))
     whole = pa.concat_tables([shape.changes.empty_table(), *tables])
-    return _placed(whole, _joined(buckets), _joined(sources), shape, waiting)
+    erased = find_erased(task.erasures, whole)
+    return _placed(whole, _joined(buckets), _joined(sources), shape, waiting, erased)
 
 
 def _placed(
-    rows: pa.Table, buckets: Numbers, sources: Numbers, shape: RecordShape, waiting: tuple[RecordObject, ...]
+    rows: pa.Table,
+    buckets: Numbers,
+    sources: Numbers,
+    shape: RecordShape,
+    waiting: tuple[RecordObject, ...],
+    erased: ErasedRows,
 ) -> Changes:
     has_place = _have_place(rows, shape)
-    kept = np.flatnonzero(has_place)
+    kept = np.flatnonzero(has_place & ~erased.mask)
     objects, lines = (rows[name].to_numpy()[kept] for name in (CHANGE_OBJECT, CHANGE_LINE))
     order = np.lexsort((lines, objects))  # stable: of equal ones that which waited comes first
     is_first = np.ones(len(order), bool)
@@ -204,7 +214,8 @@ def _placed(
         waiting=waiting,
         new=int((sources == NEW).sum()),
         waited=int((sources != NEW).sum()),
-        placeless=int((~has_place).sum()),
+        placeless=int((~has_place & ~erased.mask).sum()),
+        undecided=erased.undecided,
     )
 
 
@@ -222,19 +233,26 @@ def _have_place(rows: pa.Table, shape: RecordShape) -> npt.NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class RecordPlaces:
-    """Of all records of some objects, one object after the other: keys, times, and in which home they live."""
+    """Of all records of some objects, one object after the other: keys, times, and in which home they live.
+
+    `objects` are numbers of their objects. Those that are `erased` are not to be written any more.
+    """
 
     keys: pa.Table
     first_events: Numbers
     last_events: Numbers
     homes: Numbers
+    objects: Numbers
+    erased: ErasedRows
 
     def spans(self, keys: Numbers) -> Spans:
         """The same with keys as numbers."""
         return Spans(keys, self.first_events, self.last_events)
 
 
-def read_places(objects: Iterable[tuple[int, StoredObject]], shape: RecordShape) -> RecordPlaces:
+def read_places(
+    objects: Iterable[tuple[int, StoredObject]], shape: RecordShape, erasures: Sequence[ErasureRule] = NO_RULES
+) -> RecordPlaces:
     """Reads the few columns that tell which records there are, of objects with the numbers of their homes."""
     schema = pa.schema(
         [shape.stored.field(name) for name in (*shape.join.key, shape.table.partition_column, LAST_EVENT)]
@@ -252,6 +270,8 @@ def read_places(objects: Iterable[tuple[int, StoredObject]], shape: RecordShape)
         first_events=event_times(whole[shape.table.partition_column], shape.table.zone),
         last_events=whole[LAST_EVENT].to_numpy(),
         homes=_joined(homes),
+        objects=np.repeat(np.arange(len(tables)), [table.num_rows for table in tables]),
+        erased=find_erased(erasures, whole),
     )
 
 

@@ -51,20 +51,21 @@ class Found:
 class Rewritten:
     """The records of some homes with all of their changes, none of them gathered yet.
 
-    `living` is the home of each, `settled` says which settle in this fold; those with the numbers `changed` are made of
-    what was there and changes.
+    `living` is the home of each, `settled` says which settle in this fold, and `erased` which are not to be written;
+    those with the numbers `changed` are made of what was there and changes.
     """
 
     merged: Merged
     living: Numbers
     settled: npt.NDArray[np.bool_]
+    erased: npt.NDArray[np.bool_]
     changed: Numbers
 
 
 def find(task: FoldTask, changes: Changes, shape: RecordShape, stores: Stores) -> Found:
     """Reads of all records of the task only keys and times, and finds out which of them its changes touch."""
     homes = Homes(task.records, stores)
-    places = read_places(homes.all_objects(), shape)
+    places = read_places(homes.all_objects(), shape, task.erasures)
     sessions = sessions_of(places, changes, shape)
     home_of = homes_of_sessions(homes, sessions, places, changes, shape.table, shape.join)
     work = find_work(
@@ -113,6 +114,7 @@ def rewrite(batch: Sequence[int], found: Found, shape: RecordShape) -> Rewritten
         merged=merge_records(shape, stored, lifted, record_of, count),
         living=np.concatenate([places.homes[numbers[is_elder]], work.home_of[met[is_born]]]),
         settled=np.concatenate([work.settled_records[numbers[is_elder]], work.settled_sessions[met[is_born]]]),
+        erased=np.concatenate([places.erased.mask[numbers[is_elder]], np.zeros(int(is_born.sum()), bool)]),
         changed=of_met,
     )
 

@@ -75,6 +75,7 @@ def _written(task: SettledMergeTask, table: TableDefinition, stores: Stores, lak
         merges=1 + max(item.merges for item in task.inputs),
         is_even=False,
         joined_rows=sum(item.joined_rows for item in task.inputs),
+        erasure_id=min(item.erasure_id for item in task.inputs),
         object_id=0,
         definition_version=task.definition_version,
     )

@@ -23,6 +23,8 @@ class ErasurePlan:
     """What an erasure would do: rows that match among those of the table, by day, and objects that would be rewritten.
 
     `undecided` are rows of which the predicate cannot be computed. `lines` in quarantine match, or cannot be judged.
+    Of a join table rows are records, also such as no reader sees, and `changes` is what it does to the log of these;
+    `objects_unread` of records cannot be read, and the erasure waits for them.
     """
 
     table: str
@@ -37,6 +39,23 @@ class ErasurePlan:
     by_day: Mapping[date, int]
     lines: int
     lines_unjudged: int
+    objects_unread: int = 0
+    changes: ErasurePlan | None = None
+
+    @property
+    def all_rows(self) -> int:
+        """Those of the log of changes, too."""
+        return self.rows + (self.changes.all_rows if self.changes else 0)
+
+    @property
+    def all_matching(self) -> int:
+        """Those of the log of changes, too."""
+        return self.matching + (self.changes.all_matching if self.changes else 0)
+
+    @property
+    def all_undecided(self) -> int:
+        """Those of the log of changes, too."""
+        return self.undecided + (self.changes.all_undecided if self.changes else 0)
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -48,10 +67,12 @@ class ErasurePlan:
             else ""
         )
         lines += f"; it fails on {self.undecided} rows, such as by a cast" if self.undecided else ""
+        lines += f"; {self.objects_unread} objects cannot be read, and it waits for them" if self.objects_unread else ""
         return (
             *(f"{self.table} {day}: {count} rows" for day, count in sorted(self.by_day.items())),
             f"{self.table}: {self.matching} of {self.rows} rows match{days}; {self.objects} of {self.objects_searched} "
             f"objects are to be rewritten, {self.bytes_to_write / 1e6:.1f} MB{lines}",
+            *(self.changes.sentences if self.changes else ()),
         )
 
 

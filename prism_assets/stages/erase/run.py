@@ -9,24 +9,28 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 
+from prism_assets.domain.change_log import log_name
 from prism_assets.domain.erasures import Erasure, ErasureRule, ErasureState, confirmation_needed, digest_of
 from prism_assets.domain.errors import InvariantBroken, PrismError, WrongUse
+from prism_assets.domain.folding import RecordPart
 from prism_assets.domain.names import SECRET_PREFIX
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import erasures, gc_log, leases, locks
+from prism_assets.metadata import erasures, gc_log, leases, locks, record_objects
 from prism_assets.metadata.leases import Holder, Lease, LeaseKind
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.prove import prove
+from prism_assets.stages.erase.records import RecordsRewriting, record_tasks
 from prism_assets.stages.erase.report import ErasurePlan, ErasureReport, ErasureStatus, read_erasures
 from prism_assets.stages.erase.rewrite import Rewriting, put_in_place
 from prism_assets.stages.erase.search import (
     AT_ONCE,
+    is_excluded,
     load_candidates,
     load_lots,
     load_unclean,
@@ -46,22 +50,88 @@ _PATIENCE = timedelta(hours=1)
 def plan_erasure(context: StageContext, name: str, where: str) -> ErasurePlan:
     """Says what an erasure would do; changes nothing. WrongUse for a predicate that cannot be taken."""
     context.check_lake()
-    table = _choose(context, name)
-    return _plan(context, table, context.check_predicate(table, where))
+    return _plan(context, _rules(context, name, where))
 
 
-def _choose(context: StageContext, name: str) -> TableDefinition:
-    """The table to erase from. WrongUse for a join table: a row that is gone from its log may be part of a record."""
-    table = context.choose_tables([name])[0]
-    if table.join is not None or table.change_log is not None:
+def _whole(context: StageContext, name: str) -> list[TableDefinition]:
+    """The tables that rows are erased from together: of a join table, by either name, the records and their changes."""
+    (table,) = context.choose_tables([name])
+    if table.join is None and table.change_log is None:
+        return [table]
+    known = context.choose_tables(None)
+    (records,) = [item for item in known if item.join and table.name in (item.name, log_name(item.name))]
+    return [records, next(item for item in known if item.name == log_name(records.name))]
+
+
+def _rules(context: StageContext, name: str, where: str) -> list[tuple[TableDefinition, ErasureRule]]:
+    """The tables to erase from, each with a rule of its own. WrongUse for a predicate that cannot be taken.
+
+    All changes of a record have its key, and each other column some of them: by keys alone all of a record goes, and
+    those that are left are what would be made of the changes that are left.
+    """
+    tables = _whole(context, name)
+    if tables[0].join is not None:
+        _check_key(tables[0], tables[0].join.key, context.check_predicate(tables[-1], where))
+    return [(table, context.check_predicate(table, where)) for table in tables]
+
+
+def _check_key(table: TableDefinition, key: Sequence[str], rule: ErasureRule) -> None:
+    others = [column.name for column in rule.defined if column.name not in key]
+    if others:
+        keys = ", ".join(key)
         raise WrongUse(
-            f"{name} belongs to a join table, and erasures do not reach records yet: have its streams delete them, by "
-            "lines for which `delete` is true"
+            f"--where names {', '.join(others)}, and records of {table.name} are erased as a whole, by columns of "
+            f'their key alone ({keys}): find the keys first, such as by `prism query "SELECT DISTINCT {keys} FROM '
+            f'{log_name(table.name)} WHERE ..."`, and erase by these, such as --where "{key[0]} IN (...)"'
         )
-    return table
 
 
-def _plan(context: StageContext, table: TableDefinition, rule: ErasureRule) -> ErasurePlan:
+def _plan(context: StageContext, rules: Sequence[tuple[TableDefinition, ErasureRule]]) -> ErasurePlan:
+    """That of a table; for a join table that of its records, with that of the changes."""
+    (table, rule), *others = rules
+    digest = digest_of(table.name, rule.predicate, _digest_key(context))
+    if not others:
+        return _plan_rows(context, table, rule, digest)
+    ((changes, own),) = others
+    return replace(_plan_records(context, table, rule, digest), changes=_plan_rows(context, changes, own, digest))
+
+
+def _plan_records(context: StageContext, table: TableDefinition, rule: ErasureRule, digest: str) -> ErasurePlan:
+    """Records are counted in the objects that the next fold reads, or readers do; changes that wait are none."""
+    with context.database.begin() as connection:
+        found = record_objects.load_unsearched(connection, context.lake.keys(table), table.table_id, _NEVER)
+    unknown = [item for item in found if not is_excluded(rule, item)]
+    by_day: dict[date, int] = {}
+    objects = read = size = undecided = unread = 0
+    for start in range(0, len(unknown), AT_ONCE):
+        part = unknown[start : start + AT_ONCE]
+        for result in run_tasks(context, table, record_tasks(context, table, [rule], part)):
+            item = part[result.number]
+            unread += result.failure is not None
+            read += bool(result.row_groups_read)
+            undecided += result.undecided
+            if result.matching:
+                objects, size = objects + 1, size + item.content_length
+            if result.matching and item.part is not RecordPart.PENDING:
+                by_day[item.date] = by_day.get(item.date, 0) + result.matching
+    return ErasurePlan(
+        table=str(table.name),
+        digest=digest,
+        rows=sum(item.row_count for item in found if item.part is not RecordPart.PENDING),
+        matching=sum(by_day.values()),
+        undecided=undecided,
+        objects=objects,
+        objects_searched=len(found),
+        objects_read=read,
+        bytes_to_write=size,
+        by_day=by_day,
+        lines=0,
+        lines_unjudged=0,
+        objects_unread=unread,
+    )
+
+
+def _plan_rows(context: StageContext, table: TableDefinition, rule: ErasureRule, digest: str) -> ErasurePlan:
     """Rows are counted where a merge would find them: in ranges, and in the small objects above them."""
     found = load_candidates(context, table, [rule], before_erasure=None)
     by_day: dict[date, int] = {}
@@ -82,7 +152,7 @@ def _plan(context: StageContext, table: TableDefinition, rule: ErasureRule) -> E
     everything = (*found.clean, *found.unknown)
     return ErasurePlan(
         table=str(table.name),
-        digest=digest_of(table.name, rule.predicate, _digest_key(context)),
+        digest=digest,
         rows=sum(item.file.row_count for item in everything if item.counts),
         matching=sum(by_day.values()),
         undecided=undecided,
@@ -122,33 +192,33 @@ def run_erase(
     """
     started = time.monotonic()
     context.check_lake()
-    table = _choose(context, name)
-    rule = context.check_predicate(table, where)
-    plan = _plan(context, table, rule)
+    rules = _rules(context, name, where)
+    plan = _plan(context, rules)
     _check_plan(plan, rows)
     with context.database.begin() as connection:
         locks.hold_epoch(connection)
-        made = erasures.insert_erasure(connection, table.table_id, rule, plan.digest)
+        made = [erasures.insert_erasure(connection, table.table_id, rule, plan.digest) for table, rule in rules]
         failpoint("erase.in_rule")
     failpoint("erase.after_rule")
     report = continue_erasures(context, names=[name], now=now, forced=True)
     chosen = tuple(item for item in report.erasures if item.digest == plan.digest)
-    known = chosen or _status(context, [table], plan.digest)
-    return replace(
-        report, erasures=known, changed=report.changed or made is not None, seconds=time.monotonic() - started
-    )
+    known = chosen or _status(context, [table for table, _ in rules], plan.digest)
+    return replace(report, erasures=known, changed=report.changed or any(made), seconds=time.monotonic() - started)
 
 
 def _check_plan(plan: ErasurePlan, rows: int | None) -> None:
-    if plan.undecided:
+    if plan.all_undecided:
         raise WrongUse(
-            f"--where fails on {plan.undecided} rows, such as by a cast: write it so that it always has a result, with "
-            "try_cast; nothing was erased"
+            f"--where fails on {plan.all_undecided} rows, such as by a cast: write it so that it always has a result, "
+            "with try_cast; nothing was erased"
         )
-    reason = confirmation_needed(plan.matching, plan.rows)
-    if reason and rows != plan.matching:
+    reason = confirmation_needed(plan.all_matching, plan.all_rows)
+    if reason and rows != plan.all_matching:
+        both = ", of records and of changes" if plan.changes else ""
         said = "" if rows is None else f", and not {rows}"
-        raise WrongUse(f"{reason}: if that is meant, repeat with --rows {plan.matching}{said}; nothing was erased")
+        raise WrongUse(
+            f"{reason}{both}: if that is meant, repeat with --rows {plan.all_matching}{said}; nothing was erased"
+        )
 
 
 def _status(context: StageContext, tables: Collection[TableDefinition], digest: str) -> tuple[ErasureStatus, ...]:
@@ -175,7 +245,10 @@ def continue_erasures(
     """
     started = time.monotonic()
     context.check_lake()
-    tables = {table.table_id: table for table in context.choose_tables(names)}
+    chosen = context.choose_tables(names)
+    if names is not None:
+        chosen = [item for table in chosen for item in _whole(context, str(table.name))]
+    tables = {table.table_id: table for table in chosen}
     with context.database.begin() as connection:
         found = erasures.load_erasures(connection, list(tables), open_only=True)
         time_of = now or gc_log.current_time(connection)
@@ -241,21 +314,29 @@ class _Run:
         """Whether nothing is left to be rewritten. Batches are asked for first: what they commit is searched then."""
         with self._context.database.begin() as connection:
             is_early = erasures.has_older_batches(connection, erasure.after_batch_id)
-        done = Rewriting(self._context, table, lease, erasure).run()
+        done = (
+            Rewriting(self._context, table, lease, erasure)
+            if table.join is None
+            else RecordsRewriting(self._context, table, lease, erasure, self._time)
+        ).run()
         self.changed |= done.changed
         self.problems += done.problems
         if done.is_whole and not is_early:
             return self._advance(lease, erasure, ErasureState.PUBLISHING)
         reason = "batches that were started before it was made, and whose rows are searched then"
         if not done.is_whole:
-            reason = str(done.problems[0]) if done.problems else "the next call: merges were at the same objects"
+            reason = str(done.problems[0]) if done.problems else "the next call: others were at the same objects"
         self._note(lease, erasure, reason)
         return False
 
     def _publish(self, table: TableDefinition, lease: Lease, erasure: Erasure) -> bool:
         """Whether no catalog sends readers to an object of before, and none lies where readers of an open day list."""
         with self._context.database.begin() as connection:
-            behind = erasures.count_behind(connection, table.table_id)
+            behind = (
+                erasures.count_behind(connection, table.table_id)
+                if table.join is None
+                else erasures.count_records_behind(connection, erasure)
+            )
         self.changed |= bool(put_in_place(self._context, table, lease))
         return not behind and self._advance(lease, erasure, ErasureState.WAITING)
 

@@ -12,7 +12,7 @@ from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.partitions import Partition, needed_above
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import CleanResult, CleanTask, RewriteResult, RewriteTask
-from prism_assets.metadata import erasures, merge_ranges, partitions, staging_objects, tables
+from prism_assets.metadata import erasures, folds, merge_ranges, partitions, staging_objects, tables
 from prism_assets.metadata import small_objects as small
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
@@ -60,6 +60,8 @@ def load_candidates(
 ) -> Candidates:
     """The objects of a table that were not searched for an erasure yet, or all. What nobody needs any more is none.
 
+    Of a log of changes folds need small objects that they have not taken.
+
     Each partition in a transaction of its own: what is committed behind it is found by the next call.
     """
     keys = context.lake.keys(table)
@@ -68,23 +70,25 @@ def load_candidates(
     candidates = Candidates()
     for item in found:
         with context.database.begin() as connection:
-            (partition,) = partitions.load_partitions(connection, [item.partition_id]).values()
+            partition_id = item.partition_id
+            (partition,) = partitions.load_partitions(connection, [partition_id]).values()
             if partition.expired:  # nobody is sent there, and garbage collection deletes all of it
                 continue
-            chain = merge_ranges.load_chain(connection, keys, partition.partition_id)
-            objects = small.load_above(
-                connection, keys, partition.partition_id, needed_above(partition), before_erasure=before_erasure
-            )
+            chain = merge_ranges.load_chain(connection, keys, partition_id)
+            above = needed_above(partition)
+            if table.change_log is not None:
+                above = min(above, folds.load_positions(connection, [partition_id]).get(partition_id, 0))
+            objects = small.load_above(connection, keys, partition_id, above, before_erasure=before_erasure)
         ranges = [entry for entry in chain if before_erasure is None or entry.erasure_id < before_erasure]
         files: tuple[SmallObject | MergedRange, ...] = (*ranges, *objects)
         for file in files:
-            excluded = all(_is_excluded(rule, file) for rule in rules)
+            excluded = all(is_excluded(rule, file) for rule in rules)
             to = candidates.clean if excluded else candidates.unknown
             to.append(Candidate(partition=partition, file=file))
     return candidates
 
 
-def _is_excluded(rule: ErasureRule, file: DataFile) -> bool:
+def is_excluded(rule: ErasureRule, file: DataFile) -> bool:
     """Whether the column metrics of an object say that no row of it matches."""
     metrics = {column.column_id: column for column in file.metrics}
     for wanted in rule.values:
@@ -106,7 +110,7 @@ def rewrite_tasks(
     return [
         RewriteTask(
             number=number,
-            file=_plain(candidate.file),
+            file=plain(candidate.file),
             erasures=tuple(rules),
             table_id=table.table_id,
             definition_version=candidate.version(table),
@@ -118,7 +122,7 @@ def rewrite_tasks(
     ]
 
 
-def _plain(file: DataFile) -> DataFile:
+def plain(file: DataFile) -> DataFile:
     """What a kernel asks for."""
     return DataFile(
         bucket=file.bucket,

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.files import SmallObject
 from prism_assets.domain.folding import (
@@ -22,13 +23,14 @@ from prism_assets.domain.folding import (
 )
 from prism_assets.domain.joins import DELETE, JoinOptions
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import fold_faults, folds, record_objects, settle_clock, small_objects
+from prism_assets.metadata import erasures, fold_faults, folds, record_objects, settle_clock, small_objects
 from prism_assets.metadata.fold_faults import SetAside
 from prism_assets.metadata.folds import UnfoldedDay
 from prism_assets.objectstore.lake import Lake
 
 _TASK_BYTES = 64 << 20
 """Bytes of records and changes for which a fold has one task more."""
+ERASING = "records are erased"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +39,8 @@ class FoldPlan:
 
     It takes of each of the `days` of the log of changes the small objects up to that in `uppers`, which hold so many
     rows as `taken_rows` says, without those that are left out, and of some days changes that were left out before, with
-    so many rows as `rows_again` says. `reason` is None if nothing is due; then `changes` are what waits.
+    so many rows as `rows_again` says, both with those that were erased. `reason` is None if nothing is due; then
+    `changes` are what waits. What `erasures` match is left out; `own_erasures` are those of the records.
     """
 
     table: TableDefinition
@@ -51,6 +54,8 @@ class FoldPlan:
     records: tuple[RecordObject, ...]
     settle_before: datetime | None
     is_whole: bool
+    erasures: tuple[ErasureRule, ...] = ()
+    own_erasures: frozenset[int] = frozenset()
 
     def __str__(self) -> str:
         if self.reason is None:
@@ -106,12 +111,14 @@ def plan_fold(
     most_objects: int,
     most_bytes: int,
     ignore_pace: bool = False,
+    is_erasing: bool = False,
 ) -> FoldPlan:
     """Reads without locks; the commit checks that nothing of it has changed.
 
     Where more waits than one fold takes nothing settles, as a change that is left behind may be of a record that would.
-    What is set aside is left out, and taken when it is to be tried again. It takes one object at least. LeaseLost where
-    changes are of a later definition than the one that was read before.
+    What is set aside is left out, and taken when it is to be tried again. It takes one object at least. While it
+    `is_erasing` it is due, whatever waits. LeaseLost where changes are of a later definition than the one that was read
+    before.
     """
     options = table.join
     assert options is not None
@@ -125,7 +132,7 @@ def plan_fold(
     inputs = due[: _fitting(due[:most_objects], most_bytes, at_least=True)]
     rows_again = Counter[int]()
     for item in inputs:
-        rows_again[again[item.object_id]] += item.row_count
+        rows_again[again[item.object_id]] += item.row_count + item.rows_erased
     is_whole = len(inputs) == len(due)
     for day in unfolded:
         left = max(0, most_objects - len(inputs))
@@ -140,16 +147,17 @@ def plan_fold(
             taken.append(day)
             uppers[day.partition_id] = found[-1].object_id
             found = [item for item in found if item.object_id not in left_out]
-            rows[day.partition_id] = sum(item.row_count for item in found)
+            rows[day.partition_id] = sum(item.row_count + item.rows_erased for item in found)
             inputs += found
     if not is_whole:
         facts = replace(facts, settle_before=None)
     if ignore_pace:
         facts = replace(facts, last_fold=None)
+    rules, own = _load_rules(connection, table, changes)
     return FoldPlan(
         table=table,
         options=options,
-        reason=fold_reason(options.publish, facts, now),
+        reason=fold_reason(options.publish, facts, now) or (ERASING if is_erasing else None),
         days=tuple(taken),
         uppers=uppers,
         taken_rows=rows,
@@ -158,7 +166,23 @@ def plan_fold(
         records=tuple(record_objects.load_open(connection, lake.keys(table), table.table_id)),
         settle_before=facts.settle_before,
         is_whole=is_whole,
+        erasures=rules,
+        own_erasures=own,
     )
+
+
+def _load_rules(
+    connection: Connection, table: TableDefinition, changes: TableDefinition
+) -> tuple[tuple[ErasureRule, ...], frozenset[int]]:
+    """The erasures that are not proved of both tables: an object of either may still hold what they match.
+
+    One of records has a twin of changes, with the same rule and digest; of such the first is taken, that of records.
+    """
+    found = erasures.load_erasures(connection, [table.table_id, changes.table_id], open_only=True)
+    own = [item for item in found if item.table_id == table.table_id]
+    digests = {item.digest for item in own}
+    others = [item for item in found if item.table_id == changes.table_id and item.digest not in digests]
+    return tuple(item.rule for item in (*own, *others)), frozenset(item.erasure_id for item in own)
 
 
 def _fitting(found: Sequence[SmallObject], most_bytes: int, *, at_least: bool) -> int:
@@ -187,6 +211,7 @@ def fold_tasks(plan: FoldPlan, fold_id: int, now: datetime) -> list[FoldTask]:
             now=now,
             settle_before=plan.settle_before,
             metric_columns=plan.table.metric_columns,
+            erasures=plan.erasures,
         )
         for number in range(count)
     ]

@@ -15,7 +15,8 @@ class Fold:
     """One fold that was committed. `days` are those whose readers see other records after the next publication.
 
     `is_whole` if it took all changes that were there, and not only as many as one fold takes. `join_delays` counts how
-    far the parts of records that it changed lie apart, in the steps of `domain/join_delays.py`.
+    far the parts of records that it changed lie apart, in the steps of `domain/join_delays.py`. Of `undecided` keys
+    nobody can tell whether they are erased.
     """
 
     table: str
@@ -28,6 +29,7 @@ class Fold:
     join_delays: tuple[int, ...]
     is_whole: bool
     seconds: float
+    undecided: int = 0
 
     def __str__(self) -> str:
         done = self.counts

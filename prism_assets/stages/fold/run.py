@@ -18,7 +18,7 @@ from prism_assets.domain.join_delays import added
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import fold_faults, folds, leases, partitions, record_moves, record_objects, tables
+from prism_assets.metadata import erasures, fold_faults, folds, leases, partitions, record_moves, record_objects, tables
 from prism_assets.metadata.folds import FoldCounts
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.bisect import run_bisected
@@ -81,7 +81,16 @@ def _fold_leased(
     return replace(report, folds=(*report.folds, *done), faults=(*report.faults, *told))
 
 
-def _fold(context: StageContext, lease: Lease, now: datetime, *, ignore_pace: bool) -> Fold | None:
+def fold_without_erased(context: StageContext, lease: Lease, now: datetime) -> Fold:
+    """One fold by the holder of a table's lease, for erasures: of all that it reads it leaves out what they match."""
+    fold = _fold(context, lease, now, ignore_pace=True, is_erasing=True)
+    assert fold is not None
+    return fold
+
+
+def _fold(
+    context: StageContext, lease: Lease, now: datetime, *, ignore_pace: bool, is_erasing: bool = False
+) -> Fold | None:
     """One fold; None if nothing is due. The definition is read under the lease.
 
     A death behind the first transaction leaves a fold that the next one drops; behind the second, one that is done.
@@ -99,6 +108,7 @@ def _fold(context: StageContext, lease: Lease, now: datetime, *, ignore_pace: bo
             most_objects=context.settings.fold_max_objects,
             most_bytes=context.settings.fold_max_bytes,
             ignore_pace=ignore_pace,
+            is_erasing=is_erasing,
         )
         if plan.reason is None:
             return None
@@ -111,7 +121,7 @@ def _fold(context: StageContext, lease: Lease, now: datetime, *, ignore_pace: bo
     failpoint("fold.after_execute")
     if faults := {item.object_id: item.reason for item in _unread(results) if item.is_new_changes}:
         _set_aside(context, lease, fold_id, faults)
-        return _fold(context, lease, now, ignore_pace=True)
+        return _fold(context, lease, now, ignore_pace=True, is_erasing=is_erasing)
     if failed := [result for result in results if result.failure]:
         raise _error_of(failed)
     days = _commit(context, lease, plan, fold_id, results)
@@ -126,6 +136,7 @@ def _fold(context: StageContext, lease: Lease, now: datetime, *, ignore_pace: bo
         join_delays=added(result.join_delays for result in results),
         days=tuple(sorted(days)),
         is_whole=plan.is_whole,
+        undecided=sum(result.undecided for result in results),
         seconds=time.monotonic() - started,
     )
 
@@ -152,9 +163,10 @@ def _commit(
     """Puts what was written in the place of what it was made of, in one transaction; returns the days that changed.
 
     It locks the lease, then the rows of the partitions in id order, then what it replaces. A death before it leaves
-    everything as it was.
+    everything as it was. Of what was looked through for erasures as a whole it says so.
     """
-    written = [item for result in results for item in result.written]
+    searched = max(plan.own_erasures, default=0) if not any(result.undecided for result in results) else 0
+    written = [replace(item, erasure_id=searched) for result in results for item in result.written]
     replaced = {number for result in results for number in result.replaced}
     shown = [item for item in plan.records if item.object_id in replaced] + written
     days = {item.date for item in shown if item.part is RecordPart.VISIBLE}
@@ -167,12 +179,15 @@ def _commit(
         partition_ids = partitions.ensure_and_lock_records(connection, plan.table.table_id, homes)
         record_objects.replace(connection, replaced, fold_id)
         record_objects.insert_written(connection, plan.table.table_id, written, partition_ids)
+        record_objects.mark_searched(connection, _looked_through(plan, results) - replaced, searched)
         record_objects.settle(connection, [number for result in results for number in result.settled_objects])
         fold_faults.note_unread(
             connection, plan.table.table_id, {item.object_id: item.reason for item in _unread(results)}
         )
         fold_faults.end_set_aside(connection, [item.object_id for item in plan.changes])
         record_moves.insert(connection, fold_id, moves, partition_ids)
+        for item in (item for result in results for item in result.erased if item.erasure_id in plan.own_erasures):
+            erasures.count_rewritten(connection, item.erasure_id, item.objects, item.records)
         failpoint("fold.in_commit")
         for day in sorted(days):
             partitions.raise_desired(connection, partition_ids[day], fold_id)
@@ -180,6 +195,13 @@ def _commit(
         folds.add_changes(connection, fold_id, plan.rows_again)
         folds.finish(connection, fold_id, _counts(results, plan.options.buckets))
     return days
+
+
+def _looked_through(plan: FoldPlan, results: Sequence[FoldResult]) -> set[int]:
+    """The objects of buckets of which all could be read."""
+    unread = {item.object_id for item in _unread(results)}
+    waiting = {item.bucket_number for item in plan.records if item.object_id in unread}
+    return {item.object_id for item in plan.records if item.bucket_number not in waiting}
 
 
 def _check_balance(plan: FoldPlan, results: Sequence[FoldResult]) -> None:

@@ -1,0 +1,224 @@
+"""Erases records of a join table: those that may still change by a fold, settled ones by rewriting their objects.
+
+The rule is there before: a fold that began earlier knows nothing of it, and so does not say of what it wrote that it
+was looked through; every fold that begins later leaves out what the rule matches, of records and of changes alike. So
+whatever is committed is looked through, by that fold or here, and nothing comes back.
+
+Both hold the lease of the table's folds. Settled objects are written under a number among those of folds, as merges of
+them are: readers, catalogs and garbage collection know what takes the place of what. A death before its commit
+leaves that fold to the next one, which drops it, and objects that nobody names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from prism_assets.domain.erasures import Erasure, ErasureRule
+from prism_assets.domain.files import DataFile
+from prism_assets.domain.folding import RecordObject, RecordPart
+from prism_assets.domain.problems import Problem
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import RewriteResult, RewriteTask
+from prism_assets.failpoints import failpoint
+from prism_assets.metadata import erasures, folds, leases, partitions, record_objects
+from prism_assets.metadata.folds import FoldCounts
+from prism_assets.metadata.leases import Lease, LeaseKind
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.erase.rewrite import Rewritten
+from prism_assets.stages.erase.search import AT_ONCE, is_excluded, plain, run_tasks
+from prism_assets.stages.fold.faults import load_faults
+from prism_assets.stages.fold.run import fold_without_erased
+from prism_assets.stages.leases import leased, takeover_seconds
+
+
+class RecordsRewriting:
+    """One erasure of the records of one join table, by the holder of the lease of the table's erasures."""
+
+    def __init__(
+        self, context: StageContext, table: TableDefinition, lease: Lease, erasure: Erasure, now: datetime
+    ) -> None:
+        self._context = context
+        self._table = table
+        self._lease = lease
+        self._erasure = erasure
+        self._now = now
+        self.done = Rewritten()
+
+    def run(self) -> Rewritten:
+        """Folds, if records that may still change were not looked through, and rewrites settled ones."""
+        if not self._unsearched():
+            return self.done
+        with leased(self._context, LeaseKind.FOLD, [self._table.table_id], takeover_seconds(self._context)) as held:
+            if not held:
+                self.done.overtaken += 1
+                return self.done
+            self._fold(held[self._table.table_id])
+            self._rewrite_settled(held[self._table.table_id])
+        return self.done
+
+    def _unsearched(self) -> list[RecordObject]:
+        with self._context.database.begin() as connection:
+            keys = self._context.lake.keys(self._table)
+            return record_objects.load_unsearched(connection, keys, self._table.table_id, self._erasure.erasure_id)
+
+    def _fold(self, lease: Lease) -> None:
+        """What is not looked through behind it lies in buckets of which something cannot be read, or computed."""
+        before = sum(not item.is_settled for item in self._unsearched())
+        if not before:
+            return
+        fold = fold_without_erased(self._context, lease, self._now)
+        self._context.progress(f"erase: {fold}")
+        left = sum(not item.is_settled for item in self._unsearched())
+        self.done.marked += before - left
+        if not left:
+            return
+        if fold.undecided:
+            self._note(_undecided(fold.undecided))
+            return
+        with self._context.database.begin() as connection:
+            told = load_faults(connection, self._table)
+        for reason in told:
+            self._note(reason)
+        self.done.overtaken += not told
+
+    def _rewrite_settled(self, lease: Lease) -> None:
+        rules = [self._erasure.rule]
+        settled = [item for item in self._unsearched() if item.is_settled]
+        clean = [item for item in settled if is_excluded(self._erasure.rule, item)]
+        self._mark(clean)
+        known = {item.object_id for item in clean}
+        unknown = [item for item in settled if item.object_id not in known]
+        for start in range(0, len(unknown), AT_ONCE):
+            part = unknown[start : start + AT_ONCE]
+            found = self._run(record_tasks(self._context, self._table, rules, part))
+            self._mark([part[result.number] for result in found if not result.matching])
+            hits = [part[result.number] for result in found if result.matching]
+            for own in _apart(hits):
+                self._replace(lease, own)
+            self._context.progress(
+                f"erase: {min(start + AT_ONCE, len(unknown))} of {len(unknown)} objects of records looked through"
+            )
+
+    def _run(self, tasks: Sequence[RewriteTask]) -> list[RewriteResult]:
+        """The results of tasks that tell; why others do not is noted."""
+        found = []
+        for result in run_tasks(self._context, self._table, tasks):
+            failure = result.failure
+            if failure is not None:
+                self._note(failure.message, transient=failure.transient)
+            elif result.undecided:
+                self._note(f"{tasks[result.number].file.key}: {_undecided(result.undecided)}")
+            else:
+                found.append(result)
+        return found
+
+    def _note(self, reason: str, *, transient: bool = False) -> None:
+        self.done.problems.append(Problem(table=str(self._table.name), reason=reason, transient=transient))
+
+    def _mark(self, clean: Sequence[RecordObject]) -> None:
+        if not clean:
+            return
+        with self._context.database.begin() as connection:
+            leases.hold(connection, self._lease)
+            record_objects.mark_searched(connection, [item.object_id for item in clean], self._erasure.erasure_id)
+        self.done.marked += len(clean)
+
+    def _replace(self, lease: Lease, hits: Sequence[RecordObject]) -> None:
+        """Writes objects without the rows that match, and has them take the place of those that were read.
+
+        One transaction locks both leases, the rows of the partitions in id order, then those of the objects, as that of
+        a fold does.
+        """
+        table_id, number = self._table.table_id, self._erasure.erasure_id
+        with self._context.database.begin() as connection:
+            leases.hold(connection, lease)
+            fold_id = folds.begin(connection, table_id, self._table.version, None, self._context.worker, is_merge=True)
+        rules = [self._erasure.rule]
+        results = self._run(record_tasks(self._context, self._table, rules, hits, fold_id))
+        done = [(hits[result.number], result) for result in results]
+        if not done:
+            with self._context.database.begin() as connection:
+                folds.drop(connection, fold_id)
+            return
+        written = [
+            _in_place(before, result.written, self._table.version, fold_id, number)
+            for before, result in done
+            if result.written is not None
+        ]
+        failpoint("erase.before_records_record")
+        with self._context.database.begin() as connection:
+            leases.hold(connection, self._lease)
+            leases.hold(connection, lease)
+            days = {before.date for before, _ in done}
+            partition_ids = partitions.ensure_and_lock_records(connection, table_id, days)
+            record_objects.replace(connection, [before.object_id for before, _ in done], fold_id)
+            record_objects.insert_written(connection, table_id, written, partition_ids)
+            for day in sorted(days):
+                partitions.raise_desired(connection, partition_ids[day], fold_id)
+            rows = sum(result.matching for _, result in done)
+            erasures.count_rewritten(connection, number, len(done), rows)
+            folds.finish(connection, fold_id, FoldCounts())
+            failpoint("erase.in_records_record")
+        failpoint("erase.after_records_record")
+        self.done.objects += len(done)
+        self.done.rows += rows
+
+
+def _undecided(count: int) -> str:
+    return f"the predicate fails on {count} keys: erase by one that always has a result, such as with try_cast"
+
+
+def record_tasks(
+    context: StageContext,
+    table: TableDefinition,
+    rules: Sequence[ErasureRule],
+    objects: Sequence[RecordObject],
+    fold_id: int | None = None,
+) -> list[RewriteTask]:
+    """Tasks that look through objects of records, numbered in their order; for a fold they are written again."""
+    keys = context.lake.keys(table)
+    return [
+        RewriteTask(
+            number=number,
+            file=plain(item),
+            erasures=tuple(rules),
+            table_id=table.table_id,
+            definition_version=table.version,
+            output_key=None
+            if fold_id is None
+            else keys.record_object(item.date, item.part, fold_id, item.bucket_number, item.cohort),
+            object_type=str(item.part),
+            metric_columns=table.metric_columns if item.part is RecordPart.VISIBLE else (),
+            leaves_none_empty=True,
+        )
+        for number, item in enumerate(objects)
+    ]
+
+
+def _apart(hits: Sequence[RecordObject]) -> Iterator[Sequence[RecordObject]]:
+    """Objects that one fold can have written: several of one day, bucket and cohort have no keys of their own."""
+    left = list(hits)
+    while left:
+        chosen = {(item.date, item.part, item.bucket_number, item.cohort): item for item in left}
+        yield list(chosen.values())
+        left = [item for item in left if chosen[item.date, item.part, item.bucket_number, item.cohort] is not item]
+
+
+def _in_place(before: RecordObject, written: DataFile, version: int, fold_id: int, erasure_id: int) -> RecordObject:
+    """What takes the place of a settled object. When its records settled nobody asks any more."""
+    return replace(
+        before,
+        key=written.key,
+        content_length=written.content_length,
+        row_count=written.row_count,
+        fingerprint=written.fingerprint,
+        file_format=written.file_format,
+        metrics=written.metrics,
+        joined_rows=min(before.joined_rows, written.row_count),
+        definition_version=version,
+        fold_id=fold_id,
+        erasure_id=erasure_id,
+        object_id=0,
+    )

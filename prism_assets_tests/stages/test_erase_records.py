@@ -1,0 +1,297 @@
+"""`prism erase` of a join table: a key leaves the log of changes, and records wherever folds have put them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from prism_assets import failpoints
+from prism_assets.domain.errors import PrismError, WrongUse
+from prism_assets.stages.checks.joins import CHANGES_BALANCE
+from prism_assets.stages.checks.run import ERASURES_PROVED, run_checks
+from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.erase.report import ErasureReport, ErasureStatus
+from prism_assets.stages.erase.run import continue_erasures, plan_erasure, run_erase
+from prism_assets.stages.run import run_until_idle
+from prism_assets_tests.builders import utc
+from prism_assets_tests.metadata.worlds import a_world
+from prism_assets_tests.requests import Requests, a_join_table, back, front, some_changes
+from prism_assets_tests.stages.aging import keys
+from prism_assets_tests.world import World
+
+NOON = "2026-03-01T12:00"
+ONE = "2026-03-01T13:00"
+NEXT_DAY = "2026-03-02T12:00"
+WHERE = "request_id = 'gone'"
+
+
+@pytest.fixture
+def world(services: Any, database_url: str, tmp_path: Any) -> Iterator[World]:
+    """One run may delete everything that is garbage."""
+    with a_world(services, database_url, tmp_path, gc_max_fraction=1.0, quarantine_days=3_650) as made:
+        yield made
+
+
+@pytest.fixture
+def requests(world: World) -> Requests:
+    world.apply(a_join_table(dirty=0.9))
+    return Requests(world)
+
+
+def erase(requests: Requests, where: str = WHERE, name: str = "log.request", **more: Any) -> tuple[ErasureStatus, ...]:
+    report = run_erase(requests.world.context, name, where, **more)
+    assert report.errors == ()
+    return report.erasures
+
+
+def prove(requests: Requests, now: str = ONE) -> ErasureReport:
+    """Publishes, and goes on as if the reader lease were over."""
+    requests.world.catalog(now)
+    requests.world.catalog(now)
+    continue_erasures(requests.world.context, forced=True)
+    report = continue_erasures(requests.world.context, now=datetime.now(timezone.utc) + timedelta(days=10), forced=True)
+    assert report.errors == ()
+    return report
+
+
+def holding(world: World, key: str = "gone") -> list[str]:
+    """The folders with objects of the lake that have the key, whatever is recorded of them."""
+    root = world.root / "buckets" / "lake"
+    found = [
+        name
+        for name in keys(world)
+        if name.endswith(".parquet") and key in pq.read_table(root / name, columns=["request_id"])[0].to_pylist()
+    ]
+    return sorted({name.split("/")[1] for name in found})
+
+
+def passes(world: World, *names: str) -> bool:
+    found = run_checks(world.context, names, names=["log.request"], limits={}, now=utc(NEXT_DAY))
+    return all(outcome.passed for outcome in found)
+
+
+def everywhere(requests: Requests) -> None:
+    """A key in settled, open and hidden records, in changes that wait, and in changes that no fold has taken."""
+    others = [("back", back(f"r{number}", NOON, 1, number)) for number in range(12)]
+    requests.arrive([("back", back("gone", NOON, 1, 7)), *others], NOON)
+    requests.show("2026-03-01T12:01")
+    requests.arrive([("front", front("later", "2026-03-02T11:00"))], "2026-03-02T11:30")  # moves the settle clock
+    requests.show("2026-03-02T11:31")
+    assert requests.world.merge("2026-03-02T11:31").merged  # settled records of all buckets
+    requests.world.catalog("2026-03-02T11:31")
+    more = [("back", back(f"n{number}", "2026-03-02T11:30", 1, number)) for number in range(12)]
+    requests.arrive([("back", back("gone", "2026-03-02T11:31", 1)), *more], "2026-03-02T11:40")
+    requests.show("2026-03-02T11:41")
+    requests.arrive([("front", front("gone", "2026-03-02T11:32", "home"))], "2026-03-02T11:42")
+    requests.show("2026-03-02T11:43")
+    requests.arrive([("front", front("gone", "2026-03-02T11:33", "cart"))], "2026-03-02T11:44")
+
+
+def parts(world: World) -> set[tuple[str, bool]]:
+    with world.context.database.begin() as connection:
+        rows = connection.exec_driver_sql("SELECT part, is_settled FROM prism_record_objects WHERE replaced_by IS NULL")
+        return {tuple(row) for row in rows}
+
+
+def test_a_key_leaves_the_log_and_its_records_wherever_they_are(requests: Requests) -> None:
+    world = requests.world
+    everywhere(requests)
+    assert {("visible", True), ("visible", False), ("pending", False)} <= parts(world)
+    assert set(holding(world)) >= {"live", "records", "pending"}
+    left = [row for row in requests.seen() if row[0] != "gone"]
+    assert len(left) + 2 == len(requests.seen())
+
+    records, changes = erase(requests, rows=6)
+    assert (records.table, records.state, records.rows_erased) == ("log.request", "publishing", 2)
+    assert (changes.table, changes.rows_erased) == ("log.request_changes", 4)
+    world.catalog("2026-03-02T12:10")
+    assert requests.show("2026-03-02T12:10") == left == requests.wanted()
+    assert [item.state for item in prove(requests, "2026-03-02T12:11").erasures] == ["proved", "proved"]
+    assert holding(world) == []
+    assert passes(world, CHANGES_BALANCE, ERASURES_PROVED)
+    assert requests.seen() == left
+    assert run_doctor(world.context, deep=True).findings == ()
+
+    requests.arrive(
+        [("back", back("gone", "2026-03-02T11:50", 9)), ("back", back("new", "2026-03-02T11:51", 1))], NEXT_DAY
+    )
+    seen = requests.show("2026-03-02T12:12")
+    assert {row[0] for row in seen} == {row[0] for row in left} | {"new"}
+    assert seen == requests.wanted()
+    assert holding(world) == []
+    assert not run_erase(world.context, "log.request_changes", WHERE).changed
+    assert not run_until_idle(world.context, clock=lambda: utc(NEXT_DAY))[-1].changed
+    assert passes(world, CHANGES_BALANCE, ERASURES_PROVED)
+
+
+def test_other_records_are_as_if_the_changes_of_the_key_had_never_come(requests: Requests) -> None:
+    changes = some_changes(5, 80, NOON, requests=8, hours=3)
+    requests.arrive(changes[:30], NOON)
+    requests.show(NOON)
+    requests.arrive(changes[30:50], NOON)
+    where = "request_id IN ('r1', 'r4')"
+    plan = plan_erasure(requests.world.context, "log.request", where)
+    erase(requests, where, rows=plan.all_matching)
+    requests.arrive(changes[50:], NOON)
+    assert requests.show(NOON) == requests.wanted()
+    assert {row[0] for row in requests.seen()}.isdisjoint({"r1", "r4"})
+    assert len(requests.seen()) > 4
+    assert passes(requests.world, CHANGES_BALANCE)
+
+
+def test_a_hidden_record_goes_with_its_delete_and_nothing_of_it_comes_back(requests: Requests) -> None:
+    deleted = back("gone", NOON, 5, op="D")
+    requests.arrive([("back", deleted), *(("back", back(f"r{number}", NOON, 1)) for number in range(20))], NOON)
+    before = requests.show(NOON)
+    assert ("hidden", False) in parts(requests.world)
+    assert erase(requests, name="log.request_changes")[0].rows_erased == 1
+    requests.arrive([("back", back("gone", NOON, 4))], NOON)
+    assert requests.show(NOON) == before
+    assert ("hidden", False) not in parts(requests.world)
+    prove(requests)
+    assert holding(requests.world) == []
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        (
+            "page = 'home'",
+            "names page, and records of log.request are erased as a whole, by columns of their key alone",
+        ),
+        ("request_id = 'a' AND _p_group = 'back'", "names _p_group"),
+        ("1 = 1", "names no column"),
+        ("request_id <> ''", r"it matches every one of the 4 rows of the table, of records and of changes"),
+        ("CAST(request_id AS INTEGER) = 1", "fails on 4 rows"),
+    ],
+)
+def test_what_would_take_a_part_of_a_record_or_all_of_them_is_refused(
+    requests: Requests, where: str, told: str
+) -> None:
+    requests.arrive([("front", front("a", NOON, "home")), ("front", front("b", NOON, "home"))], NOON)
+    requests.show(NOON)
+    for name in ("log.request", "log.request_changes"):
+        with pytest.raises(WrongUse, match=told):
+            run_erase(requests.world.context, name, where)
+    assert len(requests.seen()) == 2
+
+
+def test_a_plan_counts_records_and_changes_and_all_of_them_go_where_their_number_is_typed(requests: Requests) -> None:
+    requests.arrive(
+        [("front", front("a", NOON, "x")), ("back", back("a", NOON, 1)), ("back", back("b", NOON, 1))], NOON
+    )
+    requests.show(NOON)
+    where = "request_id < 'z'"
+    plan = plan_erasure(requests.world.context, "log.request", where)
+    assert plan.sentences == (
+        "log.request 2026-03-01: 2 rows",
+        "log.request: 2 of 2 rows match on 1 days; 2 of 2 objects are to be rewritten, 0.0 MB",
+        "log.request_changes 2026-03-01: 3 rows",
+        "log.request_changes: 3 of 3 rows match on 1 days; 2 of 2 objects are to be rewritten, 0.0 MB",
+    )
+    assert [status.rows_erased for status in erase(requests, where, rows=5)] == [2, 3]
+    prove(requests)
+    assert requests.seen() == []
+    assert [name for name in keys(requests.world) if "records/" in name] == []
+
+
+def test_a_fold_that_began_before_the_rule_brings_nothing_back(
+    requests: Requests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests.arrive([("back", back("gone", NOON, 1)), *(("back", back(f"r{n}", NOON, 1)) for n in range(20))], NOON)
+    run = requests.world.context.engine.run
+
+    def with_a_rule(tasks: Any, definitions: Any) -> Any:
+        results = list(run(tasks, definitions))
+        if tasks[0].kernel == "fold" and not tasks[0].erasures:
+            failpoints.configure({"PRISM_FAILPOINTS": "erase.after_rule=raise(StoreUnavailable)"})
+            with pytest.raises(PrismError):
+                run_erase(requests.world.context, "log.request", WHERE)
+            failpoints.configure({})
+        yield from results
+
+    monkeypatch.setattr(requests.world.context.engine, "run", with_a_rule)
+    assert "gone" in {row[0] for row in requests.show(NOON)}
+    assert holding(requests.world) == ["live", "records"]
+    assert [item.state for item in continue_erasures(requests.world.context).erasures] == ["publishing", "waiting"]
+    assert requests.show(NOON) == requests.wanted()
+    prove(requests)
+    assert holding(requests.world) == []
+    assert len(requests.seen()) == 20
+
+
+POINTS = (
+    "erase.in_rule", "erase.after_rule", "fold.in_commit", "fold.after_commit", "erase.before_records_record",
+    "erase.in_records_record", "erase.after_records_record", "erase.before_advance",
+)  # fmt: skip
+
+
+def test_an_error_at_each_step_is_made_good_by_the_next_call(requests: Requests) -> None:
+    everywhere(requests)
+    before = requests.seen()
+    for point in POINTS:
+        failpoints.configure({"PRISM_FAILPOINTS": f"{point}=1*raise(StoreUnavailable)"})
+        with suppress(PrismError):
+            assert run_erase(requests.world.context, "log.request", WHERE, rows=6).errors != (), point
+        failpoints.configure({})
+        assert requests.seen() == before
+    statuses = continue_erasures(requests.world.context).erasures
+    assert [status.rows_erased for status in statuses] == [2, 4]
+    requests.world.catalog(NEXT_DAY)
+    assert requests.show(NEXT_DAY) == requests.wanted() == [row for row in before if row[0] != "gone"]
+    prove(requests, NEXT_DAY)
+    assert holding(requests.world) == []
+    assert passes(requests.world, CHANGES_BALANCE, ERASURES_PROVED)
+
+
+def test_an_object_of_records_that_cannot_be_read_holds_its_erasure_open_and_says_so(requests: Requests) -> None:
+    requests.arrive([("back", back("gone", NOON, 1)), *(("back", back(f"r{n}", NOON, 1)) for n in range(20))], NOON)
+    requests.show(NOON)
+    root = requests.world.root / "buckets" / "lake"
+    (lost,) = [
+        root / name
+        for name in keys(requests.world)
+        if "/records/" in name and "gone" in pq.read_table(root / name)["request_id"].to_pylist()
+    ]
+    body = lost.read_bytes()
+    lost.unlink()
+    (last, *_) = reversed(plan_erasure(requests.world.context, "log.request", WHERE).sentences[:1])
+    assert "1 objects cannot be read, and it waits for them" in last
+    report = run_erase(requests.world.context, "log.request", WHERE)
+    assert "1 objects of folds cannot be read" in report.errors[0]
+    (records, changes) = report.erasures
+    assert (records.state, changes.state) == ("rewriting", "waiting")
+    assert "cannot be read" in str(records.waits_for)
+    lost.write_bytes(body)
+    assert continue_erasures(requests.world.context).errors == ()
+    requests.show(NOON)
+    prove(requests)
+    assert holding(requests.world) == []
+
+
+def test_snapshots_of_iceberg_lose_the_key_too(requests: Requests) -> None:
+    world = requests.world
+    world.apply(a_join_table(dirty=0.9, more="iceberg: true\n"))
+    requests.arrive([("back", back("gone", NOON, 1)), *(("back", back(f"r{n}", NOON, 1)) for n in range(20))], NOON)
+    requests.show(NOON)
+    world.iceberg(NOON)
+    assert erase(requests)[0].state == "publishing"
+    requests.show(NOON)
+    world.iceberg(NOON)
+    assert requests.seen_in_iceberg() == requests.seen()
+    report = continue_erasures(world.context)
+    assert requests.seen() == requests.wanted()
+    assert [item.state for item in report.erasures] == ["waiting", "waiting"]
+    prove(requests)
+    assert holding(world) == []
+    assert len(requests.seen_in_iceberg()) == 20
+    for table in ("log.request", "log.request_changes"):
+        loaded = world.iceberg_table(table)
+        for snapshot in loaded.snapshots():
+            found = loaded.scan(snapshot_id=snapshot.snapshot_id).to_arrow()["request_id"].to_pylist()
+            assert "gone" not in found
