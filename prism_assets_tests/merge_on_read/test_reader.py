@@ -49,12 +49,10 @@ def test_changes_are_readable_before_any_fold(requests: Requests, reader: Record
     assert requests.seen() == []
 
 
-@pytest.mark.parametrize("window", ["1h", "forever"])
 def test_records_are_those_of_the_model_whatever_is_folded_published_or_waits(
-    world: World, reader: RecordsReader, window: str
+    world: World, reader: RecordsReader
 ) -> None:
-    text = a_join_table(window=window, dirty=0.95, buckets=1)
-    world.apply(text if window == "1h" else text.replace("lateness: 30m\n", ""))
+    world.apply(a_join_table(dirty=0.95, buckets=1))
     requests = Requests(world)
     changes = some_changes(4, 60, f"{DAY}T21:00", requests=15, hours=6)
     waited = 0
@@ -176,8 +174,8 @@ def test_a_reader_that_is_overtaken_by_a_fold_and_a_collection_begins_anew(reque
     assert len(snapshots) == 2
 
 
-@pytest.mark.parametrize("name", ["log.events", "log.request_changes", "log.none"])
-def test_only_join_tables_are_read(world: World, reader: RecordsReader, name: str) -> None:
+def test_only_join_tables_are_read(world: World, reader: RecordsReader) -> None:
     world.apply(a_table(), a_join_table())
-    with pytest.raises(WrongUse, match=name):
-        reader.dataset(name)
+    for name in ("log.events", "log.request_changes", "log.none"):
+        with pytest.raises(WrongUse, match=name):
+            reader.dataset(name)
