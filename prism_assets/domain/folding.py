@@ -45,6 +45,7 @@ class RecordObject(DataFile):
     What a merge writes has settled records of all buckets and cohorts of a day: its bucket is 0 and its cohort the
     number of the object in that merge, which has the number of a fold. Its oldest rows went through so many `merges`.
     Once it `is_even`, as big as objects are to be or all that is left of its day, no merge looks at it any more.
+    `fault` is why it could not be read when that was tried last.
     """
 
     date: date
@@ -58,6 +59,7 @@ class RecordObject(DataFile):
     is_settled: bool = False
     merges: int = 0
     is_even: bool = False
+    fault: str | None = None
     joined_rows: int = 0
     object_id: int = 0
     definition_version: int = 0
@@ -200,11 +202,12 @@ class FoldTask:
 
 @dataclass(frozen=True, kw_only=True)
 class SettledMergeResult:
-    """The merged object of settled records that was written, or why not."""
+    """The merged object of settled records that was written, or why not; `unread` are inputs that cannot be read."""
 
     fold_id: int
     number: int
     written: RecordObject | None = None
+    unread: tuple[UnreadObject, ...] = ()
     failure: Failure | None = None
 
     @property

@@ -52,13 +52,14 @@ def may_be_due(policy: MergePolicy, *, is_over: bool, objects: int, content_leng
 def plan_settled(
     *, policy: MergePolicy, is_over: bool, shown: Sequence[RecordObject], shrinkage: float, most_bytes: int
 ) -> SettledPlan:
-    """Plans one merge of one day, of all its objects that readers see; those that may still change are left alone.
+    """Plans one merge of one day, of all its objects that readers see; those that may still change are left alone, and
+    so are those that could not be read.
 
     As long as records of the day may come, or change, only full objects are cut, and half a target is held back; then
     everything is merged, in even parts. `shrinkage` is merged bytes per small byte. The merge ends behind the group
     with which it has read `most_bytes`, and the rest follows in the next one.
     """
-    settled = [item for item in shown if item.is_settled]
+    settled = [item for item in shown if item.is_settled and item.fault is None]
     waiting = sorted((item for item in settled if not item.is_even), key=_place)
     kept = [item for item in waiting if item.content_length >= policy.floor_bytes]
     small = [item for item in waiting if item.content_length < policy.floor_bytes]

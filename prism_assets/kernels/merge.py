@@ -36,7 +36,7 @@ def merge_range(task: MergeTask, table: TableDefinition, stores: Stores, lake: L
     """
     inputs: list[Input] | None = None
     try:
-        inputs = opened(task.inputs, stores)
+        inputs = _open(task.inputs, stores)
         return _merged(task, table, inputs, stores, lake.bucket)
     except MemoryError:
         raise
@@ -82,7 +82,7 @@ def _merged(task: MergeTask, table: TableDefinition, inputs: list[Input], stores
     return MergeResult(job_id=task.job_id, upper_bound=task.upper_bound, written=written)
 
 
-def opened(files: Sequence[DataFile], stores: Stores) -> list[Input]:
+def _open(files: Sequence[DataFile], stores: Stores) -> list[Input]:
     """Fetches objects to merge, a few at a time; raises InvariantBroken for one that is not what it is said to be."""
 
     def fetch(entry: DataFile) -> list[Input]:

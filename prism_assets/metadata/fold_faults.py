@@ -1,4 +1,5 @@
-"""Statements on what folds could not read: changes that are set aside, and objects whose buckets wait.
+"""Statements on what folds and merges could not read: changes that are set aside, objects whose buckets wait, and
+settled records that are not merged.
 
 A small object of changes that is set aside is below what folds have taken, or will be, and is taken by a later fold;
 until then nothing that its changes may meet settles (`settle_clock`).
@@ -93,6 +94,22 @@ def note_unread(connection: Connection, table_id: int, faults: Mapping[int, str]
     connection.execute(text(_NOTE), values)
 
 
+def note_unread_settled(connection: Connection, faults: Mapping[int, str]) -> None:
+    """Has merges go on without some objects of settled records, given by their ids with why they cannot be read."""
+    connection.execute(text(_NOTE), {"ids": list(faults), "faults": list(faults.values())})
+
+
+def retry_settled(connection: Connection, table_id: int) -> None:
+    """Has the next merge try all objects of settled records of a table. Locks their rows."""
+    connection.execute(text(_RETRY_SETTLED), {"table": table_id})
+
+
+_RETRY_SETTLED = """
+UPDATE prism_record_objects SET fault = NULL
+WHERE prism_table_id = :table AND replaced_by IS NULL AND is_settled AND NOT is_even AND part = 'visible'
+    AND fault IS NOT NULL
+"""
+
 _FORGET = """
 UPDATE prism_record_objects SET fault = NULL
 WHERE prism_table_id = :table AND replaced_by IS NULL AND NOT is_settled AND fault IS NOT NULL
@@ -112,6 +129,19 @@ class UnreadRecords:
     objects: int
     buckets: int
     fault: str
+
+
+def load_unread_settled(connection: Connection, table_id: int) -> UnreadRecords | None:
+    """Objects of settled records that merges go on without, None if there are none. By a partial index, without locks."""
+    row = connection.execute(text(_UNREAD_SETTLED), {"table": table_id}).one()
+    return UnreadRecords(**row._mapping) if row.objects else None
+
+
+_UNREAD_SETTLED = """
+SELECT count(*) AS objects, count(DISTINCT bucket_number) AS buckets, min(fault) AS fault FROM prism_record_objects
+WHERE prism_table_id = :table AND replaced_by IS NULL AND is_settled AND NOT is_even AND part = 'visible'
+    AND fault IS NOT NULL
+"""
 
 
 def load_unread(connection: Connection, table_id: int) -> UnreadRecords | None:

@@ -16,7 +16,7 @@ from prism_assets.metadata.column_metrics import from_jsonb, to_jsonb
 
 _COLUMNS = """prism_record_object_id AS object_id, date, part, bucket_number, cohort, fold_id, content_length, row_count,
     min_time, max_time, fingerprint, file_format, metrics, definition_version, earliest_settle, latest_settle,
-    oldest_change, is_settled, merges, is_even, joined_rows, erasure_id"""
+    oldest_change, is_settled, merges, is_even, fault, joined_rows, erasure_id"""
 
 
 def load_open(connection: Connection, keys: TableKeys, table_id: int) -> list[RecordObject]:
@@ -186,7 +186,10 @@ class UnevenDay:
 
 
 def load_uneven_days(connection: Connection, table_id: int, day: date | None = None) -> list[UnevenDay]:
-    """Those of a table that are not expired, or one of them, the eldest first. Reads without locks, by a partial index."""
+    """Those of a table that are not expired, or one of them, the eldest first. Reads without locks, by a partial index.
+
+    Objects that could not be read are not counted.
+    """
     rows = connection.execute(text(_UNEVEN), {"table": table_id, "day": day})
     return [UnevenDay(**{**row._mapping, "content_length": int(row.content_length)}) for row in rows]
 
@@ -198,6 +201,7 @@ SELECT u.prism_partition_id AS partition_id, p.partition_date AS date, u.objects
 FROM (
     SELECT prism_partition_id, count(*) AS objects, sum(content_length) AS content_length FROM prism_record_objects
     WHERE prism_table_id = :table AND replaced_by IS NULL AND is_settled AND NOT is_even AND part = 'visible'
+        AND fault IS NULL
     GROUP BY prism_partition_id
 ) u JOIN prism_partitions p USING (prism_partition_id)
 WHERE p.expire_time IS NULL AND (CAST(:day AS date) IS NULL OR p.partition_date = :day)

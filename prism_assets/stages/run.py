@@ -145,7 +145,7 @@ def lasting_errors(
         *dict.fromkeys(item.reason for item in streamed),
         *last.fold.errors,
         *map(str, failing.values()),
-        *map(str, last.merge.record_problems),
+        *map(str, (*last.merge.record_problems, *last.merge.record_faults)),
         *last.catalog.errors,
         *(last.iceberg.errors if last.iceberg else ()),
         *(last.erase.errors if last.erase else ()),

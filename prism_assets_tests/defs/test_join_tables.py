@@ -123,3 +123,22 @@ def test_a_fold_without_an_object_that_is_gone_fails_a_check_and_no_run(
     ((name, description),) = failed
     assert name == FOLDS_WAIT
     assert "1 objects of changes cannot be read and are set aside" in str(description)
+
+
+def test_settled_records_of_a_day_that_is_over_are_merged_behind_a_fold(
+    settled: World, instance: DagsterInstance
+) -> None:
+    location = a_location(settled.root, a_join_table(lateness="1s", window="1s"))
+    first = NOW - timedelta(days=2)
+    for number in range(8):
+        settled.drop([front(f"r{number}", first + timedelta(minutes=20 * number), "home")], stream="front")
+    settled.apply(now=first.isoformat())
+    settled.stream((first - timedelta(minutes=1)).isoformat())
+    Requests(settled).fold(NOW.isoformat())
+    settled.discover(NOW.isoformat())
+    Requests(settled).fold(NOW.isoformat())
+    assert asked(tick(instance, location, "folds_due")) == [asset_key(RECORDS, "records")]
+    result = run(instance, location, ["records"], tables=[RECORDS], by_sensor=True)
+    (told,) = [event.metadata for _, _, event in made(result) if "settled objects in" in event.metadata]
+    assert (told["settled objects in"].value, told["settled objects out"].value) == (8, 1)
+    assert said(tick(instance, location, "folds_due")) == "0 of 1 join tables are due"

@@ -13,6 +13,7 @@ from prism_assets.domain.settled_plan import KEPT_FOR_LAST
 from prism_assets.metadata import leases, record_objects
 from prism_assets.metadata.leases import LeaseKind
 from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.fold.faults import load_faults
 from prism_assets.stages.merge import settled
 from prism_assets.stages.merge.report import MergedPartition
 from prism_assets.stages.merge.settled_plan import preview_settled
@@ -200,20 +201,31 @@ def test_what_was_merged_is_collected_and_nothing_else(world: World) -> None:
     assert run_doctor(world.context).findings == ()
 
 
-def test_a_day_whose_object_is_damaged_holds_up_no_other(requests: Requests) -> None:
+def test_an_object_that_cannot_be_read_holds_up_no_other_and_is_merged_once_it_is_restored(requests: Requests) -> None:
     requests.arrive(some_changes(3, 40, NOON, requests=20, hours=3), NOON)
-    requests.arrive(some_changes(4, 40, "2026-03-02T12:00", requests=20, hours=3), "2026-03-02T12:00")
-    requests.fold("2026-03-02T20:00")
-    settle(requests, "2026-03-03T01:40")
-    damaged = min(shown(requests), key=lambda item: item.object_id)
-    Path(requests.world.root / "buckets" / damaged.bucket / damaged.key).write_bytes(b"damaged")
-    report = requests.world.merge("2026-03-03T01:40")
-    done = [item for item in report.merged if item.table_id == requests.table.table_id]
-    assert [str(item.date) for item in done] == ["2026-03-02"]
-    (problem,) = report.record_problems
+    requests.show(NOON)
+    settle(requests, OVER)
+    before = shown(requests)
+    damaged = before[3]
+    path = Path(requests.world.root / "buckets" / damaged.bucket / damaged.key)
+    body = path.read_bytes()
+    path.write_bytes(bytes(len(body)))
+    report = requests.world.merge(OVER)
+    (problem,) = report.record_faults
     assert (problem.date, problem.transient) == (damaged.date, False)
     assert damaged.key in problem.reason
-    assert damaged in shown(requests)
+    assert len(shown(requests)) == 2
+    with requests.world.context.database.begin() as connection:
+        (told,) = load_faults(connection, requests.table)
+    assert damaged.key in told
+    report = requests.world.merge(OVER)
+    assert (report.merged, report.errors) == ((), ())
+    path.write_bytes(body)
+    assert requests.world.merge(OVER, everything=True).errors == ()
+    (whole,) = shown(requests)
+    assert whole.row_count == sum(item.row_count for item in before)
+    with requests.world.context.database.begin() as connection:
+        assert load_faults(connection, requests.table) == []
 
 
 def test_a_run_does_it_all(requests: Requests) -> None:

@@ -1,20 +1,27 @@
-"""records: folds the changes of join tables into records. A fold serves all days of its tables."""
+"""records: folds the changes of join tables into records, and merges those that have settled.
+
+A fold serves all days of its tables, and so do merges, day by day.
+"""
 
 from __future__ import annotations
 
 import math
-from datetime import datetime, timezone
+from collections.abc import Sequence
+from datetime import date, datetime, timezone
 
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
 from prism_assets.defs.assets.outcome import Facts, Outcome, Task
 from prism_assets.defs.assets.reported_positions import read_positions
 from prism_assets.defs.keys import Stage
+from prism_assets.defs.pictures import sizes_picture
 from prism_assets.domain.join_delays import at_most
 from prism_assets.domain.problems import Problem
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.fold.report import Fold
 from prism_assets.stages.fold.run import run_fold
 from prism_assets.stages.leases import takeover_seconds
+from prism_assets.stages.merge.report import MergedPartition, MergeReport
+from prism_assets.stages.merge.settled import merge_settled
 
 
 def make_records(context: StageContext, task: Task) -> Outcome:
@@ -23,24 +30,48 @@ def make_records(context: StageContext, task: Task) -> Outcome:
     wait_seconds = 0.0 if task.by_sensor else takeover_seconds(context)
     now = datetime.now(timezone.utc)
     done = run_fold(context, now=now, names=task.tables, ignore_pace=not task.by_sensor, wait_seconds=wait_seconds)
-    changed = {(fold.table_id, day): fold for fold in done.folds for day in fold.days}
-    days = with_own_day(ids, task.day, changed)
+    day = None if task.by_sensor else task.day
+    merges = sum(
+        merge_settled(context, names=task.tables, day=day, wait_seconds=wait_seconds, retry=not task.by_sensor),
+        MergeReport(),
+    )
+    facts = _facts_by_day(done.folds, merges.merged)
+    days = with_own_day(ids, task.day, facts)
     positions = read_positions(context, Stage.RECORDS, ids, days)
     figures = read_figures(context, ids, days)
     skipped = () if task.by_sensor else done.skipped
     return Outcome(
-        touched={
-            (ids[table], day): {**figures[ids[table], day], **_facts(fold)} for (table, day), fold in changed.items()
-        },
+        touched={(ids[table], day): {**figures[ids[table], day], **told} for (table, day), told in facts.items()},
         own_day={name: figures[name, task.day] for name in ids.values()},
         problems=(
             *done.problems,
+            *merges.record_problems,
             *(Problem(table=item.table, reason=item.reason, transient=True) for item in skipped),
         ),
         positions=positions,
         # The check `folds_wait` fails by them. A run that failed would have its table rest, and all else is folded.
-        warnings=tuple(map(str, done.faults)),
+        warnings=tuple(map(str, (*done.faults, *merges.record_faults))),
     )
+
+
+def _facts_by_day(folds: Sequence[Fold], merged: Sequence[MergedPartition]) -> dict[tuple[int, date], Facts]:
+    """What the last fold and the last merge of each day did, by table and day."""
+    facts: dict[tuple[int, date], Facts] = {(fold.table_id, day): _facts(fold) for fold in folds for day in fold.days}
+    for item in merged:
+        place = (item.table_id, item.date)
+        facts[place] = {**facts.get(place, {}), **_facts_of_merge(item)}
+    return facts
+
+
+def _facts_of_merge(item: MergedPartition) -> Facts:
+    return {
+        "settled rows merged": item.rows,
+        "settled objects in": item.objects_in,
+        "settled objects out": len(item.sizes),
+        "bytes of settled objects out": sum(item.sizes),
+        "plan of the merge": item.plan,
+        **({"object sizes": sizes_picture(item.sizes_in, item.sizes)} if item.sizes else {}),
+    }
 
 
 def _facts(fold: Fold) -> Facts:

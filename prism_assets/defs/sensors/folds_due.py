@@ -1,4 +1,4 @@
-"""folds_due: requests records for the join tables that are due for a fold."""
+"""folds_due: requests records for the join tables that are due for a fold, or for a merge of settled records."""
 
 from __future__ import annotations
 
@@ -12,16 +12,20 @@ from prism_assets.defs.sensors.requests import PendingDays, answer
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.fold.pending import find_fold_work
+from prism_assets.stages.merge.settled_plan import preview_settled
 
 
 def folds_due(
     stages: StageContext, context: SensorEvaluationContext, location: Location, deadline: Deadline
 ) -> SensorResult:
-    """Requests records for join tables with new changes, records that settle, or changes that wait too long."""
+    """Requests records for join tables with new changes, records that settle, changes that wait too long, and settled
+    records that fill an object, or are all of their day.
+    """
     stages.check_lake()
     now = datetime.now(timezone.utc)
     work = find_fold_work(stages, now=now)
-    due = [item for item in work if item.reason]
+    merges = {str(item.table.name) for item in preview_settled(stages) if item.plan.is_due}
+    due = [item for item in work if item.reason or item.table in merges]
     days = {item.table: {item.date} for item in due}
     reply = answer(PendingDays(Stage.RECORDS, days), location, context.instance)
     reason = "; ".join(filter(None, [f"{len(due)} of {len(work)} join tables are due", reply.rest]))

@@ -63,7 +63,7 @@ _Read = TypeVar("_Read")
 _Item = TypeVar("_Item")
 
 
-def _read_all(read: Callable[[_Item], _Read], items: Sequence[_Item]) -> list[_Read]:
+def read_all(read: Callable[[_Item], _Read], items: Sequence[_Item]) -> list[_Read]:
     """What is read of all items, a few at once; UnreadInputs with all that cannot be."""
 
     def attempt(item: _Item) -> _Read | UnreadInputs:
@@ -177,11 +177,11 @@ def read_changes(task: FoldTask, shape: RecordShape, stores: Stores) -> Changes:
         place = rows.column_names.index(COMMITTED)
         return rows.set_column(place, shape.changes.field(COMMITTED), committed), found[own]
 
-    for number, rows in enumerate(_read_all(read, waiting)):
+    for number, rows in enumerate(read_all(read, waiting)):
         tables.append(rows)
         buckets.append(buckets_of(rows.select(shape.join.key), shape.join.buckets))
         sources.append(np.full(rows.num_rows, number, np.int64))
-    for rows, found in _read_all(read_own, task.changes):
+    for rows, found in read_all(read_own, task.changes):
         tables.append(rows)
         buckets.append(found)
         sources.append(np.full(rows.num_rows, NEW, np.int64))
@@ -262,7 +262,7 @@ def read_places(
         return item[1].read_columns(schema)
 
     listed = list(objects)
-    tables = _read_all(read, listed)
+    tables = read_all(read, listed)
     whole = pa.concat_tables([schema.empty_table(), *tables])
     homes = [np.full(table.num_rows, home, np.int64) for (home, _), table in zip(listed, tables, strict=True)]
     return RecordPlaces(

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.files import time_bounds
+from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.folding import RecordObject, RecordPart, SettledMergeResult, SettledMergeTask
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import Failure
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.failures import failure_of
-from prism_assets.kernels.merge import check_sums, encoded, opened
+from prism_assets.kernels.fingerprint import fingerprint_of
+from prism_assets.kernels.merge import check_sums, encoded
+from prism_assets.kernels.parquet.merge_inputs import Input
 from prism_assets.kernels.parquet.put_if_absent import put_if_absent
+from prism_assets.kernels.records.inputs import UnreadInputs, read_all, reading
 from prism_assets.kernels.records.shape import RecordShape
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
@@ -20,16 +26,40 @@ from prism_assets.objectstore.stores import Stores
 def merge_settled(task: SettledMergeTask, table: TableDefinition, stores: Stores, lake: Lake) -> SettledMergeResult:
     """Merges the inputs into one object; ties of key and time, of which there are none, would stay in their order.
 
-    Nothing is raised for inputs that are not what the task says: nothing is written, and the result's failure names
-    them. The same inputs give the same bytes under the same key.
+    Nothing is raised for inputs that are not what the task says: nothing is written, and the result names them. The
+    same inputs give the same bytes under the same key.
     """
     try:
         return SettledMergeResult(fold_id=task.fold_id, number=task.number, written=_written(task, table, stores, lake))
     except MemoryError:
         raise
+    except UnreadInputs as error:
+        return replace(task.failed(Failure(message=str(error), transient=False)), unread=error.objects)
     except Exception as error:
         failure = failure_of(error, f"settled records of {table.name} {task.date} were merged")
     return task.failed(failure)
+
+
+def _opened(task: SettledMergeTask, stores: Stores) -> list[Input]:
+    def fetch(item: RecordObject) -> list[Input]:
+        with reading(item):
+            return Input.opened(item, stores.get(item.bucket, item.key, length=item.content_length))
+
+    return [part for parts in read_all(fetch, task.inputs) for part in parts]
+
+
+def _check_each(task: SettledMergeTask, inputs: Sequence[Input]) -> None:
+    """Raises UnreadInputs for those whose rows are not the recorded ones; called where something is wrong."""
+
+    def check(item: RecordObject) -> None:
+        with reading(item):
+            found = combine(fingerprint_of(part.read()) for part in inputs if part.said is item)
+            if found != item.fingerprint:
+                raise InvariantBroken(
+                    f"{item.key}: the fingerprint of its rows is {found}, recorded was {item.fingerprint}"
+                )
+
+    read_all(check, task.inputs)
 
 
 def _written(task: SettledMergeTask, table: TableDefinition, stores: Stores, lake: Lake) -> RecordObject:
@@ -37,9 +67,15 @@ def _written(task: SettledMergeTask, table: TableDefinition, stores: Stores, lak
         raise InvariantBroken(f"{table.name} is no join table; its records are merged under another definition")
     key = lake.keys(table).record_object(task.date, RecordPart.VISIBLE, task.fold_id, 0, task.number)
     order = (*table.join.key, table.partition_column)
-    inputs = opened(task.inputs, stores)
-    merged = encoded(inputs, RecordShape(table, table.join).stored, order, table.file_format, task.metric_columns)
-    check_sums(task.inputs, key, inputs, merged)
+    inputs = _opened(task, stores)
+    try:
+        merged = encoded(inputs, RecordShape(table, table.join).stored, order, table.file_format, task.metric_columns)
+        check_sums(task.inputs, key, inputs, merged)
+    except MemoryError:
+        raise
+    except Exception:
+        _check_each(task, inputs)
+        raise
     failpoint("settled.before_put")
     there = put_if_absent(
         stores,

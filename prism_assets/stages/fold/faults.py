@@ -30,6 +30,12 @@ def load_faults(connection: Connection, table: TableDefinition) -> list[str]:
             f"{unread.objects} objects of folds cannot be read, one of them as {unread.fault}; changes wait in "
             f"{unread.buckets} buckets; restore the objects (a version of the bucket, a backup)"
         )
+    if unread := fold_faults.load_unread_settled(connection, table.table_id):
+        told.append(
+            f"{unread.objects} objects of settled records cannot be read, one of them as {unread.fault}; they are not "
+            "merged; restore the objects (a version of the bucket, a backup), then run "
+            f"`prism merge --all --table {table.name}`"
+        )
     return told
 
 

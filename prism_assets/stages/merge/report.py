@@ -27,12 +27,16 @@ class MergedPartition:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeReport(Summable):
-    """What a run of Merge did; `problems` are the jobs that failed, `record_problems` merges of settled records."""
+    """What a run of Merge did; `problems` are the jobs that failed, `record_problems` merges of settled records.
+
+    `record_faults` are objects of settled records that cannot be read: merges go on without them.
+    """
 
     jobs: int = 0
     merged: tuple[MergedPartition, ...] = ()
     problems: tuple[Problem, ...] = ()
     record_problems: tuple[Problem, ...] = ()
+    record_faults: tuple[Problem, ...] = ()
     revived: int = 0
     seconds: float = 0.0
 
@@ -44,4 +48,4 @@ class MergeReport(Summable):
     @property
     def errors(self) -> tuple[str, ...]:
         """What failed, one sentence each."""
-        return tuple(str(problem) for problem in (*self.problems, *self.record_problems))
+        return tuple(str(problem) for problem in (*self.problems, *self.record_problems, *self.record_faults))

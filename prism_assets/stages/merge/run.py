@@ -67,7 +67,7 @@ def run_merge(
     """
     started = time.monotonic()
     logs = merge_one_by_one(context, now=now, names=names, day=day, ignore_schedule=ignore_schedule)
-    records = merge_settled(context, names=names, day=day, wait_seconds=wait_seconds)
+    records = merge_settled(context, names=names, day=day, wait_seconds=wait_seconds, retry=ignore_schedule)
     report = sum(chain(logs, records), MergeReport())
     return replace(report, seconds=time.monotonic() - started)
 

@@ -21,7 +21,7 @@ from prism_assets.domain.folding import RecordObject, SettledMergeResult
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import folds, leases, partitions, record_objects
+from prism_assets.metadata import fold_faults, folds, leases, partitions, record_objects
 from prism_assets.metadata.folds import FoldCounts
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.bisect import run_bisected
@@ -37,14 +37,19 @@ def merge_settled(
     names: Collection[str] | None = None,
     day: datetime.date | None = None,
     wait_seconds: float = 0.0,
+    retry: bool = False,
 ) -> Iterator[MergeReport]:
     """Merges what is due of all join tables, or of those named, and yields what was done merge by merge.
 
-    What fails stops no other day. A table that a fold is at is waited for, for `wait_seconds`, and then left for the
-    next run. Between two merges folds have their turn. Repeating it changes nothing more.
+    What fails stops no other day, and an object that cannot be read no others of its day: merges go on without it,
+    until they are to `retry`. A table that a fold is at is waited for, for `wait_seconds`, and then left for the next
+    run. Between two merges folds have their turn. Repeating it changes nothing more.
     """
     for table in context.choose_tables(names):
         if has_settled(table):
+            if retry:
+                with context.database.begin() as connection:
+                    fold_faults.retry_settled(connection, table.table_id)
             yield from _merge_table(context, table, day, wait_seconds)
 
 
@@ -78,12 +83,12 @@ def _next(planned: Sequence[SettledDay], failed: Collection[datetime.date]) -> S
 
 
 def _merge_next(
-    context: StageContext, lease: Lease, day: datetime.date | None, failed: Collection[datetime.date]
+    context: StageContext, lease: Lease, day: datetime.date | None, left: Collection[datetime.date]
 ) -> MergeReport | None:
     """One merge of one day; None if nothing is due. A death behind the first transaction leaves what the next drops."""
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        chosen = _next(plan_days(connection, lease.subject_id, context.lake, day), failed)
+        chosen = _next(plan_days(connection, lease.subject_id, context.lake, day), left)
         if chosen is None:
             return None
         table = chosen.table
@@ -94,17 +99,22 @@ def _merge_next(
     definitions = {(table.table_id, table.version): table}
     results = list(run_bisected(lambda part: context.engine.run(part, definitions), tasks, context.engine.probe))
     failpoint("settled.after_execute")
-    problems = tuple(
-        Problem(
-            table=str(table.name), date=chosen.date, reason=result.failure.message, transient=result.failure.transient
-        )
-        for result in results
-        if result.failure
-    )
+    failed = [result for result in results if result.failure]
     written = _commit(context, lease, chosen, merge_id, results)
     failpoint("settled.after_commit")
     merged = (_merged(chosen, written),) if written or chosen.plan.kept else ()
-    return MergeReport(jobs=len(merged), merged=merged, record_problems=problems)
+    return MergeReport(
+        jobs=len(merged),
+        merged=merged,
+        record_problems=tuple(_problem(chosen, result) for result in failed if not result.unread),
+        record_faults=tuple(_problem(chosen, result) for result in failed if result.unread),
+    )
+
+
+def _problem(day: SettledDay, result: SettledMergeResult) -> Problem:
+    failure = result.failure
+    assert failure is not None
+    return Problem(table=str(day.table.name), date=day.date, reason=failure.message, transient=failure.transient)
 
 
 def _commit(
@@ -113,8 +123,12 @@ def _commit(
     """Puts what was written in the place of what it was made of, in one transaction; returns that.
 
     It locks the lease, then the row of the partition, then what it replaces. A death before it leaves everything as it
-    was. Of a day that has expired meanwhile, and of groups that failed, nothing is changed.
+    was. Of a day that has expired meanwhile, and of groups that failed, nothing is changed, but that merges go on
+    without the objects that could not be read.
     """
+    unread = {item.object_id: item.reason for result in results for item in result.unread}
+    if unread:
+        context.stores.check_bucket(context.lake.bucket)
     written = [_finished(result.written, day) for result in results if result.written]
     groups = [day.plan.groups[item.cohort] for item in written]
     for item, group in zip(written, groups, strict=True):
@@ -122,6 +136,7 @@ def _commit(
     with context.database.begin() as connection:
         leases.hold(connection, lease)
         partition = partitions.lock_partition(connection, day.partition_id)
+        fold_faults.note_unread_settled(connection, unread)
         if partition.expired or not (written or day.plan.kept):
             folds.drop(connection, merge_id)
             return []
