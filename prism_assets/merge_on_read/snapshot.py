@@ -8,10 +8,11 @@ from datetime import date, datetime, timezone
 from sqlalchemy import Connection
 
 from prism_assets.domain.change_log import log_name
+from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.folding import ChangesObject, FoldTask, RecordObject
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import fold_faults, folds, record_objects, retention, small_objects, tables
+from prism_assets.metadata import erasures, fold_faults, folds, record_objects, retention, small_objects, tables
 from prism_assets.metadata.database import Database
 from prism_assets.objectstore.lake import Lake
 
@@ -24,7 +25,7 @@ class RecordsSnapshot:
     """A join table at one moment: `records` that no fold has replaced, `changes` that none has taken.
 
     Of the changes those with the ids `set_aside` could not be read by a fold. Records of `expired` days are shown no
-    more.
+    more, and what `erasures` match is left out as folds do.
     """
 
     table: TableDefinition
@@ -32,6 +33,7 @@ class RecordsSnapshot:
     changes: tuple[ChangesObject, ...]
     set_aside: frozenset[int]
     expired: frozenset[date]
+    erasures: tuple[ErasureRule, ...]
     time: datetime
 
     @property
@@ -51,6 +53,7 @@ class RecordsSnapshot:
                 records=tuple(item for item in open_records if item.bucket_number % count == number),
                 changes=self.changes,
                 now=self.time,
+                erasures=self.erasures,
             )
             for number in range(count)
         ]
@@ -75,6 +78,7 @@ def load_snapshot(database: Database, lake: Lake, name: str) -> RecordsSnapshot:
             changes=tuple(_unfolded(connection, lake, log, set_aside)),
             set_aside=set_aside,
             expired=retention.load_expired(connection, table.table_id),
+            erasures=erasures.load_join_rules(connection, table.table_id, log.table_id)[0],
             time=datetime.now(timezone.utc),
         )
 

@@ -85,6 +85,21 @@ ORDER BY prism_erasure_id
 """
 
 
+def load_join_rules(
+    connection: Connection, records_id: int, changes_id: int
+) -> tuple[tuple[ErasureRule, ...], frozenset[int]]:
+    """The erasures that are not proved of both tables of a join table: an object of either may hold what they match.
+
+    One of records has a twin of changes, with the same rule and digest; of such the first is taken, that of records.
+    The ids of those of records come along. Reads without locks.
+    """
+    found = load_erasures(connection, [records_id, changes_id], open_only=True)
+    own = [item for item in found if item.table_id == records_id]
+    digests = {item.digest for item in own}
+    others = [item for item in found if item.table_id == changes_id and item.digest not in digests]
+    return tuple(item.rule for item in (*own, *others)), frozenset(item.erasure_id for item in own)
+
+
 def _erasure(row: Row[Any]) -> Erasure:
     return Erasure(
         erasure_id=row.prism_erasure_id,

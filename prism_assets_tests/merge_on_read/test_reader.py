@@ -10,10 +10,12 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from prism_assets.domain.errors import PrismError, WrongUse
+from prism_assets import failpoints
+from prism_assets.domain.errors import PrismError, StoreUnavailable, WrongUse
 from prism_assets.merge_on_read.reader import RecordsReader
 from prism_assets.merge_on_read.snapshot import RecordsSnapshot
 from prism_assets.reading.query import run_query
+from prism_assets.stages.erase.run import run_erase
 from prism_assets.stages.fold.run import run_fold
 from prism_assets_tests.builders import a_table, utc
 from prism_assets_tests.requests import Requests, a_join_table, back, front, some_changes
@@ -110,6 +112,21 @@ def test_days_that_expired_are_shown_no_more(requests: Requests, reader: Records
         )
     requests.arrive([("back", back(name, f"{day}T12:00", 1, 200)) for name, day in (("b", "2026-03-02"),)], NOON)
     assert [(row[0], row[5]) for row in current(reader, requests)] == [("b", 200)]
+
+
+def test_what_is_being_erased_is_left_out_of_records_and_of_changes(requests: Requests, reader: RecordsReader) -> None:
+    world = requests.world
+    requests.arrive([("front", front(name, NOON, "home")) for name in ("gone", "stays")], NOON)
+    requests.show(NOON)
+    requests.arrive([("back", back("gone", NOON, 1, 200))], NOON)
+    failpoints.configure({"PRISM_FAILPOINTS": "erase.after_rule=raise(StoreUnavailable)"})
+    try:
+        with pytest.raises(StoreUnavailable):
+            run_erase(world.context, "log.request", "request_id = 'gone'", rows=3)
+    finally:
+        failpoints.configure({})
+    assert [row[0] for row in current(reader, requests)] == ["stays"]
+    assert [row[0] for row in requests.seen()] == ["gone", "stays"]
 
 
 def objects(world: World, part: str) -> list[Path]:

@@ -1,8 +1,8 @@
 """Records as they are with all changes that are committed: for readers, who wait for no fold, and write nothing.
 
 What belongs together, what wins and where it lives is decided as in a fold (`rewriting.py`). All homes that a change
-touches are merged, and nothing settles. All other objects stay as they are; nobody reads more of them here than keys
-and times, and of buckets without a change nothing.
+touches are merged, those with records that are erased, too, and nothing settles. All other objects stay as they are:
+no more of them is read here than keys and times, and of buckets without a change nothing where nothing is erased.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ def current_records(task: FoldTask, table: TableDefinition, stores: Stores) -> C
     shape, schema = _shape_of(table), seen_schema(table)
     changes = read_changes(task, shape, stores)
     touched = set(changes.buckets.tolist())
-    records = tuple(item for item in task.records if item.bucket_number in touched)
+    records = tuple(item for item in task.records if task.erasures or item.bucket_number in touched)
     found = find(replace(task, records=records, settle_before=None), changes, shape, stores)
-    due = [number for number, home in enumerate(found.work.homes) if home.touched]
+    erased = set(found.places.homes[found.places.erased.mask].tolist())
+    due = [number for number, home in enumerate(found.work.homes) if home.touched or number in erased]
     return CurrentRecords(
         merged=tuple(_merged(found, due, shape, schema)),
         replaced=frozenset(item.object_id for home in due for item in found.homes.recorded(home)),
@@ -74,7 +75,7 @@ def _merged(found: Found, due: list[int], shape: RecordShape, schema: pa.Schema)
     rows = [home.rows for home in found.work.homes]
     for batch in batches(found.homes, due, found.work.links, BATCH_ROWS, rows):
         rewritten = rewrite(batch, found, shape)
-        seen = np.flatnonzero(rewritten.merged.visible(len(rewritten.living)))
+        seen = np.flatnonzero(rewritten.merged.visible(len(rewritten.living)) & ~rewritten.erased)
         columns = [rewritten.merged.column(name, seen) for name in schema.names[:-1]]
         dates = pa.array(days[rewritten.living[seen]]).cast(pa.date32())
         yield _kept(pa.table([*columns, dates], names=schema.names).cast(schema))

@@ -153,7 +153,7 @@ def plan_fold(
         facts = replace(facts, settle_before=None)
     if ignore_pace:
         facts = replace(facts, last_fold=None)
-    rules, own = _load_rules(connection, table, changes)
+    rules, own = erasures.load_join_rules(connection, table.table_id, changes.table_id)
     return FoldPlan(
         table=table,
         options=options,
@@ -169,20 +169,6 @@ def plan_fold(
         erasures=rules,
         own_erasures=own,
     )
-
-
-def _load_rules(
-    connection: Connection, table: TableDefinition, changes: TableDefinition
-) -> tuple[tuple[ErasureRule, ...], frozenset[int]]:
-    """The erasures that are not proved of both tables: an object of either may still hold what they match.
-
-    One of records has a twin of changes, with the same rule and digest; of such the first is taken, that of records.
-    """
-    found = erasures.load_erasures(connection, [table.table_id, changes.table_id], open_only=True)
-    own = [item for item in found if item.table_id == table.table_id]
-    digests = {item.digest for item in own}
-    others = [item for item in found if item.table_id == changes.table_id and item.digest not in digests]
-    return tuple(item.rule for item in (*own, *others)), frozenset(item.erasure_id for item in own)
 
 
 def _fitting(found: Sequence[SmallObject], most_bytes: int, *, at_least: bool) -> int:
