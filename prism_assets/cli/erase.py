@@ -48,7 +48,7 @@ def erase(
         found = run.sources_of(context, sources)
         console.show_lines(found, [url if certain else f"{url} (perhaps)" for url, certain in found], as_json=as_json)
     elif status:
-        known = read_erasures(context, context.choose_tables(names))
+        known = read_erasures(context, run.erased_together(context, names))
         console.show_lines(known, [str(item) for item in known] or ["nothing was ever erased"], as_json=as_json)
     elif where is not None and table is not None and dry_run:
         plan = run.plan_erasure(context, table, where)

@@ -57,10 +57,13 @@ def reason(
     shown: Publication | None = SHOWN,
     upload: UploadRecord | None = None,
     quarantined: Collection[str] = (),
+    folded_object_id: int | None = None,
 ) -> Reason | None:
     named = KEYS.parse(key)
     assert named is not None
-    day = DayRecords(partition=partition or a_partition(), bounds=tuple(bounds), shown=shown)
+    day = DayRecords(
+        partition=partition or a_partition(), bounds=tuple(bounds), shown=shown, folded_object_id=folded_object_id
+    )
     uploads = {Upload(DAY, 7, 0): upload or UploadRecord()}
     return garbage_reason(key, named, Records(days={DAY: day}, uploads=uploads, quarantined=quarantined))
 
@@ -91,6 +94,14 @@ def test_a_superseded_merged_object_stays_while_readers_may_have_a_manifest_of_i
     assert reason(key, shown=Publication(0, 12)) is None
     assert reason(key, shown=None) is None
     assert reason(key, shown=Publication(11, 12)) is Reason.SUPERSEDED
+
+
+def test_changes_that_no_fold_has_taken_stay_as_they_are_now_and_not_as_they_were_before_an_erasure() -> None:
+    key, before = KEYS.small_object(DAY, 7, delayed=True, revision=1), KEYS.small_object(DAY, 7, delayed=True)
+    upload = UploadRecord(object_id=20, delayed=True, revision=1, is_over=True)
+    for name, expected in ((key, None), (before, Reason.MERGED)):
+        assert reason(name, upload=upload, folded_object_id=19) is expected
+        assert reason(name, upload=upload, folded_object_id=20) is Reason.MERGED
 
 
 def test_before_the_switch_no_manifest_names_merged_objects() -> None:

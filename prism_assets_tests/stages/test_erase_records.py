@@ -15,8 +15,8 @@ from prism_assets.domain.errors import PrismError, WrongUse
 from prism_assets.stages.checks.joins import CHANGES_BALANCE
 from prism_assets.stages.checks.run import ERASURES_PROVED, run_checks
 from prism_assets.stages.doctor.run import run_doctor
-from prism_assets.stages.erase.report import ErasureReport, ErasureStatus
-from prism_assets.stages.erase.run import continue_erasures, plan_erasure, run_erase
+from prism_assets.stages.erase.report import ErasureReport, ErasureStatus, read_erasures
+from prism_assets.stages.erase.run import continue_erasures, erased_together, plan_erasure, run_erase
 from prism_assets.stages.run import run_until_idle
 from prism_assets_tests.builders import utc
 from prism_assets_tests.metadata.worlds import a_world
@@ -153,6 +153,8 @@ def test_a_hidden_record_goes_with_its_delete_and_nothing_of_it_comes_back(reque
     requests.arrive([("back", back("gone", NOON, 4))], NOON)
     assert requests.show(NOON) == before
     assert ("hidden", False) not in parts(requests.world)
+    context = requests.world.context
+    assert len(read_erasures(context, erased_together(context, ["log.request"]))) == 2
     prove(requests)
     assert holding(requests.world) == []
 
@@ -223,6 +225,28 @@ def test_a_fold_that_began_before_the_rule_brings_nothing_back(
     prove(requests)
     assert holding(requests.world) == []
     assert len(requests.seen()) == 20
+
+
+def test_a_fold_whose_changes_an_erasure_rewrites_meanwhile_reads_them_where_they_are_then(
+    requests: Requests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests.arrive([("back", back("gone", NOON, 1)), *(("back", back(f"r{n}", NOON, 1)) for n in range(20))], NOON)
+    run = requests.world.context.engine.run
+    states: list[str] = []
+
+    def behind_an_erasure(tasks: Any, definitions: Any) -> Any:
+        if tasks[0].kernel == "fold" and not states:
+            states.append("")
+            report = run_erase(requests.world.context, "log.request", WHERE)
+            states[:] = [status.state for status in report.erasures]
+        yield from run(tasks, definitions)
+
+    monkeypatch.setattr(requests.world.context.engine, "run", behind_an_erasure)
+    assert len(requests.show(NOON)) == 20  # fails on any error, such as one of changes that are set aside
+    assert states[1] == "waiting"
+    assert passes(requests.world, CHANGES_BALANCE)
+    prove(requests)
+    assert holding(requests.world) == []
 
 
 POINTS = (

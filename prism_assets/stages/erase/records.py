@@ -11,9 +11,10 @@ leaves that fold to the next one, which drops it, and objects that nobody names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from prism_assets.domain.erasures import Erasure, ErasureRule
 from prism_assets.domain.files import DataFile
@@ -47,16 +48,27 @@ class RecordsRewriting:
         self.done = Rewritten()
 
     def run(self) -> Rewritten:
-        """Folds, if records that may still change were not looked through, and rewrites settled ones."""
-        if not self._unsearched():
-            return self.done
-        with leased(self._context, LeaseKind.FOLD, [self._table.table_id], takeover_seconds(self._context)) as held:
-            if not held:
-                self.done.overtaken += 1
-                return self.done
-            self._fold(held[self._table.table_id])
-            self._rewrite_settled(held[self._table.table_id])
+        """Folds, if records that may still change were not looked through, and rewrites settled ones.
+
+        Settled objects are searched without keeping folds away: they never change. What a merge has replaced meanwhile
+        is found by the next call.
+        """
+        if any(not item.is_settled for item in self._unsearched()):
+            self._with_lease(self._fold)
+        hits = self._search([item for item in self._unsearched() if item.is_settled])
+        for start in range(0, len(hits), AT_ONCE):
+            self._with_lease(partial(self._rewrite, hits[start : start + AT_ONCE]))
+        if self.done.is_whole and self._unsearched():
+            self.done.overtaken += 1
         return self.done
+
+    def _with_lease(self, work: Callable[[Lease], None]) -> None:
+        table_id = self._table.table_id
+        with leased(self._context, LeaseKind.FOLD, [table_id], takeover_seconds(self._context)) as held:
+            if held:
+                work(held[table_id])
+            else:
+                self.done.overtaken += 1
 
     def _unsearched(self) -> list[RecordObject]:
         with self._context.database.begin() as connection:
@@ -66,40 +78,40 @@ class RecordsRewriting:
     def _fold(self, lease: Lease) -> None:
         """What is not looked through behind it lies in buckets of which something cannot be read, or computed."""
         before = sum(not item.is_settled for item in self._unsearched())
-        if not before:
-            return
         fold = fold_without_erased(self._context, lease, self._now)
         self._context.progress(f"erase: {fold}")
         left = sum(not item.is_settled for item in self._unsearched())
-        self.done.marked += before - left
-        if not left:
-            return
-        if fold.undecided:
+        self.done.marked += max(0, before - left)
+        if left and fold.undecided:
             self._note(_undecided(fold.undecided))
-            return
-        with self._context.database.begin() as connection:
-            told = load_faults(connection, self._table)
-        for reason in told:
-            self._note(reason)
-        self.done.overtaken += not told
+        elif left:
+            with self._context.database.begin() as connection:
+                told = load_faults(connection, self._table)
+            for reason in told:
+                self._note(reason)
 
-    def _rewrite_settled(self, lease: Lease) -> None:
-        rules = [self._erasure.rule]
-        settled = [item for item in self._unsearched() if item.is_settled]
+    def _search(self, settled: Sequence[RecordObject]) -> list[RecordObject]:
+        """Those that hold something of the erasure; all others of which that is known are marked."""
         clean = [item for item in settled if is_excluded(self._erasure.rule, item)]
         self._mark(clean)
         known = {item.object_id for item in clean}
         unknown = [item for item in settled if item.object_id not in known]
+        hits: list[RecordObject] = []
         for start in range(0, len(unknown), AT_ONCE):
             part = unknown[start : start + AT_ONCE]
-            found = self._run(record_tasks(self._context, self._table, rules, part))
+            found = self._run(record_tasks(self._context, self._table, [self._erasure.rule], part))
             self._mark([part[result.number] for result in found if not result.matching])
-            hits = [part[result.number] for result in found if result.matching]
-            for own in _apart(hits):
-                self._replace(lease, own)
+            hits += [part[result.number] for result in found if result.matching]
             self._context.progress(
                 f"erase: {min(start + AT_ONCE, len(unknown))} of {len(unknown)} objects of records looked through"
             )
+        return hits
+
+    def _rewrite(self, hits: Sequence[RecordObject], lease: Lease) -> None:
+        """Rewrites those of some objects that nothing has replaced by now."""
+        current = {item.object_id for item in self._unsearched()}
+        for own in _apart([item for item in hits if item.object_id in current]):
+            self._replace(lease, own)
 
     def _run(self, tasks: Sequence[RewriteTask]) -> list[RewriteResult]:
         """The results of tasks that tell; why others do not is noted."""

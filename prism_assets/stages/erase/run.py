@@ -53,6 +53,15 @@ def plan_erasure(context: StageContext, name: str, where: str) -> ErasurePlan:
     return _plan(context, _rules(context, name, where))
 
 
+def erased_together(context: StageContext, names: Collection[str] | None) -> list[TableDefinition]:
+    """The tables named, or all, with those that rows are erased from together with them."""
+    chosen = context.choose_tables(names)
+    if names is None:
+        return chosen
+    found = {item.table_id: item for table in chosen for item in _whole(context, str(table.name))}
+    return list(found.values())
+
+
 def _whole(context: StageContext, name: str) -> list[TableDefinition]:
     """The tables that rows are erased from together: of a join table, by either name, the records and their changes."""
     (table,) = context.choose_tables([name])
@@ -245,10 +254,7 @@ def continue_erasures(
     """
     started = time.monotonic()
     context.check_lake()
-    chosen = context.choose_tables(names)
-    if names is not None:
-        chosen = [item for table in chosen for item in _whole(context, str(table.name))]
-    tables = {table.table_id: table for table in chosen}
+    tables = {table.table_id: table for table in erased_together(context, names)}
     with context.database.begin() as connection:
         found = erasures.load_erasures(connection, list(tables), open_only=True)
         time_of = now or gc_log.current_time(connection)

@@ -18,7 +18,17 @@ from prism_assets.domain.join_delays import added
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import erasures, fold_faults, folds, leases, partitions, record_moves, record_objects, tables
+from prism_assets.metadata import (
+    erasures,
+    fold_faults,
+    folds,
+    leases,
+    partitions,
+    record_moves,
+    record_objects,
+    small_objects,
+    tables,
+)
 from prism_assets.metadata.folds import FoldCounts
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.bisect import run_bisected
@@ -120,7 +130,7 @@ def _fold(
     results = list(run_bisected(lambda part: context.engine.run(part, definitions), tasks, context.engine.probe))
     failpoint("fold.after_execute")
     if faults := {item.object_id: item.reason for item in _unread(results) if item.is_new_changes}:
-        _set_aside(context, lease, fold_id, faults)
+        _set_aside(context, lease, fold_id, faults, {item.object_id: item.key for item in plan.changes}, changes)
         return _fold(context, lease, now, ignore_pace=True, is_erasing=is_erasing)
     if failed := [result for result in results if result.failure]:
         raise _error_of(failed)
@@ -145,15 +155,25 @@ def _unread(results: Sequence[FoldResult]) -> list[UnreadObject]:
     return [item for result in results for item in result.unread]
 
 
-def _set_aside(context: StageContext, lease: Lease, fold_id: int, faults: Mapping[int, str]) -> None:
+def _set_aside(
+    context: StageContext,
+    lease: Lease,
+    fold_id: int,
+    faults: Mapping[int, str],
+    planned: Mapping[int, str],
+    changes: TableDefinition,
+) -> None:
     """Ends a fold that could not read some changes, so that the next one goes on without them.
 
+    Those that an erasure has rewritten meanwhile under other keys than `planned` the next one reads there.
     A death in the transaction leaves a fold that the next one drops, and which finds the same.
     """
     context.stores.check_bucket(context.lake.bucket)
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        fold_faults.set_aside(connection, faults)
+        present = small_objects.load_these(connection, context.lake.keys(changes), faults)
+        same = {item.object_id for item in present if item.key == planned[item.object_id]}
+        fold_faults.set_aside(connection, {number: why for number, why in faults.items() if number in same})
         folds.drop(connection, fold_id)
 
 
