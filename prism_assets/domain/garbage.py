@@ -26,10 +26,10 @@ object's age, which is asked for besides.
 - What a rebuild under way has merged is for its own commit. When it has ended otherwise, that never comes.
 - A day that expired, and was taken out of every catalog before the reader lease began, is read by nobody, and nothing
   is added to it: all that lies in its folders goes.
-- An object of a fold that another fold had replaced when the reader lease began is named by publications of earlier
-  versions alone, as their version is the number of the last fold that changed the day. What no reader is sent to,
-  hidden records and changes that wait, is read by the next fold, which comes after. What a fold that is over has not
-  recorded, it never will. Records that may still change are read by folds, whatever has become of their day.
+- An object of a fold that another fold, or a merge, had replaced when the reader lease began is named by publications
+  of earlier versions alone, as their version is the number of the last one that changed the day. What no reader is sent
+  to, hidden records and changes that wait, is read by the next fold, which comes after. What a fold that is over has
+  not recorded, it never will. Records that may still change are read by folds, whatever has become of their day.
 - A table that is dropped, and that no catalog showed when the reader lease began, is read by nobody, and nothing is
   converted, merged or folded for it: all of it goes.
 - Quarantined lines are kept for so many days after their staging object arrived.

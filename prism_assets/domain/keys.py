@@ -187,7 +187,10 @@ class TableKeys:
         return f"{self.root}quarantine/dt={arrival:%Y-%m-%d}/{_start(staging_object_id, generation, revision)}.jsonl.gz"
 
     def record_object(self, day: date, part: RecordPart, fold_id: int, bucket: int, cohort: int) -> str:
-        """An object that a fold of a join table writes; the folder says what it holds, and no two folds share a key."""
+        """An object that a fold of a join table writes; the folder says what it holds, and no two folds share a key.
+
+        So do merges of settled records, which have numbers among those of folds.
+        """
         folder = _RECORD_FOLDERS[part]
         return f"{self.root}{folder}/dt={day.isoformat()}/fold-{fold_id:019d}-{bucket:05d}-{cohort:08d}.parquet"
 

@@ -48,6 +48,25 @@ def test_records_are_read_from_the_commit_of_their_fold_on(world: World, lake: L
         assert named.part is RecordPart.VISIBLE
 
 
+def test_settled_records_are_read_once_before_and_after_they_are_merged(world: World, lake: LakeOfTest) -> None:
+    world.apply(a_join_table())
+    requests = Requests(world)
+    requests.arrive(some_changes(5, 60, NIGHT, requests=12, hours=3), NIGHT)
+    requests.fold(NIGHT)
+    world.discover("2026-03-04T00:00")
+    requests.fold("2026-03-04T00:00")
+    world.catalog(NIGHT)
+    rows, files = seen(lake, requests), _record_files(lake)
+    assert rows == wanted(requests) != []
+    world.merge("2026-03-04T00:00")
+    assert seen(lake, requests) == rows
+    assert _record_files(lake) == 2 < files  # one for each day
+
+
+def _record_files(lake: LakeOfTest) -> int:
+    return len(lake.sql("SELECT 1 FROM prism_lake.ducklake_data_file WHERE path LIKE 'records/%%'"))
+
+
 def test_ids_of_files_are_never_given_twice(world: World, lake: LakeOfTest) -> None:
     world.apply(a_join_table())
     requests = Requests(world)

@@ -17,8 +17,6 @@ from prism_assets.stages.fold.faults import load_faults
 from prism_assets.stages.merge import settled
 from prism_assets.stages.merge.report import MergedPartition
 from prism_assets.stages.merge.settled_plan import preview_settled
-from prism_assets.stages.run import run_once
-from prism_assets_tests.builders import utc
 from prism_assets_tests.requests import Requests, a_join_table, front, some_changes
 from prism_assets_tests.stages.aging import gc, hours_pass, keys
 from prism_assets_tests.world import World
@@ -80,22 +78,13 @@ def test_a_day_that_is_over_becomes_even_objects_with_the_same_rows_everywhere(r
     requests.world.iceberg(OVER)
     assert requests.seen_in_iceberg() == rows
     assert sum(len(part.objects) for part in requests.world.reader().table("log.request").partitions) == len(after)
-    assert merge(requests, OVER) == []
-    assert preview_settled(requests.world.context) == []
-
-
-def test_rows_are_sorted_by_key_and_have_all_columns(requests: Requests) -> None:
-    requests.arrive(some_changes(5, 80, NOON, requests=30, hours=4), NOON)
-    requests.fold(EVENING)
-    settle(requests, OVER)
-    requests.world.merge(OVER)
-    requests.world.catalog(OVER)
-    for item in shown(requests):
+    for item in after:
         path = requests.world.root / "buckets" / item.bucket / item.key
         ids = [row[0] for row in requests.world.query(f"SELECT request_id FROM read_parquet('{path}')")]
         assert ids == sorted(ids)
         assert len(ids) == item.row_count
-    assert requests.seen() == requests.wanted()
+    assert merge(requests, OVER) == []
+    assert preview_settled(requests.world.context) == []
 
 
 def test_of_an_open_day_full_objects_are_cut_and_nothing_that_may_change(requests: Requests) -> None:
@@ -133,24 +122,34 @@ def test_a_fold_that_goes_on_meanwhile_is_waited_for_and_keeps_its_turn(requests
     assert len(merge(requests, OVER)) == 1
 
 
-def test_a_merge_whose_lease_was_taken_changes_nothing(requests: Requests, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_merge_that_stood_still_while_a_fold_went_on_changes_nothing(
+    requests: Requests, monkeypatch: pytest.MonkeyPatch
+) -> None:
     requests.arrive(some_changes(3, 60, NOON, requests=20, hours=3), NOON)
     requests.show(EVENING)
     settle(requests, OVER)
     before = shown(requests)
+    requests.arrive([("front", front("new", "2026-03-02T01:30", "home"))], OVER)
     context = requests.world.context
 
-    def overtaken(name: str) -> None:
-        """Another process takes the lease of a merge that stands still, and folds what is new."""
+    def stand_still(name: str) -> None:
+        """The lease runs out meanwhile, and a fold takes it."""
         if name != "settled.after_execute":
             return
         with context.database.begin() as connection:
-            connection.exec_driver_sql("UPDATE prism_leases SET lease_token = gen_random_uuid()")
+            connection.exec_driver_sql("UPDATE prism_leases SET heartbeat_time = now() - interval '1 hour'")
+        assert requests.fold(OVER).changed
 
-    monkeypatch.setattr(settled, "failpoint", overtaken)
+    monkeypatch.setattr(settled, "failpoint", stand_still)
     (problem,) = requests.world.merge(OVER).record_problems
     assert problem.transient
     assert shown(requests) == before
+    requests.world.catalog(OVER)
+    assert requests.seen() == requests.wanted()
+    monkeypatch.undo()
+    assert len(merge(requests, OVER)) == 1
+    requests.world.catalog(OVER)
+    assert requests.seen() == requests.wanted()
 
 
 POINTS = (
@@ -226,12 +225,3 @@ def test_an_object_that_cannot_be_read_holds_up_no_other_and_is_merged_once_it_i
     assert whole.row_count == sum(item.row_count for item in before)
     with requests.world.context.database.begin() as connection:
         assert load_faults(connection, requests.table) == []
-
-
-def test_a_run_does_it_all(requests: Requests) -> None:
-    requests.arrive(some_changes(3, 40, NOON, requests=20, hours=3), NOON)
-    run_once(requests.world.context, now=utc(EVENING))
-    report = run_once(requests.world.context, now=utc(OVER))
-    assert (report.errors, len(report.merge.merged)) == ((), 1)
-    assert len(shown(requests)) < 4
-    assert requests.seen() == requests.wanted() == requests.seen_in_iceberg()

@@ -10,7 +10,15 @@ import pytest
 from sqlalchemy import Connection, event
 
 from prism_assets.domain.accepted import DateRange
-from prism_assets.metadata import delayed, iceberg_figures, iceberg_tables, merge_queue, partitions, small_objects
+from prism_assets.metadata import (
+    delayed,
+    iceberg_figures,
+    iceberg_tables,
+    merge_queue,
+    partitions,
+    record_objects,
+    small_objects,
+)
 from prism_assets.metadata.database import Database
 from prism_assets_tests.postgres import PostgresServer
 
@@ -107,6 +115,10 @@ QUESTIONS: dict[str, tuple[Callable[[Connection], object], list[str]]] = {
     "Iceberg rows that wait": (
         lambda connection: iceberg_figures.waiting_rows(connection, TABLES),
         ["prism_publications_dirty", "prism_small_objects_partition", "prism_record_objects_day", "prism_folds_pkey"],
+    ),
+    "days with settled records to merge": (
+        lambda connection: record_objects.load_uneven_days(connection, 21),
+        ["prism_record_objects_uneven", "prism_partitions_pkey", "prism_record_objects_partition"],
     ),
     "partitions to merge": (
         lambda connection: partitions.ids_unmerged(connection, TABLES),
