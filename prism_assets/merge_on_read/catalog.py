@@ -29,10 +29,11 @@ class CurrentReader:
 
     def dataset(self, name: str) -> ds.Dataset:
         """All rows of `schema.table`, with `dt`."""
-        if not self._catalog.has_log_of_changes(name):
-            return arrow_dataset(self._catalog, self._catalog.table(name))
-        try:
-            with self._open_records() as records:
-                return records.dataset(name)
-        except DatabaseUnavailable as error:
-            raise DatabaseUnavailable(f"{error}; {OTHERWISE}") from error
+        if self._catalog.has_log_of_changes(name):
+            try:
+                with self._open_records() as records:
+                    if records.is_join_table(name):
+                        return records.dataset(name)
+            except DatabaseUnavailable as error:
+                raise DatabaseUnavailable(f"{error}; {OTHERWISE}") from error
+        return arrow_dataset(self._catalog, self._catalog.table(name))

@@ -14,7 +14,7 @@ from prism_assets.domain.folding import RecordObject, RecordPart, UnreadObject
 from prism_assets.kernels.records.current import DAY, CurrentRecords, current_records, seen_schema
 from prism_assets.kernels.records.inputs import UnreadInputs
 from prism_assets.merge_on_read.catalog import OTHERWISE
-from prism_assets.merge_on_read.snapshot import RecordsSnapshot, load_snapshot
+from prism_assets.merge_on_read.snapshot import RecordsSnapshot, is_join_table, load_snapshot
 from prism_assets.metadata.database import Database
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
@@ -46,6 +46,10 @@ class RecordsReader:
     def close(self) -> None:
         """Closes the connections to PostgreSQL."""
         self._database.dispose()
+
+    def is_join_table(self, name: str) -> bool:
+        """Whether `schema.table` is one that it reads."""
+        return is_join_table(self._database, name)
 
     def rows(self, name: str) -> pa.Table:
         """All records of `schema.table`, `dt` among the columns, in memory."""

@@ -59,10 +59,23 @@ class RecordsSnapshot:
         ]
 
 
+def is_join_table(database: Database, name: str) -> bool:
+    """Whether a join table has that name now. Names of before are the catalog's, and so are those of symlinks."""
+    with database.repeatable_read() as connection:
+        table = _known(connection).get(name)
+        return table is not None and table.join is not None
+
+
+def _known(connection: Connection) -> dict[str, TableDefinition]:
+    """The tables by their names, without those that are dropped, or half of which is."""
+    found = {str(table.name): table for table in tables.load_definitions(connection) if not table.dropped}
+    return {name: table for name, table in found.items() if table.join is None or str(log_name(table.name)) in found}
+
+
 def load_snapshot(database: Database, lake: Lake, name: str) -> RecordsSnapshot:
     """Reads all in one transaction, which sees one moment and takes no locks; WrongUse if it is no join table."""
     with database.repeatable_read() as connection:
-        known = {str(table.name): table for table in tables.load_definitions(connection) if not table.dropped}
+        known = _known(connection)
         table = known.get(name)
         if table is None:
             raise WrongUse(

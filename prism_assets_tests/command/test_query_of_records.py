@@ -16,7 +16,7 @@ QUERY = ("query", "SELECT page, status FROM log.request")
 @pytest.fixture
 def shown(prism: Prism) -> Prism:
     """A record of which readers of Glue see one side, and a log table."""
-    prism.world.apply(a_join_table(), a_table())
+    prism.world.apply(a_join_table() + "symlink: true\n", a_table())
     requests = Requests(prism.world)
     requests.arrive([("front", front("a", NOON, "home"))], NOON)
     requests.show(NOON)
@@ -28,6 +28,8 @@ def test_changes_show_before_they_are_folded_and_with_published_behind_it(shown:
     assert shown.ok(*QUERY, "--json").json == [{"page": "home", "status": 200}]
     assert shown.ok(*QUERY, "--published", "--json").json == [{"page": "home", "status": None}]
     assert shown.ok("query", "SELECT count(*) AS rows FROM log.request_changes", "--json").json == [{"rows": 2}]
+    by_symlinks = "SELECT page, status FROM log_symlink.request"
+    assert shown.ok("query", by_symlinks, "--json").json == [{"page": "home", "status": None}]
     joined = (
         "SELECT r.status FROM log.request r JOIN log.request_changes c ON r.request_id = c.request_id "
         "WHERE c.version = 1"
