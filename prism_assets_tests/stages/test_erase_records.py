@@ -298,6 +298,27 @@ def test_an_object_of_records_that_cannot_be_read_holds_its_erasure_open_and_say
     assert holding(requests.world) == []
 
 
+def test_settled_records_that_cannot_be_read_are_named_until_they_can(requests: Requests) -> None:
+    requests.arrive([("back", back("gone", NOON, 1)), *(("back", back(f"r{n}", NOON, 1)) for n in range(20))], NOON)
+    requests.show(NOON)
+    requests.arrive([("back", back("new", "2026-03-02T11:00", 1))], "2026-03-02T11:30")  # moves the settle clock
+    before = requests.show("2026-03-02T11:31")
+    assert ("visible", True) in parts(requests.world)
+    root = requests.world.root / "buckets" / "lake"
+    records = [root / name for name in keys(requests.world) if "/records/dt=2026-03-01/" in name]
+    (lost,) = [path for path in records if "gone" in pq.read_table(path)["request_id"].to_pylist()]
+    body = lost.read_bytes()
+    lost.write_bytes(b"PAR1 no more")
+    report = run_erase(requests.world.context, "log.request", WHERE)
+    assert [lost.name in error for error in report.errors] == [True]
+    assert lost.name in str(report.erasures[0].waits_for)
+    lost.write_bytes(body)
+    assert [item.rows_erased for item in continue_erasures(requests.world.context).erasures] == [1, 1]
+    assert requests.show("2026-03-02T11:32") == [row for row in before if row[0] != "gone"]
+    prove(requests, "2026-03-02T11:33")
+    assert holding(requests.world) == []
+
+
 def test_snapshots_of_iceberg_lose_the_key_too(requests: Requests) -> None:
     world = requests.world
     world.apply(a_join_table(dirty=0.9, more="iceberg: true\n"))
