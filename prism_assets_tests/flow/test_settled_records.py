@@ -15,7 +15,7 @@ from prism_assets.metadata.leases import LeaseKind
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.fold.faults import load_faults
 from prism_assets.stages.merge import settled
-from prism_assets.stages.merge.report import MergedPartition
+from prism_assets.stages.merge.report import MergedPartition, MergeReport
 from prism_assets.stages.merge.settled_plan import preview_settled
 from prism_assets_tests.requests import Requests, a_join_table, front, some_changes
 from prism_assets_tests.stages.aging import gc, hours_pass, keys
@@ -150,6 +150,23 @@ def test_a_merge_that_stood_still_while_a_fold_went_on_changes_nothing(
     assert len(merge(requests, OVER)) == 1
     requests.world.catalog(OVER)
     assert requests.seen() == requests.wanted()
+
+
+def test_nothing_is_put_into_a_day_that_expires_meanwhile(requests: Requests, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests.arrive([("front", front(name, NOON, "home")) for name in ("a", "b", "c", "d")], NOON)
+    requests.fold(NOON)
+    settle(requests, OVER)
+    before, context = shown(requests), requests.world.context
+
+    def expire(name: str) -> None:
+        if name == "settled.after_execute":
+            with context.database.begin() as connection:
+                connection.exec_driver_sql("UPDATE prism_partitions SET expire_time = now() WHERE switched")
+
+    monkeypatch.setattr(settled, "failpoint", expire)
+    assert list(settled.merge_settled(context)) == [MergeReport()]
+    assert shown(requests) == before
+    assert len(before) > 1
 
 
 POINTS = (
