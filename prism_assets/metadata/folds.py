@@ -1,8 +1,9 @@
 """Statements on prism_folds and prism_fold_positions: folds of join tables, and which changes they have taken.
 
-A table is folded by the holder of its lease alone. Merges of settled records are rows of prism_folds, too, as they
-replace objects and raise the versions of days by numbers in one order with folds. What a fold takes is everything of a day's log of changes up to one
-small object, as ids inside a day become visible in ascending order.
+A table is folded by the holder of its lease alone. Merges of settled records and rewritings of erasures are rows of
+prism_folds, too, as they replace objects and raise the versions of days by numbers in one order with folds. What a fold
+takes is everything of a day's log of changes up to one small object, as ids inside a day become visible in ascending
+order.
 """
 
 from __future__ import annotations
@@ -10,10 +11,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.errors import LeaseLost
+
+
+class FoldKind(Enum):
+    """What replaces objects of records under a number of prism_folds."""
+
+    FOLD = "fold"
+    MERGE = "merge"
+    ERASURE = "erasure"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,10 +59,9 @@ def begin(
     definition_version: int,
     settle_before: datetime | None,
     worker: str,
-    *,
-    is_merge: bool = False,
+    kind: FoldKind = FoldKind.FOLD,
 ) -> int:
-    """Begins a fold of a table, or with `is_merge` a rewriting of settled records, and returns its number.
+    """Begins a fold of a table, or what else replaces its objects, and returns its number.
 
     One that died is dropped. The caller holds the table's lease.
     """
@@ -62,7 +71,7 @@ def begin(
         "version": definition_version,
         "settle": settle_before,
         "worker": worker,
-        "is_merge": is_merge,
+        "kind": kind.value,
     }
     return int(connection.execute(text(_BEGIN), values).scalar_one())
 
@@ -72,8 +81,8 @@ UPDATE prism_folds SET state = 'dropped', finish_time = clock_timestamp()
 WHERE prism_table_id = :table AND state = 'running'
 """
 _BEGIN = """
-INSERT INTO prism_folds (prism_table_id, definition_version, settle_before, state, worker, is_merge)
-VALUES (:table, :version, :settle, 'running', :worker, :is_merge)
+INSERT INTO prism_folds (prism_table_id, definition_version, settle_before, state, worker, kind)
+VALUES (:table, :version, :settle, 'running', :worker, :kind)
 RETURNING prism_fold_id
 """
 
@@ -115,7 +124,7 @@ def last_finished(connection: Connection, table_ids: Collection[int]) -> dict[in
 _LAST = """
 SELECT w.id, f.finish_time FROM unnest(CAST(:ids AS bigint[])) AS w (id)
 CROSS JOIN LATERAL (
-    SELECT finish_time FROM prism_folds WHERE prism_table_id = w.id AND state = 'done' AND NOT is_merge
+    SELECT finish_time FROM prism_folds WHERE prism_table_id = w.id AND state = 'done' AND kind = 'fold'
     ORDER BY prism_fold_id DESC LIMIT 1
 ) f
 """
@@ -132,7 +141,7 @@ def last_settled_before(connection: Connection, table_id: int) -> datetime | Non
 
 _SETTLED_BEFORE = """
 SELECT settle_before FROM prism_folds
-WHERE prism_table_id = :table AND state = 'done' AND NOT is_merge AND settle_before IS NOT NULL
+WHERE prism_table_id = :table AND state = 'done' AND kind = 'fold' AND settle_before IS NOT NULL
 ORDER BY prism_fold_id DESC LIMIT 1
 """
 

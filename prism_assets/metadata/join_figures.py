@@ -188,7 +188,7 @@ CROSS JOIN LATERAL (
         coalesce(sum(rows_written), 0) AS written, coalesce(sum(changes_folded), 0) AS folded,
         coalesce(array_agg(prism_fold_id), '{}') AS ids
     FROM (
-        SELECT * FROM prism_folds WHERE prism_table_id = w.id AND state = 'done' AND NOT is_merge
+        SELECT * FROM prism_folds WHERE prism_table_id = w.id AND state = 'done' AND kind = 'fold'
         ORDER BY prism_fold_id DESC LIMIT :most
     ) f WHERE f.finish_time >= :since
 ) s

@@ -233,7 +233,7 @@ def observed_shrinkage(connection: Connection, table_id: int) -> float | None:
 _SHRINKAGE = """
 SELECT CAST(sum(m.bytes_written) AS double precision) / nullif(sum(b.bytes), 0) FROM (
     SELECT prism_fold_id, bytes_written FROM prism_folds
-    WHERE prism_table_id = :table AND is_merge AND state = 'done' AND bytes_written > 0
+    WHERE prism_table_id = :table AND kind = 'merge' AND state = 'done' AND bytes_written > 0
     ORDER BY prism_fold_id DESC LIMIT 3
 ) m CROSS JOIN LATERAL (
     SELECT sum(content_length) AS bytes FROM prism_record_objects WHERE replaced_by = m.prism_fold_id

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -101,11 +102,7 @@ def run_query(reader: Reader, sql: str) -> QueryResult:
     """Runs one query; tables are `schema.table` as in the catalog. Times are shown in UTC."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        try:
-            found = connection.get_table_names(sql, qualified=True)
-        except duckdb.Error as error:
-            raise WrongUse(f"this is not a query: {_first_line(error)}") from error
-        for index, name in enumerate(sorted({name.replace('"', "").partition(" AS ")[0] for name in found})):
+        for index, name in enumerate(sorted(_tables_of(connection, sql))):
             _register(connection, reader, name, f"prism_{index}")
         try:
             result = connection.execute(sql)
@@ -115,6 +112,37 @@ def run_query(reader: Reader, sql: str) -> QueryResult:
             raise WrongUse(f"the query is wrong: {_first_line(error)}") from error
         except duckdb.Error as error:
             raise _failed(_first_line(error)) from error
+
+
+def _tables_of(connection: duckdb.DuckDBPyConnection, sql: str) -> set[str]:
+    """The tables that a query names, as `schema.table`, without those that it makes itself.
+
+    They are read from its tree. DuckDB's own list of them looks columns up, and so knows no JOIN … USING of tables that
+    are not there yet; it is asked about what has no tree, such as EXPLAIN.
+    """
+    try:
+        (text,) = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0]
+        tree = json.loads(text)
+        if not tree["error"] and len(tree["statements"]) == 1:
+            return set(_named(tree["statements"], frozenset()))
+        found = connection.get_table_names(sql, qualified=True)
+    except duckdb.Error as error:
+        raise WrongUse(f"this is not a query: {_first_line(error)}") from error
+    return {name.replace('"', "").partition(" AS ")[0] for name in found}
+
+
+def _named(node: Any, own: frozenset[str]) -> Iterator[str]:
+    """Names of tables in a part of a tree; `own` are those that the query around it makes."""
+    if isinstance(node, list):
+        for item in node:
+            yield from _named(item, own)
+    if not isinstance(node, dict):
+        return
+    own |= {item["key"] for item in node.get("cte_map", {}).get("map", ())}
+    if node.get("type") == "BASE_TABLE" and (node["schema_name"] or node["table_name"] not in own):
+        yield ".".join(filter(None, (node["schema_name"], node["table_name"])))
+    for item in node.values():
+        yield from _named(item, own)
 
 
 _READING = re.compile(r"reading the stream registered as '\w+' failed: (\w+): (.*)")

@@ -37,6 +37,25 @@ def test_a_query_may_name_its_own_tables(events: World) -> None:
     assert events.query("WITH few AS (SELECT id FROM log.events LIMIT 2) SELECT count(*) FROM few") == [(2,)]
 
 
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("SELECT count(*) FROM log.events JOIN log.others USING (dt)", 6),
+        ("SELECT count(*) FROM log.events AS e LEFT JOIN log.others AS o USING (id)", 3),
+        ("WITH e AS (FROM log.events) SELECT count(*) FROM e JOIN (FROM log.others) USING (dt)", 6),
+        ("WITH log AS (SELECT DATE '2026-03-01' AS dt) SELECT count(*) FROM log JOIN log.events USING (dt)", 3),
+        ("SELECT count(*) FROM log.events WHERE dt IN (SELECT dt FROM log.others)", 3),
+    ],
+)
+def test_a_query_may_name_tables_anywhere(events: World, sql: str, rows: int) -> None:
+    assert events.query(sql) == [(rows,)]
+
+
+def test_a_query_may_be_explained(events: World) -> None:
+    assert "ARROW_SCAN" in str(events.query("EXPLAIN SELECT id FROM log.events"))
+    assert ("id", "BIGINT") in [row[:2] for row in events.query("DESCRIBE log.events")]
+
+
 def test_a_query_without_tables_runs(events: World) -> None:
     result = run_query(events.reader(), "SELECT 1 AS one, 'x' AS text")
     assert (result.columns, result.rows) == (("one", "text"), ((1, "x"),))

@@ -24,7 +24,7 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import RewriteResult, RewriteTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import erasures, folds, leases, partitions, record_objects
-from prism_assets.metadata.folds import FoldCounts
+from prism_assets.metadata.folds import FoldCounts, FoldKind
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.rewrite import Rewritten
@@ -146,7 +146,9 @@ class RecordsRewriting:
         table_id, number = self._table.table_id, self._erasure.erasure_id
         with self._context.database.begin() as connection:
             leases.hold(connection, lease)
-            fold_id = folds.begin(connection, table_id, self._table.version, None, self._context.worker, is_merge=True)
+            fold_id = folds.begin(
+                connection, table_id, self._table.version, None, self._context.worker, FoldKind.ERASURE
+            )
         rules = [self._erasure.rule]
         results = self._run(record_tasks(self._context, self._table, rules, hits, fold_id))
         done = [(hits[result.number], result) for result in results]
@@ -171,7 +173,11 @@ class RecordsRewriting:
                 partitions.raise_desired(connection, partition_ids[day], fold_id)
             rows = sum(result.matching for _, result in done)
             erasures.count_rewritten(connection, number, len(done), rows)
-            folds.finish(connection, fold_id, FoldCounts())
+            counts = FoldCounts(
+                rows_written=sum(item.row_count for item in written),
+                bytes_written=sum(item.content_length for item in written),
+            )
+            folds.finish(connection, fold_id, counts)
             failpoint("erase.in_records_record")
         failpoint("erase.after_records_record")
         self.done.objects += len(done)

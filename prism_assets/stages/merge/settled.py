@@ -22,7 +22,7 @@ from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import fold_faults, folds, leases, partitions, record_objects
-from prism_assets.metadata.folds import FoldCounts
+from prism_assets.metadata.folds import FoldCounts, FoldKind
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
@@ -92,7 +92,7 @@ def _merge_next(
         if chosen is None:
             return None
         table = chosen.table
-        merge_id = folds.begin(connection, table.table_id, table.version, None, context.worker, is_merge=True)
+        merge_id = folds.begin(connection, table.table_id, table.version, None, context.worker, FoldKind.MERGE)
         failpoint("settled.in_begin")
     failpoint("settled.after_begin")
     tasks = settled_tasks(chosen, merge_id)
