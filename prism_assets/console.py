@@ -361,7 +361,7 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
                     out.print(f"        {escape(example)}")
         elif not table.partitions and not table.stopped:
             out.print(f"{table.table}: nothing arrived yet")
-        for sentence in (*(stopped.sentence for stopped in table.stopped), *table.folds_wait):
+        for sentence in (*(stopped.sentence for stopped in table.stopped), *table.records_wait):
             out.print(escape(f"{table.table}: {sentence}"))
         if table.unfit_values:
             out.print(f"{table.table}: values of the last {table.unfit_days} days that did not fit (null, or cut)")

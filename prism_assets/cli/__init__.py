@@ -338,9 +338,9 @@ def _reader(stack: ExitStack, *, iceberg: bool, published: bool) -> Reader:
 
         return RecordsReader(load_settings())
 
-    from prism_assets.merge_on_read.catalog import CurrentReader
+    from prism_assets.merge_on_read.query_reader import QueryReader
 
-    return CurrentReader(catalog, open_records)
+    return QueryReader(catalog, open_records)
 
 
 @quarantine_app.command("list")

@@ -44,7 +44,7 @@ class RecordObject(DataFile):
 
     What a merge writes has settled records of all buckets and cohorts of a day: its bucket is 0 and its cohort the
     number of the object in that merge, which has the number of a fold. Its oldest rows went through so many `merges`.
-    Once it `is_even`, as big as objects are to be or all that is left of its day, no merge looks at it any more.
+    Once it `is_merged`, as big as objects are to be or all that is left of its day, no merge begins with it any more.
     `fault` is why it could not be read when that was tried last.
     """
 
@@ -58,7 +58,7 @@ class RecordObject(DataFile):
     oldest_change: datetime | None = None
     is_settled: bool = False
     merges: int = 0
-    is_even: bool = False
+    is_merged: bool = False
     fault: str | None = None
     joined_rows: int = 0
     object_id: int = 0
@@ -91,11 +91,12 @@ class ChangesObject(DataFile):
 
 @dataclass(frozen=True, kw_only=True)
 class UnreadObject:
-    """An input of a fold that is not there as it was recorded, and why: of changes, or of what folds wrote."""
+    """An input of a fold that `is_missing` or not as recorded, and why: of changes, or of what folds wrote."""
 
     object_id: int
     is_new_changes: bool
     reason: str
+    is_missing: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -459,7 +459,7 @@ class RewriteTask:
 
     Without a key nothing is written; `object_type` is the tag of what is. An object that is not recorded has a negative
     `row_count` in `file`; of others the rows must be the recorded ones. Where all rows match, an object without any is
-    written, unless the task `leaves_none_empty`.
+    written, unless the task `skips_empty`.
     """
 
     number: int
@@ -470,7 +470,7 @@ class RewriteTask:
     output_key: str | None = None
     object_type: str = "merged"
     metric_columns: tuple[int, ...] = ()
-    leaves_none_empty: bool = False
+    skips_empty: bool = False
 
     kernel: ClassVar[str] = "rewrite"
     result: ClassVar[type[RewriteResult]] = RewriteResult

@@ -100,7 +100,7 @@ class _Rewriting:
                 f"{said.key}: the predicate fails on {found.undecided} of its rows: erase by one that always has a "
                 "result, such as with try_cast"
             )
-        if not found.matching or (found.matching == result.rows and self._task.leaves_none_empty):
+        if not found.matching or (found.matching == result.rows and self._task.skips_empty):
             return result
         return self._written(result, found)
 

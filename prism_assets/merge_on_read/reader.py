@@ -13,7 +13,7 @@ from prism_assets.domain.errors import ObjectMissing, TerminalError
 from prism_assets.domain.folding import RecordObject, RecordPart, UnreadObject
 from prism_assets.kernels.records.current import DAY, CurrentRecords, current_records, seen_schema
 from prism_assets.kernels.records.inputs import UnreadInputs
-from prism_assets.merge_on_read.catalog import OTHERWISE
+from prism_assets.merge_on_read.query_reader import PUBLISHED_HINT
 from prism_assets.merge_on_read.snapshot import RecordsSnapshot, is_join_table, load_snapshot
 from prism_assets.metadata.database import Database
 from prism_assets.objectstore.lake import Lake
@@ -134,5 +134,5 @@ def _unreadable(lost: list[UnreadObject]) -> TerminalError:
         if first.is_new_changes
         else "restore it (a version of the bucket, a backup)"
     )
-    kind = ObjectMissing if "does not exist" in first.reason else TerminalError
-    return kind(f"{first.reason}; {mend}; {OTHERWISE}")
+    kind = ObjectMissing if first.is_missing else TerminalError
+    return kind(f"{first.reason}; {mend}; {PUBLISHED_HINT}")

@@ -13,6 +13,8 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
+from prism_assets.metadata.record_objects import UNMERGED
+
 _RETRY_SECONDS = 3_600
 """What is set aside is tried again so long after; a repair has it tried at once."""
 
@@ -88,27 +90,14 @@ WHERE prism_partition_id = :partition AND retry_time > clock_timestamp()
 
 
 def note_unread(connection: Connection, table_id: int, faults: Mapping[int, str]) -> None:
-    """Notes which objects of a table the last fold could not read, by their ids, and why; all others it could."""
+    """Notes which objects of a table the last fold could not read, by their ids, and why; all others it could.
+
+    Locks their rows. The caller holds the lease of folds, under which alone these rows change.
+    """
     values = {"table": table_id, "ids": list(faults), "faults": list(faults.values())}
     connection.execute(text(_FORGET), values)
     connection.execute(text(_NOTE), values)
 
-
-def note_unread_settled(connection: Connection, faults: Mapping[int, str]) -> None:
-    """Has merges go on without some objects of settled records, given by their ids with why they cannot be read."""
-    connection.execute(text(_NOTE), {"ids": list(faults), "faults": list(faults.values())})
-
-
-def retry_settled(connection: Connection, table_id: int) -> None:
-    """Has the next merge try all objects of settled records of a table. Locks their rows."""
-    connection.execute(text(_RETRY_SETTLED), {"table": table_id})
-
-
-_RETRY_SETTLED = """
-UPDATE prism_record_objects SET fault = NULL
-WHERE prism_table_id = :table AND replaced_by IS NULL AND is_settled AND NOT is_even AND part = 'visible'
-    AND fault IS NOT NULL
-"""
 
 _FORGET = """
 UPDATE prism_record_objects SET fault = NULL
@@ -119,6 +108,25 @@ _NOTE = """
 UPDATE prism_record_objects r SET fault = f.fault
 FROM unnest(CAST(:ids AS bigint[]), CAST(:faults AS text[])) AS f (id, fault)
 WHERE r.prism_record_object_id = f.id AND r.replaced_by IS NULL
+"""
+
+
+def note_unread_settled(connection: Connection, faults: Mapping[int, str]) -> None:
+    """Has merges go on without some objects of settled records, given by their ids with why they cannot be read.
+
+    Locks their rows. The caller holds the lease of folds.
+    """
+    connection.execute(text(_NOTE), {"ids": list(faults), "faults": list(faults.values())})
+
+
+def retry_settled(connection: Connection, table_id: int) -> None:
+    """Has the next merge try all objects of settled records of a table. Locks their rows."""
+    connection.execute(text(_RETRY_SETTLED), {"table": table_id})
+
+
+_RETRY_SETTLED = f"""
+UPDATE prism_record_objects SET fault = NULL
+WHERE prism_table_id = :table AND {UNMERGED} AND fault IS NOT NULL
 """
 
 
@@ -137,15 +145,14 @@ def load_unread_settled(connection: Connection, table_id: int) -> UnreadRecords 
     return UnreadRecords(**row._mapping) if row.objects else None
 
 
-_UNREAD_SETTLED = """
+_UNREAD_SETTLED = f"""
 SELECT count(*) AS objects, count(DISTINCT bucket_number) AS buckets, min(fault) AS fault FROM prism_record_objects
-WHERE prism_table_id = :table AND replaced_by IS NULL AND is_settled AND NOT is_even AND part = 'visible'
-    AND fault IS NOT NULL
+WHERE prism_table_id = :table AND {UNMERGED} AND fault IS NOT NULL
 """
 
 
 def load_unread(connection: Connection, table_id: int) -> UnreadRecords | None:
-    """Those of a table, None if the last fold could read all. Reads without locks, by a partial index."""
+    """What the last fold of a table could not read, None if it could read all. Reads without locks, by a partial index."""
     row = connection.execute(text(_UNREAD), {"table": table_id}).one()
     return UnreadRecords(**row._mapping) if row.objects else None
 

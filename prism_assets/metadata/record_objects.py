@@ -16,7 +16,11 @@ from prism_assets.metadata.column_metrics import from_jsonb, to_jsonb
 
 _COLUMNS = """prism_record_object_id AS object_id, date, part, bucket_number, cohort, fold_id, content_length, row_count,
     min_time, max_time, fingerprint, file_format, metrics, definition_version, earliest_settle, latest_settle,
-    oldest_change, is_settled, merges, is_even, fault, joined_rows, erasure_id"""
+    oldest_change, is_settled, merges, is_merged, fault, joined_rows, erasure_id"""
+
+
+UNMERGED = "replaced_by IS NULL AND is_settled AND NOT is_merged AND part = 'visible'"
+"""Objects that merges of settled records begin with; a partial index has them."""
 
 
 def load_open(connection: Connection, keys: TableKeys, table_id: int) -> list[RecordObject]:
@@ -94,15 +98,15 @@ def insert_written(
 _STORED = (
     "date", "bucket_number", "cohort", "fold_id", "content_length", "row_count", "min_time", "max_time", "fingerprint",
     "file_format", "definition_version", "earliest_settle", "latest_settle", "oldest_change", "is_settled", "merges",
-    "is_even", "joined_rows", "erasure_id",
+    "is_merged", "joined_rows", "erasure_id",
 )  # fmt: skip
 _INSERT = """
 INSERT INTO prism_record_objects (prism_table_id, prism_partition_id, date, part, bucket_number, cohort, fold_id,
     content_length, row_count, min_time, max_time, fingerprint, file_format, metrics, definition_version,
-    earliest_settle, latest_settle, oldest_change, is_settled, merges, is_even, joined_rows, erasure_id)
+    earliest_settle, latest_settle, oldest_change, is_settled, merges, is_merged, joined_rows, erasure_id)
 VALUES (:table, :partition, :date, :part, :bucket_number, :cohort, :fold_id, :content_length, :row_count, :min_time,
     :max_time, :fingerprint, :file_format, CAST(:metrics AS jsonb), :definition_version, :earliest_settle,
-    :latest_settle, :oldest_change, :is_settled, :merges, :is_even, :joined_rows,
+    :latest_settle, :oldest_change, :is_settled, :merges, :is_merged, :joined_rows,
     :erasure_id)
 """
 
@@ -172,7 +176,7 @@ WHERE prism_record_object_id IN (
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnevenDay:
+class UnmergedDay:
     """A day with settled records in objects that merges have still to look at: how many, and of how many bytes.
 
     `is_open` if it has objects, too, that folds still read.
@@ -185,23 +189,22 @@ class UnevenDay:
     is_open: bool
 
 
-def load_uneven_days(connection: Connection, table_id: int, day: date | None = None) -> list[UnevenDay]:
-    """Those of a table that are not expired, or one of them, the eldest first. Reads without locks, by a partial index.
+def load_unmerged_days(connection: Connection, table_id: int, day: date | None = None) -> list[UnmergedDay]:
+    """Days of a table with records to merge that are not expired, or one of them, the eldest first. Reads without locks, by a partial index.
 
     Objects that could not be read are not counted.
     """
-    rows = connection.execute(text(_UNEVEN), {"table": table_id, "day": day})
-    return [UnevenDay(**{**row._mapping, "content_length": int(row.content_length)}) for row in rows]
+    rows = connection.execute(text(_UNMERGED_DAYS), {"table": table_id, "day": day})
+    return [UnmergedDay(**{**row._mapping, "content_length": int(row.content_length)}) for row in rows]
 
 
-_UNEVEN = """
+_UNMERGED_DAYS = f"""
 SELECT u.prism_partition_id AS partition_id, p.partition_date AS date, u.objects, u.content_length,
     EXISTS (SELECT 1 FROM prism_record_objects WHERE prism_partition_id = u.prism_partition_id
         AND replaced_by IS NULL AND NOT is_settled) AS is_open
 FROM (
     SELECT prism_partition_id, count(*) AS objects, sum(content_length) AS content_length FROM prism_record_objects
-    WHERE prism_table_id = :table AND replaced_by IS NULL AND is_settled AND NOT is_even AND part = 'visible'
-        AND fault IS NULL
+    WHERE prism_table_id = :table AND {UNMERGED} AND fault IS NULL
     GROUP BY prism_partition_id
 ) u JOIN prism_partitions p USING (prism_partition_id)
 WHERE p.expire_time IS NULL AND (CAST(:day AS date) IS NULL OR p.partition_date = :day)
@@ -209,14 +212,14 @@ ORDER BY p.partition_date
 """
 
 
-def keep_as_they_are(connection: Connection, object_ids: Collection[int]) -> None:
+def mark_merged(connection: Connection, object_ids: Collection[int]) -> None:
     """Notes that no merge looks at some settled objects again. Locks their rows."""
     if object_ids:
         connection.execute(text(_KEEP), {"ids": sorted(object_ids)})
 
 
 _KEEP = """
-UPDATE prism_record_objects SET is_even = true
+UPDATE prism_record_objects SET is_merged = true
 WHERE prism_record_object_id IN (
     SELECT prism_record_object_id FROM prism_record_objects
     WHERE prism_record_object_id = ANY(:ids) AND replaced_by IS NULL AND is_settled

@@ -72,8 +72,8 @@ class TableStatus:
     `catalog_holder` is the catalog run that is at it, and since when; `comparison_due` is why the next one compares all
     of it. `unfit_values` are those of the last `unfit_days` that did not fit their column; only where tables are named.
     `undeleted_objects` should have been deleted by a garbage collection of days ago. `stopped` are streams at which
-    objects wait that are in no other count. `erasures` are those that are not proved yet. `folds_wait` says what keeps
-    folds of a join table back. Of a table that is being dropped there is nothing but the `drop`.
+    objects wait that are in no other count. `erasures` are those that are not proved yet. `records_wait` says what
+    keeps folds and merges of records back. Of a table that is being dropped there is nothing but the `drop`.
     """
 
     table: str
@@ -89,7 +89,7 @@ class TableStatus:
     stopped: tuple[StoppedStream, ...] = ()
     erasures: tuple[ErasureStatus, ...] = ()
     drop: DropStatus | None = None
-    folds_wait: tuple[str, ...] = ()
+    records_wait: tuple[str, ...] = ()
 
 
 def read_status(
@@ -136,7 +136,7 @@ def read_status(
                 undeleted_objects=undeleted.get(table.table_id, 0),
                 stopped=tuple(item for item in stopped if item.table_id == table.table_id),
                 erasures=tuple(item for item in erasures if item.table == str(table.name)),
-                folds_wait=held[table.table_id],
+                records_wait=held[table.table_id],
             )
             for table, status in zip(chosen, found, strict=True)
         ),

@@ -10,7 +10,7 @@ from dagster import AssetSpec, DagsterInstance
 from prism_assets.defs.assets.build import build_assets
 from prism_assets.defs.keys import asset_key
 from prism_assets.defs.sensors.build import build_sensors
-from prism_assets.stages.checks.joins import CHANGES_BALANCE, FOLDS_WAIT, JOIN_CHECKS, JOIN_RATE
+from prism_assets.stages.checks.joins import CHANGES_BALANCE, JOIN_CHECKS, JOIN_RATE, RECORDS_WAIT
 from prism_assets_tests.builders import a_table
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.defs.test_checks import run_alone
@@ -121,7 +121,7 @@ def test_a_fold_without_an_object_that_is_gone_fails_a_check_and_no_run(
     assert [day for _, day, _ in made(result)] == [TODAY]
     failed = [(name, item.description) for (_, name), item in checked(result).items() if not item.passed]
     ((name, description),) = failed
-    assert name == FOLDS_WAIT
+    assert name == RECORDS_WAIT
     assert "1 objects of changes cannot be read and are set aside" in str(description)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from prism_assets import failpoints
 from prism_assets.domain.folding import RecordObject
-from prism_assets.domain.settled_plan import KEPT_FOR_LAST
+from prism_assets.domain.settled_merge_plan import KEPT_FOR_LAST
 from prism_assets.metadata import leases, record_objects
 from prism_assets.metadata.leases import LeaseKind
 from prism_assets.stages.doctor.run import run_doctor
@@ -71,7 +71,7 @@ def test_a_day_that_is_over_becomes_even_objects_with_the_same_rows_everywhere(r
     assert (done.objects_in, done.rows, done.plan) == (len(before), len(rows), planned.describe())
     after = shown(requests)
     assert len(after) == len(done.sizes) == len(planned.plan.groups) < 5
-    assert all(item.is_even and item.is_settled and item.merges == 1 for item in after)
+    assert all(item.is_merged and item.is_settled and item.merges == 1 for item in after)
     assert requests.seen() == rows  # the objects of before are there as long as readers are sent to them
     requests.world.catalog(OVER)
     assert requests.seen() == rows

@@ -11,7 +11,7 @@ import pytest
 from prism_assets import failpoints
 from prism_assets.kernels.records.inputs import reading
 from prism_assets.metadata import settle_clock, tables
-from prism_assets.stages.checks.joins import CHANGES_BALANCE, FOLDS_WAIT, PENDING_AGE
+from prism_assets.stages.checks.joins import CHANGES_BALANCE, PENDING_AGE, RECORDS_WAIT
 from prism_assets.stages.checks.run import run_checks
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.fold.plan import plan_fold
@@ -44,7 +44,7 @@ def balances(world: World) -> bool:
 
 
 def waits(world: World, now: str) -> str | None:
-    (outcome,) = run_checks(world.context, [FOLDS_WAIT], names=["log.request"], limits={}, now=utc(now))
+    (outcome,) = run_checks(world.context, [RECORDS_WAIT], names=["log.request"], limits={}, now=utc(now))
     return None if outcome.passed else outcome.sentence
 
 

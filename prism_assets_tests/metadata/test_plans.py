@@ -117,8 +117,8 @@ QUESTIONS: dict[str, tuple[Callable[[Connection], object], list[str]]] = {
         ["prism_publications_dirty", "prism_small_objects_partition", "prism_record_objects_day", "prism_folds_pkey"],
     ),
     "days with settled records to merge": (
-        lambda connection: record_objects.load_uneven_days(connection, 21),
-        ["prism_record_objects_uneven", "prism_partitions_pkey", "prism_record_objects_partition"],
+        lambda connection: record_objects.load_unmerged_days(connection, 21),
+        ["prism_record_objects_unmerged", "prism_partitions_pkey", "prism_record_objects_partition"],
     ),
     "partitions to merge": (
         lambda connection: partitions.ids_unmerged(connection, TABLES),

@@ -332,8 +332,8 @@ class History:
 def told(world: World, now: str) -> list[str]:
     (status,) = read_status(world.context, now=utc(now), names=["log.request"])
     left = read_leftovers(world.context, None, [folds_left], utc(now))
-    assert [item.sentence for item in left] == [f"log.request: {sentence}" for sentence in status.folds_wait]
-    return [sentence.partition(": ")[2].partition(";")[0] for sentence in status.folds_wait]
+    assert [item.sentence for item in left] == [f"log.request: {sentence}" for sentence in status.records_wait]
+    return [sentence.partition(": ")[2].partition(";")[0] for sentence in status.records_wait]
 
 
 def test_a_clock_that_stands_is_told_with_what_holds_it(joined: World) -> None:

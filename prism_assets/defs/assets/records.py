@@ -49,7 +49,7 @@ def make_records(context: StageContext, task: Task) -> Outcome:
             *(Problem(table=item.table, reason=item.reason, transient=True) for item in skipped),
         ),
         positions=positions,
-        # The check `folds_wait` fails by them. A run that failed would have its table rest, and all else is folded.
+        # The check `records_wait` fails by them. A run that failed would have its table rest, and all else is folded.
         warnings=tuple(map(str, (*done.faults, *merges.record_faults))),
     )
 

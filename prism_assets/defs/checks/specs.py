@@ -58,7 +58,7 @@ _KINDS: dict[Stage, tuple[CheckKind, ...]] = {
         CheckKind(joins.BUCKET_SKEW, "No bucket has far more changes or records than the others."),
         CheckKind(joins.PENDING_AGE, "No change waits to be readable for longer than the table file says."),
         CheckKind(joins.AMPLIFICATION, f"Folds write at most {MOST_FACTOR} rows for a change."),
-        CheckKind(joins.FOLDS_WAIT, "Folds can read all objects, and the settle clock goes."),
+        CheckKind(joins.RECORDS_WAIT, "Folds and merges can read all objects, and the settle clock goes."),
     ),
     Stage.CATALOG: (
         CheckKind(checks.CLOSING_BLOCKED, "No day waits too long after its end to be closed and switched."),

@@ -18,9 +18,7 @@ from prism_assets.stages.merge.settled_plan import preview_settled
 def folds_due(
     stages: StageContext, context: SensorEvaluationContext, location: Location, deadline: Deadline
 ) -> SensorResult:
-    """Requests records for join tables with new changes, records that settle, changes that wait too long, and settled
-    records that fill an object, or are all of their day.
-    """
+    """Requests records for join tables with changes to fold, records that settle, or settled records to merge."""
     stages.check_lake()
     now = datetime.now(timezone.utc)
     work = find_fold_work(stages, now=now)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from prism_assets.domain.erasures import ErasureRule
-from prism_assets.domain.errors import NOT_ITS_FAULT, InvariantBroken, PrismError
+from prism_assets.domain.errors import NOT_ITS_FAULT, InvariantBroken, ObjectMissing, PrismError
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.folding import ChangesObject, FoldTask, RecordObject, RecordPart, UnreadObject
 from prism_assets.domain.joins import CHANGE_GROUP, CHANGE_LINE, CHANGE_OBJECT
@@ -56,7 +56,13 @@ def reading(said: DataFile) -> Iterator[None]:
         reason = str(error) if isinstance(error, PrismError) else f"{said.key}: it cannot be read: {error}"
         is_new = isinstance(said, ChangesObject)
         number = said.object_id if isinstance(said, ChangesObject | RecordObject) else 0
-        raise UnreadInputs([UnreadObject(object_id=number, is_new_changes=is_new, reason=reason)]) from error
+        unread = UnreadObject(
+            object_id=number,
+            is_new_changes=is_new,
+            reason=reason,
+            is_missing=isinstance(error, ObjectMissing),
+        )
+        raise UnreadInputs([unread]) from error
 
 
 _Read = TypeVar("_Read")

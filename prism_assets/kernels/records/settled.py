@@ -109,7 +109,7 @@ def _written(task: SettledMergeTask, table: TableDefinition, stores: Stores, lak
         latest_settle=max(settled, default=None),
         is_settled=True,
         merges=1 + max(item.merges for item in task.inputs),
-        is_even=False,
+        is_merged=False,
         joined_rows=sum(item.joined_rows for item in task.inputs),
         erasure_id=min(item.erasure_id for item in task.inputs),
         object_id=0,

@@ -14,8 +14,8 @@ from prism_assets.domain.table_changes import DropColumn, RenameTable, applied
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import locks, tables, undefined_fields
-from prism_assets.stages.apply.facts import load_plan, with_consequences, with_cost
 from prism_assets.stages.apply.files import parse_table_files, read_table_files, streams_in_lake
+from prism_assets.stages.apply.load import load_plan, with_amplification, with_consequences
 from prism_assets.stages.apply.plan import ApplyPlan, plan_apply
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.installation import preview_lake, take_lake
@@ -101,7 +101,7 @@ def run_apply(
     with database.begin() as connection:
         locks.hold_apply(connection)
         plan = load_plan(context, connection, files)
-        plan = with_cost(context, connection, plan, files, now, accept_amplification)
+        plan = with_amplification(context, connection, plan, files, now, accept_amplification)
         if plan.problems:
             raise DefinitionError("\n".join(plan.problems))
         plan = with_consequences(context, connection, plan, now)

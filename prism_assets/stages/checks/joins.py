@@ -27,7 +27,7 @@ JOIN_RATE = "join_rate"
 BUCKET_SKEW = "bucket_skew"
 PENDING_AGE = "pending_age"
 AMPLIFICATION = "amplification"
-FOLDS_WAIT = "folds_wait"
+RECORDS_WAIT = "records_wait"
 
 _DAY = timedelta(days=1)
 _FOLD_SECONDS = 600
@@ -281,8 +281,8 @@ def judge_amplification(table: TableDefinition, written: Amplification | None) -
     )
 
 
-def check_folds_wait(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    """Whether folds can read everything, and settle what is over: fails for whatever a person must mend."""
+def check_records_wait(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
+    """Whether folds and merges can read everything, and settle what is over."""
     with context.database.begin() as connection:
         return [
             judge_waits(table, load_waits(connection, table, context.settings.full_scan_seconds, request.now))
@@ -291,11 +291,11 @@ def check_folds_wait(context: StageContext, request: CheckRequest) -> list[Check
 
 
 def judge_waits(table: TableDefinition, reasons: Sequence[str]) -> CheckOutcome:
-    """Fails for the first reason."""
+    """Fails with all that a person must mend."""
     figures: Figures = {"reasons": len(reasons)}
     if not reasons:
-        return passed(table, FOLDS_WAIT, "folds can read all objects, and the settle clock goes", figures)
-    return failed(table, FOLDS_WAIT, ". ".join(reasons), figures)
+        return passed(table, RECORDS_WAIT, "folds and merges can read all objects, and the settle clock goes", figures)
+    return failed(table, RECORDS_WAIT, ". ".join(reasons), figures)
 
 
 def _at(time: datetime) -> str:
@@ -303,6 +303,6 @@ def _at(time: datetime) -> str:
 
 
 JOIN_CHECKS: Sequence[str] = (
-    CHANGES_BALANCE, EXPIRY_LATE, TOO_LATE_RATE, JOIN_RATE, BUCKET_SKEW, PENDING_AGE, AMPLIFICATION, FOLDS_WAIT,
+    CHANGES_BALANCE, EXPIRY_LATE, TOO_LATE_RATE, JOIN_RATE, BUCKET_SKEW, PENDING_AGE, AMPLIFICATION, RECORDS_WAIT,
 )  # fmt: skip
 """All of them, for tables with records alone."""

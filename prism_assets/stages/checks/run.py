@@ -47,17 +47,17 @@ from prism_assets.stages.checks.joins import (
     BUCKET_SKEW,
     CHANGES_BALANCE,
     EXPIRY_LATE,
-    FOLDS_WAIT,
     JOIN_RATE,
     PENDING_AGE,
+    RECORDS_WAIT,
     TOO_LATE_RATE,
     check_amplification,
     check_bucket_skew,
     check_changes_balance,
     check_expiry_late,
-    check_folds_wait,
     check_join_rate,
     check_pending_age,
+    check_records_wait,
     check_too_late_rate,
 )
 from prism_assets.stages.checks.outcomes import SHOWN, CheckOutcome, Figures, failed, few, hours, mb, passed
@@ -493,6 +493,6 @@ _CHECKS: Mapping[str, Callable[[StageContext, CheckRequest], list[CheckOutcome]]
     JOIN_RATE: check_join_rate,
     BUCKET_SKEW: check_bucket_skew,
     PENDING_AGE: check_pending_age,
-    FOLDS_WAIT: check_folds_wait,
+    RECORDS_WAIT: check_records_wait,
     AMPLIFICATION: check_amplification,
 }

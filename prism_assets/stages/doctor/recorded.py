@@ -197,7 +197,7 @@ def _unfolded(context: StageContext, names: Mapping[int, TableName]) -> list[Fin
         return [
             Finding(
                 invariant="I10",
-                name="folds_wait",
+                name="records_wait",
                 table=str(table.name),
                 date=None,
                 facts=fault,

@@ -209,7 +209,7 @@ def record_tasks(
             else keys.record_object(item.date, item.part, fold_id, item.bucket_number, item.cohort),
             object_type=str(item.part),
             metric_columns=table.metric_columns if item.part is RecordPart.VISIBLE else (),
-            leaves_none_empty=True,
+            skips_empty=True,
         )
         for number, item in enumerate(objects)
     ]

@@ -140,7 +140,7 @@ def _commit(
         if partition.expired or not (written or day.plan.kept):
             folds.drop(connection, merge_id)
             return []
-        record_objects.keep_as_they_are(connection, [item.object_id for item in day.plan.kept])
+        record_objects.mark_merged(connection, [item.object_id for item in day.plan.kept])
         if written:
             record_objects.replace(connection, [item.object_id for group in groups for item in group], merge_id)
             record_objects.insert_written(connection, day.table.table_id, written, {day.date: day.partition_id})
@@ -152,8 +152,8 @@ def _commit(
 
 def _finished(written: RecordObject, day: SettledDay) -> RecordObject:
     """Whether a merge looks at it again: not if it is big enough, or all that was left of its day."""
-    is_even = day.plan.completes or written.content_length >= day.table.merge.floor_bytes
-    return replace(written, is_even=is_even)
+    is_merged = day.plan.completes or written.content_length >= day.table.merge.floor_bytes
+    return replace(written, is_merged=is_merged)
 
 
 def _check_sums(day: SettledDay, written: RecordObject, group: Sequence[RecordObject]) -> None:

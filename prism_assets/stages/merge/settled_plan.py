@@ -11,10 +11,10 @@ from sqlalchemy import Connection
 from prism_assets.domain.folding import SettledMergeTask
 from prism_assets.domain.joins import DELETE
 from prism_assets.domain.merge_plan import DEFAULT_SHRINKAGE
-from prism_assets.domain.settled_plan import KEPT_FOR_LAST, SettledPlan, may_be_due, plan_settled
+from prism_assets.domain.settled_merge_plan import KEPT_FOR_LAST, SettledPlan, may_be_due, plan_settled
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import folds, record_objects, tables
-from prism_assets.metadata.record_objects import UnevenDay
+from prism_assets.metadata.record_objects import UnmergedDay
 from prism_assets.objectstore.lake import Lake
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.fold.plan import load_facts
@@ -27,7 +27,7 @@ _MOST_TARGETS = 8
 class SettledDay:
     """What the next merge does to a day of records: the value that is executed, shown and tested.
 
-    `objects` of the day are settled and wait to become even ones.
+    `objects` of the day are settled and wait to be merged.
     """
 
     table: TableDefinition
@@ -48,7 +48,7 @@ class SettledDay:
         plan = self.plan
         inputs = sum(map(len, plan.groups))
         parts = [f"write {len(plan.groups)} new of {inputs} settled objects"] if plan.groups else []
-        parts += [f"leave {len(plan.kept)} as they are, which are even"] if plan.kept else []
+        parts += [f"keep {len(plan.kept)} that are big enough, or alone"] if plan.kept else []
         left = f"; {plan.left_behind} objects stay behind: {plan.reason}" if plan.left_behind else ""
         return f"{self.table.name} {self.date}: {' and '.join(parts) or 'nothing to write'}{left}"
 
@@ -59,17 +59,17 @@ def has_settled(table: TableDefinition) -> bool:
 
 
 def plan_days(connection: Connection, table_id: int, lake: Lake, day: datetime.date | None = None) -> list[SettledDay]:
-    """All days of a join table with settled records that are not in even objects, the eldest first, each with its plan.
+    """All days of a join table with settled records that are not merged, the eldest first, each with its plan.
 
     Reads without locks; whether a day is over before its objects.
     """
-    uneven = record_objects.load_uneven_days(connection, table_id, day)
-    if not uneven:
+    unmerged = record_objects.load_unmerged_days(connection, table_id, day)
+    if not unmerged:
         return []
     table, changes = tables.load_join(connection, table_id)
     settled_before = _settled_before(connection, table, changes)
     shrinkage = record_objects.observed_shrinkage(connection, table_id) or DEFAULT_SHRINKAGE
-    return [_plan_day(connection, table, lake, item, settled_before, shrinkage) for item in uneven]
+    return [_plan_day(connection, table, lake, item, settled_before, shrinkage) for item in unmerged]
 
 
 def _settled_before(
@@ -89,7 +89,7 @@ def _plan_day(
     connection: Connection,
     table: TableDefinition,
     lake: Lake,
-    item: UnevenDay,
+    item: UnmergedDay,
     settled_before: datetime.datetime | None,
     shrinkage: float,
 ) -> SettledDay:

@@ -10,7 +10,7 @@ from datetime import date, timedelta
 import pytest
 
 from prism_assets.domain.folding import RecordObject, RecordPart
-from prism_assets.domain.settled_plan import SettledPlan, plan_settled
+from prism_assets.domain.settled_merge_plan import SettledPlan, plan_settled
 from prism_assets.domain.tables import MergePolicy
 from prism_assets_tests.builders import utc
 
@@ -47,7 +47,7 @@ def test_a_day_that_is_over_is_merged_in_even_parts() -> None:
 def test_what_is_big_enough_or_alone_is_kept_and_nothing_is_left_to_do() -> None:
     found = plan([an_object(1, 500), an_object(2, 900), an_object(3)], is_over=True)
     assert (found.groups, sorted(item.object_id for item in found.kept)) == ((), [1, 2, 3])
-    assert not plan([replace(item, is_even=True) for item in found.kept], is_over=True).is_due
+    assert not plan([replace(item, is_merged=True) for item in found.kept], is_over=True).is_due
 
 
 def test_a_day_with_more_small_objects_than_a_job_takes_goes_on_in_the_next_one() -> None:
@@ -63,8 +63,8 @@ def test_a_merge_reads_so_many_bytes_and_the_rest_follows() -> None:
 
 
 def test_records_that_settle_after_their_day_join_what_is_left_of_it() -> None:
-    rest = replace(an_object(1, 300), is_even=True, merges=1)
-    full = replace(an_object(2, 600), is_even=True, merges=1)
+    rest = replace(an_object(1, 300), is_merged=True, merges=1)
+    full = replace(an_object(2, 600), is_merged=True, merges=1)
     (group,) = plan([rest, full, an_object(3)], is_over=True).groups
     assert [item.object_id for item in group] == [1, 3]
 
@@ -73,7 +73,7 @@ def _merged(group: tuple[RecordObject, ...], found: SettledPlan, number: int) ->
     size = sum(item.content_length for item in group)
     return replace(
         group[0], object_id=number, content_length=size, row_count=size, merges=1 + max(item.merges for item in group),
-        is_even=found.completes or size >= POLICY.floor_bytes,
+        is_merged=found.completes or size >= POLICY.floor_bytes,
     )  # fmt: skip
 
 
@@ -101,11 +101,11 @@ def test_every_object_is_merged_at_most_twice_none_is_open_and_a_day_ends_even(s
             written.update({item.merges: item.row_count for item in group})
         kept = {item.object_id for item in found.kept}
         new = [_merged(group, found, next(numbers)) for group in found.groups]
-        shown = [replace(item, is_even=item.is_even or item.object_id in kept) for item in shown]
+        shown = [replace(item, is_merged=item.is_merged or item.object_id in kept) for item in shown]
         shown = [item for item in shown if item.object_id not in inputs] + new
         if is_over and not found.is_due:
             break
     assert sum(item.row_count for item in shown) == total
     assert max((item.merges for item in shown), default=0) <= 2
-    assert all(item.is_even for item in shown)
+    assert all(item.is_merged for item in shown)
     assert sum(item.content_length < POLICY.floor_bytes for item in shown) <= 1

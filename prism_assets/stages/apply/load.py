@@ -17,7 +17,7 @@ from prism_assets.domain.partitions import SYMLINK
 from prism_assets.domain.table_changes import applied
 from prism_assets.domain.tables import Column, TableDefinition
 from prism_assets.metadata import catalog_state, drops, erasures, locks, retention, tables
-from prism_assets.stages.apply.cost import find_cost
+from prism_assets.stages.apply.amplification import find_amplification
 from prism_assets.stages.apply.names import TableNames
 from prism_assets.stages.apply.plan import ApplyPlan, plan_apply
 from prism_assets.stages.context import StageContext
@@ -74,7 +74,7 @@ def _pairs(table: TableDefinition, followed: Mapping[str, Column]) -> list[tuple
     return [(column, followed[column.name]) for column in table.columns if column.name in followed]
 
 
-def with_cost(
+def with_amplification(
     context: StageContext,
     connection: Connection,
     plan: ApplyPlan,
@@ -87,7 +87,7 @@ def with_cost(
         return plan
     of_files = {table.name: table for table in files}
     planned = [(of_files[item.name], item.old, bool(item.changes)) for item in plan.tables]
-    cost = find_cost(connection, planned, now, is_accepted=is_accepted)
+    cost = find_amplification(connection, planned, now, is_accepted=is_accepted)
     return dataclasses.replace(plan, problems=(*plan.problems, *cost.problems), notices=(*plan.notices, *cost.notices))
 
 

@@ -16,20 +16,20 @@ _DAYS = 7.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForeverCost:
+class AmplificationNotices:
     """What is told of tables whose records live for ever, and why changes of some are refused."""
 
     notices: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
 
-def find_cost(
+def find_amplification(
     connection: Connection,
     planned: Iterable[tuple[TableDefinition, TableDefinition | None, bool]],
     now: datetime,
     *,
     is_accepted: bool,
-) -> ForeverCost:
+) -> AmplificationNotices:
     """Of tables as they will be, with what they are, and whether anything of them changes. Reads without locks.
 
     What a new table will cost nobody knows: that depends on how many records there are and how often they change. The
@@ -52,7 +52,7 @@ def find_cost(
         "--accept-amplification to go on"
         for table, told in refused
     ]
-    return ForeverCost(notices=tuple(notices), problems=tuple(problems))
+    return AmplificationNotices(notices=tuple(notices), problems=tuple(problems))
 
 
 def _of_new(table: TableDefinition) -> str:

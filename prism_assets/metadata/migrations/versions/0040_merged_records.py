@@ -11,14 +11,14 @@ _UP = """
 ALTER TABLE prism_folds ADD COLUMN kind text NOT NULL DEFAULT 'fold'
     CHECK (kind IN ('fold', 'merge', 'erasure'));
 ALTER TABLE prism_record_objects ADD COLUMN merges integer NOT NULL DEFAULT 0,
-    ADD COLUMN is_even boolean NOT NULL DEFAULT false;
-CREATE INDEX prism_record_objects_uneven ON prism_record_objects (prism_table_id, prism_partition_id)
-    WHERE replaced_by IS NULL AND is_settled AND NOT is_even AND part = 'visible';
+    ADD COLUMN is_merged boolean NOT NULL DEFAULT false;
+CREATE INDEX prism_record_objects_unmerged ON prism_record_objects (prism_table_id, prism_partition_id)
+    WHERE replaced_by IS NULL AND is_settled AND NOT is_merged AND part = 'visible';
 CREATE INDEX prism_folds_merges ON prism_folds (prism_table_id, prism_fold_id) WHERE kind = 'merge';
 """
 _DOWN = """
-DROP INDEX prism_folds_merges, prism_record_objects_uneven;
-ALTER TABLE prism_record_objects DROP COLUMN is_even, DROP COLUMN merges;
+DROP INDEX prism_folds_merges, prism_record_objects_unmerged;
+ALTER TABLE prism_record_objects DROP COLUMN is_merged, DROP COLUMN merges;
 ALTER TABLE prism_folds DROP COLUMN kind;
 """
 

@@ -60,21 +60,21 @@ def plan_settled(
     with which it has read `most_bytes`, and the rest follows in the next one.
     """
     settled = [item for item in shown if item.is_settled and item.fault is None]
-    waiting = sorted((item for item in settled if not item.is_even), key=_place)
+    waiting = sorted((item for item in settled if not item.is_merged), key=_place)
     kept = [item for item in waiting if item.content_length >= policy.floor_bytes]
     small = [item for item in waiting if item.content_length < policy.floor_bytes]
     first = [item for item in small if not item.merges]
     more = len(first) > policy.max_objects
     whole = is_over and not more
     if whole:
-        rests = [item for item in settled if item.is_even and item.content_length < policy.floor_bytes]
+        rests = [item for item in settled if item.is_merged and item.content_length < policy.floor_bytes]
         inputs = sorted([*rests, *small], key=_place) if small else []
     else:
         inputs = first[: policy.max_objects]
     parts = _parts(inputs, policy, shrinkage, whole=whole, more=more)
     groups, bounded = _bounded([part for part in parts if len(part) > 1], most_bytes)
-    kept += [part[0] for part in parts if len(part) == 1 and not part[0].is_even]
-    left = len(waiting) - len(kept) - sum(not item.is_even for group in groups for item in group)
+    kept += [part[0] for part in parts if len(part) == 1 and not part[0].is_merged]
+    left = len(waiting) - len(kept) - sum(not item.is_merged for group in groups for item in group)
     taken = {item.object_id for group in (*groups, kept) for item in group}
     return SettledPlan(
         groups=groups,
