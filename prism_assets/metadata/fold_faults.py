@@ -13,8 +13,6 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
-from prism_assets.metadata.record_objects import UNMERGED
-
 _RETRY_SECONDS = 3_600
 """What is set aside is tried again so long after; a repair has it tried at once."""
 
@@ -124,9 +122,9 @@ def retry_settled(connection: Connection, table_id: int) -> None:
     connection.execute(text(_RETRY_SETTLED), {"table": table_id})
 
 
-_RETRY_SETTLED = f"""
+_RETRY_SETTLED = """
 UPDATE prism_record_objects SET fault = NULL
-WHERE prism_table_id = :table AND {UNMERGED} AND fault IS NOT NULL
+WHERE prism_table_id = :table AND replaced_by IS NULL AND is_settled AND fault IS NOT NULL
 """
 
 
@@ -145,9 +143,9 @@ def load_unread_settled(connection: Connection, table_id: int) -> UnreadRecords 
     return UnreadRecords(**row._mapping) if row.objects else None
 
 
-_UNREAD_SETTLED = f"""
+_UNREAD_SETTLED = """
 SELECT count(*) AS objects, count(DISTINCT bucket_number) AS buckets, min(fault) AS fault FROM prism_record_objects
-WHERE prism_table_id = :table AND {UNMERGED} AND fault IS NOT NULL
+WHERE prism_table_id = :table AND replaced_by IS NULL AND is_settled AND fault IS NOT NULL
 """
 
 

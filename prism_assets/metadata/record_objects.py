@@ -212,6 +212,16 @@ ORDER BY p.partition_date
 """
 
 
+def lock_objects(connection: Connection, object_ids: Collection[int]) -> None:
+    """Locks the rows of objects in the order of their ids, as all do who change several of them."""
+    connection.execute(text(_LOCK_OBJECTS), {"ids": list(object_ids)})
+
+
+_LOCK_OBJECTS = """
+SELECT 1 FROM prism_record_objects WHERE prism_record_object_id = ANY(:ids) ORDER BY prism_record_object_id FOR UPDATE
+"""
+
+
 def mark_merged(connection: Connection, object_ids: Collection[int]) -> None:
     """Notes that no merge looks at some settled objects again. Locks their rows."""
     if object_ids:

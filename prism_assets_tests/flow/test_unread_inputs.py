@@ -165,3 +165,18 @@ def test_sums_count_each_change_once_whatever_becomes_of_a_fold(world: World) ->
             failpoints.configure({})
         assert requests.show(NOON) == requests.wanted()
     assert [row[5] for row in requests.seen()] == [111]
+
+
+def test_an_object_that_settles_in_the_fold_that_can_read_it_again_is_sound(requests: Requests) -> None:
+    world = requests.world
+    requests.arrive([("front", front("a", NOON, "home"))], NOON)
+    requests.fold(NOON)
+    (damaged,) = objects(world, "/records/")
+    body = damaged.read_bytes()
+    damaged.write_bytes(b"PAR1 no more")
+    requests.arrive([("front", front("b", f"{DAY}T12:40", "home"))], NOON)
+    assert len(fold(world).errors) == 1
+    damaged.write_bytes(body)
+    world.discover(f"{DAY}T20:00")
+    assert fold(world, f"{DAY}T20:00").errors == ()
+    assert waits(world, f"{DAY}T20:00") is None

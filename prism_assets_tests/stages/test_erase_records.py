@@ -202,28 +202,70 @@ def test_a_plan_counts_records_and_changes_and_all_of_them_go_where_their_number
     assert [name for name in keys(requests.world) if "records/" in name] == []
 
 
+@pytest.mark.parametrize("settling", [False, True], ids=["open", "settling"])
+@pytest.mark.parametrize("at_once", [False, True], ids=["rule", "erasure"])
 def test_a_fold_that_began_before_the_rule_brings_nothing_back(
-    requests: Requests, monkeypatch: pytest.MonkeyPatch
+    requests: Requests, monkeypatch: pytest.MonkeyPatch, at_once: bool, settling: bool
 ) -> None:
+    """The rule is made, or the erasure goes as far as it comes, when the fold has read all that it will commit."""
     requests.arrive([("back", back("gone", NOON, 1)), *(("back", back(f"r{n}", NOON, 1)) for n in range(20))], NOON)
+    now = "2026-03-01T20:00" if settling else NOON
+    requests.world.discover(now)
     run = requests.world.context.engine.run
 
     def with_a_rule(tasks: Any, definitions: Any) -> Any:
         results = list(run(tasks, definitions))
         if tasks[0].kernel == "fold" and not tasks[0].erasures:
-            failpoints.configure({"PRISM_FAILPOINTS": "erase.after_rule=raise(StoreUnavailable)"})
-            with pytest.raises(PrismError):
-                run_erase(requests.world.context, "log.request", WHERE)
-            failpoints.configure({})
+            if at_once:
+                assert [item.state for item in erase(requests)] == ["rewriting", "waiting"]
+            else:
+                failpoints.configure({"PRISM_FAILPOINTS": "erase.after_rule=raise(StoreUnavailable)"})
+                with pytest.raises(PrismError):
+                    run_erase(requests.world.context, "log.request", WHERE)
+                failpoints.configure({})
         yield from results
 
     monkeypatch.setattr(requests.world.context.engine, "run", with_a_rule)
-    assert "gone" in {row[0] for row in requests.show(NOON)}
-    assert holding(requests.world) == ["live", "records"]
+    assert "gone" in {row[0] for row in requests.show(now)}
+    assert "records" in holding(requests.world)
     assert [item.state for item in continue_erasures(requests.world.context).erasures] == ["publishing", "waiting"]
-    assert requests.show(NOON) == requests.wanted()
+    assert requests.show(now) == requests.wanted()
     prove(requests)
     assert holding(requests.world) == []
+    assert len(requests.seen()) == 20
+
+
+def test_what_a_later_erasure_looks_through_is_free_of_an_earlier_one_that_was_overtaken(
+    requests: Requests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, over = requests.world, "2026-03-02T02:00"
+    names = ["gone", "other", *(f"r{number}" for number in range(20))]
+    requests.arrive([("back", back(name, NOON, 1)) for name in names], NOON)
+    requests.show(NOON)
+    world.discover(over)
+    requests.show(over)
+    failpoints.configure({"PRISM_FAILPOINTS": "erase.after_rule=raise(StoreUnavailable)"})
+    for name in names[:2]:
+        with pytest.raises(PrismError):
+            run_erase(world.context, "log.request", f"request_id = '{name}'")
+    failpoints.configure({})
+    run = world.context.engine.run
+    merged: list[int] = []
+
+    def behind_a_merge(tasks: Any, definitions: Any) -> Any:
+        results = list(run(tasks, definitions))
+        if tasks[0].kernel == "rewrite" and "/records/" in tasks[0].file.key and not merged:
+            merged.append(len(world.merge(over).merged))
+        yield from results
+
+    monkeypatch.setattr(world.context.engine, "run", behind_a_merge)
+    assert continue_erasures(world.context).errors == ()
+    assert merged == [2], "the log, and the records that the first one has searched"
+    continue_erasures(world.context)
+    world.catalog(over)
+    prove(requests, over)
+    prove(requests, over)
+    assert holding(world) == holding(world, "other") == []
     assert len(requests.seen()) == 20
 
 

@@ -17,6 +17,7 @@ from datetime import datetime
 from functools import partial
 
 from prism_assets.domain.erasures import Erasure, ErasureRule
+from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.folding import RecordObject, RecordPart
 from prism_assets.domain.problems import Problem
@@ -35,15 +36,26 @@ from prism_assets.stages.leases import leased, takeover_seconds
 
 
 class RecordsRewriting:
-    """One erasure of the records of one join table, by the holder of the lease of the table's erasures."""
+    """One erasure of the records of one join table, by the holder of the lease of the table's erasures.
+
+    `rules` are its own and those of earlier erasures that still rewrite: what is looked through for one is held to be
+    for all before it.
+    """
 
     def __init__(
-        self, context: StageContext, table: TableDefinition, lease: Lease, erasure: Erasure, now: datetime
+        self,
+        context: StageContext,
+        table: TableDefinition,
+        lease: Lease,
+        erasure: Erasure,
+        rules: Sequence[ErasureRule],
+        now: datetime,
     ) -> None:
         self._context = context
         self._table = table
         self._lease = lease
         self._erasure = erasure
+        self._rules = rules
         self._now = now
         self.done = Rewritten()
 
@@ -51,16 +63,20 @@ class RecordsRewriting:
         """Folds, if records that may still change were not looked through, and rewrites settled ones.
 
         Settled objects are searched without keeping folds away: they never change. What a merge has replaced meanwhile
-        is found by the next call.
+        is found by the next call. In the end the lease of folds is taken whatever was found: a fold that began before
+        the rule is over then, or cannot commit, and what it wrote is seen.
         """
         if any(not item.is_settled for item in self._unsearched()):
             self._with_lease(self._fold)
         hits = self._search([item for item in self._unsearched() if item.is_settled])
         for start in range(0, len(hits), AT_ONCE):
             self._with_lease(partial(self._rewrite, hits[start : start + AT_ONCE]))
-        if self.done.is_whole and self._unsearched():
-            self.done.overtaken += 1
+        if self.done.is_whole:
+            self._with_lease(self._look_again)
         return self.done
+
+    def _look_again(self, _lease: Lease) -> None:
+        self.done.overtaken += bool(self._unsearched())
 
     def _with_lease(self, work: Callable[[Lease], None]) -> None:
         table_id = self._table.table_id
@@ -92,14 +108,14 @@ class RecordsRewriting:
 
     def _search(self, settled: Sequence[RecordObject]) -> list[RecordObject]:
         """Those that hold something of the erasure; all others of which that is known are marked."""
-        clean = [item for item in settled if is_excluded(self._erasure.rule, item)]
+        clean = [item for item in settled if all(is_excluded(rule, item) for rule in self._rules)]
         self._mark(clean)
         known = {item.object_id for item in clean}
         unknown = [item for item in settled if item.object_id not in known]
         hits: list[RecordObject] = []
         for start in range(0, len(unknown), AT_ONCE):
             part = unknown[start : start + AT_ONCE]
-            found = self._run(record_tasks(self._context, self._table, [self._erasure.rule], part))
+            found = self._run(record_tasks(self._context, self._table, self._rules, part))
             self._mark([part[result.number] for result in found if not result.matching])
             hits += [part[result.number] for result in found if result.matching]
             self._context.progress(
@@ -149,9 +165,15 @@ class RecordsRewriting:
             fold_id = folds.begin(
                 connection, table_id, self._table.version, None, self._context.worker, FoldKind.ERASURE
             )
-        rules = [self._erasure.rule]
-        results = self._run(record_tasks(self._context, self._table, rules, hits, fold_id))
+        results = self._run(record_tasks(self._context, self._table, self._rules, hits, fold_id))
         done = [(hits[result.number], result) for result in results]
+        for before, result in done:
+            kept = result.written.row_count if result.written else 0
+            if kept + result.matching != before.row_count:
+                raise InvariantBroken(
+                    f"{before.key}: of {before.row_count} rows {kept} were written again and {result.matching} are "
+                    "erased; nothing was changed"
+                )
         if not done:
             with self._context.database.begin() as connection:
                 folds.drop(connection, fold_id)

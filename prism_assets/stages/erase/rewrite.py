@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from prism_assets.domain.erasures import Erasure
+from prism_assets.domain.erasures import Erasure, ErasureRule
 from prism_assets.domain.files import DataFile, MergedRange, SmallObject
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
@@ -64,20 +64,30 @@ class Rewritten:
 
 
 class Rewriting:
-    """One erasure of one table, by the holder of the lease."""
+    """One erasure of one table, by the holder of the lease.
 
-    def __init__(self, context: StageContext, table: TableDefinition, lease: Lease, erasure: Erasure) -> None:
+    `rules` are its own and those of earlier erasures that still rewrite: what is looked through for one is held to be
+    for all before it.
+    """
+
+    def __init__(
+        self,
+        context: StageContext,
+        table: TableDefinition,
+        lease: Lease,
+        erasure: Erasure,
+        rules: Sequence[ErasureRule],
+    ) -> None:
         self._context = context
         self._table = table
         self._lease = lease
         self._erasure = erasure
+        self._rules = rules
         self.done = Rewritten()
 
     def run(self) -> Rewritten:
         """Searches everything that was not searched, and rewrites what has to be. Repeating it does nothing more."""
-        found = load_candidates(
-            self._context, self._table, [self._erasure.rule], before_erasure=self._erasure.erasure_id
-        )
+        found = load_candidates(self._context, self._table, self._rules, before_erasure=self._erasure.erasure_id)
         self._mark(found.clean)
         failpoint("erase.after_search")
         for start in range(0, len(found.unknown), AT_ONCE):
@@ -105,9 +115,7 @@ class Rewriting:
         left = list(range(len(part)))
         for number in range(_TRIES):
             chosen = [part[place] for place in left]
-            tasks = rewrite_tasks(
-                self._context, self._table, [self._erasure.rule], chosen, [revisions[place] for place in left]
-            )
+            tasks = rewrite_tasks(self._context, self._table, self._rules, chosen, [revisions[place] for place in left])
             results = {left[result.number]: result for result in run_tasks(self._context, self._table, tasks)}
             occupied = [place for place, result in results.items() if result.failure and result.failure.occupied]
             again = occupied if number < _TRIES - 1 else []
@@ -202,7 +210,7 @@ class Rewriting:
             lots = load_lots(
                 self._context,
                 self._table,
-                [self._erasure.rule],
+                self._rules,
                 unclean[start : start + AT_ONCE],
                 writes=True,
             )

@@ -285,6 +285,8 @@ class _Run:
         self.problems: list[Problem] = []
         self.holders: dict[str, Holder | None] = {}
         self.changed = False
+        self._earlier: list[ErasureRule] = []
+        """Rules of erasures of the table at hand that others overtake: they still rewrite."""
 
     def table(self, table: TableDefinition) -> None:
         """One that fails does not stop the others."""
@@ -304,12 +306,15 @@ class _Run:
         """The oldest first; read under the lease, as another call may have gone on with them."""
         with self._context.database.begin() as connection:
             found = erasures.load_erasures(connection, [table.table_id], open_only=True)
+        self._earlier = []
         for erasure in found:
             state = erasure.state
             for step in _STEPS[list(ErasureState).index(state) :]:
                 if not step(self, table, lease, self._read(erasure)):
                     break
                 self.changed = True
+            if self._read(erasure).state is ErasureState.REWRITING:
+                self._earlier.append(erasure.rule)
 
     def _read(self, erasure: Erasure) -> Erasure:
         with self._context.database.begin() as connection:
@@ -320,10 +325,11 @@ class _Run:
         """Whether nothing is left to be rewritten. Batches are asked for first: what they commit is searched then."""
         with self._context.database.begin() as connection:
             is_early = erasures.has_older_batches(connection, erasure.after_batch_id)
+        rules = (*self._earlier, erasure.rule)
         done = (
-            Rewriting(self._context, table, lease, erasure)
+            Rewriting(self._context, table, lease, erasure, rules)
             if table.join is None
-            else RecordsRewriting(self._context, table, lease, erasure, self._time)
+            else RecordsRewriting(self._context, table, lease, erasure, rules, self._time)
         ).run()
         self.changed |= done.changed
         self.problems += done.problems

@@ -200,10 +200,10 @@ def _commit(
         record_objects.replace(connection, replaced, fold_id)
         record_objects.insert_written(connection, plan.table.table_id, written, partition_ids)
         record_objects.mark_searched(connection, _looked_through(plan, results) - replaced, searched)
-        record_objects.settle(connection, [number for result in results for number in result.settled_objects])
         fold_faults.note_unread(
             connection, plan.table.table_id, {item.object_id: item.reason for item in _unread(results)}
         )
+        record_objects.settle(connection, [number for result in results for number in result.settled_objects])
         fold_faults.end_set_aside(connection, [item.object_id for item in plan.changes])
         record_moves.insert(connection, fold_id, moves, partition_ids)
         for item in (item for result in results for item in result.erased if item.erasure_id in plan.own_erasures):

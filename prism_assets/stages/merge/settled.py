@@ -136,6 +136,8 @@ def _commit(
     with context.database.begin() as connection:
         leases.hold(connection, lease)
         partition = partitions.lock_partition(connection, day.partition_id)
+        taken = (item.object_id for group in (day.plan.kept, *groups) for item in group)
+        record_objects.lock_objects(connection, [*unread, *taken])
         fold_faults.note_unread_settled(connection, unread)
         if partition.expired or not (written or day.plan.kept):
             folds.drop(connection, merge_id)
