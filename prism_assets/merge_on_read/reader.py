@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from prism_assets.domain.errors import ObjectMissing, TerminalError
-from prism_assets.domain.folding import RecordObject, RecordPart, UnreadObject
+from prism_assets.domain.folding import ChangesObject, RecordObject, RecordPart, UnreadObject
 from prism_assets.kernels.records.current import DAY, CurrentRecords, current_records, seen_schema
 from prism_assets.kernels.records.inputs import UnreadInputs
 from prism_assets.merge_on_read.query_reader import PUBLISHED_HINT
@@ -71,7 +71,7 @@ class RecordsReader:
                 return self._dataset(snapshot, left_out)
             except UnreadInputs as error:
                 now = load_snapshot(self._database, self._lake, name)
-                still = [item for item in error.objects if _is_there(item, now)]
+                still = [item for item in error.objects if _is_as_before(item, snapshot, now)]
                 aside = {item.object_id for item in still if item.is_new_changes and item.object_id in now.set_aside}
                 if lost := [item for item in still if not item.is_new_changes or item.object_id not in aside]:
                     raise _unreadable(lost) from error
@@ -121,10 +121,19 @@ def _all_of(read: Callable[[_Task], CurrentRecords], tasks: Collection[_Task]) -
     return found
 
 
-def _is_there(item: UnreadObject, snapshot: RecordsSnapshot) -> bool:
-    """Whether an object is still one of the table's: what was replaced meanwhile may be gone."""
-    known = snapshot.changes if item.is_new_changes else snapshot.records
-    return any(item.object_id == one.object_id for one in known)
+def _is_as_before(item: UnreadObject, before: RecordsSnapshot, now: RecordsSnapshot) -> bool:
+    """Whether an object is still one of the table's, and the same.
+
+    What was replaced meanwhile may be gone, and an erasure or a repair may have put another under its id.
+    """
+    recorded = _recorded(item, now)
+    return recorded is not None and recorded == _recorded(item, before)
+
+
+def _recorded(item: UnreadObject, snapshot: RecordsSnapshot) -> tuple[str, int, int] | None:
+    known: tuple[ChangesObject | RecordObject, ...] = snapshot.changes if item.is_new_changes else snapshot.records
+    found = (one for one in known if one.object_id == item.object_id)
+    return next(((one.key, one.content_length, one.fingerprint) for one in found), None)
 
 
 def _unreadable(lost: list[UnreadObject]) -> TerminalError:

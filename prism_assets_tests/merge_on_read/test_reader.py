@@ -191,6 +191,25 @@ def test_a_reader_that_is_overtaken_by_a_fold_and_a_collection_begins_anew(reque
     assert len(snapshots) == 2
 
 
+def test_a_reader_that_is_overtaken_by_an_erasure_reads_what_it_left(requests: Requests) -> None:
+    world = requests.world
+    requests.arrive([("back", back(name, NOON, 1)) for name in ("gone", *(f"r{n}" for n in range(20)))], NOON)
+    snapshots = []
+
+    class Overtaken(RecordsReader):
+        """Reads changes that were rewritten behind its first snapshot, under the key that readers list."""
+
+        def _dataset(self, snapshot: RecordsSnapshot, left_out: Collection[int]) -> ds.Dataset:
+            snapshots.append(snapshot)
+            if len(snapshots) == 1:
+                run_erase(world.context, "log.request", "request_id = 'gone'")
+            return super()._dataset(snapshot, left_out)
+
+    with Overtaken(world.settings) as reader:
+        assert {row[0] for row in current(reader, requests)} == {f"r{n}" for n in range(20)}
+    assert len(snapshots) == 2
+
+
 def test_only_join_tables_are_read(world: World, reader: RecordsReader) -> None:
     world.apply(a_table(), a_join_table())
     for name in ("log.events", "log.request_changes", "log.none"):
