@@ -84,6 +84,7 @@ class ChangesObject(DataFile):
             min_time=item.min_time,
             max_time=item.max_time,
             file_format=item.file_format,
+            erasure_id=item.erasure_id,
             committed=item.upload_start_time,
             object_id=item.object_id,
         )

@@ -9,7 +9,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from prism_assets.domain.errors import ObjectMissing, TerminalError
+from prism_assets.domain.errors import MissingSecret, ObjectMissing, TerminalError
 from prism_assets.domain.folding import ChangesObject, RecordObject, RecordPart, UnreadObject
 from prism_assets.kernels.records.current import DAY, CurrentRecords, current_records, seen_schema
 from prism_assets.kernels.records.inputs import UnreadInputs
@@ -76,6 +76,9 @@ class RecordsReader:
                 if lost := [item for item in still if not item.is_new_changes or item.object_id not in aside]:
                     raise _unreadable(lost) from error
                 left_out |= aside
+            except MissingSecret as error:
+                told = f"an erasure of {name} is under way, and what it matches must be left out"
+                raise MissingSecret(f"{told}: {error}; {PUBLISHED_HINT}") from error
         raise TerminalError(f"{name}: its objects were replaced and deleted while they were read; repeat")
 
     def _dataset(self, snapshot: RecordsSnapshot, left_out: Collection[int]) -> ds.Dataset:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 
@@ -10,6 +11,7 @@ from sqlalchemy import Connection
 from prism_assets.domain.change_log import log_name
 from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.files import DataFile
 from prism_assets.domain.folding import ChangesObject, FoldTask, RecordObject
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import erasures, fold_faults, folds, record_objects, retention, small_objects, tables
@@ -25,7 +27,7 @@ class RecordsSnapshot:
     """A join table at one moment: `records` that no fold has replaced, `changes` that none has taken.
 
     Of the changes those with the ids `set_aside` could not be read by a fold. Records of `expired` days are shown no
-    more, and what `erasures` match is left out as folds do.
+    more, and what `erasures` match is left out as folds do: they are those that something here was not searched for.
     """
 
     table: TableDefinition
@@ -40,7 +42,7 @@ class RecordsSnapshot:
     def tasks(self) -> list[FoldTask]:
         """What would be folded, divided by buckets: as many parts as the bytes ask for."""
         assert self.table.join is not None
-        open_records = tuple(item for item in self.records if not item.is_settled)
+        open_records = _open(self.records)
         size = sum(item.content_length for item in (*open_records, *self.changes))
         count = min(self.table.join.buckets, max(1, -(-size // _TASK_BYTES)))
         return [
@@ -85,15 +87,37 @@ def load_snapshot(database: Database, lake: Lake, name: str) -> RecordsSnapshot:
             raise WrongUse(f"{name} is no join table: each of its rows is a line of its own")
         log = known[str(log_name(table.name))]
         set_aside = frozenset(item.object_id for item in fold_faults.load_set_aside(connection, log.table_id))
+        records = tuple(record_objects.load_current(connection, lake.keys(table), table.table_id))
+        changes = tuple(_unfolded(connection, lake, log, set_aside))
         return RecordsSnapshot(
             table=table,
-            records=tuple(record_objects.load_current(connection, lake.keys(table), table.table_id)),
-            changes=tuple(_unfolded(connection, lake, log, set_aside)),
+            records=records,
+            changes=changes,
             set_aside=set_aside,
             expired=retention.load_expired(connection, table.table_id),
-            erasures=erasures.load_join_rules(connection, table.table_id, log.table_id)[0],
+            erasures=_unsearched(connection, {table.table_id: _open(records), log.table_id: changes}),
             time=datetime.now(timezone.utc),
         )
+
+
+def _open(records: tuple[RecordObject, ...]) -> tuple[RecordObject, ...]:
+    """Those that are merged with changes."""
+    return tuple(item for item in records if not item.is_settled)
+
+
+def _unsearched(connection: Connection, objects: Mapping[int, Iterable[DataFile]]) -> tuple[ErasureRule, ...]:
+    """Erasures of both tables that some of the objects to be merged, by table, were not searched for. Takes no locks.
+
+    An erasure of records has a twin of changes, with the same digest and a number of its own: one of both is enough.
+    All that matches is out of what was searched, so that readers need the secrets of no others.
+    """
+    searched = {number: min((item.erasure_id for item in files), default=None) for number, files in objects.items()}
+    found: dict[str, ErasureRule] = {}
+    for item in erasures.load_erasures(connection, list(objects), open_only=True):
+        up_to = searched[item.table_id]
+        if up_to is not None and up_to < item.erasure_id:
+            found.setdefault(item.digest, item.rule)
+    return tuple(found.values())
 
 
 def _unfolded(

@@ -11,11 +11,11 @@ import pyarrow.dataset as ds
 import pytest
 
 from prism_assets import failpoints
-from prism_assets.domain.errors import PrismError, StoreUnavailable, WrongUse
+from prism_assets.domain.errors import MissingSecret, PrismError, StoreUnavailable, WrongUse
 from prism_assets.merge_on_read.reader import RecordsReader
 from prism_assets.merge_on_read.snapshot import RecordsSnapshot
 from prism_assets.reading.query import run_query
-from prism_assets.stages.erase.run import run_erase
+from prism_assets.stages.erase.run import continue_erasures, run_erase
 from prism_assets.stages.fold.run import run_fold
 from prism_assets_tests.builders import a_table, utc
 from prism_assets_tests.requests import Requests, a_join_table, back, front, some_changes
@@ -208,6 +208,29 @@ def test_a_reader_that_is_overtaken_by_an_erasure_reads_what_it_left(requests: R
     with Overtaken(world.settings) as reader:
         assert {row[0] for row in current(reader, requests)} == {f"r{n}" for n in range(20)}
     assert len(snapshots) == 2
+
+
+def test_readers_need_the_secret_of_an_erasure_until_all_is_searched_for_it(
+    requests: Requests, reader: RecordsReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = requests.world
+    requests.arrive([("back", back(f"r{n}", NOON, 1)) for n in range(20)], NOON)
+    requests.show(NOON)
+    requests.arrive([("back", back("r1", NOON, 2, 200))], NOON)
+    monkeypatch.setenv("PRISM_SECRET_MAIL", "x" * 40)
+    failpoints.configure({"PRISM_FAILPOINTS": "erase.after_rule=raise(StoreUnavailable)"})
+    try:
+        with pytest.raises(StoreUnavailable):
+            run_erase(world.context, "log.request", "request_id = pseudonym('a@b', 'mail')")
+    finally:
+        failpoints.configure({})
+    monkeypatch.delenv("PRISM_SECRET_MAIL")
+    with pytest.raises(MissingSecret, match=r"an erasure of log.request is under way.*PRISM_SECRET_MAIL.*--published"):
+        reader.rows("log.request")
+    monkeypatch.setenv("PRISM_SECRET_MAIL", "x" * 40)
+    continue_erasures(world.context, forced=True)
+    monkeypatch.delenv("PRISM_SECRET_MAIL")
+    assert reader.rows("log.request").num_rows == 20
 
 
 def test_only_join_tables_are_read(world: World, reader: RecordsReader) -> None:
