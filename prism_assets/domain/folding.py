@@ -7,6 +7,7 @@ those that it changes. What it leaves for later goes to one pending object a buc
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import ClassVar
@@ -14,7 +15,11 @@ from typing import ClassVar
 from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.files import DataFile, SmallObject
 from prism_assets.domain.joins import PublishPolicy
+from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import Failure
+
+_TASK_BYTES = 64 << 20
+"""Bytes of records and changes for which there is one task more."""
 
 
 class RecordPart(enum.Enum):
@@ -200,6 +205,41 @@ class FoldTask:
     def failed(self, failure: Failure) -> FoldResult:
         """Nothing was written."""
         return FoldResult(fold_id=self.fold_id, number=self.number, failure=failure)
+
+
+def bucket_tasks(
+    table: TableDefinition,
+    records: Sequence[RecordObject],
+    changes: Sequence[ChangesObject],
+    *,
+    fold_id: int,
+    now: datetime,
+    settle_before: datetime | None = None,
+    erasures: tuple[ErasureRule, ...] = (),
+) -> list[FoldTask]:
+    """Deals the buckets of a join table out to tasks, as many as the bytes of records and changes ask for.
+
+    A bucket is of one task, which reads the changes of all: few tasks read them less often.
+    """
+    assert table.join is not None
+    size = sum(item.content_length for item in (*records, *changes))
+    count = min(table.join.buckets, max(1, -(-size // _TASK_BYTES)))
+    return [
+        FoldTask(
+            fold_id=fold_id,
+            number=number,
+            table_id=table.table_id,
+            definition_version=table.version,
+            buckets=tuple(range(number, table.join.buckets, count)),
+            records=tuple(item for item in records if item.bucket_number % count == number),
+            changes=tuple(changes),
+            now=now,
+            settle_before=settle_before,
+            metric_columns=table.metric_columns,
+            erasures=erasures,
+        )
+        for number in range(count)
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.kernels.parquet.format import MERGED_ROW_GROUP, MERGED_SAMPLE, Encoder, dictionary_columns, schema_of
 from prism_assets.kernels.parquet.merge_inputs import Input, Window, merge_order, union_schema
 from prism_assets.kernels.parquet.metrics import column_metrics
-from prism_assets.kernels.parquet.put_if_absent import put_if_absent
+from prism_assets.kernels.parquet.put_if_absent import Present, put_if_absent
 from prism_assets.kernels.typed import Layout
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
@@ -51,16 +51,7 @@ def _merged(task: MergeTask, table: TableDefinition, inputs: list[Input], stores
     merged = encoded(inputs, schema, table.stored_order, table.file_format, task.metric_columns)
     check_sums(task.inputs, task.output_key, inputs, merged)
     failpoint("merge.before_put")
-    there = put_if_absent(
-        stores,
-        bucket,
-        task.output_key,
-        merged.body,
-        kind="merged",
-        row_count=merged.row_count,
-        fingerprint=merged.fingerprint,
-        file_format=table.file_format,
-    )
+    there = merged.put(stores, bucket, task.output_key, kind="merged", file_format=table.file_format)
     failpoint("merge.after_put")
     first, last = time_bounds(task.inputs)
     written = MergedRange(
@@ -100,6 +91,19 @@ class Merged:
     row_count: int
     fingerprint: int
     metrics: tuple[ColumnMetrics, ...]
+
+    def put(self, stores: Stores, bucket: str, key: str, *, kind: str, file_format: int) -> Present:
+        """Puts it under a key of its own; returns what lies there, which a task of before may have put."""
+        return put_if_absent(
+            stores,
+            bucket,
+            key,
+            self.body,
+            kind=kind,
+            row_count=self.row_count,
+            fingerprint=self.fingerprint,
+            file_format=file_format,
+        )
 
 
 def encoded(

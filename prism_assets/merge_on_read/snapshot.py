@@ -12,14 +12,11 @@ from prism_assets.domain.change_log import log_name
 from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.files import DataFile
-from prism_assets.domain.folding import ChangesObject, FoldTask, RecordObject
+from prism_assets.domain.folding import ChangesObject, FoldTask, RecordObject, bucket_tasks
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import erasures, fold_faults, folds, record_objects, retention, small_objects, tables
 from prism_assets.metadata.database import Database
 from prism_assets.objectstore.lake import Lake
-
-_TASK_BYTES = 64 << 20
-"""Bytes of records and changes that are merged at a time, as in folds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,25 +37,10 @@ class RecordsSnapshot:
 
     @property
     def tasks(self) -> list[FoldTask]:
-        """What would be folded, divided by buckets: as many parts as the bytes ask for."""
-        assert self.table.join is not None
-        open_records = _open(self.records)
-        size = sum(item.content_length for item in (*open_records, *self.changes))
-        count = min(self.table.join.buckets, max(1, -(-size // _TASK_BYTES)))
-        return [
-            FoldTask(
-                fold_id=0,  # that of no fold: nothing is written
-                number=number,
-                table_id=self.table.table_id,
-                definition_version=self.table.version,
-                buckets=tuple(range(number, self.table.join.buckets, count)),
-                records=tuple(item for item in open_records if item.bucket_number % count == number),
-                changes=self.changes,
-                now=self.time,
-                erasures=self.erasures,
-            )
-            for number in range(count)
-        ]
+        """What would be folded, as folds deal it out; the number is that of no fold, as nothing is written."""
+        return bucket_tasks(
+            self.table, _open(self.records), self.changes, fold_id=0, now=self.time, erasures=self.erasures
+        )
 
 
 def is_join_table(database: Database, name: str) -> bool:

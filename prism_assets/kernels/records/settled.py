@@ -16,7 +16,6 @@ from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.kernels.merge import check_sums, encoded
 from prism_assets.kernels.parquet.merge_inputs import Input
-from prism_assets.kernels.parquet.put_if_absent import put_if_absent
 from prism_assets.kernels.records.inputs import UnreadInputs, read_all, reading
 from prism_assets.kernels.records.shape import RecordShape
 from prism_assets.objectstore.lake import Lake
@@ -77,16 +76,7 @@ def _written(task: SettledMergeTask, table: TableDefinition, stores: Stores, lak
         _check_each(task, inputs)
         raise
     failpoint("settled.before_put")
-    there = put_if_absent(
-        stores,
-        lake.bucket,
-        key,
-        merged.body,
-        kind=str(RecordPart.VISIBLE),
-        row_count=merged.row_count,
-        fingerprint=merged.fingerprint,
-        file_format=table.file_format,
-    )
+    there = merged.put(stores, lake.bucket, key, kind=str(RecordPart.VISIBLE), file_format=table.file_format)
     failpoint("settled.after_put")
     first, last = time_bounds(task.inputs)
     settle = [item.earliest_settle for item in task.inputs if item.earliest_settle]

@@ -19,6 +19,7 @@ from prism_assets.domain.folding import (
     FoldTask,
     RecordObject,
     RecordPart,
+    bucket_tasks,
     fold_reason,
 )
 from prism_assets.domain.joins import DELETE, JoinOptions
@@ -179,25 +180,13 @@ def _fitting(found: Sequence[SmallObject], most_bytes: int, *, at_least: bool) -
 
 
 def fold_tasks(plan: FoldPlan, fold_id: int, now: datetime) -> list[FoldTask]:
-    """Deals the buckets out to tasks, as many as the bytes of records and changes ask for.
-
-    A bucket is folded by one task, which reads the changes of all: few tasks read them less often.
-    """
-    size = sum(item.content_length for item in (*plan.records, *plan.changes))
-    count = min(plan.options.buckets, max(1, -(-size // _TASK_BYTES)))
-    return [
-        FoldTask(
-            fold_id=fold_id,
-            number=number,
-            table_id=plan.table.table_id,
-            definition_version=plan.table.version,
-            buckets=tuple(range(number, plan.options.buckets, count)),
-            records=tuple(item for item in plan.records if item.bucket_number % count == number),
-            changes=plan.changes,
-            now=now,
-            settle_before=plan.settle_before,
-            metric_columns=plan.table.metric_columns,
-            erasures=plan.erasures,
-        )
-        for number in range(count)
-    ]
+    """What the engine is to do about a plan."""
+    return bucket_tasks(
+        plan.table,
+        plan.records,
+        plan.changes,
+        fold_id=fold_id,
+        now=now,
+        settle_before=plan.settle_before,
+        erasures=plan.erasures,
+    )
