@@ -12,7 +12,7 @@ else as it was: the next one plans anew. What it replaced is collected behind th
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from prism_assets.domain.errors import InvariantBroken, PrismError
@@ -78,7 +78,7 @@ def _merge_table(
         yield done
 
 
-def _next(planned: Sequence[SettledDay], failed: Collection[datetime.date]) -> SettledDay | None:
+def _next(planned: Iterable[SettledDay], failed: Collection[datetime.date]) -> SettledDay | None:
     return next((item for item in planned if item.plan.is_due and item.date not in failed), None)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
@@ -58,18 +58,22 @@ def has_settled(table: TableDefinition) -> bool:
     return table.join is not None and table.join.window_seconds is not None and table.join.after != DELETE
 
 
-def plan_days(connection: Connection, table_id: int, lake: Lake, day: datetime.date | None = None) -> list[SettledDay]:
+def plan_days(
+    connection: Connection, table_id: int, lake: Lake, day: datetime.date | None = None
+) -> Iterator[SettledDay]:
     """All days of a join table with settled records that are not merged, the eldest first, each with its plan.
 
-    Reads without locks; whether a day is over before its objects.
+    Reads without locks; whether a day is over before its objects. The objects of a day are read when it is asked for:
+    who wants the first day that is due reads no more of the others.
     """
     unmerged = record_objects.load_unmerged_days(connection, table_id, day)
     if not unmerged:
-        return []
+        return
     table, changes = tables.load_join(connection, table_id)
     settled_before = _settled_before(connection, table, changes)
     shrinkage = record_objects.observed_shrinkage(connection, table_id) or DEFAULT_SHRINKAGE
-    return [_plan_day(connection, table, lake, item, settled_before, shrinkage) for item in unmerged]
+    for item in unmerged:
+        yield _plan_day(connection, table, lake, item, settled_before, shrinkage)
 
 
 def _settled_before(
