@@ -6,17 +6,19 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date
 from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect, sync_playwright
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from prism_assets_tests.defs.server import DagsterServer
 
 PATIENCE = 90_000.0
 """Milliseconds until something that must come is there: first looks at pages are slow on a busy machine."""
 _CAME_TO_REST = 1_500.0
+_UNTIL_OPEN = 10_000.0
 _PARTS = ("staging", "live", "merged", "catalog")
 _BACKFILL = "query { partitionBackfillsOrError(limit: 1) { ... on PartitionBackfills { results { id status } } } }"
 
@@ -100,11 +102,18 @@ class Ui:
         self.rest()
 
     def reason_of_newest_skip(self) -> str:
-        """Opens the newest tick of the sensor's page that requested nothing, and reads why."""
-        self.page.get_by_role("button", name="0 runs requested").or_(
-            self.page.locator("td").get_by_text("0 runs requested", exact=True)
-        ).last.click()
-        expect(self._dialog().get_by_text("Skip reason")).to_be_visible()
+        """Opens the newest tick of the sensor's page that requested nothing, and reads why.
+
+        The list is drawn anew with each tick, and a click on a row that just goes is lost: so it is made again.
+        """
+        newest = self.page.get_by_role("button", name="0 runs requested", exact=True).first
+        reason = self._dialog().get_by_text("Skip reason")
+        deadline = time.monotonic() + PATIENCE / 1e3
+        while not reason.is_visible():
+            assert time.monotonic() < deadline, "no tick that requested nothing can be opened"
+            with suppress(PlaywrightTimeout):
+                newest.click(timeout=_UNTIL_OPEN)
+                reason.wait_for(timeout=_UNTIL_OPEN)
         return self._dialog().inner_text()
 
     def asset(self, table: str, part: str) -> None:
