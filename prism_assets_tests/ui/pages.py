@@ -102,18 +102,9 @@ class Ui:
         self.rest()
 
     def reason_of_newest_skip(self) -> str:
-        """Opens the newest tick of the sensor's page that requested nothing, and reads why.
-
-        The list is drawn anew with each tick, and a click on a row that just goes is lost: so it is made again.
-        """
+        """Opens the newest tick of the sensor's page that requested nothing, and reads why."""
         newest = self.page.get_by_role("button", name="0 runs requested", exact=True).first
-        reason = self._dialog().get_by_text("Skip reason")
-        deadline = time.monotonic() + PATIENCE / 1e3
-        while not reason.is_visible():
-            assert time.monotonic() < deadline, "no tick that requested nothing can be opened"
-            with suppress(PlaywrightTimeout):
-                newest.click(timeout=_UNTIL_OPEN)
-                reason.wait_for(timeout=_UNTIL_OPEN)
+        self._open_dialog(newest, self._dialog().get_by_text("Skip reason"))
         return self._dialog().inner_text()
 
     def asset(self, table: str, part: str) -> None:
@@ -133,15 +124,24 @@ class Ui:
         return self.page.locator(f'[data-tooltip="{name}"]').first
 
     def _press(self, name: str) -> None:
+        """Presses a button that opens a dialog with a field to fill in."""
         button = self.page.get_by_role("button", name=name).first  # its icon has a name too
         expect(button).to_be_enabled()
-        button.click()
+        self._open_dialog(button, self._dialog().get_by_role("textbox").first)
+
+    def _open_dialog(self, button: Locator, shown: Locator) -> None:
+        """Clicks until the dialog shows something: what is drawn anew in that moment takes a click and does nothing."""
+        deadline = time.monotonic() + PATIENCE / 1e3
+        while not shown.is_visible():
+            assert time.monotonic() < deadline, f"nothing opens at {button}"
+            with suppress(PlaywrightTimeout):
+                if not self._dialog().is_visible():
+                    button.click(timeout=_UNTIL_OPEN)
+                shown.wait_for(timeout=_UNTIL_OPEN)
 
     def _choose(self, partitions: str) -> None:
         """Names partitions in the dialog as people write them: `2026-03-01` or `[2026-03-01...2026-03-05]`."""
-        field = self._dialog().get_by_role("textbox").first
-        expect(field).to_be_visible()
-        field.fill(partitions)
+        self._dialog().get_by_role("textbox").first.fill(partitions)
         self.page.keyboard.press("Enter")
         expect(self._dialog().get_by_text(re.compile(r"^[1-9]\d* partitions?$"))).to_be_visible()
 
