@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from prism_assets.domain.fold_plan import Home, homes_to_rewrite
+from prism_assets.domain.fold_plan import Home, homes_to_write
 from prism_assets.domain.joins import PublishPolicy
 
 WINDOW, SOON, HOURS = 3 * 3_600, 600, 12
@@ -49,7 +49,7 @@ class Simulation:
             )
             for cohort in cohorts
         ]
-        due = homes_to_rewrite(self.policy, homes)
+        due = homes_to_write(self.policy, homes)
         for place, cohort in enumerate(cohorts):
             if place in due:
                 changes = self.waiting.pop(cohort)

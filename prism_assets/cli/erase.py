@@ -36,6 +36,7 @@ def erase(
 ) -> None:
     """Erases the rows of a table that match, from every object of the lake, for ever, and proves it."""
     from prism_assets.stages.erase import run
+    from prism_assets.stages.erase.plan import erased_together, plan_erasure
     from prism_assets.stages.erase.report import read_erasures
 
     said = [where is not None, go_on, status, sources is not None]
@@ -48,10 +49,10 @@ def erase(
         found = run.sources_of(context, sources)
         console.show_lines(found, [url if certain else f"{url} (perhaps)" for url, certain in found], as_json=as_json)
     elif status:
-        known = read_erasures(context, run.erased_together(context, names))
+        known = read_erasures(context, erased_together(context, names))
         console.show_lines(known, [str(item) for item in known] or ["nothing was ever erased"], as_json=as_json)
     elif where is not None and table is not None and dry_run:
-        plan = run.plan_erasure(context, table, where)
+        plan = plan_erasure(context, table, where)
         console.show_lines([plan], plan.sentences, as_json=as_json)
     else:
         report = (

@@ -1,4 +1,4 @@
-"""Which objects of records a fold rewrites, and what waits: a pure function of a few figures of each.
+"""Which objects of records a fold writes anew, and what waits: a pure function of a few figures of each.
 
 Records that are born in the same quarter of an hour share a home, the objects of one date, bucket and cohort: in the
 time in which most of their changes come a home is small, and later few of its records are touched.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from prism_assets.domain.joins import PublishPolicy
 
 NEW, DIRTY, STALE, SETTLES, LINKED = ("new", "dirty", "stale", "settles", "linked")
-"""Why a home is rewritten. One is linked if a record spans it and another that is rewritten: a row moves at once."""
+"""Why a home is written anew. One is linked if a record spans it and another that is: a row moves at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +28,8 @@ class Home:
     settles: bool = False
 
 
-def rewrite_reason(policy: PublishPolicy, home: Home) -> str | None:
-    """Why a home is rewritten now, as far as it tells itself; None if its changes wait."""
+def write_reason(policy: PublishPolicy, home: Home) -> str | None:
+    """Why a home is written anew now, as far as it tells itself; None if its changes wait."""
     if home.settles:
         return SETTLES
     if not home.touched:
@@ -41,11 +41,11 @@ def rewrite_reason(policy: PublishPolicy, home: Home) -> str | None:
     return STALE if home.waited_seconds >= policy.stale_seconds else None
 
 
-def homes_to_rewrite(
+def homes_to_write(
     policy: PublishPolicy, homes: Sequence[Home], links: Iterable[tuple[int, int]] = ()
 ) -> dict[int, str]:
-    """The homes that are rewritten, by their place, and why; `links` are pairs of homes that one record spans."""
-    reasons = {place: rewrite_reason(policy, home) for place, home in enumerate(homes)}
+    """The homes that are written anew, by their place, and why; `links` are pairs of homes that one record spans."""
+    reasons = {place: write_reason(policy, home) for place, home in enumerate(homes)}
     due = {place: reason for place, reason in reasons.items() if reason}
     neighbours: dict[int, set[int]] = {}
     for one, other in links:

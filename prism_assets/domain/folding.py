@@ -310,7 +310,7 @@ class FoldFacts:
 def fold_reason(policy: PublishPolicy, facts: FoldFacts, now: datetime) -> str | None:
     """Why a table is to be folded now, for people; None if there is nothing to do yet.
 
-    Folds that only settle records follow the pace, too, as do those of changes: each may rewrite objects.
+    Folds that only settle records follow the pace, too, as do those of changes: each may write objects anew.
     """
     if facts.last_fold is not None and (now - facts.last_fold).total_seconds() < policy.every_seconds:
         return None

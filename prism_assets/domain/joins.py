@@ -74,7 +74,7 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True)
 class PublishPolicy:
-    """When an object of records is rewritten with the changes that wait for it.
+    """When an object of records is written anew with the changes that wait for it.
 
     Folds run every so many seconds. An object is due when changes wait for the share `dirty` of its rows, or one of
     them has waited for `stale_seconds`.

@@ -23,7 +23,7 @@ KEPT_FOR_LAST = "the day is open, and what is left is kept for its last records"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SettledPlan:
+class SettledMergePlan:
     """Each of the `groups` becomes one object; the objects `kept` stay as they are, and no merge looks at them again.
 
     With `completes` nothing of the day is left to be merged, and what is written is even, whatever its size. With
@@ -43,15 +43,22 @@ class SettledPlan:
         """Whether there is something to do."""
         return bool(self.groups or self.kept)
 
+    def is_final(self, content_length: int, policy: MergePolicy) -> bool:
+        """Whether no merge begins with an object that this one wrote: it is big enough, or all that is left of its day.
+
+        It is recorded as `is_merged`; what is kept always is.
+        """
+        return self.completes or content_length >= policy.floor_bytes
+
 
 def may_be_due(policy: MergePolicy, *, is_over: bool, objects: int, content_length: int, shrinkage: float) -> bool:
     """Whether a day with so much that is not even may have something to merge: asked before its objects are read."""
     return is_over or objects >= policy.max_objects or content_length * shrinkage >= policy.floor_bytes
 
 
-def plan_settled(
+def plan_settled_merge(
     *, policy: MergePolicy, is_over: bool, shown: Sequence[RecordObject], shrinkage: float, most_bytes: int
-) -> SettledPlan:
+) -> SettledMergePlan:
     """Plans one merge of one day, of all its objects that readers see; those that may still change are left alone, and
     so are those that could not be read.
 
@@ -76,7 +83,7 @@ def plan_settled(
     kept += [part[0] for part in parts if len(part) == 1 and not part[0].is_merged]
     left = len(waiting) - len(kept) - sum(not item.is_merged for group in groups for item in group)
     taken = {item.object_id for group in (*groups, kept) for item in group}
-    return SettledPlan(
+    return SettledMergePlan(
         groups=groups,
         kept=tuple(kept),
         left_behind=left,

@@ -84,7 +84,7 @@ def _open(files: Sequence[DataFile], stores: Stores) -> list[Input]:
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergedObject:
     """A merged object, the number and the fingerprint of the rows that are in it, and their metrics."""
 
     body: pa.Buffer
@@ -108,7 +108,7 @@ class Merged:
 
 def encoded(
     inputs: Sequence[Input], schema: pa.Schema, order: Sequence[str], file_format: int, metric_columns: Sequence[int]
-) -> Merged:
+) -> MergedObject:
     """Merges the rows of all inputs, sorted by the columns named in `order`; rows that tie stay in that of the inputs.
 
     While one portion is encoded in a thread the next one is gathered: half the time where a core is free, and at most
@@ -129,7 +129,7 @@ def encoded(
             writing.result()
     encoder = encoder or Encoder(schema, [], file_format)
     body = encoder.finish()
-    return Merged(body, rows, fingerprint, column_metrics(encoder.metadata, metric_columns))
+    return MergedObject(body, rows, fingerprint, column_metrics(encoder.metadata, metric_columns))
 
 
 def _portions(inputs: Sequence[Input], schema: pa.Schema, names: Sequence[str]) -> Iterator[pa.Table]:
@@ -142,7 +142,7 @@ def _portions(inputs: Sequence[Input], schema: pa.Schema, names: Sequence[str]) 
         yield window.take(start, min(start + size, len(order)))
 
 
-def check_sums(files: Sequence[DataFile], output_key: str, inputs: Sequence[Input], merged: Merged) -> None:
+def check_sums(files: Sequence[DataFile], output_key: str, inputs: Sequence[Input], merged: MergedObject) -> None:
     """Raises InvariantBroken unless what was encoded is what the inputs were said to hold."""
     expected = combine(entry.fingerprint for entry in files)
     if merged.row_count == sum(entry.row_count for entry in files) and merged.fingerprint == expected:

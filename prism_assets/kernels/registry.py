@@ -23,7 +23,7 @@ from prism_assets.kernels.convert import convert_object
 from prism_assets.kernels.merge import merge_range
 from prism_assets.kernels.rebuild import rebuild_object
 from prism_assets.kernels.records.fold import fold_buckets
-from prism_assets.kernels.records.settled import merge_settled
+from prism_assets.kernels.records.settled_merge import merge_settled
 from prism_assets.kernels.repair import repair_object
 from prism_assets.kernels.rewrite import rewrite_object
 from prism_assets.objectstore.lake import Lake

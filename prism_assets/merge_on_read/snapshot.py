@@ -14,7 +14,7 @@ from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.folding import ChangesObject, FoldTask, RecordObject, bucket_tasks
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import erasures, fold_faults, folds, record_objects, retention, small_objects, tables
+from prism_assets.metadata import erasures, folds, record_faults, record_objects, retention, small_objects, tables
 from prism_assets.metadata.database import Database
 from prism_assets.objectstore.lake import Lake
 
@@ -68,7 +68,7 @@ def load_snapshot(database: Database, lake: Lake, name: str) -> RecordsSnapshot:
         if table.join is None:
             raise WrongUse(f"{name} is no join table: each of its rows is a line of its own")
         log = known[str(log_name(table.name))]
-        set_aside = frozenset(item.object_id for item in fold_faults.load_set_aside(connection, log.table_id))
+        set_aside = frozenset(item.object_id for item in record_faults.load_set_aside(connection, log.table_id))
         records = tuple(record_objects.load_current(connection, lake.keys(table), table.table_id))
         changes = tuple(_unfolded(connection, lake, log, set_aside))
         return RecordsSnapshot(

@@ -17,7 +17,7 @@ from prism_assets.metadata.unread_objects import Unread, UnreadObjects, load_unr
 from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.drop.report import read_drops
-from prism_assets.stages.fold.faults import load_waits
+from prism_assets.stages.record_faults import load_waits
 
 
 @dataclass(frozen=True, kw_only=True)

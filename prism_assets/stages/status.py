@@ -42,8 +42,8 @@ from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.drop.report import DropStatus, read_drops
 from prism_assets.stages.erase.report import ErasureStatus, read_erasures
-from prism_assets.stages.fold.faults import load_waits
-from prism_assets.stages.merge.settled_plan import has_settled, plan_days
+from prism_assets.stages.merge.settled_merge_plan import has_settled, plan_days
+from prism_assets.stages.record_faults import load_waits
 
 _UNFIT_DAYS = 7
 _TO_LINK = f"the next catalog run, to be shown {words_of(SYMLINK).shown} as it is"

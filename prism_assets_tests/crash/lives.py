@@ -34,7 +34,8 @@ from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.drop.run import run_drop
-from prism_assets.stages.erase.run import continue_erasures, plan_erasure, run_erase
+from prism_assets.stages.erase.plan import plan_erasure
+from prism_assets.stages.erase.run import continue_erasures, run_erase
 from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.iceberg.adopt import run_adopt
 from prism_assets.stages.iceberg.report import IcebergReport

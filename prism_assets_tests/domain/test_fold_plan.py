@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from prism_assets.domain.fold_plan import DIRTY, LINKED, NEW, SETTLES, STALE, Home, homes_to_rewrite, rewrite_reason
+from prism_assets.domain.fold_plan import DIRTY, LINKED, NEW, SETTLES, STALE, Home, homes_to_write, write_reason
 from prism_assets.domain.joins import PublishPolicy
 
 POLICY = PublishPolicy(every_seconds=300, dirty=0.1, stale_seconds=3_600)
@@ -24,13 +24,13 @@ WAITS = Home(rows=100, touched=1, waited_seconds=10)
     ],
 )
 def test_a_home_is_rewritten(home: Home, reason: str | None) -> None:
-    assert rewrite_reason(POLICY, home) == reason
+    assert write_reason(POLICY, home) == reason
 
 
 def test_a_record_that_spans_homes_moves_at_once() -> None:
     new = Home(rows=0, touched=1)
-    assert homes_to_rewrite(POLICY, [WAITS, WAITS, new, WAITS], [(0, 1), (1, 2)]) == {0: LINKED, 1: LINKED, 2: NEW}
+    assert homes_to_write(POLICY, [WAITS, WAITS, new, WAITS], [(0, 1), (1, 2)]) == {0: LINKED, 1: LINKED, 2: NEW}
 
 
 def test_homes_that_are_linked_wait_together() -> None:
-    assert homes_to_rewrite(POLICY, [WAITS, WAITS], [(0, 1)]) == {}
+    assert homes_to_write(POLICY, [WAITS, WAITS], [(0, 1)]) == {}

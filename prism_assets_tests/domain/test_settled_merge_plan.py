@@ -10,7 +10,7 @@ from datetime import date, timedelta
 import pytest
 
 from prism_assets.domain.folding import RecordObject, RecordPart
-from prism_assets.domain.settled_merge_plan import SettledPlan, plan_settled
+from prism_assets.domain.settled_merge_plan import SettledMergePlan, plan_settled_merge
 from prism_assets.domain.tables import MergePolicy
 from prism_assets_tests.builders import utc
 
@@ -27,8 +27,8 @@ def an_object(number: int, size: int = 100, *, is_settled: bool = True) -> Recor
     )  # fmt: skip
 
 
-def plan(shown: list[RecordObject], *, is_over: bool = False, most_bytes: int = 1 << 40) -> SettledPlan:
-    return plan_settled(policy=POLICY, is_over=is_over, shown=shown, shrinkage=1.0, most_bytes=most_bytes)
+def plan(shown: list[RecordObject], *, is_over: bool = False, most_bytes: int = 1 << 40) -> SettledMergePlan:
+    return plan_settled_merge(policy=POLICY, is_over=is_over, shown=shown, shrinkage=1.0, most_bytes=most_bytes)
 
 
 def test_an_open_day_is_cut_where_an_object_is_full_and_half_of_one_stays_behind() -> None:
@@ -69,11 +69,11 @@ def test_records_that_settle_after_their_day_join_what_is_left_of_it() -> None:
     assert [item.object_id for item in group] == [1, 3]
 
 
-def _merged(group: tuple[RecordObject, ...], found: SettledPlan, number: int) -> RecordObject:
+def _merged(group: tuple[RecordObject, ...], found: SettledMergePlan, number: int) -> RecordObject:
     size = sum(item.content_length for item in group)
     return replace(
         group[0], object_id=number, content_length=size, row_count=size, merges=1 + max(item.merges for item in group),
-        is_merged=found.completes or size >= POLICY.floor_bytes,
+        is_merged=found.is_final(size, POLICY),
     )  # fmt: skip
 
 

@@ -13,10 +13,10 @@ from prism_assets.domain.settled_merge_plan import KEPT_FOR_LAST
 from prism_assets.metadata import leases, record_objects
 from prism_assets.metadata.leases import LeaseKind
 from prism_assets.stages.doctor.run import run_doctor
-from prism_assets.stages.fold.faults import load_faults
-from prism_assets.stages.merge import settled
+from prism_assets.stages.merge import settled_merge
 from prism_assets.stages.merge.report import MergedPartition, MergeReport
-from prism_assets.stages.merge.settled_plan import preview_settled
+from prism_assets.stages.merge.settled_merge_plan import preview_settled_merges
+from prism_assets.stages.record_faults import load_merge_faults
 from prism_assets_tests.requests import Requests, a_join_table, front, some_changes
 from prism_assets_tests.stages.aging import gc, hours_pass, keys
 from prism_assets_tests.world import World
@@ -66,7 +66,7 @@ def test_a_day_that_is_over_becomes_even_objects_with_the_same_rows_everywhere(r
     settle(requests, OVER)
     before, rows = shown(requests), requests.wanted()
     assert len(before) > 40
-    (planned,) = preview_settled(requests.world.context)
+    (planned,) = preview_settled_merges(requests.world.context)
     (done,) = merge(requests, OVER)
     assert (done.objects_in, done.rows, done.plan) == (len(before), len(rows), planned.describe())
     after = shown(requests)
@@ -84,7 +84,7 @@ def test_a_day_that_is_over_becomes_even_objects_with_the_same_rows_everywhere(r
         assert ids == sorted(ids)
         assert len(ids) == item.row_count
     assert merge(requests, OVER) == []
-    assert preview_settled(requests.world.context) == []
+    assert preview_settled_merges(requests.world.context) == []
 
 
 def test_of_an_open_day_full_objects_are_cut_and_nothing_that_may_change(requests: Requests) -> None:
@@ -92,12 +92,12 @@ def test_of_an_open_day_full_objects_are_cut_and_nothing_that_may_change(request
     requests.show(EVENING)
     settle(requests, f"{DAY}T18:30")
     before = {item.object_id for item in of_table(requests) if not item.is_settled}
-    (planned,) = preview_settled(requests.world.context)
+    (planned,) = preview_settled_merges(requests.world.context)
     assert not planned.plan.completes
     (done,) = merge(requests, EVENING)
     assert done.left_behind == planned.plan.left_behind > 0
     assert {item.object_id for item in of_table(requests) if not item.is_settled} == before != set()
-    (left,) = preview_settled(requests.world.context)
+    (left,) = preview_settled_merges(requests.world.context)
     waits = f"its merge of {left.objects} settled objects: {KEPT_FOR_LAST}"
     assert waits in requests.world.status(DAY, EVENING, "log.request").waits_for
     requests.arrive([("front", front("late", f"{DAY}T19:59", "home"))], EVENING)
@@ -134,13 +134,13 @@ def test_a_merge_that_stood_still_while_a_fold_went_on_changes_nothing(
 
     def stand_still(name: str) -> None:
         """The lease runs out meanwhile, and a fold takes it."""
-        if name != "settled.after_execute":
+        if name != "settled_merge.after_execute":
             return
         with context.database.begin() as connection:
             connection.exec_driver_sql("UPDATE prism_leases SET heartbeat_time = now() - interval '1 hour'")
         assert requests.fold(OVER).changed
 
-    monkeypatch.setattr(settled, "failpoint", stand_still)
+    monkeypatch.setattr(settled_merge, "failpoint", stand_still)
     (problem,) = requests.world.merge(OVER).record_problems
     assert problem.transient
     assert shown(requests) == before
@@ -159,19 +159,19 @@ def test_nothing_is_put_into_a_day_that_expires_meanwhile(requests: Requests, mo
     before, context = shown(requests), requests.world.context
 
     def expire(name: str) -> None:
-        if name == "settled.after_execute":
+        if name == "settled_merge.after_execute":
             with context.database.begin() as connection:
                 connection.exec_driver_sql("UPDATE prism_partitions SET expire_time = now() WHERE switched")
 
-    monkeypatch.setattr(settled, "failpoint", expire)
-    assert list(settled.merge_settled(context)) == [MergeReport()]
+    monkeypatch.setattr(settled_merge, "failpoint", expire)
+    assert list(settled_merge.merge_settled(context)) == [MergeReport()]
     assert shown(requests) == before
     assert len(before) > 1
 
 
 POINTS = (
-    "settled.in_begin", "settled.after_begin", "settled.before_put", "settled.after_put", "settled.after_execute",
-    "settled.in_commit", "settled.after_commit",
+    "settled_merge.in_begin", "settled_merge.after_begin", "settled_merge.before_put", "settled_merge.after_put",
+    "settled_merge.after_execute", "settled_merge.in_commit", "settled_merge.after_commit",
 )  # fmt: skip
 
 
@@ -187,7 +187,7 @@ def test_a_merge_that_fails_anywhere_is_made_good_by_the_next(
         monkeypatch.setattr(failpoints, "_POINTS", failpoints.parse(f"{point}=raise(StoreUnavailable)"))
         (problem,) = requests.world.merge(OVER).record_problems
         assert problem.transient
-        assert (shown(requests) == before) == (point != "settled.after_commit")
+        assert (shown(requests) == before) == (point != "settled_merge.after_commit")
         requests.world.catalog(OVER)
         assert requests.seen() == rows
     monkeypatch.setattr(failpoints, "_POINTS", {})
@@ -232,7 +232,7 @@ def test_an_object_that_cannot_be_read_holds_up_no_other_and_is_merged_once_it_i
     assert damaged.key in problem.reason
     assert len(shown(requests)) == 2
     with requests.world.context.database.begin() as connection:
-        (told,) = load_faults(connection, requests.table)
+        (told,) = load_merge_faults(connection, requests.table)
     assert damaged.key in told
     report = requests.world.merge(OVER)
     assert (report.merged, report.errors) == ((), ())
@@ -241,4 +241,4 @@ def test_an_object_that_cannot_be_read_holds_up_no_other_and_is_merged_once_it_i
     (whole,) = shown(requests)
     assert whole.row_count == sum(item.row_count for item in before)
     with requests.world.context.database.begin() as connection:
-        assert load_faults(connection, requests.table) == []
+        assert load_merge_faults(connection, requests.table) == []

@@ -14,8 +14,9 @@ import pytest
 from prism_assets.domain.errors import WrongUse
 from prism_assets.stages.checks.run import ERASURES_PROVED
 from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.erase.plan import plan_erasure
 from prism_assets.stages.erase.report import ErasureReport, ErasureStatus
-from prism_assets.stages.erase.run import continue_erasures, plan_erasure, run_erase, sources_of
+from prism_assets.stages.erase.run import continue_erasures, run_erase, sources_of
 from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.run import run_until_idle

@@ -15,8 +15,9 @@ from prism_assets.domain.errors import PrismError, WrongUse
 from prism_assets.stages.checks.joins import CHANGES_BALANCE
 from prism_assets.stages.checks.run import ERASURES_PROVED, run_checks
 from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.erase.plan import erased_together, plan_erasure
 from prism_assets.stages.erase.report import ErasureReport, ErasureStatus, read_erasures
-from prism_assets.stages.erase.run import continue_erasures, erased_together, plan_erasure, run_erase
+from prism_assets.stages.erase.run import continue_erasures, run_erase
 from prism_assets.stages.run import run_until_idle
 from prism_assets_tests.builders import utc
 from prism_assets_tests.metadata.worlds import a_world
@@ -292,8 +293,8 @@ def test_a_fold_whose_changes_an_erasure_rewrites_meanwhile_reads_them_where_the
 
 
 POINTS = (
-    "erase.in_rule", "erase.after_rule", "fold.in_commit", "fold.after_commit", "erase.before_records_record",
-    "erase.in_records_record", "erase.after_records_record", "erase.before_advance",
+    "erase.in_rule", "erase.after_rule", "fold.in_commit", "fold.after_commit", "erase.before_records_commit",
+    "erase.in_records_commit", "erase.after_records_commit", "erase.before_advance",
 )  # fmt: skip
 
 

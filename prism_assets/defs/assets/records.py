@@ -21,7 +21,7 @@ from prism_assets.stages.fold.report import Fold
 from prism_assets.stages.fold.run import run_fold
 from prism_assets.stages.leases import takeover_seconds
 from prism_assets.stages.merge.report import MergedPartition, MergeReport
-from prism_assets.stages.merge.settled import merge_settled
+from prism_assets.stages.merge.settled_merge import merge_settled
 
 
 def make_records(context: StageContext, task: Task) -> Outcome:

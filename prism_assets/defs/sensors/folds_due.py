@@ -12,7 +12,7 @@ from prism_assets.defs.sensors.requests import PendingDays, answer
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.fold.pending import find_fold_work
-from prism_assets.stages.merge.settled_plan import preview_settled
+from prism_assets.stages.merge.settled_merge_plan import preview_settled_merges
 
 
 def folds_due(
@@ -22,7 +22,7 @@ def folds_due(
     stages.check_lake()
     now = datetime.now(timezone.utc)
     work = find_fold_work(stages, now=now)
-    merges = {str(item.table.name) for item in preview_settled(stages) if item.plan.is_due}
+    merges = {str(item.table.name) for item in preview_settled_merges(stages) if item.plan.is_due}
     due = [item for item in work if item.reason or item.table in merges]
     days = {item.table: {item.date} for item in due}
     reply = answer(PendingDays(Stage.RECORDS, days), location, context.instance)

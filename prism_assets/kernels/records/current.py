@@ -1,8 +1,8 @@
 """Records as they are with all changes that are committed: for readers, who wait for no fold, and write nothing.
 
-What belongs together, what wins and where it lives is decided as in a fold (`rewriting.py`). All homes that a change
-touches are merged, those with records that are erased, too, and nothing settles. All other objects stay as they are:
-no more of them is read here than keys and times, and of buckets without a change nothing where nothing is erased.
+What belongs together, what wins and where it lives is decided as in a fold (`apply_changes.py`). All homes that a
+change touches are merged, those with records that are erased, too, and nothing settles. All other objects stay as they
+are: no more of them is read here than keys and times, and of buckets without a change nothing where nothing is erased.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from prism_assets.domain.folding import FoldTask
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.types import MICROSECONDS
 from prism_assets.kernels.parquet.format import in_format
+from prism_assets.kernels.records.apply_changes import BATCH_ROWS, Found, apply_changes, find
 from prism_assets.kernels.records.homes import batches
 from prism_assets.kernels.records.inputs import read_changes
-from prism_assets.kernels.records.rewriting import BATCH_ROWS, Found, find, rewrite
 from prism_assets.kernels.records.shape import RecordShape
 from prism_assets.kernels.scratch import mapped, new_file, telling
 from prism_assets.kernels.times import to_day
@@ -74,10 +74,10 @@ def _merged(found: Found, due: list[int], shape: RecordShape, schema: pa.Schema)
     days = np.array([to_day(day) for day, _, _ in found.homes.addresses], np.int32)
     rows = [home.rows for home in found.work.homes]
     for batch in batches(found.homes, due, found.work.links, BATCH_ROWS, rows):
-        rewritten = rewrite(batch, found, shape)
-        seen = np.flatnonzero(rewritten.merged.visible(len(rewritten.living)) & ~rewritten.erased)
-        columns = [rewritten.merged.column(name, seen) for name in schema.names[:-1]]
-        dates = pa.array(days[rewritten.living[seen]]).cast(pa.date32())
+        records = apply_changes(batch, found, shape)
+        seen = np.flatnonzero(records.merged.visible(len(records.living)) & ~records.erased)
+        columns = [records.merged.column(name, seen) for name in schema.names[:-1]]
+        dates = pa.array(days[records.living[seen]]).cast(pa.date32())
         yield _kept(pa.table([*columns, dates], names=schema.names).cast(schema))
 
 

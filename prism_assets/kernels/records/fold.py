@@ -1,9 +1,9 @@
-"""Folds changes into the records of some buckets: read what tells, decide, rewrite what is due, let the rest wait.
+"""Folds changes into the records of some buckets: read what tells, decide, write anew what is due, let the rest wait.
 
 1. Read the changes, each once, and of all records only keys and times (`inputs.py`).
-2. Find out what belongs together, and where it lives (`rewriting.py`).
-3. Decide which homes are rewritten (`domain/fold_plan.py`).
-4. Read those as a whole, merge (`rewriting.py`), and write them sorted by key.
+2. Find out what belongs together, and where it lives (`apply_changes.py`).
+3. Decide which homes are written anew (`domain/fold_plan.py`).
+4. Read those as a whole, merge (`apply_changes.py`), and write them sorted by key.
 5. Write the changes of all other homes into one object a bucket.
 
 Nothing is replaced here: the stage does that, in one transaction, once all objects are there. Until then they are
@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from prism_assets.domain.errors import InvariantBroken
-from prism_assets.domain.fold_plan import homes_to_rewrite
+from prism_assets.domain.fold_plan import homes_to_write
 from prism_assets.domain.folding import FoldResult, FoldTask, RecordMove, RecordObject, RecordPart, UnreadObject
 from prism_assets.domain.join_delays import STEPS
 from prism_assets.domain.joins import CHANGE_LINE, CHANGE_OBJECT, DELETE
@@ -30,12 +30,12 @@ from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import Failure
 from prism_assets.kernels.failures import failure_of
+from prism_assets.kernels.records.apply_changes import BATCH_ROWS, Found, HomeRecords, apply_changes, find, sessions_of
 from prism_assets.kernels.records.homes import Homes, Work, batches
 from prism_assets.kernels.records.inputs import NEW, Changes, UnreadInputs, read_changes, read_places
-from prism_assets.kernels.records.merging import Merged
+from prism_assets.kernels.records.merging import MergedRecords
 from prism_assets.kernels.records.ordering import record_order
 from prism_assets.kernels.records.outputs import write_rows
-from prism_assets.kernels.records.rewriting import BATCH_ROWS, Found, Rewritten, find, rewrite, sessions_of
 from prism_assets.kernels.records.sessions import Numbers, Sessions
 from prism_assets.kernels.records.shape import COMMITTED, LAST_EVENT, RecordShape
 from prism_assets.kernels.records.times import event_times, settle_times, settles_at
@@ -131,10 +131,10 @@ class _Fold:
         changes = read_changes(self._task, self._shape, self._stores)
         found = find(self._task, changes, self._shape, self._stores)
         homes, work = found.homes, found.work
-        due = homes_to_rewrite(self._join.publish, work.homes, work.links)
+        due = homes_to_write(self._join.publish, work.homes, work.links)
         rows = [home.rows for home in work.homes]
         for batch in batches(homes, list(due), work.links, BATCH_ROWS, rows):
-            self._rewrite(batch, found)
+            self._apply(batch, found)
         self._settle(homes, work)
         waits = ~np.isin(work.home_of[found.sessions.of_changes], list(due))
         pending = self._leave(changes, waits, found.sessions)
@@ -175,14 +175,14 @@ class _Fold:
             undecided=changes.undecided,
         )
 
-    def _rewrite(self, batch: Sequence[int], found: Found) -> None:
+    def _apply(self, batch: Sequence[int], found: Found) -> None:
         """Writes some homes anew."""
-        rewritten = rewrite(batch, found, self._shape)
-        joined = rewritten.merged.joined(len(rewritten.living))
-        self._count(rewritten.merged, rewritten.changed, joined)
-        self._write(batch, found.homes, rewritten, joined)
+        records = apply_changes(batch, found, self._shape)
+        joined = records.merged.joined(len(records.living))
+        self._count(records.merged, records.changed, joined)
+        self._write(batch, found.homes, records, joined)
 
-    def _count(self, merged: Merged, changed: Numbers, joined: npt.NDArray[np.bool_]) -> None:
+    def _count(self, merged: MergedRecords, changed: Numbers, joined: npt.NDArray[np.bool_]) -> None:
         """Counts records that this fold has changed, and how far the parts of those that are whole lie apart."""
         whole = changed[joined[changed]]
         first_events = event_times(merged.column(self._table.partition_column, whole), self._table.zone)
@@ -191,9 +191,9 @@ class _Fold:
         self._done.changed += len(changed)
         self._done.join_delays += np.bincount(steps, minlength=len(STEPS) + 1)
 
-    def _write(self, batch: Sequence[int], homes: Homes, rewritten: Rewritten, joined: npt.NDArray[np.bool_]) -> None:
+    def _write(self, batch: Sequence[int], homes: Homes, records: HomeRecords, joined: npt.NDArray[np.bool_]) -> None:
         """Writes what stays of the records of some homes, visible and hidden ones apart, sorted by key and time."""
-        merged, living, settled, erased = rewritten.merged, rewritten.living, rewritten.settled, rewritten.erased
+        merged, living, settled, erased = records.merged, records.living, records.settled, records.erased
         everyone = np.arange(len(living))
         visible = merged.visible(len(living))
         joined = joined & visible
@@ -235,7 +235,7 @@ class _Fold:
         joined: int,
         is_settled: bool,
     ) -> None:
-        """Writes one object. Settle times are those of its home: both objects of that are rewritten together."""
+        """Writes one object. Settle times are those of its home: both objects of that are written together."""
         day, bucket, cohort = homes.addresses[home]
         key = self._keys.record_object(day, part, self._task.fold_id, bucket, cohort)
         metric_columns = self._task.metric_columns if part is RecordPart.VISIBLE else ()

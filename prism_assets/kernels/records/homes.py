@@ -109,7 +109,7 @@ def find_work(
     now_ms: int,
     settle_before_ms: int,
 ) -> Work:
-    """Counts what decides which homes are rewritten."""
+    """Counts what decides which homes are written anew."""
     count = len(homes.addresses)
     inside = np.flatnonzero(sessions.of_records != ALONE)
     spanned, own = places.homes[inside], home_of[sessions.of_records[inside]]

@@ -1,4 +1,4 @@
-"""What a fold reads: changes as a whole, of records first what tells them, and the rest of those that are rewritten."""
+"""What a fold reads: changes as a whole, of records first what tells them, and the rest of those written anew."""
 
 from __future__ import annotations
 

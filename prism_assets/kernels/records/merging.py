@@ -35,7 +35,9 @@ Numbers = npt.NDArray[np.int64]
 NOBODY = -1
 
 
-def merge_records(shape: RecordShape, stored: pa.Table, lifted: LiftedChanges, owners: Numbers, count: int) -> Merged:
+def merge_records(
+    shape: RecordShape, stored: pa.Table, lifted: LiftedChanges, owners: Numbers, count: int
+) -> MergedRecords:
     """The `count` records that stored records, and behind them lifted changes, are parts of.
 
     `owners` says of which record each part is one; each record has one at least.
@@ -49,7 +51,7 @@ def merge_records(shape: RecordShape, stored: pa.Table, lifted: LiftedChanges, o
     for group in shape.join.groups:
         merging.add_up(group)
     merging.add_last_events()
-    return Merged(shape, merging.sources)
+    return MergedRecords(shape, merging.sources)
 
 
 class Source:
@@ -69,7 +71,7 @@ class Source:
 
 
 @dataclass
-class Merged:
+class MergedRecords:
     """Records that are not gathered yet: of each column, which parts have its values."""
 
     shape: RecordShape

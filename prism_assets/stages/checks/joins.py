@@ -18,7 +18,7 @@ from prism_assets.metadata.quarantine import quarantine_reasons, quarantine_shar
 from prism_assets.stages.checks.outcomes import CheckOutcome, Figures, failed, passed
 from prism_assets.stages.checks.request import CheckRequest
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.fold.faults import load_waits
+from prism_assets.stages.record_faults import load_waits
 
 CHANGES_BALANCE = "changes_balance"
 EXPIRY_LATE = "expiry_late"

@@ -13,7 +13,7 @@ from prism_assets.metadata.tables import load_definitions
 from prism_assets.metadata.unread_objects import load_unread
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.findings import Finding
-from prism_assets.stages.fold.faults import load_faults
+from prism_assets.stages.record_faults import load_record_faults
 
 _REPORT = "Keep all objects, run nothing that deletes, and report it"
 _UPGRADE = "Publish the day anew with this version (`prism catalog --republish`), which shows every committed object"
@@ -205,7 +205,7 @@ def _unfolded(context: StageContext, names: Mapping[int, TableName]) -> list[Fin
             )
             for table in load_definitions(connection)
             if table.join and table.table_id in names
-            for fault in load_faults(connection, table)
+            for fault in load_record_faults(connection, table)
         ]
 
 

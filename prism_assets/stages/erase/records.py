@@ -28,14 +28,14 @@ from prism_assets.metadata import erasures, folds, leases, partitions, record_ob
 from prism_assets.metadata.folds import FoldCounts, FoldKind
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.erase.rewrite import Rewritten
+from prism_assets.stages.erase.report import ErasureProgress
 from prism_assets.stages.erase.search import AT_ONCE, is_excluded, plain, run_tasks
-from prism_assets.stages.fold.faults import load_faults
 from prism_assets.stages.fold.run import fold_without_erased
 from prism_assets.stages.leases import leased, takeover_seconds
+from prism_assets.stages.record_faults import load_record_faults
 
 
-class RecordsRewriting:
+class RecordErasure:
     """One erasure of the records of one join table, by the holder of the lease of the table's erasures.
 
     `rules` are its own and those of earlier erasures that still rewrite: what is looked through for one is held to be
@@ -57,9 +57,9 @@ class RecordsRewriting:
         self._erasure = erasure
         self._rules = rules
         self._now = now
-        self.done = Rewritten()
+        self.done = ErasureProgress()
 
-    def run(self) -> Rewritten:
+    def run(self) -> ErasureProgress:
         """Folds, if records that may still change were not looked through, and rewrites settled ones.
 
         Settled objects are searched without keeping folds away: they never change. What a merge has replaced meanwhile
@@ -102,7 +102,7 @@ class RecordsRewriting:
             self._note(_undecided(fold.undecided))
         elif left:
             with self._context.database.begin() as connection:
-                told = load_faults(connection, self._table)
+                told = load_record_faults(connection, self._table)
             for reason in told:
                 self._note(reason)
 
@@ -183,7 +183,7 @@ class RecordsRewriting:
             for before, result in done
             if result.written is not None
         ]
-        failpoint("erase.before_records_record")
+        failpoint("erase.before_records_commit")
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
             leases.hold(connection, lease)
@@ -200,8 +200,8 @@ class RecordsRewriting:
                 bytes_written=sum(item.content_length for item in written),
             )
             folds.finish(connection, fold_id, counts)
-            failpoint("erase.in_records_record")
-        failpoint("erase.after_records_record")
+            failpoint("erase.in_records_commit")
+        failpoint("erase.after_records_commit")
         self.done.objects += len(done)
         self.done.rows += rows
 

@@ -137,6 +137,29 @@ def proof_sentence(proof: Mapping[str, Any]) -> str:
     )
 
 
+@dataclass
+class ErasureProgress:
+    """What one call did, and what keeps it from being all."""
+
+    objects: int = 0
+    rows: int = 0
+    marked: int = 0
+    copies: int = 0
+    lots: int = 0
+    overtaken: int = 0
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing was found that could not be done."""
+        return not (self.overtaken or self.problems)
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was done."""
+        return bool(self.objects or self.marked or self.copies or self.lots)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ErasureReport:
     """What one call did: erasures as they are now, what is wrong, and who else is at a table that was left out.

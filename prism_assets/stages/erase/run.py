@@ -1,4 +1,4 @@
-"""Erases rows: plan what matches, make the rule, rewrite, wait for catalogs and readers, delete, prove.
+"""Erases rows: plan what matches (`plan.py`), make the rule, rewrite, wait for catalogs and readers, delete, prove.
 
 The rule comes first, in one transaction: from then on whatever is converted respects it, and batches that were started
 before are known by their ids. All that follows is found out anew by each call, so a death anywhere leaves it to the
@@ -7,188 +7,29 @@ next: `prism erase --continue`, `prism run` and the daily garbage collection go 
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 
-from prism_assets.domain.change_log import log_name
-from prism_assets.domain.erasures import Erasure, ErasureRule, ErasureState, confirmation_needed, digest_of
-from prism_assets.domain.errors import InvariantBroken, PrismError, WrongUse
-from prism_assets.domain.folding import RecordPart
-from prism_assets.domain.names import SECRET_PREFIX
+from prism_assets.domain.erasures import Erasure, ErasureRule, ErasureState, confirmation_needed
+from prism_assets.domain.errors import PrismError, WrongUse
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import erasures, gc_log, leases, locks, record_objects
+from prism_assets.metadata import erasures, gc_log, leases, locks
 from prism_assets.metadata.leases import Holder, Lease, LeaseKind
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.erase.plan import erased_together, plan_rules, rules_of
 from prism_assets.stages.erase.prove import prove
-from prism_assets.stages.erase.records import RecordsRewriting, record_tasks
+from prism_assets.stages.erase.records import RecordErasure
 from prism_assets.stages.erase.report import ErasurePlan, ErasureReport, ErasureStatus, read_erasures
-from prism_assets.stages.erase.rewrite import Rewriting, put_in_place
-from prism_assets.stages.erase.search import (
-    AT_ONCE,
-    is_excluded,
-    load_candidates,
-    load_lots,
-    load_unclean,
-    rewrite_tasks,
-    run_lots,
-    run_tasks,
-)
+from prism_assets.stages.erase.rows import RowErasure, put_in_place
 from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.leases import leased, takeover_seconds
 
-_NEVER = (1 << 63) - 1
-"""More than any erasure's id: nothing was searched for it."""
 _PATIENCE = timedelta(hours=1)
 """How often everything is read for a proof that was not to be had."""
-
-
-def plan_erasure(context: StageContext, name: str, where: str) -> ErasurePlan:
-    """Says what an erasure would do; changes nothing. WrongUse for a predicate that cannot be taken."""
-    context.check_lake()
-    return _plan(context, _rules(context, name, where))
-
-
-def erased_together(context: StageContext, names: Collection[str] | None) -> list[TableDefinition]:
-    """The tables named, or all, with those that rows are erased from together with them."""
-    chosen = context.choose_tables(names)
-    if names is None:
-        return chosen
-    found = {item.table_id: item for table in chosen for item in _whole(context, str(table.name))}
-    return list(found.values())
-
-
-def _whole(context: StageContext, name: str) -> list[TableDefinition]:
-    """The tables that rows are erased from together: of a join table, by either name, the records and their changes."""
-    (table,) = context.choose_tables([name])
-    if table.join is None and table.change_log is None:
-        return [table]
-    known = context.choose_tables(None)
-    (records,) = [item for item in known if item.join and table.name in (item.name, log_name(item.name))]
-    return [records, next(item for item in known if item.name == log_name(records.name))]
-
-
-def _rules(context: StageContext, name: str, where: str) -> list[tuple[TableDefinition, ErasureRule]]:
-    """The tables to erase from, each with a rule of its own. WrongUse for a predicate that cannot be taken.
-
-    All changes of a record have its key, and each other column some of them: by keys alone all of a record goes, and
-    those that are left are what would be made of the changes that are left.
-    """
-    tables = _whole(context, name)
-    if tables[0].join is not None:
-        _check_key(tables[0], tables[0].join.key, context.check_predicate(tables[-1], where))
-    return [(table, context.check_predicate(table, where)) for table in tables]
-
-
-def _check_key(table: TableDefinition, key: Sequence[str], rule: ErasureRule) -> None:
-    others = [column.name for column in rule.defined if column.name not in key]
-    if others:
-        keys = ", ".join(key)
-        raise WrongUse(
-            f"--where names {', '.join(others)}, and records of {table.name} are erased as a whole, by columns of "
-            f'their key alone ({keys}): find the keys first, such as by `prism query "SELECT DISTINCT {keys} FROM '
-            f'{log_name(table.name)} WHERE ..."`, and erase by these, such as --where "{key[0]} IN (...)"'
-        )
-
-
-def _plan(context: StageContext, rules: Sequence[tuple[TableDefinition, ErasureRule]]) -> ErasurePlan:
-    """That of a table; for a join table that of its records, with that of the changes."""
-    (table, rule), *others = rules
-    digest = digest_of(table.name, rule.predicate, _digest_key(context))
-    if not others:
-        return _plan_rows(context, table, rule, digest)
-    ((changes, own),) = others
-    return replace(_plan_records(context, table, rule, digest), changes=_plan_rows(context, changes, own, digest))
-
-
-def _plan_records(context: StageContext, table: TableDefinition, rule: ErasureRule, digest: str) -> ErasurePlan:
-    """Records are counted in the objects that the next fold reads, or readers do; changes that wait are none."""
-    with context.database.begin() as connection:
-        found = record_objects.load_unsearched(connection, context.lake.keys(table), table.table_id, _NEVER)
-    unknown = [item for item in found if not is_excluded(rule, item)]
-    by_day: dict[date, int] = {}
-    objects = read = size = undecided = unread = 0
-    for start in range(0, len(unknown), AT_ONCE):
-        part = unknown[start : start + AT_ONCE]
-        for result in run_tasks(context, table, record_tasks(context, table, [rule], part)):
-            item = part[result.number]
-            unread += result.failure is not None
-            read += bool(result.row_groups_read)
-            undecided += result.undecided
-            if result.matching:
-                objects, size = objects + 1, size + item.content_length
-            if result.matching and item.part is not RecordPart.PENDING:
-                by_day[item.date] = by_day.get(item.date, 0) + result.matching
-    return ErasurePlan(
-        table=str(table.name),
-        digest=digest,
-        rows=sum(item.row_count for item in found if item.part is not RecordPart.PENDING),
-        matching=sum(by_day.values()),
-        undecided=undecided,
-        objects=objects,
-        objects_searched=len(found),
-        objects_read=read,
-        bytes_to_write=size,
-        by_day=by_day,
-        lines=0,
-        lines_unjudged=0,
-        objects_unread=unread,
-    )
-
-
-def _plan_rows(context: StageContext, table: TableDefinition, rule: ErasureRule, digest: str) -> ErasurePlan:
-    """Rows are counted where a merge would find them: in ranges, and in the small objects above them."""
-    found = load_candidates(context, table, [rule], before_erasure=None)
-    by_day: dict[date, int] = {}
-    objects = read = size = undecided = 0
-    for start in range(0, len(found.unknown), AT_ONCE):
-        part = found.unknown[start : start + AT_ONCE]
-        for result in run_tasks(context, table, rewrite_tasks(context, table, [rule], part, None)):
-            if result.failure is not None:
-                raise InvariantBroken(f"{result.failure.message}: repair it, and repeat; nothing was erased")
-            item = part[result.number]
-            read += bool(result.row_groups_read)
-            undecided += result.undecided
-            if result.matching:
-                objects, size = objects + 1, size + item.file.content_length
-            if result.matching and item.counts:
-                by_day[item.partition.date] = by_day.get(item.partition.date, 0) + result.matching
-    lines, unjudged = _count_lines(context, table, rule)
-    everything = (*found.clean, *found.unknown)
-    return ErasurePlan(
-        table=str(table.name),
-        digest=digest,
-        rows=sum(item.file.row_count for item in everything if item.counts),
-        matching=sum(by_day.values()),
-        undecided=undecided,
-        objects=objects,
-        objects_searched=len(everything),
-        objects_read=read,
-        bytes_to_write=size,
-        by_day=by_day,
-        lines=lines,
-        lines_unjudged=unjudged,
-    )
-
-
-def _count_lines(context: StageContext, table: TableDefinition, rule: ErasureRule) -> tuple[int, int]:
-    """Quarantined lines that match, and those that nobody can judge and that still have their text."""
-    found = load_unclean(context, table, _NEVER)
-    matching = unjudged = 0
-    for start in range(0, len(found), AT_ONCE):
-        lots = load_lots(context, table, [rule], found[start : start + AT_ONCE], writes=False)
-        for result in run_lots(context, lots) if lots else ():
-            matching, unjudged = matching + result.erased, unjudged + result.withheld
-    return matching, unjudged
-
-
-def _digest_key(context: StageContext) -> str:
-    """A secret of the installation where there is one, else its id."""
-    return os.environ.get(f"{SECRET_PREFIX}ERASURE") or str(context.installation.installation_id)
 
 
 def run_erase(
@@ -201,8 +42,8 @@ def run_erase(
     """
     started = time.monotonic()
     context.check_lake()
-    rules = _rules(context, name, where)
-    plan = _plan(context, rules)
+    rules = rules_of(context, name, where)
+    plan = plan_rules(context, rules)
     _check_plan(plan, rows)
     with context.database.begin() as connection:
         locks.hold_epoch(connection)
@@ -327,9 +168,9 @@ class _Run:
             is_early = erasures.has_older_batches(connection, erasure.after_batch_id)
         rules = (*self._earlier, erasure.rule)
         done = (
-            Rewriting(self._context, table, lease, erasure, rules)
+            RowErasure(self._context, table, lease, erasure, rules)
             if table.join is None
-            else RecordsRewriting(self._context, table, lease, erasure, rules, self._time)
+            else RecordErasure(self._context, table, lease, erasure, rules, self._time)
         ).run()
         self.changed |= done.changed
         self.problems += done.problems

@@ -20,10 +20,10 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import (
     erasures,
-    fold_faults,
     folds,
     leases,
     partitions,
+    record_faults,
     record_moves,
     record_objects,
     small_objects,
@@ -33,10 +33,10 @@ from prism_assets.metadata.folds import FoldCounts
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.fold.faults import load_faults
 from prism_assets.stages.fold.plan import FoldPlan, fold_tasks, plan_fold
 from prism_assets.stages.fold.report import Fold, FoldReport, SkippedTable
 from prism_assets.stages.leases import leased
+from prism_assets.stages.record_faults import load_record_faults
 
 
 def run_fold(
@@ -84,7 +84,7 @@ def _fold_leased(
                 done.append(fold)
                 context.progress(f"fold: {fold}")
         with context.database.begin() as connection:
-            told = [Problem(table=str(table.name), reason=fault) for fault in load_faults(connection, table)]
+            told = [Problem(table=str(table.name), reason=fault) for fault in load_record_faults(connection, table)]
     except PrismError as error:
         problem = Problem.of(error, str(table.name))
         return replace(report, folds=(*report.folds, *done), problems=(*report.problems, problem))
@@ -173,7 +173,7 @@ def _set_aside(
         leases.hold(connection, lease)
         present = small_objects.load_these(connection, context.lake.keys(changes), faults)
         same = {item.object_id for item in present if item.key == planned[item.object_id]}
-        fold_faults.set_aside(connection, {number: why for number, why in faults.items() if number in same})
+        record_faults.set_aside(connection, {number: why for number, why in faults.items() if number in same})
         folds.drop(connection, fold_id)
 
 
@@ -200,11 +200,11 @@ def _commit(
         record_objects.replace(connection, replaced, fold_id)
         record_objects.insert_written(connection, plan.table.table_id, written, partition_ids)
         record_objects.mark_searched(connection, _looked_through(plan, results) - replaced, searched)
-        fold_faults.note_unread(
+        record_faults.note_unread(
             connection, plan.table.table_id, {item.object_id: item.reason for item in _unread(results)}
         )
         record_objects.settle(connection, [number for result in results for number in result.settled_objects])
-        fold_faults.end_set_aside(connection, [item.object_id for item in plan.changes])
+        record_faults.end_set_aside(connection, [item.object_id for item in plan.changes])
         record_moves.insert(connection, fold_id, moves, partition_ids)
         for item in (item for result in results for item in result.erased if item.erasure_id in plan.own_erasures):
             erasures.count_rewritten(connection, item.erasure_id, item.objects, item.records)

@@ -30,7 +30,7 @@ from prism_assets.stages.merge.commit import commit_job, fail_dead_job, fail_job
 from prism_assets.stages.merge.job import RunningJob
 from prism_assets.stages.merge.plan import PartitionPlan, plan_partition, range_tasks
 from prism_assets.stages.merge.report import MergedPartition, MergeReport
-from prism_assets.stages.merge.settled import merge_settled
+from prism_assets.stages.merge.settled_merge import merge_settled
 
 
 @dataclass

@@ -20,7 +20,7 @@ from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import Definitions, TableDefinition
 from prism_assets.domain.work import Failure, RepairedObject, RepairResult, RepairTask
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import fold_faults, leases, partitions, small_objects, tables
+from prism_assets.metadata import leases, partitions, record_faults, small_objects, tables
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
@@ -238,7 +238,7 @@ class _Repair:
 def _fold_again(context: StageContext, plan: RepairPlan) -> None:
     """Has the next fold read what folds had set aside of a day that is sound now."""
     with context.database.begin() as connection:
-        fold_faults.retry(connection, plan.partition.partition_id)
+        record_faults.retry(connection, plan.partition.partition_id)
 
 
 def _results(context: StageContext, tasks: Sequence[RepairTask]) -> Iterator[RepairResult]:

@@ -1,4 +1,4 @@
-"""Rewrites what holds rows of an erasure: execute, then commit part by part under the lease of the table's erasures.
+"""Erases rows by rewriting the objects that hold them: execute, then commit part by part, under the lease of erasures.
 
 An object that holds such rows is written again under a key of its own; the old one stays as it is, for readers that
 were sent to it. In one transaction that holds the partition's row, which publications, merges and the switch take, too,
@@ -14,7 +14,7 @@ Where the table is published as Iceberg, too, that waits for the commit that lis
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from prism_assets.domain.erasures import Erasure, ErasureRule
@@ -26,6 +26,7 @@ from prism_assets.failpoints import failpoint
 from prism_assets.metadata import erasures, leases, partitions, small_objects
 from prism_assets.metadata.leases import Lease
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.erase.report import ErasureProgress
 from prism_assets.stages.erase.search import (
     AT_ONCE,
     Candidate,
@@ -40,30 +41,7 @@ from prism_assets.stages.erase.search import (
 _TRIES = 5
 
 
-@dataclass
-class Rewritten:
-    """What one call did, and what keeps it from being all."""
-
-    objects: int = 0
-    rows: int = 0
-    marked: int = 0
-    copies: int = 0
-    lots: int = 0
-    overtaken: int = 0
-    problems: list[Problem] = field(default_factory=list)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing was found that could not be done."""
-        return not (self.overtaken or self.problems)
-
-    @property
-    def changed(self) -> bool:
-        """Whether anything was done."""
-        return bool(self.objects or self.marked or self.copies or self.lots)
-
-
-class Rewriting:
+class RowErasure:
     """One erasure of one table, by the holder of the lease.
 
     `rules` are its own and those of earlier erasures that still rewrite: what is looked through for one is held to be
@@ -83,9 +61,9 @@ class Rewriting:
         self._lease = lease
         self._erasure = erasure
         self._rules = rules
-        self.done = Rewritten()
+        self.done = ErasureProgress()
 
-    def run(self) -> Rewritten:
+    def run(self) -> ErasureProgress:
         """Searches everything that was not searched, and rewrites what has to be. Repeating it does nothing more."""
         found = load_candidates(self._context, self._table, self._rules, before_erasure=self._erasure.erasure_id)
         self._mark(found.clean)
@@ -175,7 +153,7 @@ class Rewriting:
         """Records rewritten objects of one partition, in one transaction."""
         partition_id = hits[0][0].partition.partition_id
         objects = rows = 0
-        failpoint("erase.before_record")
+        failpoint("erase.before_commit")
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
             locked = partitions.lock_partition(connection, partition_id)
@@ -198,8 +176,8 @@ class Rewriting:
                 # Of an open day they come under the live keys, too, where older snapshots say other lengths.
                 partitions.raise_revision(connection, partition_id, repaired=locked.is_open)
                 erasures.count_rewritten(connection, self._erasure.erasure_id, objects, rows)
-            failpoint("erase.in_record")
-        failpoint("erase.after_record")
+            failpoint("erase.in_commit")
+        failpoint("erase.after_commit")
         self.done.objects += objects
         self.done.rows += rows
 
@@ -224,13 +202,13 @@ class Rewriting:
                 Problem(table=str(self._table.name), reason=result.failure.message, transient=result.failure.transient)
             )
             return
-        failpoint("erase.before_lines_record")
+        failpoint("erase.before_lines_commit")
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
             done = erasures.record_cleaning(connection, self._erasure.erasure_id, key, result)
             if result.erased:
                 erasures.add_sources(connection, self._erasure.erasure_id, [result.staging_object_id])
-            failpoint("erase.in_lines_record")
+            failpoint("erase.in_lines_commit")
         self.done.lots += done
         self.done.overtaken += not done
 

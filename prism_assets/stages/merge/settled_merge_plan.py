@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from prism_assets.domain.folding import SettledMergeTask
 from prism_assets.domain.joins import DELETE
 from prism_assets.domain.merge_plan import DEFAULT_SHRINKAGE
-from prism_assets.domain.settled_merge_plan import KEPT_FOR_LAST, SettledPlan, may_be_due, plan_settled
+from prism_assets.domain.settled_merge_plan import KEPT_FOR_LAST, SettledMergePlan, may_be_due, plan_settled_merge
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import folds, record_objects, tables
 from prism_assets.metadata.record_objects import UnmergedDay
@@ -24,7 +24,7 @@ _MOST_TARGETS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class SettledDay:
+class SettledMergeDay:
     """What the next merge does to a day of records: the value that is executed, shown and tested.
 
     `objects` of the day are settled and wait to be merged.
@@ -34,7 +34,7 @@ class SettledDay:
     partition_id: int
     date: datetime.date
     objects: int
-    plan: SettledPlan
+    plan: SettledMergePlan
 
     @property
     def waits_for(self) -> str:
@@ -60,7 +60,7 @@ def has_settled(table: TableDefinition) -> bool:
 
 def plan_days(
     connection: Connection, table_id: int, lake: Lake, day: datetime.date | None = None
-) -> Iterator[SettledDay]:
+) -> Iterator[SettledMergeDay]:
     """All days of a join table with settled records that are not merged, the eldest first, each with its plan.
 
     Reads without locks; whether a day is over before its objects. The objects of a day are read when it is asked for:
@@ -96,7 +96,7 @@ def _plan_day(
     item: UnmergedDay,
     settled_before: datetime.datetime | None,
     shrinkage: float,
-) -> SettledDay:
+) -> SettledMergeDay:
     assert table.join is not None
     assert table.join.window_seconds is not None
     lasts = datetime.timedelta(seconds=table.join.window_seconds + table.join.lateness_seconds)
@@ -110,7 +110,7 @@ def _plan_day(
         shrinkage=shrinkage,
     )
     shown = record_objects.load_shown(connection, lake.keys(table), item.partition_id) if is_near else []
-    plan = plan_settled(
+    plan = plan_settled_merge(
         policy=table.merge,
         is_over=is_over,
         shown=shown,
@@ -119,10 +119,10 @@ def _plan_day(
     )
     if not is_near:
         plan = replace(plan, left_behind=item.objects, left_behind_bytes=item.content_length, reason=KEPT_FOR_LAST)
-    return SettledDay(table=table, partition_id=item.partition_id, date=item.date, objects=item.objects, plan=plan)
+    return SettledMergeDay(table=table, partition_id=item.partition_id, date=item.date, objects=item.objects, plan=plan)
 
 
-def settled_tasks(day: SettledDay, merge_id: int) -> list[SettledMergeTask]:
+def settled_merge_tasks(day: SettledMergeDay, merge_id: int) -> list[SettledMergeTask]:
     """One task for each object to write, under keys with the number of the merge."""
     return [
         SettledMergeTask(
@@ -139,9 +139,9 @@ def settled_tasks(day: SettledDay, merge_id: int) -> list[SettledMergeTask]:
     ]
 
 
-def preview_settled(
+def preview_settled_merges(
     context: StageContext, names: Collection[str] | None = None, day: datetime.date | None = None
-) -> list[SettledDay]:
+) -> list[SettledMergeDay]:
     """What the next merges of settled records would do, and what waits; changes nothing."""
     chosen = [table for table in context.choose_tables(names) if has_settled(table)]
     with context.database.begin() as connection:

@@ -17,7 +17,7 @@ from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.folding import FoldTask
 from prism_assets.kernels.records.homes import Homes, Work, find_work, homes_of_sessions
 from prism_assets.kernels.records.inputs import Changes, RecordPlaces, read_places
-from prism_assets.kernels.records.merging import Merged, merge_records
+from prism_assets.kernels.records.merging import MergedRecords, merge_records
 from prism_assets.kernels.records.sessions import (
     ALONE,
     Numbers,
@@ -33,7 +33,7 @@ from prism_assets.kernels.records.times import to_instant
 from prism_assets.objectstore.stores import Stores
 
 BATCH_ROWS = 1 << 20
-"""Records that are rewritten together; homes have fewer, unless records live for ever."""
+"""Records that are merged with their changes together; homes have fewer, unless records live for ever."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,14 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Rewritten:
+class HomeRecords:
     """The records of some homes with all of their changes, none of them gathered yet.
 
     `living` is the home of each, `settled` says which settle in this fold, and `erased` which are not to be written;
     those with the numbers `changed` are made of what was there and changes.
     """
 
-    merged: Merged
+    merged: MergedRecords
     living: Numbers
     settled: npt.NDArray[np.bool_]
     erased: npt.NDArray[np.bool_]
@@ -84,7 +84,7 @@ def sessions_of(places: RecordPlaces, changes: Changes, shape: RecordShape) -> S
     return find_sessions(places.spans(stored), spans, None if window is None else window * 1_000)
 
 
-def rewrite(batch: Sequence[int], found: Found, shape: RecordShape) -> Rewritten:
+def apply_changes(batch: Sequence[int], found: Found, shape: RecordShape) -> HomeRecords:
     """Reads some homes: records that nothing touches stay as they are, the others are merged with their changes.
 
     A record has the number of its eldest part among the stored ones, without gaps; those that are born come behind.
@@ -110,7 +110,7 @@ def rewrite(batch: Sequence[int], found: Found, shape: RecordShape) -> Rewritten
     record_of = np.concatenate([number_of[elders], of_met[which[int(touched.sum()) :]]])
     count = int(is_elder.sum()) + int(is_born.sum())
 
-    return Rewritten(
+    return HomeRecords(
         merged=merge_records(shape, stored, lifted, record_of, count),
         living=np.concatenate([places.homes[numbers[is_elder]], work.home_of[met[is_born]]]),
         settled=np.concatenate([work.settled_records[numbers[is_elder]], work.settled_sessions[met[is_born]]]),

@@ -1,4 +1,4 @@
-"""What keeps folds of a join table back, in sentences: for their report, for status, doctor and what is left over."""
+"""What keeps records of a join table back, in sentences: for reports, for status, doctor and what is left over."""
 
 from __future__ import annotations
 
@@ -8,45 +8,56 @@ from sqlalchemy import Connection
 
 from prism_assets.domain.change_log import log_name
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import fold_faults, settle_clock, tables
+from prism_assets.metadata import record_faults, settle_clock, tables
 
 _LONG = 1_800
 """Seconds that a settle clock may stand, behind what listings of whole streams take."""
 
 
-def load_faults(connection: Connection, table: TableDefinition) -> list[str]:
-    """A sentence for each kind of objects of a join table; none where folds can read everything. Without locks."""
+def load_record_faults(connection: Connection, table: TableDefinition) -> list[str]:
+    """A sentence for each kind of objects that folds or merges of a join table cannot read. Without locks."""
+    return [*load_fold_faults(connection, table), *load_merge_faults(connection, table)]
+
+
+def load_fold_faults(connection: Connection, table: TableDefinition) -> list[str]:
+    """Of changes and of records that may still change; none where folds can read everything. Without locks."""
     _, changes = tables.load_join(connection, table.table_id)
     told = []
-    if aside := fold_faults.load_set_aside(connection, changes.table_id):
+    if aside := record_faults.load_set_aside(connection, changes.table_id):
         first = min(aside, key=lambda item: item.since)
         told.append(
             f"{len(aside)} objects of changes cannot be read and are set aside, the first since "
             f"{first.since:%Y-%m-%d %H:%M}Z: {first.fault}; nothing settles that their changes may be part of; run "
             f"`prism repair --deep --table {log_name(table.name)}`, then `prism fold`"
         )
-    if unread := fold_faults.load_unread(connection, table.table_id):
+    if unread := record_faults.load_unread(connection, table.table_id):
         told.append(
             f"{unread.objects} objects of folds cannot be read, one of them as {unread.fault}; changes wait in "
             f"{unread.buckets} buckets; restore the objects (a version of the bucket, a backup)"
         )
-    if unread := fold_faults.load_unread_settled(connection, table.table_id):
-        told.append(
-            f"{unread.objects} objects of settled records cannot be read, one of them as {unread.fault}; they are not "
-            "merged; restore the objects (a version of the bucket, a backup), then run "
-            f"`prism merge --all --table {table.name}`"
-        )
     return told
+
+
+def load_merge_faults(connection: Connection, table: TableDefinition) -> list[str]:
+    """Of settled records; none where merges can read everything. Without locks."""
+    unread = record_faults.load_unread_settled(connection, table.table_id)
+    if not unread:
+        return []
+    return [
+        f"{unread.objects} objects of settled records cannot be read, one of them as {unread.fault}; they are not "
+        "merged; restore the objects (a version of the bucket, a backup), then run "
+        f"`prism merge --all --table {table.name}`"
+    ]
 
 
 def load_waits(
     connection: Connection, table: TableDefinition, full_scan_seconds: float, now: datetime
 ) -> tuple[str, ...]:
-    """What folds of a table wait for that does not come by itself: faults, and a settle clock that stands."""
+    """What records of a table wait for that does not come by itself: faults, and a settle clock that stands."""
     if table.join is None:
         return ()
     stands = _load_standing_clock(connection, table, full_scan_seconds, now)
-    return (*load_faults(connection, table), *([stands] if stands else []))
+    return (*load_record_faults(connection, table), *([stands] if stands else []))
 
 
 def _load_standing_clock(

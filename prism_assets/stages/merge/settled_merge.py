@@ -21,14 +21,14 @@ from prism_assets.domain.folding import RecordObject, SettledMergeResult
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import fold_faults, folds, leases, partitions, record_objects
+from prism_assets.metadata import folds, leases, partitions, record_faults, record_objects
 from prism_assets.metadata.folds import FoldCounts, FoldKind
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.leases import leased
 from prism_assets.stages.merge.report import MergedPartition, MergeReport
-from prism_assets.stages.merge.settled_plan import SettledDay, has_settled, plan_days, settled_tasks
+from prism_assets.stages.merge.settled_merge_plan import SettledMergeDay, has_settled, plan_days, settled_merge_tasks
 
 
 def merge_settled(
@@ -49,7 +49,7 @@ def merge_settled(
         if has_settled(table):
             if retry:
                 with context.database.begin() as connection:
-                    fold_faults.retry_settled(connection, table.table_id)
+                    record_faults.retry_settled(connection, table.table_id)
             yield from _merge_table(context, table, day, wait_seconds)
 
 
@@ -78,7 +78,7 @@ def _merge_table(
         yield done
 
 
-def _next(planned: Iterable[SettledDay], failed: Collection[datetime.date]) -> SettledDay | None:
+def _next(planned: Iterable[SettledMergeDay], failed: Collection[datetime.date]) -> SettledMergeDay | None:
     return next((item for item in planned if item.plan.is_due and item.date not in failed), None)
 
 
@@ -93,15 +93,15 @@ def _merge_next(
             return None
         table = chosen.table
         merge_id = folds.begin(connection, table.table_id, table.version, None, context.worker, FoldKind.MERGE)
-        failpoint("settled.in_begin")
-    failpoint("settled.after_begin")
-    tasks = settled_tasks(chosen, merge_id)
+        failpoint("settled_merge.in_begin")
+    failpoint("settled_merge.after_begin")
+    tasks = settled_merge_tasks(chosen, merge_id)
     definitions = {(table.table_id, table.version): table}
     results = list(run_bisected(lambda part: context.engine.run(part, definitions), tasks, context.engine.probe))
-    failpoint("settled.after_execute")
+    failpoint("settled_merge.after_execute")
     failed = [result for result in results if result.failure]
     written = _commit(context, lease, chosen, merge_id, results)
-    failpoint("settled.after_commit")
+    failpoint("settled_merge.after_commit")
     merged = (_merged(chosen, written),) if written or chosen.plan.kept else ()
     return MergeReport(
         jobs=len(merged),
@@ -111,14 +111,14 @@ def _merge_next(
     )
 
 
-def _problem(day: SettledDay, result: SettledMergeResult) -> Problem:
+def _problem(day: SettledMergeDay, result: SettledMergeResult) -> Problem:
     failure = result.failure
     assert failure is not None
     return Problem(table=str(day.table.name), date=day.date, reason=failure.message, transient=failure.transient)
 
 
 def _commit(
-    context: StageContext, lease: Lease, day: SettledDay, merge_id: int, results: Sequence[SettledMergeResult]
+    context: StageContext, lease: Lease, day: SettledMergeDay, merge_id: int, results: Sequence[SettledMergeResult]
 ) -> list[RecordObject]:
     """Puts what was written in the place of what it was made of, in one transaction; returns that.
 
@@ -138,7 +138,7 @@ def _commit(
         partition = partitions.lock_partition(connection, day.partition_id)
         taken = (item.object_id for group in (day.plan.kept, *groups) for item in group)
         record_objects.lock_objects(connection, [*unread, *taken])
-        fold_faults.note_unread_settled(connection, unread)
+        record_faults.note_unread_settled(connection, unread)
         if partition.expired or not (written or day.plan.kept):
             folds.drop(connection, merge_id)
             return []
@@ -146,19 +146,17 @@ def _commit(
         if written:
             record_objects.replace(connection, [item.object_id for group in groups for item in group], merge_id)
             record_objects.insert_written(connection, day.table.table_id, written, {day.date: day.partition_id})
-            failpoint("settled.in_commit")
+            failpoint("settled_merge.in_commit")
             partitions.raise_desired(connection, day.partition_id, merge_id)
         folds.finish(connection, merge_id, _counts(written))
     return written
 
 
-def _finished(written: RecordObject, day: SettledDay) -> RecordObject:
-    """Whether a merge looks at it again: not if it is big enough, or all that was left of its day."""
-    is_merged = day.plan.completes or written.content_length >= day.table.merge.floor_bytes
-    return replace(written, is_merged=is_merged)
+def _finished(written: RecordObject, day: SettledMergeDay) -> RecordObject:
+    return replace(written, is_merged=day.plan.is_final(written.content_length, day.table.merge))
 
 
-def _check_sums(day: SettledDay, written: RecordObject, group: Sequence[RecordObject]) -> None:
+def _check_sums(day: SettledMergeDay, written: RecordObject, group: Sequence[RecordObject]) -> None:
     """InvariantBroken unless an object is said to hold the rows that its inputs are said to hold."""
     expected = sum(item.row_count for item in group), combine(item.fingerprint for item in group)
     if (written.row_count, written.fingerprint) != expected:
@@ -175,7 +173,7 @@ def _counts(written: Sequence[RecordObject]) -> FoldCounts:
     )
 
 
-def _merged(day: SettledDay, written: Sequence[RecordObject]) -> MergedPartition:
+def _merged(day: SettledMergeDay, written: Sequence[RecordObject]) -> MergedPartition:
     inputs = [item for done in written for item in day.plan.groups[done.cohort]]
     return MergedPartition(
         table_id=day.table.table_id,

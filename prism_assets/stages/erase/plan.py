@@ -1,0 +1,192 @@
+"""Plans erasures: what they would be taken from, and how much of it matches. Reads, and changes nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+
+from prism_assets.domain.change_log import log_name
+from prism_assets.domain.erasures import ErasureRule, digest_of
+from prism_assets.domain.errors import InvariantBroken, WrongUse
+from prism_assets.domain.folding import RecordPart
+from prism_assets.domain.names import SECRET_PREFIX
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import RewriteTask
+from prism_assets.metadata import record_objects
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.erase.records import record_tasks
+from prism_assets.stages.erase.report import ErasurePlan
+from prism_assets.stages.erase.search import (
+    AT_ONCE,
+    is_excluded,
+    load_candidates,
+    load_lots,
+    load_unclean,
+    rewrite_tasks,
+    run_lots,
+    run_tasks,
+)
+
+_NEVER = (1 << 63) - 1
+"""More than any erasure's id: nothing was searched for it."""
+
+
+def plan_erasure(context: StageContext, name: str, where: str) -> ErasurePlan:
+    """Says what an erasure would do; changes nothing. WrongUse for a predicate that cannot be taken."""
+    context.check_lake()
+    return plan_rules(context, rules_of(context, name, where))
+
+
+def erased_together(context: StageContext, names: Collection[str] | None) -> list[TableDefinition]:
+    """The tables named, or all, with those that rows are erased from together with them."""
+    chosen = context.choose_tables(names)
+    if names is None:
+        return chosen
+    found = {item.table_id: item for table in chosen for item in _whole(context, str(table.name))}
+    return list(found.values())
+
+
+def _whole(context: StageContext, name: str) -> list[TableDefinition]:
+    """The tables that rows are erased from together: of a join table, by either name, the records and their changes."""
+    (table,) = context.choose_tables([name])
+    if table.join is None and table.change_log is None:
+        return [table]
+    known = context.choose_tables(None)
+    (records,) = [item for item in known if item.join and table.name in (item.name, log_name(item.name))]
+    return [records, next(item for item in known if item.name == log_name(records.name))]
+
+
+def rules_of(context: StageContext, name: str, where: str) -> list[tuple[TableDefinition, ErasureRule]]:
+    """The tables to erase from, each with a rule of its own. WrongUse for a predicate that cannot be taken.
+
+    All changes of a record have its key, and each other column some of them: by keys alone all of a record goes, and
+    those that are left are what would be made of the changes that are left.
+    """
+    tables = _whole(context, name)
+    if tables[0].join is not None:
+        _check_key(tables[0], tables[0].join.key, context.check_predicate(tables[-1], where))
+    return [(table, context.check_predicate(table, where)) for table in tables]
+
+
+def _check_key(table: TableDefinition, key: Sequence[str], rule: ErasureRule) -> None:
+    others = [column.name for column in rule.defined if column.name not in key]
+    if others:
+        keys = ", ".join(key)
+        raise WrongUse(
+            f"--where names {', '.join(others)}, and records of {table.name} are erased as a whole, by columns of "
+            f'their key alone ({keys}): find the keys first, such as by `prism query "SELECT DISTINCT {keys} FROM '
+            f'{log_name(table.name)} WHERE ..."`, and erase by these, such as --where "{key[0]} IN (...)"'
+        )
+
+
+def plan_rules(context: StageContext, rules: Sequence[tuple[TableDefinition, ErasureRule]]) -> ErasurePlan:
+    """That of a table; for a join table that of its records, with that of the changes."""
+    (table, rule), *others = rules
+    digest = digest_of(table.name, rule.predicate, _digest_key(context))
+    if not others:
+        return _plan_rows(context, table, rule, digest)
+    ((changes, own),) = others
+    return replace(_plan_records(context, table, rule, digest), changes=_plan_rows(context, changes, own, digest))
+
+
+def _plan_records(context: StageContext, table: TableDefinition, rule: ErasureRule, digest: str) -> ErasurePlan:
+    """Records are counted in the objects that the next fold reads, or readers do; changes that wait are none."""
+    with context.database.begin() as connection:
+        shown = record_objects.load_unsearched(connection, context.lake.keys(table), table.table_id, _NEVER)
+    unknown = [item for item in shown if not is_excluded(rule, item)]
+    days = [None if item.part is RecordPart.PENDING else item.date for item in unknown]
+    found = _search(context, table, record_tasks(context, table, [rule], unknown), days, skips_unread=True)
+    rows = sum(item.row_count for item in shown if item.part is not RecordPart.PENDING)
+    return found.plan(table, digest, rows=rows, objects=len(shown))
+
+
+def _plan_rows(context: StageContext, table: TableDefinition, rule: ErasureRule, digest: str) -> ErasurePlan:
+    """Rows are counted where a merge would find them: in ranges, and in the small objects above them."""
+    shown = load_candidates(context, table, [rule], before_erasure=None)
+    days = [item.partition.date if item.counts else None for item in shown.unknown]
+    tasks = rewrite_tasks(context, table, [rule], shown.unknown, None)
+    found = _search(context, table, tasks, days, skips_unread=False)
+    lines, unjudged = _count_lines(context, table, rule)
+    everything = (*shown.clean, *shown.unknown)
+    rows = sum(item.file.row_count for item in everything if item.counts)
+    return found.plan(table, digest, rows=rows, objects=len(everything), lines=lines, lines_unjudged=unjudged)
+
+
+@dataclass
+class _Found:
+    """What some objects hold of an erasure."""
+
+    objects: int = 0
+    content_length: int = 0
+    read: int = 0
+    unread: int = 0
+    undecided: int = 0
+    by_day: dict[date, int] = field(default_factory=dict)
+
+    def plan(
+        self, table: TableDefinition, digest: str, *, rows: int, objects: int, lines: int = 0, lines_unjudged: int = 0
+    ) -> ErasurePlan:
+        """That of a table with so many rows and objects, and so many quarantined lines that match."""
+        return ErasurePlan(
+            table=str(table.name),
+            digest=digest,
+            rows=rows,
+            matching=sum(self.by_day.values()),
+            undecided=self.undecided,
+            objects=self.objects,
+            objects_searched=objects,
+            objects_read=self.read,
+            bytes_to_write=self.content_length,
+            by_day=self.by_day,
+            lines=lines,
+            lines_unjudged=lines_unjudged,
+            objects_unread=self.unread,
+        )
+
+
+def _search(
+    context: StageContext,
+    table: TableDefinition,
+    tasks: Sequence[RewriteTask],
+    days: Sequence[date | None],
+    *,
+    skips_unread: bool,
+) -> _Found:
+    """Looks through objects by tasks that are numbered in their order, and counts what matches by the days of these.
+
+    Rows of objects without a day are counted elsewhere. InvariantBroken for one that cannot be read, if that is not
+    to be counted, too.
+    """
+    found = _Found()
+    for start in range(0, len(tasks), AT_ONCE):
+        for result in run_tasks(context, table, tasks[start : start + AT_ONCE]):
+            if result.failure is not None and not skips_unread:
+                raise InvariantBroken(f"{result.failure.message}: repair it, and repeat; nothing was erased")
+            found.unread += result.failure is not None
+            found.read += bool(result.row_groups_read)
+            found.undecided += result.undecided
+            if result.matching:
+                found.objects += 1
+                found.content_length += tasks[result.number].file.content_length
+                day = days[result.number]
+                if day is not None:
+                    found.by_day[day] = found.by_day.get(day, 0) + result.matching
+    return found
+
+
+def _count_lines(context: StageContext, table: TableDefinition, rule: ErasureRule) -> tuple[int, int]:
+    """Quarantined lines that match, and those that nobody can judge and that still have their text."""
+    found = load_unclean(context, table, _NEVER)
+    matching = unjudged = 0
+    for start in range(0, len(found), AT_ONCE):
+        lots = load_lots(context, table, [rule], found[start : start + AT_ONCE], writes=False)
+        for result in run_lots(context, lots) if lots else ():
+            matching, unjudged = matching + result.erased, unjudged + result.withheld
+    return matching, unjudged
+
+
+def _digest_key(context: StageContext) -> str:
+    """A secret of the installation where there is one, else its id."""
+    return os.environ.get(f"{SECRET_PREFIX}ERASURE") or str(context.installation.installation_id)
