@@ -68,7 +68,7 @@ class RecordsReader:
         for _ in range(_TRIES):
             snapshot = load_snapshot(self._database, self._lake, name)
             try:
-                return self._dataset(snapshot, left_out)
+                return self.dataset_of(snapshot, left_out)
             except UnreadInputs as error:
                 now = load_snapshot(self._database, self._lake, name)
                 still = [item for item in error.objects if _is_as_before(item, snapshot, now)]
@@ -81,7 +81,11 @@ class RecordsReader:
                 raise MissingSecret(f"{told}: {error}; {PUBLISHED_HINT}") from error
         raise TerminalError(f"{name}: its objects were replaced and deleted while they were read; repeat")
 
-    def _dataset(self, snapshot: RecordsSnapshot, left_out: Collection[int]) -> ds.Dataset:
+    def dataset_of(self, snapshot: RecordsSnapshot, left_out: Collection[int] = ()) -> ds.Dataset:
+        """All records of one moment, without the changes of objects that are `left_out`.
+
+        UnreadInputs where something is not there any more, or cannot be read, that changes are merged with.
+        """
         changes = tuple(item for item in snapshot.changes if item.object_id not in left_out)
         parts = _all_of(
             lambda task: current_records(task, snapshot.table, self._stores), replace(snapshot, changes=changes).tasks

@@ -174,7 +174,7 @@ def test_a_reader_that_is_overtaken_by_a_fold_and_a_collection_begins_anew(reque
     class Overtaken(RecordsReader):
         """Reads years behind its first snapshot."""
 
-        def _dataset(self, snapshot: RecordsSnapshot, left_out: Collection[int]) -> ds.Dataset:
+        def dataset_of(self, snapshot: RecordsSnapshot, left_out: Collection[int] = ()) -> ds.Dataset:
             snapshots.append(snapshot)
             if len(snapshots) == 1:
                 requests.show(NOON)
@@ -184,7 +184,7 @@ def test_a_reader_that_is_overtaken_by_a_fold_and_a_collection_begins_anew(reque
                         "UPDATE prism_folds SET finish_time = finish_time - interval '100 hours'"
                     )
                 gc(world)
-            return super()._dataset(snapshot, left_out)
+            return super().dataset_of(snapshot, left_out)
 
     with Overtaken(world.settings) as reader:
         assert [(row[0], row[3], row[5]) for row in current(reader, requests)] == [("a", "home", 200)]
@@ -199,11 +199,11 @@ def test_a_reader_that_is_overtaken_by_an_erasure_reads_what_it_left(requests: R
     class Overtaken(RecordsReader):
         """Reads changes that were rewritten behind its first snapshot, under the key that readers list."""
 
-        def _dataset(self, snapshot: RecordsSnapshot, left_out: Collection[int]) -> ds.Dataset:
+        def dataset_of(self, snapshot: RecordsSnapshot, left_out: Collection[int] = ()) -> ds.Dataset:
             snapshots.append(snapshot)
             if len(snapshots) == 1:
                 run_erase(world.context, "log.request", "request_id = 'gone'")
-            return super()._dataset(snapshot, left_out)
+            return super().dataset_of(snapshot, left_out)
 
     with Overtaken(world.settings) as reader:
         assert {row[0] for row in current(reader, requests)} == {f"r{n}" for n in range(20)}
