@@ -12,6 +12,7 @@ from datetime import date, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from prism_assets.domain.column_renames import SHOWS_FORMER, ColumnRename, RenameState
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.joins import JoinOptions
 from prism_assets.domain.limits import CheckLimits, Freshness
@@ -40,6 +41,7 @@ _SILENT: Mapping[str, object] = {
     "sensitive": False,
     "evolved": False,
     "stored_as": None,
+    "rename": None,
 }
 _OF_THE_FILE = (
     "path", "freshness", "limits", "says_format", "places", "was", "grace_days", "former", "changes_days", "records",
@@ -52,9 +54,9 @@ class Column:
     """One column. `column_id` is the Parquet and Iceberg field id, never reused; 0 until PostgreSQL gave one.
 
     Lengths are bytes of UTF-8. Offsets are `+HH:MM`. `zone_offset` stands in definitions of before and does nothing.
-    One that `evolved` came by the contract of the table, and its file does not have it yet. One that was renamed is
-    `stored_as` what it was called first: objects and Glue have that name. `was` is what the file says it was called; it
-    is no part of what is compared or stored.
+    One that `evolved` came by the contract of the table, and its file does not have it yet. `rename` says how far one
+    is that was renamed. In definitions of before it is `stored_as` what it was called first: objects and Glue have that
+    name alone. `was` is what the file says it was called; it is no part of what is compared or stored.
 
     Values are those of the key `source`, or of the first of `sources` that is not null, which are written as in table
     files (`domain/sources.py`), or are computed by the SQL expression `value`; `source` is then the column's name, and
@@ -76,12 +78,23 @@ class Column:
     sensitive: bool = False
     evolved: bool = False
     stored_as: str | None = None
+    rename: ColumnRename | None = None
     was: str | None = dataclasses.field(default=None, compare=False)
 
     @property
     def stored_name(self) -> str:
-        """Its name in objects, and so in Glue, whose readers find it by that."""
+        """Its name in objects that are written under this definition."""
         return self.stored_as or self.name
+
+    @property
+    def copied_as(self) -> str | None:
+        """The name of a copy that objects have beside it, for readers by name; None for most columns."""
+        return self.rename.former if self.rename else None
+
+    @property
+    def glue_name(self) -> str:
+        """What readers of Glue find it by, in all objects that they are sent to."""
+        return self.rename.former if self.rename and self.rename.state in SHOWS_FORMER else self.stored_name
 
     @property
     def precision(self) -> int | None:
@@ -105,6 +118,8 @@ class Column:
         """
         told = {name: value for name, value in vars(self).items() if name not in _SILENT or value != _SILENT[name]}
         del told["was"]
+        if self.rename:
+            told["rename"] = {**vars(self.rename), "state": self.rename.state.value}
         return {**told, **dict.fromkeys(_ALWAYS_STORED), **self.type.parameters, "type": self.type.keyword}
 
     @classmethod
@@ -121,6 +136,9 @@ class Column:
         _check_known(cls, values, f"column {document['name']}")
         if "sources" in values:
             values["sources"] = tuple(values["sources"])
+        if "rename" in values:
+            _check_known(ColumnRename, values["rename"], f"column {document['name']}")
+            values["rename"] = ColumnRename(**{**values["rename"], "state": RenameState(values["rename"]["state"])})
         return cls(type=kind, **values)
 
 
@@ -375,6 +393,18 @@ class TableDefinition:
         wanted = (self.partition_column, *self.merge.sort_by)
         return tuple(dict.fromkeys(names.get(name, name) for name in wanted))
 
+    @property
+    def renamed_in(self) -> int:
+        """Objects of versions before have other names for columns that are on the way to theirs; 0 if none is."""
+        return max((column.rename.version for column in self.columns if column.rename), default=0)
+
+    @property
+    def glue_columns(self) -> tuple[tuple[str, Column], ...]:
+        """The columns under the names that Glue shows, a former name that it shows beside a new one last."""
+        both = [item for item in self.columns if item.rename and item.rename.state is RenameState.BOTH]
+        shown = [(column.glue_name, column) for column in self.columns]
+        return (*shown, *((item.rename.former, item) for item in both if item.rename))
+
     def column(self, name: str) -> Column:
         """Returns the column of that name; KeyError if there is none."""
         for column in self.columns:
@@ -533,5 +563,5 @@ def _check_known(kind: type, document: Mapping[str, Any], what: str) -> None:
 # Looked up for every column of every table, and each tick of a sensor reads them all.
 _FIELDS: Mapping[type, frozenset[str]] = {
     kind: frozenset(field.name for field in dataclasses.fields(kind))
-    for kind in (ChangeLog, Column, Contract, IcebergOptions, Stream, StreamColumn, TableDefinition)
+    for kind in (ChangeLog, Column, ColumnRename, Contract, IcebergOptions, Stream, StreamColumn, TableDefinition)
 }

@@ -21,6 +21,11 @@ import pyarrow.compute as pc
 from prism_assets.domain.fingerprints import combine
 
 FIELD_ID = b"PARQUET:field_id"
+COPY_IDS = range(500_000_000, 1_000_000_000)
+"""The ids of copies that objects have of renamed columns, under their former names: the first and the column's own id.
+
+PyIceberg reads no object of which a column lacks an id, and tables give ids up to 1,000,000.
+"""
 
 Words = npt.NDArray[np.uint64]
 
@@ -33,7 +38,10 @@ _MASKS = np.array([(1 << (8 * count)) - 1 for count in range(8)] + [(1 << 64) - 
 
 
 def fingerprint_of(table: pa.Table | pa.RecordBatch) -> int:
-    """The fingerprint of all rows, signed; columns are told by the field ids in the schema. No rows give 0."""
+    """The fingerprint of all rows, signed; columns are told by the field ids in the schema. No rows give 0.
+
+    Copies of columns, which are in some objects of the same rows and not in others, count for nothing.
+    """
     total = 0
     for batch in _batches(table):
         total += int(row_hashes(batch).sum(dtype=np.uint64))
@@ -52,8 +60,9 @@ def row_hashes(batch: pa.RecordBatch) -> Words:
     """One hash per row."""
     rows = np.zeros(batch.num_rows, np.uint64)
     for field, array in zip(batch.schema, batch.columns, strict=True):
-        if array.null_count < len(array):
-            rows += _column_hashes(array, int((field.metadata or {})[FIELD_ID]))
+        column_id = int((field.metadata or {})[FIELD_ID])
+        if array.null_count < len(array) and column_id not in COPY_IDS:
+            rows += _column_hashes(array, column_id)
     return _mix(rows)
 
 

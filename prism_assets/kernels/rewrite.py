@@ -25,7 +25,7 @@ from prism_assets.failpoints import failpoint
 from prism_assets.kernels.expressions.predicate import Predicate
 from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.fingerprint import fingerprint_of
-from prism_assets.kernels.parquet.format import MERGED_SAMPLE, Encoder, column_id, dictionary_columns
+from prism_assets.kernels.parquet.format import MERGED_SAMPLE, Encoder, column_id, dictionary_columns, without_copies
 from prism_assets.kernels.parquet.merge_inputs import aligned, union_schema
 from prism_assets.kernels.parquet.metrics import column_metrics
 from prism_assets.kernels.parquet.put_if_absent import put_if_absent
@@ -254,8 +254,9 @@ def _divided(
     file: pq.ParquetFile, schema: pa.Schema, masks: Sequence[Mask | None]
 ) -> Iterator[tuple[pa.Table, pa.Table]]:
     """The rows of each row group that stay, and those that go."""
+    columns = without_copies(file.schema_arrow).names
     for group, mask in enumerate(masks):
-        rows = aligned(file.read_row_group(group, use_threads=False), schema)
+        rows = aligned(file.read_row_group(group, columns, use_threads=False), schema)
         if mask is None:
             yield rows, rows.slice(0, 0)
         else:

@@ -322,7 +322,7 @@ def _shape(table: TableDefinition, location: str) -> _Shape:
 def table_input(table: TableDefinition, location: str) -> Any:
     """The TableInput of Glue (formats, Glue)."""
     storage = _storage(table, location)
-    for shown, column in zip(storage["Columns"], table.columns, strict=True):
+    for shown, (_, column) in zip(storage["Columns"], table.glue_columns, strict=True):
         shown |= {"Comment": column.description} if column.description else {}
     return {
         "Name": table.name.table,
@@ -342,7 +342,7 @@ def partition_input(table: TableDefinition, day: date, location: str) -> Any:
 
 def _storage(table: TableDefinition, location: str) -> Any:
     return {
-        "Columns": [{"Name": column.stored_name, "Type": column.glue_type} for column in table.columns],
+        "Columns": [{"Name": name, "Type": column.glue_type} for name, column in table.glue_columns],
         "Location": location,
         **(_SYMLINKS if is_symlink_folder(location) else _PARQUET),
         "SerdeInfo": {"SerializationLibrary": _SERDE, "Parameters": {"serialization.format": "1"}},

@@ -2,6 +2,10 @@
 
 But for timestamps, whose unit is that of the object's file format: microseconds, as Iceberg's readers compare literals
 with the statistics of a file in microseconds whatever the file says (apache/iceberg 18173), or milliseconds.
+
+A renamed column is stored under both names, the former one as a copy behind all columns. Which columns have one is told
+by the field that `field_of` makes; the encoder alone writes copies, whatever reads rows leaves them out
+(`without_copies`), and so each is made anew of its column, as it is by then.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import pyarrow.parquet as pq
 
 from prism_assets.domain.tables import Column
 from prism_assets.domain.types import MICROSECONDS, MILLISECONDS
-from prism_assets.kernels.fingerprint import FIELD_ID
+from prism_assets.kernels.fingerprint import COPY_IDS, FIELD_ID
 from prism_assets.kernels.scratch import mapped, new_file, telling
 from prism_assets.kernels.type_rules import stored_type
 from prism_assets.kernels.typed import Layout
@@ -31,11 +35,16 @@ _GLANCE = 256
 HIDDEN = "_p_"
 """How the names of all columns begin that readers of records do not see."""
 _UNITS = {MILLISECONDS: "ms", MICROSECONDS: "us"}
+_COPIED_AS = b"prism:copied_as"
+"""Where a field says under which name its column is copied. No object says it."""
 
 
 def field_of(column: Column) -> pa.Field:
-    """The field of a column, with its id."""
-    return field_with_id(column.stored_name, stored_type(column), column.column_id)
+    """The field of a column, with its id, and with the name of its copy if there is to be one."""
+    field = field_with_id(column.stored_name, stored_type(column), column.column_id)
+    if column.copied_as is None:
+        return field
+    return field.with_metadata({**field.metadata, _COPIED_AS: column.copied_as.encode()})
 
 
 def field_with_id(name: str, kind: pa.DataType, column_id: int) -> pa.Field:
@@ -59,7 +68,26 @@ def identity(field: pa.Field) -> int | str:
 def schema_of(layout: Layout) -> pa.Schema:
     """The schema of the objects of a table."""
     columns = zip(layout.columns, layout.rules, strict=True)
-    return pa.schema([field_with_id(column.stored_name, rules.arrow, column.column_id) for column, rules in columns])
+    return pa.schema([field_of(column).with_type(rules.arrow) for column, rules in columns])
+
+
+def _copies(schema: pa.Schema) -> list[tuple[int, pa.Field]]:
+    """The copies that an object with this schema has: the place of the column, and the field."""
+    return [
+        (place, field_with_id(name.decode(), field.type, COPY_IDS[0] + column_id(field)))
+        for place, field in enumerate(schema)
+        if (name := (field.metadata or {}).get(_COPIED_AS))
+    ]
+
+
+def is_copy(field: pa.Field) -> bool:
+    """Whether a stored column is a copy of another one, under its former name."""
+    return column_id(field) in COPY_IDS
+
+
+def without_copies(schema: pa.Schema) -> pa.Schema:
+    """The columns of a stored object that are columns of its table, or were."""
+    return pa.schema([field for field in schema if not is_copy(field)])
 
 
 def in_format(schema: pa.Schema, file_format: int) -> pa.Schema:
@@ -80,7 +108,10 @@ class Encoder:
     def __init__(
         self, schema: pa.Schema, dictionaries: Sequence[str], file_format: int, *, on_disk: bool = False
     ) -> None:
-        self._schema = in_format(schema, file_format)
+        copies = _copies(schema)
+        self._copied = [place for place, _ in copies]
+        self._schema = in_format(pa.schema([*schema, *(field for _, field in copies)]), file_format)
+        copied = [field.name for place, field in copies if schema[place].name in dictionaries]
         self._file = new_file() if on_disk else None
         self._sink = pa.PythonFile(self._file, "w") if on_disk else pa.BufferOutputStream()
         self._metadata: list[pq.FileMetaData] = []
@@ -89,7 +120,7 @@ class Encoder:
             self._schema,
             compression="zstd",
             compression_level=_LEVEL,
-            use_dictionary=list(dictionaries),
+            use_dictionary=[*dictionaries, *copied],
             write_statistics=True,
             write_page_index=True,
             store_schema=False,
@@ -99,6 +130,9 @@ class Encoder:
     def write(self, table: pa.Table) -> None:
         """Writes rows as one row group."""
         with telling() if self._file else nullcontext():
+            if self._copied:
+                columns = [*table.columns, *map(table.column, self._copied)]
+                table = pa.Table.from_arrays(columns, names=self._schema.names)
             self._writer.write_table(table.cast(self._schema), row_group_size=max(1, table.num_rows))
 
     def finish(self) -> pa.Buffer:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.kernels.parquet.format import column_id, field_of, identity
+from prism_assets.kernels.parquet.format import column_id, field_of, identity, is_copy, without_copies
 from prism_assets.kernels.parquet.large_strings import LARGE, enlarged
 from prism_assets.kernels.parquet.sorting import sort_keys, sorted_positions
 
@@ -26,7 +26,7 @@ _DECODERS = 2
 
 @dataclass(frozen=True)
 class Input:
-    """One row group of an object to merge, fetched and not yet decoded."""
+    """One row group of an object to merge, fetched and not yet decoded. Copies of columns are not looked at."""
 
     said: DataFile
     file: pq.ParquetFile
@@ -46,16 +46,19 @@ class Input:
         if file.metadata.num_rows != said.row_count:
             raise InvariantBroken(f"{said.key}: it has {file.metadata.num_rows} rows, recorded were {said.row_count}")
         counts = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
-        return [cls(said, file, group, count, file.schema_arrow) for group, count in enumerate(counts)]
+        schema = without_copies(file.schema_arrow)
+        return [cls(said, file, group, count, schema) for group, count in enumerate(counts)]
 
     def read(self, columns: list[str] | None = None) -> pa.Table:
         """Decodes the rows, or some of their columns."""
-        return self.file.read_row_group(self.row_group, columns, use_threads=False)
+        return self.file.read_row_group(
+            self.row_group, self.schema.names if columns is None else columns, use_threads=False
+        )
 
 
 def union_schema(schemas: Sequence[pa.Schema], table: TableDefinition) -> pa.Schema:
     """All columns of the inputs by column id, named and typed as the table has them, or else as in the last input."""
-    fields = {column_id(field): field for schema in dict.fromkeys(schemas) for field in schema}
+    fields = {column_id(field): field for schema in dict.fromkeys(schemas) for field in schema if not is_copy(field)}
     defined = {column.column_id: field_of(column) for column in table.columns}
     return pa.schema([defined.get(number, fields[number]) for number in sorted(fields)])
 

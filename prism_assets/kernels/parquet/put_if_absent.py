@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from prism_assets.domain.errors import KeyOccupied
 from prism_assets.domain.fingerprints import combine
 from prism_assets.kernels.fingerprint import fingerprint_of
-from prism_assets.kernels.parquet.format import format_of
+from prism_assets.kernels.parquet.format import column_id, format_of, is_copy
 from prism_assets.objectstore.stores import Stores
 
 
@@ -39,13 +39,15 @@ def put_if_absent(
 ) -> Present:
     """Writes an object, or finds that one with the same rows is there; returns what is there.
 
-    KeyOccupied if other rows are.
+    KeyOccupied if other rows are, or the same with a column under another name, as before it was renamed.
     """
     content = memoryview(body).cast("B")
     if stores.put_new(bucket, key, content, kind=kind) or _is_same(stores, bucket, key, content):
         return Present(len(content), file_format)
     there = stores.get(bucket, key)
     schema = _check_same(there, key, row_count, fingerprint)
+    if not _has_names(schema, pq.read_schema(pa.BufferReader(body))):
+        raise KeyOccupied(f"{key} exists with other names of columns; remove it and repeat")
     return Present(len(there), format_of(schema) or file_format)
 
 
@@ -69,3 +71,9 @@ def _check_same(there: bytes, key: str, row_count: int, fingerprint: int) -> pa.
     if file.metadata.num_rows != row_count or found != fingerprint:
         raise KeyOccupied(f"{key} exists with other rows; remove it and repeat")
     return file.schema_arrow
+
+
+def _has_names(there: pa.Schema, wanted: pa.Schema) -> bool:
+    """Whether columns of an object have the names that they are to have. It may hold more of them, and fewer."""
+    names = {column_id(field): field.name for field in there}
+    return all(names.get(column_id(field), None if is_copy(field) else field.name) == field.name for field in wanted)

@@ -1,0 +1,139 @@
+"""How a renamed column gets its new name for readers of Glue, who look columns up by name in each object.
+
+From the rename on objects hold the column under both names; those of before are rewritten. Only when readers are sent
+to no other object does Glue show the new name, first beside the former one. Each state is a version of the definition:
+whatever follows a definition follows it, too. `next_step` alone decides; runs carry out, and people are told, what it
+says.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+from prism_assets.domain.words import counted
+
+
+class RenameState(enum.StrEnum):
+    """How far a column is on the way to its new name."""
+
+    REWRITING = "rewriting"
+    """Objects of before have the former name alone, and Glue shows that one."""
+    SETTLING = "settling"
+    """All objects have both; readers may still use others that they were sent to before."""
+    BOTH = "both"
+    """Glue shows both names."""
+    ENDING = "ending"
+    """Glue shows the new name alone; objects still have both, for readers of before."""
+
+
+NEXT_STATE = {
+    RenameState.REWRITING: RenameState.SETTLING,
+    RenameState.SETTLING: RenameState.BOTH,
+    RenameState.BOTH: RenameState.ENDING,
+    RenameState.ENDING: None,
+}
+SHOWS_FORMER = frozenset({RenameState.REWRITING, RenameState.SETTLING})
+"""While Glue shows the former name alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnRename:
+    """A column was called `former`, and objects have a copy of it under that name, which is no column of its own.
+
+    Objects written under version `version` of the definition, or a later one, have both names; `since` is the version
+    that came with the state.
+    """
+
+    former: str
+    state: RenameState
+    version: int
+    since: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenameLeft:
+    """What readers of Glue are sent to, or may be yet, and that has the former name alone.
+
+    Merged objects of closed days are rewritten; small objects are merged when their days are closed; staging objects
+    are still to be converted under a definition of before. Of `days` a catalog shows objects that were replaced since.
+    """
+
+    merged: int = 0
+    small: int = 0
+    open_small: int = 0
+    staging: int = 0
+    days: int = 0
+    first_day: date | None = None
+    last_day: date | None = None
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether all objects have the new name."""
+        return not (self.merged or self.small or self.open_small or self.staging or self.days)
+
+    def __str__(self) -> str:
+        return ", ".join(self._parts())
+
+    def _parts(self) -> Iterator[str]:
+        if self.merged:
+            yield f"{counted(self.merged, 'merged object')} to be rewritten"
+        if self.small:
+            yield f"{counted(self.small, 'small object')} to be merged"
+        if self.open_small:
+            yield f"{counted(self.open_small, 'object')} of days that are open"
+        if self.staging:
+            yield f"{counted(self.staging, 'staging object')} to be converted that were claimed before"
+        if self.days:
+            yield f"{counted(self.days, 'day')} to be published"
+        if self.first_day:
+            days = f"{self.first_day}" if self.first_day == self.last_day else f"{self.first_day} to {self.last_day}"
+            yield f"of {days}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenameFacts:
+    """What decides besides the state: since when that is, what is left, and whether every catalog shows its version."""
+
+    since: datetime
+    left: RenameLeft
+    is_shown: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenameStep:
+    """What the next catalog run does about a rename: `to` another state, or to its end, if it `is_due`.
+
+    Otherwise `reason` says what is waited for.
+    """
+
+    to: RenameState | None
+    is_due: bool
+    reason: str = ""
+
+
+def next_step(
+    rename: ColumnRename, facts: RenameFacts, now: datetime, *, reader_lease: timedelta, grace: timedelta
+) -> RenameStep:
+    """The step that ends the present state of a rename, due or not.
+
+    Nothing that is made under a definition in force adds to what is left: once it is nothing it stays so.
+    """
+    to = NEXT_STATE[rename.state]
+    stays = {RenameState.SETTLING: reader_lease, RenameState.BOTH: grace, RenameState.ENDING: reader_lease}
+    end = facts.since + stays.get(rename.state, timedelta())
+    until = f"until {end:%Y-%m-%d %H:%M}Z"
+    match rename.state:
+        case RenameState.REWRITING if not facts.left.is_nothing:
+            return RenameStep(to=to, is_due=False, reason=f"objects of before are left: {facts.left}")
+        case RenameState.SETTLING if now < end:
+            return RenameStep(to=to, is_due=False, reason=f"readers may use objects of before {until}")
+        case RenameState.BOTH | RenameState.ENDING if not facts.is_shown:
+            return RenameStep(to=to, is_due=False, reason="the next catalog run is to show it")
+        case RenameState.BOTH if now < end:
+            return RenameStep(to=to, is_due=False, reason=f"Glue shows both names {until}")
+        case RenameState.ENDING if now < end:
+            return RenameStep(to=to, is_due=False, reason=f"readers may use the former name {until}")
+    return RenameStep(to=to, is_due=True)
