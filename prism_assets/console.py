@@ -190,6 +190,8 @@ def show_catalog(report: CatalogReport, *, as_json: bool) -> None:
         ):
             for day in days:
                 out.print(f"{table.table} {day}: {verb}")
+        for line in (*table.renamed, *(f"{table.table}: {sentence}" for sentence in table.renames)):
+            out.print(escape(line))
         reports: tuple[TableReport | PublishReport, ...] = (table, table.symlink)
         for publisher, shown in zip(GLUE_PUBLISHERS, reports, strict=True):
             words = words_of(publisher)
@@ -205,7 +207,7 @@ def show_catalog(report: CatalogReport, *, as_json: bool) -> None:
             out.print(f"{table.table} {waiting.date}: {escape(waiting.reason)}")
         if table.skipped:
             out.print(escape(f"{table.table}: {table.skip_reason}"))
-    if not report.changed and not any(t.problems or t.skipped or t.waiting for t in report.tables):
+    if not report.changed and not any(t.problems or t.skipped or t.waiting or t.renames for t in report.tables):
         out.print("the catalog is as it should be; nothing to do")
 
 
@@ -361,7 +363,11 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
                     out.print(f"        {escape(example)}")
         elif not table.partitions and not table.stopped:
             out.print(f"{table.table}: nothing arrived yet")
-        for sentence in (*(stopped.sentence for stopped in table.stopped), *table.records_wait):
+        for sentence in (
+            *(stopped.sentence for stopped in table.stopped),
+            *table.records_wait,
+            *map(str, table.renames),
+        ):
             out.print(escape(f"{table.table}: {sentence}"))
         if table.unfit_values:
             out.print(f"{table.table}: values of the last {table.unfit_days} days that did not fit (null, or cut)")

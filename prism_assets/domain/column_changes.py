@@ -10,6 +10,7 @@ import datetime
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from prism_assets.domain.column_renames import ColumnRename, RenameState
 from prism_assets.domain.tables import Column, TableDefinition
 
 
@@ -67,22 +68,31 @@ def kept_columns(table: TableDefinition, old: TableDefinition) -> tuple[Column, 
 def continued_columns(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> tuple[Column, ...]:
     """The columns that come into force: those of a file with the ids that they have, 0 for new ones, and what is kept.
 
-    A renamed column keeps its name in objects, as readers of Glue look for one name in all of them; in a table without
-    any object it takes the new one there, too.
+    A renamed column is on the way to its new name from then on, as readers of Glue look for one name in all objects; in
+    a table without any object it has the new one everywhere. One that objects have under its first name alone, as
+    those of earlier versions did, begins now.
     """
     followed = followed_columns(table, old)
     columns = []
     for column in table.columns:
-        before = followed.get(column.name)
-        name = before.stored_name if before and not stored.is_empty else column.name
-        columns.append(
-            replace(
-                column,
-                column_id=before.column_id if before else 0,
-                stored_as=None if name == column.name else name,
-            )
-        )
+        if before := followed.get(column.name):
+            rename = None if stored.is_empty else _rename(column, before, old.version + 1)
+            column = replace(column, column_id=before.column_id, rename=rename)
+        columns.append(column)
     return (*columns, *kept_columns(table, old))
+
+
+def _rename(column: Column, before: Column, version: int) -> ColumnRename | None:
+    """How far a column of a file is on the way to its name, under the definition of that version.
+
+    A former name that it takes again before readers know the new one is still that of all objects.
+    """
+    if column.name == before.name and not before.stored_as:
+        return before.rename
+    former = before.glue_name
+    if former == column.name:
+        return None
+    return ColumnRename(former=former, state=RenameState.REWRITING, version=version, since=version)
 
 
 def column_problems(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> Iterator[str]:
@@ -91,10 +101,10 @@ def column_problems(table: TableDefinition, old: TableDefinition, stored: Stored
     for column in table.columns:
         before = followed.get(column.name)
         if before is None or before.name != column.name:
-            yield from _unusable_name(column, before, table, old)
+            yield from _unusable_name(column, before, table, old, stored)
         if before is not None:
             yield from _changed(before, column, stored)
-        elif held := stored.held.get(column.name):
+        if held := stored.held.get(column.name):
             yield _taken(str(old.name), column.name, held)
     gone = {column.column_id for column in old.columns}
     gone -= {column.column_id for column in (*followed.values(), *kept_columns(table, old))}
@@ -111,11 +121,11 @@ def _is_of_join(table: TableDefinition) -> bool:
 
 
 def _unusable_name(
-    column: Column, before: Column | None, table: TableDefinition, old: TableDefinition
+    column: Column, before: Column | None, table: TableDefinition, old: TableDefinition, stored: StoredColumns
 ) -> Iterator[str]:
     """Why a column cannot come under a name that none has in force."""
     for other in old.columns:
-        if other.stored_as == column.name and other is not before:
+        if column.name in (other.stored_as, other.copied_as) and other is not before:
             yield f"{column.name} is the name that objects and Glue have for {other.name}; choose another"
     others = [item.name for item in table.columns if item.was == column.was and item.name != column.name]
     if before is None:
@@ -128,6 +138,11 @@ def _unusable_name(
         yield f"{before.name} says on which day rows fall, and keeps its name"
     elif _is_of_join(old):
         yield f"{before.name} cannot become {column.name}: columns of join tables cannot be renamed yet"
+    elif before.rename and not stored.is_empty and column.name != before.glue_name:
+        yield (
+            f"{before.name} cannot become {column.name} yet: it is still known as {before.rename.former} to readers of "
+            f"Glue, as `prism status {old.name}` says; rename it when that has ended"
+        )
 
 
 def _changed(before: Column, after: Column, stored: StoredColumns) -> Iterator[str]:

@@ -81,12 +81,14 @@ class SmallObject(DataFile):
 class MergedRange(DataFile):
     """What Merge writes: the rows of the small objects of a partition with lower_bound < id <= upper_bound.
 
-    `revision` counts how often they were rewritten under another key.
+    `revision` counts how often they were rewritten under another key. `definition_version` is that whose names its
+    columns have; 0 until it is recorded.
     """
 
     lower_bound: int
     upper_bound: int
     revision: int = 0
+    definition_version: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,18 +12,28 @@ from dataclasses import dataclass
 from prism_assets.domain.files import DataFile, MergedRange, SmallObject
 from prism_assets.domain.tables import MergePolicy
 
+REWRITES = 8
+"""Ranges that one job rewrites at most."""
 DEFAULT_SHRINKAGE = 0.8
 """Bytes of merged output per byte of small objects before a partition has ranges of its own to measure."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedRange:
-    """One range to write. With `extends`, that range's object is the first input, and its row moves its upper bound."""
+    """One range to write. With `extends`, that range's object is the first input, and its row moves its upper bound.
+
+    Without any other object it is rewritten, under the names that its columns have by now.
+    """
 
     lower_bound: int
     upper_bound: int
     extends: MergedRange | None
     objects: tuple[SmallObject, ...]
+
+    @property
+    def is_rewritten(self) -> bool:
+        """Whether its rows are those of one range of before."""
+        return not self.objects
 
     @property
     def inputs(self) -> tuple[DataFile, ...]:
@@ -36,7 +46,7 @@ class PlannedRange:
         So what a merge has written before, of other rows, lies under another key.
         """
         extended = self.extends.revision if self.extends else 0
-        return max(rebuild, extended) + sum(item.revision for item in self.objects)
+        return max(rebuild, extended) + sum(item.revision for item in self.objects) + self.is_rewritten
 
     @property
     def input_bytes(self) -> int:
@@ -69,6 +79,7 @@ def plan_merge(
     unmerged: Sequence[SmallObject],
     more: bool,
     shrinkage: float = DEFAULT_SHRINKAGE,
+    renamed_in: int = 0,
 ) -> MergePlan:
     """Plans one job of one partition.
 
@@ -76,11 +87,12 @@ def plan_merge(
     by ascending id, at most `policy.max_objects`; `more` says that there are further ones. `shrinkage` is merged bytes
     per small byte. While the partition is open only full ranges are cut, and half a target is held back, so that what
     is left at the close is enough for an object of its own and nothing is written twice. After the close everything
-    is merged, in even parts.
+    is merged, in even parts. When nothing is left to merge of a closed day, ranges are rewritten that were written
+    under definitions before the version `renamed_in`, where columns have other names.
     """
     end = chain[-1].upper_bound if chain else 0
     if not unmerged:
-        return _nothing(end)
+        return _rewrites([] if is_open else [item for item in chain if item.definition_version < renamed_in], end)
     tail = chain[-1] if chain and chain[-1].content_length < policy.floor_bytes else None
     sizes = [item.content_length * shrinkage for item in unmerged]
     cuts = _cuts(sizes, float(tail.content_length) if tail else 0.0, policy, is_open=is_open, more=more)
@@ -96,10 +108,14 @@ def plan_merge(
     )
 
 
-def _nothing(end: int) -> MergePlan:
-    return MergePlan(
-        chain_end=end, ranges=(), left_behind=0, left_behind_bytes=0, reason="nothing is unmerged", backlog=False
+def _rewrites(old: Sequence[MergedRange], end: int) -> MergePlan:
+    """Some of the old ranges; others follow when their day is looked for again, so that no merge waits for them."""
+    ranges = tuple(
+        PlannedRange(lower_bound=item.lower_bound, upper_bound=item.upper_bound, extends=item, objects=())
+        for item in old[:REWRITES]
     )
+    reason = "objects from before a rename are rewritten" if old else "nothing is unmerged"
+    return MergePlan(chain_end=end, ranges=ranges, left_behind=0, left_behind_bytes=0, reason=reason, backlog=False)
 
 
 def _cuts(sizes: Sequence[float], start: float, policy: MergePolicy, *, is_open: bool, more: bool) -> list[int]:

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from prism_assets.domain.column_renames import ColumnRename, RenameState
 from prism_assets.domain.names import TableName
-from prism_assets.domain.tables import Column, Contract, IcebergOptions, Stream, TableDefinition
+from prism_assets.domain.tables import GRACE_DAYS, Column, Contract, IcebergOptions, Stream, TableDefinition
 from prism_assets.domain.types import FILE_FORMATS, ColumnType
 
 
@@ -73,11 +74,20 @@ class DropColumn:
 
 @dataclass(frozen=True)
 class RenameColumn:
-    """Another name for readers by id; objects and Glue go on with `stored_as`, or take the new one where it is None."""
+    """Another name for readers by id; those of Glue follow by `rename`. None where no object has the former name."""
 
     before: str
     name: str
-    stored_as: str | None
+    rename: ColumnRename | None
+
+
+@dataclass(frozen=True)
+class AdvanceRename:
+    """A renamed column is further on the way to its new name; None at the end of it."""
+
+    name: str
+    former: str
+    rename: ColumnRename | None
 
 
 @dataclass(frozen=True)
@@ -133,6 +143,7 @@ Change = (
     | AddColumn
     | DropColumn
     | RenameColumn
+    | AdvanceRename
     | ReadColumn
     | WidenColumn
     | LengthenColumn
@@ -195,8 +206,10 @@ def _wanted_columns(old: TableDefinition, new: TableDefinition) -> Iterator[Chan
         if column is None:
             yield DropColumn(before)
             continue
-        if before.name != column.name:
-            yield RenameColumn(before.name, column.name, column.stored_as)
+        if before.name != column.name or before.stored_as != column.stored_as:
+            yield RenameColumn(before.name, column.name, column.rename)
+        elif before.rename and before.rename != column.rename:
+            yield AdvanceRename(column.name, before.rename.former, column.rename)
         if _read_from(before) != _read_from(column):
             yield ReadColumn(column.name, _read_from(before), column.source, column.sources, column.value)
         if before.type != column.type:
@@ -246,8 +259,10 @@ def _changed(table: TableDefinition | None, change: Change) -> TableDefinition:
             return dataclasses.replace(table, columns=columns)
         case DropColumn(column):
             return dataclasses.replace(table, columns=tuple(item for item in table.columns if item != column))
-        case RenameColumn(before, name, stored_as):
-            return _with_column(table, before, name=name, stored_as=stored_as)
+        case RenameColumn(before, name, rename):
+            return _with_column(table, before, name=name, stored_as=None, rename=rename)
+        case AdvanceRename(name, _, rename):
+            return _with_column(table, name, rename=rename)
         case ReadColumn(name, _, source, sources, value):
             return _with_column(table, name, source=source, sources=sources, value=value)
         case WidenColumn(name, _, kind):
@@ -311,10 +326,17 @@ def _line(name: str, change: Change) -> str | None:
                 f"drop column {column.name} of {name}: readers see it no more, objects hold its values, and the name "
                 "stays taken, until their days are rebuilt"
             )
-        case RenameColumn(before, renamed, str(stored)):
-            return f"rename column {before} of {name} to {renamed}: objects and Glue keep the name {stored}"
+        case RenameColumn(before, renamed, ColumnRename() as rename):
+            verb = f"rename column {before}" if before != renamed else f"have readers of Glue find column {renamed}"
+            to = f" to {renamed}" if before != renamed else " by this name"
+            return (
+                f"{verb} of {name}{to}: objects of before are rewritten, until then Glue shows {rename.former}, and "
+                f"behind it both names for {GRACE_DAYS} days"
+            )
         case RenameColumn(before, renamed):
             return f"rename column {before} of {name} to {renamed}"
+        case AdvanceRename(renamed, former, rename):
+            return f"{_advance(renamed, former, rename)} of {name}"
         case ReadColumn(column_name, before):
             return f"read column {column_name} of {name} from {_read_from(change)}, and no more from {before}"
         case WidenColumn(column_name, before, kind):
@@ -349,6 +371,18 @@ def _line(name: str, change: Change) -> str | None:
             return f"show {name} by symlinks no longer: the catalog run behind it takes it out of that database"
         case ChangeSetting():
             return None
+
+
+def _advance(name: str, former: str, rename: ColumnRename | None) -> str:
+    match rename.state if rename else None:
+        case RenameState.SETTLING:
+            return f"find column {name} beside {former} in every object"
+        case RenameState.BOTH:
+            return f"show column {name} beside {former} in Glue"
+        case RenameState.ENDING:
+            return f"show column {name} without {former} in Glue"
+        case _:
+            return f"write column {name} without {former} into objects"
 
 
 def _format(stream: Stream) -> str:

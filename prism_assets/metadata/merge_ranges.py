@@ -25,7 +25,8 @@ def load_chain(connection: Connection, keys: TableKeys, partition_id: int) -> li
 
 _CHAIN = """
 SELECT p.partition_date AS date, r.lower_bound, r.upper_bound, r.content_length, r.row_count, r.min_time, r.max_time,
-    r.fingerprint, r.file_format, r.metrics, r.revision, r.rows_erased, r.erased_fingerprint, r.erasure_id
+    r.fingerprint, r.file_format, r.metrics, r.revision, r.rows_erased, r.erased_fingerprint, r.erasure_id,
+    r.definition_version
 FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id)
 WHERE r.prism_partition_id = :partition AND r.lower_bound IS NOT NULL
 ORDER BY r.upper_bound
@@ -42,7 +43,8 @@ def load_table_chains(connection: Connection, keys: TableKeys, table_id: int) ->
 
 _TABLE_CHAINS = """
 SELECT p.partition_date AS date, r.lower_bound, r.upper_bound, r.content_length, r.row_count, r.min_time, r.max_time,
-    r.fingerprint, r.file_format, r.metrics, r.revision, r.rows_erased, r.erased_fingerprint, r.erasure_id
+    r.fingerprint, r.file_format, r.metrics, r.revision, r.rows_erased, r.erased_fingerprint, r.erasure_id,
+    r.definition_version
 FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id)
 WHERE p.prism_table_id = :table AND r.lower_bound IS NOT NULL
 ORDER BY r.prism_partition_id, r.upper_bound

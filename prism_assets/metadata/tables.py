@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -290,26 +290,29 @@ _HIGHEST_COLUMN = "SELECT coalesce(max(column_id), 0) FROM prism_table_columns W
 
 
 def load_column_names(connection: Connection, table_id: int) -> set[str]:
-    """The names that columns of a table have, or ever had, in objects. Reads without locks."""
+    """The names that columns of a table have, or ever had, in objects, copies of them too. Reads without locks."""
     return set(connection.execute(text(_COLUMN_NAMES), {"table": table_id}).scalars())
 
 
 _COLUMN_NAMES = """
-SELECT DISTINCT coalesce(c ->> 'stored_as', c ->> 'name') FROM prism_table_definitions d CROSS JOIN jsonb_array_elements(d.definition -> 'columns') c
-WHERE d.prism_table_id = :table
+SELECT DISTINCT n.name FROM prism_table_definitions d
+CROSS JOIN jsonb_array_elements(d.definition -> 'columns') c
+CROSS JOIN LATERAL (VALUES (coalesce(c ->> 'stored_as', c ->> 'name')), (c -> 'rename' ->> 'former')) n (name)
+WHERE d.prism_table_id = :table AND n.name IS NOT NULL
 """
 
 
-def load_held_names(connection: Connection, table_id: int, names: Collection[str]) -> dict[str, HeldName]:
+def load_held_names(connection: Connection, table_id: int, names: Mapping[str, int]) -> dict[str, HeldName]:
     """Those of the names that objects of a table have for columns: what readers of Glue are sent to, or may be soon.
 
-    Merged objects have the columns of the small ones that they were made of. A day that was rebuilt holds what it held
+    Given with each name is the id of the column that may have it, 0 for none. Merged objects have the columns of the small ones that they were made of. A day that was rebuilt holds what it held
     until each publisher whose readers go by names shows it as it is now. Reads without locks, of each day by its index:
     what no definition in force has, fewer and fewer objects hold.
     """
     if not names:
         return {}
-    rows = connection.execute(text(_HELD_NAMES), {"table": table_id, "names": sorted(names)})
+    values = {"table": table_id, "names": sorted(names), "own": [names[name] for name in sorted(names)]}
+    rows = connection.execute(text(_HELD_NAMES), values)
     return {
         row.name: HeldName(days=row.days, first=row.first, last=row.last, waiting=row.waiting)
         for row in rows
@@ -319,10 +322,12 @@ def load_held_names(connection: Connection, table_id: int, names: Collection[str
 
 _HELD_NAMES = """
 WITH held AS (
-    SELECT n.name, array_agg(d.version) AS versions FROM unnest(CAST(:names AS text[])) AS n (name)
+    SELECT n.name, array_agg(d.version) AS versions
+    FROM unnest(CAST(:names AS text[]), CAST(:own AS integer[])) AS n (name, own)
     JOIN prism_table_definitions d ON d.prism_table_id = :table
         AND EXISTS (SELECT 1 FROM jsonb_array_elements(d.definition -> 'columns') c
-            WHERE coalesce(c ->> 'stored_as', c ->> 'name') = n.name)
+            WHERE n.name IN (coalesce(c ->> 'stored_as', c ->> 'name'), c -> 'rename' ->> 'former')
+                AND CAST(c ->> 'column_id' AS integer) <> n.own)
     GROUP BY n.name
 )
 SELECT h.name, count(p.date) AS days, min(p.date) AS first, max(p.date) AS last,

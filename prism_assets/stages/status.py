@@ -39,6 +39,7 @@ from prism_assets.metadata.quarantine import UnfitValues, unfit_values
 from prism_assets.metadata.unread_objects import UnreadObjects, load_unread
 from prism_assets.objectstore.lake import Lake
 from prism_assets.stages.catalog.facts import StoredFacts
+from prism_assets.stages.catalog.renames import RenameStatus, read_renames
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.drop.report import DropStatus, read_drops
 from prism_assets.stages.erase.report import ErasureStatus, read_erasures
@@ -73,7 +74,8 @@ class TableStatus:
     of it. `unfit_values` are those of the last `unfit_days` that did not fit their column; only where tables are named.
     `undeleted_objects` should have been deleted by a garbage collection of days ago. `stopped` are streams at which
     objects wait that are in no other count. `erasures` are those that are not proved yet. `records_wait` says what
-    keeps folds and merges of records back. Of a table that is being dropped there is nothing but the `drop`.
+    keeps folds and merges of records back, `renames` which columns Glue does not show by their new names alone yet. Of
+    a table that is being dropped there is nothing but the `drop`.
     """
 
     table: str
@@ -90,6 +92,7 @@ class TableStatus:
     erasures: tuple[ErasureStatus, ...] = ()
     drop: DropStatus | None = None
     records_wait: tuple[str, ...] = ()
+    renames: tuple[RenameStatus, ...] = ()
 
 
 def read_status(
@@ -119,6 +122,7 @@ def read_status(
         undeleted = gc_log.count_overdue(connection)
         unfit = {} if names is None else unfit_values(connection, ids, since)
         stopped = backlog.count_stopped(connection, ids)
+        renames = {table.table_id: read_renames(context, connection, table, now) for table in chosen}
         held = {table.table_id: load_waits(connection, table, settings.full_scan_seconds, now) for table in chosen}
     erasures = read_erasures(context, chosen, open_only=True)
     dropped = [
@@ -137,6 +141,7 @@ def read_status(
                 stopped=tuple(item for item in stopped if item.table_id == table.table_id),
                 erasures=tuple(item for item in erasures if item.table == str(table.name)),
                 records_wait=held[table.table_id],
+                renames=renames[table.table_id],
             )
             for table, status in zip(chosen, found, strict=True)
         ),

@@ -560,7 +560,7 @@ def names(seed: int) -> Life:
 
 def columns(seed: int) -> Life:
     """A column that is dropped while rows come, whose name another one takes when its day was made again, and which is
-    renamed in its turn.
+    renamed in its turn, until readers of Glue know it by its new name alone.
     """
     author = Author(seed)
     drop = author.drop
@@ -576,8 +576,11 @@ def columns(seed: int) -> Life:
             Phase(utc("2026-03-02T00:20"), ("run",), (drop(events, hour, "2026-03-02T00:05"),)),
             Phase(utc("2026-03-02T12:00"), ("run", "rebuild", "run")),
             Phase(utc("2026-03-02T13:00"), ("take name", "run"), (drop(events, hour, "2026-03-02T11:00"),)),
-            Phase(utc("2026-03-02T18:00"), ("rename column", "run"), (drop(events, hour, "2026-03-02T11:00"),)),
-            Phase(utc("2026-03-03T01:00"), ("run",)),
+            Phase(utc("2026-03-02T18:00"), ("rename column", "run"), (drop(events, "2026-03-02T11:00"),)),
+            Phase(utc("2026-03-03T01:00"), ("run",), (drop(events, hour, "2026-03-02T11:00"),)),
+            Phase(utc("2026-03-03T06:00"), ("run",)),
+            Phase(utc("2026-04-03T00:00"), ("run",)),
+            Phase(utc("2026-04-03T06:00"), ("run",)),
         ),
         watched=(events,),
         rest=("run", "iceberg"),

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import pyarrow.parquet as pq
 import pytest
 
 from prism_assets import failpoints
 from prism_assets.domain.errors import DefinitionError
-from prism_assets.kernels.parquet.format import column_id
+from prism_assets.kernels.fingerprint import COPY_IDS
 from prism_assets.stages.apply.run import apply_sound
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.erase.run import continue_erasures, run_erase
@@ -26,14 +23,24 @@ from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.stages.aging import hours_pass, keys
 from prism_assets_tests.stages.engines import expire_leases, rest_is_over
+from prism_assets_tests.stages.seen_columns import (
+    COLOR,
+    DAY,
+    EVENING,
+    HUE,
+    LATER,
+    MORNING,
+    NIGHT,
+    NOON,
+    SIZE,
+    arrive,
+    columns_of,
+    events,
+    look,
+    merged,
+    publish,
+)
 from prism_assets_tests.world import World
-
-DAY = "2026-03-01"
-NOON, LATER = f"{DAY}T12:00", f"{DAY}T13:00"
-NIGHT, MORNING, EVENING = "2026-03-02T00:30", "2026-03-02T09:00", "2026-03-02T19:00"
-COLOR, SIZE = "{name: color, type: string, length: 20}", "{name: size, type: bigint}"
-MERGE = "{interval: 0, target_bytes: 100000}"
-COLORS = ("red", "green", None, "blue")
 
 
 @pytest.fixture
@@ -41,74 +48,6 @@ def world(services: Any, database_url: str, tmp_path: Path) -> Iterator[World]:
     """One garbage collection may delete everything that is garbage."""
     with a_world(services, database_url, tmp_path, gc_max_fraction=1.0) as made:
         yield made
-
-
-def events(*columns: str) -> str:
-    return a_table(columns=columns, merge=MERGE, iceberg="true")
-
-
-def arrive(world: World, now: str = NOON, *, at: str = NOON) -> list[dict[str, Any]]:
-    """An object of four rows with all fields."""
-    made = zip(some_rows(len(COLORS), utc(at)), COLORS, strict=True)
-    rows = [row | {"color": color, "size": number} for number, (row, color) in enumerate(made)]
-    world.drop(rows)
-    world.stream(now)
-    return rows
-
-
-def publish(world: World, now: str) -> None:
-    world.catalog(now)
-    world.iceberg(now)
-
-
-def look(world: World, rows: Sequence[dict[str, Any]], *columns: str, **by_id: str) -> None:
-    """Readers by name and by id see these columns and no others, and each row once, with its values.
-
-    `by_id` are other names that readers by id have for some of them.
-    """
-    wanted = {row["id"]: tuple(row[column] for column in columns) for row in rows}
-    names = ["id", *columns]
-    found = world.reader().table("log.events")
-    assert [name for name, _ in found.columns] == ["time", *names]
-    assert each_once(world.query(f"SELECT {', '.join(names)} FROM log.events")) == wanted
-    assert each_once(by_name_alone(world, names)) == wanted
-    names = ["id", *(by_id.get(column, column) for column in columns)]
-    listed = world.iceberg_table().scan().to_arrow()
-    assert listed.column_names == ["time", *names, "dt"]
-    assert each_once([tuple(row.values()) for row in listed.select(names).to_pylist()]) == wanted
-
-
-def each_once(found: Sequence[tuple[Any, ...]]) -> dict[int, tuple[Any, ...]]:
-    """Rows by their ids."""
-    rows = {number: tuple(values) for number, *values in found}
-    assert len(rows) == len(found), "rows are seen twice"
-    return rows
-
-
-def by_name_alone(world: World, names: Sequence[str]) -> list[tuple[Any, ...]]:
-    """DuckDB over the objects that Glue names, which knows of no ids."""
-    paths = [
-        str(world.root / "buckets" / item.url.removeprefix("s3://"))
-        for partition in world.reader().table("log.events").partitions
-        for item in partition.objects
-    ]
-    with duckdb.connect() as connection:
-        said = ", ".join(f"NULL AS {name}" for name in names)
-        objects = "SELECT * FROM read_parquet($1, union_by_name = true, hive_partitioning = false)"
-        query = f"SELECT {', '.join(names)} FROM ({objects} UNION ALL BY NAME SELECT {said} WHERE false)"
-        return connection.execute(query, [paths]).fetchall()
-
-
-def columns_of(world: World, key: str) -> dict[str, int]:
-    """What an object holds: names with their ids."""
-    schema = pq.read_schema(io.BytesIO(world.context.stores.get("lake", key)))
-    return {field.name: column_id(field) for field in schema}
-
-
-def merged(world: World) -> str:
-    """The key of the one merged object that readers are sent to."""
-    (item,) = world.partition(DAY).objects
-    return item.url.removeprefix("s3://lake/")
 
 
 def refusal(world: World, text: str) -> str:
@@ -290,14 +229,12 @@ def test_another_order_is_shown_to_every_reader(world: World, rows: list[dict[st
     look(world, rows, "size", "color")
 
 
-HUE = "{name: hue, type: string, length: 20, was: color}"
-
-
 def test_a_renamed_column_has_its_name_for_readers_by_id_and_the_one_of_before_in_glue(
     world: World, rows: list[dict[str, Any]]
 ) -> None:
     assert world.apply(events(HUE, SIZE)).lines == (
-        "rename column color of log.events to hue: objects and Glue keep the name color",
+        "rename column color of log.events to hue: objects of before are rewritten, until then Glue shows color, and "
+        "behind it both names for 30 days",
     )
     assert world.apply().lines == (), "the field may stay in the file"
     rows += arrive(world, LATER)
@@ -321,7 +258,7 @@ def test_a_renamed_column_has_its_name_for_readers_by_id_and_the_one_of_before_i
     assert run_rebuild(world.context, "log.events", day=utc(NOON).date(), now=utc(EVENING)).errors == ()
     publish(world, EVENING)
     look(world, [*rows, *late], "color", "size", color="hue")
-    assert columns_of(world, merged(world)) == {"time": 1, "id": 2, "color": 3, "size": 4}
+    assert columns_of(world, merged(world)) == {"time": 1, "id": 2, "hue": 3, "size": 4, "color": COPY_IDS[3]}
     assert run_doctor(world.context, deep=True).is_clean
 
 

@@ -16,6 +16,7 @@ from prism_assets.defs.sensors.requests import PendingDays, answer
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata.catalog_state import undefined_tables
 from prism_assets.stages.catalog.pending import COMPARE, PUBLISH, CatalogWork, find_catalog_work
+from prism_assets.stages.catalog.renames import tables_to_advance
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.delayed import DelayedRows, find_delayed
@@ -50,9 +51,13 @@ def _without_delayed(
 
 
 def _undefined(stages: StageContext, tables: Collection[TableDefinition], now: datetime) -> dict[str, date]:
-    """Tables whose definition in force the catalog does not show yet; it is shown without waiting for rows."""
+    """Tables whose definition in force the catalog does not show yet, or which is to follow by itself.
+
+    It is shown without waiting for rows.
+    """
     with stages.database.begin() as connection:
         undefined = undefined_tables(connection)
+        undefined |= {table.table_id for table in tables_to_advance(stages, connection, tables, now)}
     return {str(table.name): table.today(now) for table in tables if table.table_id in undefined}
 
 

@@ -1,4 +1,4 @@
-"""merges_due: requests merged for the tables whose merge jobs are due."""
+"""merges_due: requests merged for the tables whose merge jobs are due, or that have objects from before a rename."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from dagster import SensorEvaluationContext, SensorResult, SkipReason
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.requests import PendingDays, answer
+from prism_assets.metadata.column_renames import load_days_to_rewrite
 from prism_assets.metadata.merge_queue import MergeQueue, due_merges, merge_queue
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
+from prism_assets.stages.merge.run import REWRITE_DAYS
 
 
 def merges_due(
@@ -20,15 +22,18 @@ def merges_due(
     """Requests merged for the tables with merge jobs that are due, or were left behind by a dead worker."""
     stages.check_lake()
     now = datetime.now(timezone.utc)
+    tables = stages.choose_tables(None)
     with stages.database.begin() as connection:
         due = due_merges(connection, now, stages.settings.lease_seconds)
         queue = merge_queue(connection)
-    names = {table.table_id: str(table.name) for table in stages.choose_tables(None)}
+        anew = load_days_to_rewrite(connection, tables, REWRITE_DAYS)
+    names = {table.table_id: str(table.name) for table in tables}
     days: dict[str, set[date]] = {}
-    for item in due:
-        days.setdefault(names[item.table_id], set()).add(item.date)
+    for table_id, day in (*((item.table_id, item.date) for item in due), *((day.table_id, day.date) for day in anew)):
+        days.setdefault(names[table_id], set()).add(day)
     reply = answer(PendingDays(Stage.MERGED, days), location, context.instance)
-    reason = "; ".join(filter(None, [_sentence(len(due), queue), reply.rest]))
+    rewrites = f"{len(anew)} days have objects from before a rename" if anew else ""
+    reason = "; ".join(filter(None, [_sentence(len(due), queue), rewrites, reply.rest]))
     return SensorResult(run_requests=list(reply.requests), skip_reason=None if reply.requests else SkipReason(reason))
 
 

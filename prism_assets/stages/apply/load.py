@@ -53,10 +53,10 @@ def _stored_columns(
     Whether there is any object is asked where a column is renamed or widened; no batch starts until that is done.
     """
     followed = followed_columns(table, old)
-    new = {column.name for column in table.columns} - followed.keys()
-    held = tables.load_held_names(
-        connection, old.table_id, new & tables.load_column_names(connection, old.table_id) if new else ()
-    )
+    ids = {column.name: followed[column.name].column_id if column.name in followed else 0 for column in table.columns}
+    new = ids.keys() - {column.name for column in old.columns}
+    used = new & tables.load_column_names(connection, old.table_id) if new else ()
+    held = tables.load_held_names(connection, old.table_id, {name: ids[name] for name in used})
     is_empty = False
     if any((column.name, column.type) != (of.name, of.type) for column, of in _pairs(table, followed)):
         locks.hold_epoch(connection)

@@ -35,13 +35,14 @@ from prism_assets.domain.problems import Problem
 from prism_assets.domain.publishers import wanted_publishers, words_of
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import catalog_state, leases, locks, merge_jobs, partitions, retention
+from prism_assets.metadata import catalog_state, leases, locks, merge_jobs, partitions, retention, tables
 from prism_assets.metadata.catalog_state import CatalogState
 from prism_assets.metadata.leases import Holder, Lease, LeaseKind
 from prism_assets.stages.catalog.candidates import load_candidates
 from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.catalog.publications import PublishedPartition
 from prism_assets.stages.catalog.publish import PublishReport, end_table, plan_publish, publish_table
+from prism_assets.stages.catalog.renames import advance_renames, read_renames
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.leases import leased
 
@@ -66,6 +67,8 @@ _Told = TypeVar("_Told", Waiting, Problem)
 class TableReport:
     """What a catalog run did with one table. `skipped` if another run is at it: its `holder`, unless it just ended.
 
+    `renamed` are steps of columns on the way to their new names, `renames` says what these wait for behind it.
+
     What was defined, published, withdrawn and removed is that of Glue's own database, and of that of symlinks what
     `symlink` says. What is wrong, and what waits, is that of both, and stands here alone.
     """
@@ -78,9 +81,11 @@ class TableReport:
     switched: tuple[date, ...] = ()
     marked: tuple[date, ...] = ()
     closed: tuple[date, ...] = ()
+    renamed: tuple[str, ...] = ()
     defined: str | None = None
     published: tuple[PublishedPartition, ...] = ()
     waiting: tuple[Waiting, ...] = ()
+    renames: tuple[str, ...] = ()
     skipped: bool = False
     holder: Holder | None = None
     problems: tuple[Problem, ...] = ()
@@ -95,7 +100,7 @@ class TableReport:
     @property
     def changed(self) -> bool:
         """Whether the run changed anything."""
-        moved = self.expired or self.withdrawn or self.switched or self.marked or self.closed
+        moved = self.expired or self.withdrawn or self.switched or self.marked or self.closed or self.renamed
         return bool(moved or self.defined or self.published or self.removed or self.symlink.changed)
 
 
@@ -181,13 +186,18 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
     switched: list[date] = []
     marked: list[date] = []
     closed: list[date] = []
+    renamed: tuple[str, ...] = ()
     if not republish and not table.dropped:
         expired = _expire(context, table, lease, pending, min(now, known.time), waiting)
         switched = _switch(context, table, lease, pending, now, waiting)
         marked, closed = _close(context, table, lease, pending, now, waiting)
+        renamed = advance_renames(context, lease, table, min(now, known.time))
     shown = {
         one.publisher.name: _show(one, lease, table, now, republish) for one in _begun_catalogs(context, lease, table)
     }
+    with context.database.begin() as connection:
+        current = tables.load_current(connection, table)
+        renames = read_renames(context, connection, current, min(now, known.time))
     glue, symlink = (shown.get(name, PublishReport()) for name in (GLUE, SYMLINK))
     return TableReport(
         table=str(table.name),
@@ -198,6 +208,8 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
         switched=tuple(switched),
         marked=tuple(marked),
         closed=tuple(closed),
+        renamed=renamed,
+        renames=tuple(map(str, renames)),
         defined=glue.defined,
         published=glue.published,
         waiting=(*waiting, *_held_back(glue), *map(_of_symlinks, _held_back(symlink))),

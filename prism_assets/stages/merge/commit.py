@@ -112,6 +112,8 @@ def _save(connection: Connection, running: RunningJob, now: datetime) -> None:
     failpoint("merge.in_commit")
     if plan.ranges:
         partitions.raise_desired(connection, job.partition_id, plan.ranges[-1].upper_bound)
+    if any(planned.is_rewritten for planned in plan.ranges):
+        partitions.raise_revision(connection, job.partition_id)  # the bounds are those that catalogs know
     merge_jobs.delete(connection, job)
     if plan.backlog:
         merge_jobs.hasten(connection, job.partition_id, now)

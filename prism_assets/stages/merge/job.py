@@ -51,7 +51,7 @@ class RunningJob:
         return MergedPartition(
             table_id=self.plan.table.table_id,
             date=self.plan.partition.date,
-            objects_in=sum(len(planned.objects) for planned in plan.ranges),
+            objects_in=sum(len(planned.objects) or 1 for planned in plan.ranges),
             rows=sum(planned.row_count for planned in plan.ranges),
             bytes_in=sum(planned.input_bytes for planned in plan.ranges),
             sizes_in=tuple(file.content_length for planned in plan.ranges for file in planned.inputs),

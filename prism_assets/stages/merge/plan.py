@@ -36,6 +36,8 @@ class PartitionPlan:
 
 
 def _describe(planned: PlannedRange) -> str:
+    if planned.is_rewritten:
+        return f"({planned.lower_bound}, {planned.upper_bound}] anew"
     verb = "extend" if planned.extends else "new"
     return f"{verb} ({planned.lower_bound}, {planned.upper_bound}] with {len(planned.objects)} objects"
 
@@ -59,6 +61,7 @@ def plan_partition(
         unmerged=unmerged[:limit],
         more=len(unmerged) > limit,
         shrinkage=merge_ranges.observed_shrinkage(connection, partition_id) or DEFAULT_SHRINKAGE,
+        renamed_in=table.renamed_in,
     )
     return PartitionPlan(table=table, partition=partition, merge=plan)
 

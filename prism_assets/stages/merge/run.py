@@ -21,7 +21,7 @@ from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import Definitions, TableDefinition
 from prism_assets.domain.work import Failure, MergeResult, MergeTask
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import merge_jobs, partitions
+from prism_assets.metadata import column_renames, merge_jobs, partitions
 from prism_assets.metadata.merge_jobs import MergeJob
 from prism_assets.stages.bisect import check_engine, run_bisected
 from prism_assets.stages.context import StageContext
@@ -31,6 +31,10 @@ from prism_assets.stages.merge.job import RunningJob
 from prism_assets.stages.merge.plan import PartitionPlan, plan_partition, range_tasks
 from prism_assets.stages.merge.report import MergedPartition, MergeReport
 from prism_assets.stages.merge.settled_merge import merge_settled
+
+_TRIES = 5
+REWRITE_DAYS = 4
+"""Days of a table whose objects one run writes anew, at most `REWRITES` of each."""
 
 
 @dataclass
@@ -80,7 +84,10 @@ def merge_one_by_one(
     day: date | None = None,
     ignore_schedule: bool = False,
 ) -> Iterator[MergeReport]:
-    """Runs what `run_merge` runs, and yields what was done job by job, which is committed whatever follows."""
+    """Runs what `run_merge` runs, and yields what was done job by job, which is committed whatever follows.
+
+    Objects from before a rename of columns come last, when nothing is due any more, and some of them in each run.
+    """
     context.check_lake()
     tables = context.choose_logs(names)
     table_ids = [table.table_id for table in tables]
@@ -89,6 +96,7 @@ def merge_one_by_one(
     if ignore_schedule:
         _schedule_unmerged(context, table_ids, day, now)
     seen: set[int] = set()
+    rewrites = False
     while True:
         with context.database.begin() as connection:
             jobs = merge_jobs.claim_due(
@@ -103,6 +111,10 @@ def merge_one_by_one(
             )
             if jobs:
                 failpoint("merge.in_claim")
+        if not jobs and not rewrites:
+            rewrites = True
+            if _schedule_rewrites(context, tables, day, now):
+                continue
         if not jobs:
             return
         failpoint("merge.after_claim")
@@ -141,6 +153,23 @@ def _schedule_unmerged(context: StageContext, table_ids: Collection[int], day: d
         for partition_id in partitions.ids_unmerged(connection, table_ids, day):
             partitions.lock_partition(connection, partition_id)
             merge_jobs.schedule(connection, [partition_id], now)
+
+
+def _schedule_rewrites(
+    context: StageContext, tables: Collection[TableDefinition], day: date | None, now: datetime
+) -> int:
+    """Gives days jobs that have objects from before a rename, the newest first; how many.
+
+    Each in a transaction of its own: a death between two leaves jobs like any other.
+    """
+    with context.database.begin() as connection:
+        wanted = column_renames.load_days_to_rewrite(connection, tables, REWRITE_DAYS, day)
+    for item in wanted:
+        with context.database.begin() as connection:
+            partitions.lock_partition(connection, item.partition_id)
+            merge_jobs.schedule(connection, [item.partition_id], now)
+            failpoint("merge.in_rewrite_schedule")
+    return len(wanted)
 
 
 def _run_jobs(
@@ -261,11 +290,26 @@ def _completed(context: StageContext, in_flight: Sequence[RunningJob], engine: _
     definitions = {
         (running.plan.table.table_id, running.plan.table.version): running.plan.table for running in in_flight
     }
-    for result in _merged(context, tasks, definitions, engine):
-        running = by_id[result.job_id]
-        running.results[result.upper_bound] = result
-        if running.is_complete:
-            yield running
+    for turn in range(_TRIES):
+        wanted = {task.task_id: task for task in tasks}
+        tasks = []
+        for result in _merged(context, list(wanted.values()), definitions, engine):
+            running = by_id[result.job_id]
+            if result.failure and result.failure.occupied and turn < _TRIES - 1:
+                tasks.append(_under_next_key(context, running.plan, wanted[result.task_id]))
+                continue
+            running.results[result.upper_bound] = result
+            if running.is_complete:
+                yield running
+        if not tasks:
+            return
+
+
+def _under_next_key(context: StageContext, plan: PartitionPlan, task: MergeTask) -> MergeTask:
+    """The same under another key: a merge that died left other rows under that of the task, or other names."""
+    revision = task.revision + 1
+    key = context.lake.keys(plan.table).merged_object(task.date, task.lower_bound, task.upper_bound, revision)
+    return replace(task, output_key=key, revision=revision)
 
 
 def _merged(

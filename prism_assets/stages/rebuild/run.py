@@ -230,6 +230,8 @@ class _Day:
             leases.hold(connection, self._lease)
             locks.share_epoch(connection)  # a rule is there before, or finds what is committed here
             _refuse_if_erased(connection, self._table)
+            if tables.load_current(connection, self._table).renamed_in > self._table.version:
+                raise LeaseLost("columns were renamed meanwhile, and what is ready has their former names: repeat it")
             locked = partitions.lock_partition(connection, number)
             rebuilds.lock_running(connection, rebuild)
             changed = rebuilds.forget_changed(connection, rebuild)

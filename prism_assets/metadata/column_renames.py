@@ -1,0 +1,105 @@
+"""Statements on renames of columns, which definitions tell of: what is left of them, and since when. Reads without locks.
+
+Only tables are asked for that have such a column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from sqlalchemy import Connection, text
+
+from prism_assets.domain.column_renames import ColumnRename, RenameFacts, RenameLeft, RenameState
+from prism_assets.domain.tables import TableDefinition
+
+
+@dataclass(frozen=True, kw_only=True)
+class DayToRewrite:
+    """A closed day with merged objects from before a rename."""
+
+    partition_id: int
+    table_id: int
+    date: date
+
+
+def load_days_to_rewrite(
+    connection: Connection, tables: Collection[TableDefinition], most: int, day: date | None = None
+) -> list[DayToRewrite]:
+    """Of each table so many, the newest first; days that wait for a merge, which comes first, or are in one, are none."""
+    found = []
+    for table in tables:
+        if any(column.rename and column.rename.state is RenameState.REWRITING for column in table.columns):
+            values = {"table": table.table_id, "version": table.renamed_in, "most": most, "day": day}
+            found += [DayToRewrite(**row._mapping) for row in connection.execute(text(_TO_REWRITE), values)]
+    return found
+
+
+_TO_REWRITE = """
+SELECT p.prism_partition_id AS partition_id, p.prism_table_id AS table_id, p.partition_date AS date
+FROM prism_partitions p
+WHERE p.prism_table_id = :table AND p.last_live_object_id IS NOT NULL AND p.expire_time IS NULL
+    AND (CAST(:day AS date) IS NULL OR p.partition_date = :day)
+    AND p.last_object_id <= p.desired_manifest_version
+    AND EXISTS (SELECT 1 FROM prism_merge_ranges r WHERE r.prism_partition_id = p.prism_partition_id
+        AND r.lower_bound IS NOT NULL AND r.definition_version < :version)
+    AND NOT EXISTS (SELECT 1 FROM prism_merge_jobs j WHERE j.prism_partition_id = p.prism_partition_id)
+ORDER BY p.partition_date DESC LIMIT :most
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenameRecord:
+    """A rename as it is recorded: when it `begun`, and what decides how it goes on."""
+
+    begun: datetime
+    facts: RenameFacts
+
+
+def load_rename(connection: Connection, table_id: int, rename: ColumnRename) -> RenameRecord:
+    """What is left is counted only as long as it decides."""
+    values = {"table": table_id, "version": rename.version, "since": rename.since}
+    row = connection.execute(text(_TIMES), values).one()
+    left = RenameLeft()
+    if rename.state is RenameState.REWRITING:
+        left = RenameLeft(**connection.execute(text(_LEFT), values).one()._mapping)
+    return RenameRecord(begun=row.begun, facts=RenameFacts(since=row.since, left=left, is_shown=row.is_shown))
+
+
+_TIMES = """
+SELECT (SELECT create_time FROM prism_table_definitions WHERE prism_table_id = :table AND version = :version) AS begun,
+    (SELECT create_time FROM prism_table_definitions WHERE prism_table_id = :table AND version = :since) AS since,
+    NOT EXISTS (SELECT 1 FROM prism_table_publications WHERE prism_table_id = :table AND defined_version < :since)
+        AS is_shown
+"""
+
+# Readers of an open day list all its objects; those of one that is switched are sent to its ranges and to what is above
+# these. What a catalog shows of a closed day is of before as long as it was not published behind the last change of its
+# ranges. Whatever is written under a definition of before was claimed under it, or has such an object for input.
+_LEFT = """
+WITH days AS MATERIALIZED (
+    SELECT p.partition_date AS date, p.last_live_object_id IS NULL AS is_open,
+        CASE WHEN p.expire_time IS NOT NULL THEN 0 ELSE (
+            SELECT count(*) FROM prism_merge_ranges r WHERE r.prism_partition_id = p.prism_partition_id
+                AND r.lower_bound IS NOT NULL AND r.definition_version < :version) END AS merged,
+        CASE WHEN p.expire_time IS NOT NULL THEN 0 ELSE (
+            SELECT count(*) FROM prism_small_objects s WHERE s.prism_partition_id = p.prism_partition_id
+                AND s.prism_small_object_id > CASE WHEN p.switched THEN p.desired_manifest_version ELSE 0 END
+                AND s.definition_version < :version) END AS small,
+        EXISTS (SELECT 1 FROM prism_publications q WHERE q.prism_partition_id = p.prism_partition_id
+            AND q.publisher <> 'iceberg' AND q.version >= 0 AND (p.expire_time IS NOT NULL
+                OR p.last_live_object_id IS NOT NULL AND (q.revision < p.revision
+                    OR p.switched AND q.version < p.desired_manifest_version))) AS is_behind
+    FROM prism_partitions p WHERE p.prism_table_id = :table
+)
+SELECT CAST(coalesce(sum(merged) FILTER (WHERE NOT is_open), 0) AS bigint) AS merged,
+    CAST(coalesce(sum(small) FILTER (WHERE NOT is_open), 0) AS bigint) AS small,
+    CAST(coalesce(sum(merged + small) FILTER (WHERE is_open), 0) AS bigint) AS open_small,
+    (SELECT count(*) FROM prism_staging_objects o WHERE o.prism_table_id = :table
+        AND o.state IN ('pending', 'claimed') AND o.definition_version < :version) AS staging,
+    count(*) FILTER (WHERE is_behind) AS days,
+    min(date) FILTER (WHERE merged + small > 0 OR is_behind) AS first_day,
+    max(date) FILTER (WHERE merged + small > 0 OR is_behind) AS last_day
+FROM days
+"""

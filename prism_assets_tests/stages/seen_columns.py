@@ -1,0 +1,92 @@
+"""A table with columns that change, and what its readers see: those of Glue by name, those of Iceberg by id."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import duckdb
+import pyarrow.parquet as pq
+
+from prism_assets.kernels.parquet.format import column_id
+from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.world import World
+
+DAY = "2026-03-01"
+NOON, LATER = f"{DAY}T12:00", f"{DAY}T13:00"
+NIGHT, MORNING, EVENING = "2026-03-02T00:30", "2026-03-02T09:00", "2026-03-02T19:00"
+COLOR, SIZE = "{name: color, type: string, length: 20}", "{name: size, type: bigint}"
+MERGE = "{interval: 0, target_bytes: 100000}"
+COLORS = ("red", "green", None, "blue")
+HUE = "{name: hue, type: string, length: 20, was: color}"
+
+
+def events(*columns: str) -> str:
+    return a_table(columns=columns, merge=MERGE, iceberg="true")
+
+
+def arrive(world: World, now: str = NOON, *, at: str = NOON) -> list[dict[str, Any]]:
+    """An object of four rows with all fields."""
+    made = zip(some_rows(len(COLORS), utc(at)), COLORS, strict=True)
+    rows = [row | {"color": color, "size": number} for number, (row, color) in enumerate(made)]
+    world.drop(rows)
+    world.stream(now)
+    return rows
+
+
+def publish(world: World, now: str) -> None:
+    world.catalog(now)
+    world.iceberg(now)
+
+
+def look(world: World, rows: Sequence[dict[str, Any]], *columns: str, **by_id: str) -> None:
+    """Readers by name and by id see these columns and no others, and each row once, with its values.
+
+    `by_id` are other names that readers by id have for some of them; an empty one is that of none.
+    """
+    wanted = {row["id"]: tuple(row[column] for column in columns) for row in rows}
+    names = ["id", *columns]
+    found = world.reader().table("log.events")
+    assert [name for name, _ in found.columns] == ["time", *names]
+    assert each_once(world.query(f"SELECT {', '.join(names)} FROM log.events")) == wanted
+    assert each_once(by_name_alone(world, names)) == wanted
+    columns = tuple(column for column in columns if by_id.get(column, column))
+    wanted = {row["id"]: tuple(row[column] for column in columns) for row in rows}
+    names = ["id", *(by_id.get(column, column) for column in columns)]
+    listed = world.iceberg_table().scan().to_arrow()
+    assert listed.column_names == ["time", *names, "dt"]
+    assert each_once([tuple(row.values()) for row in listed.select(names).to_pylist()]) == wanted
+
+
+def each_once(found: Sequence[tuple[Any, ...]]) -> dict[int, tuple[Any, ...]]:
+    """Rows by their ids."""
+    rows = {number: tuple(values) for number, *values in found}
+    assert len(rows) == len(found), "rows are seen twice"
+    return rows
+
+
+def by_name_alone(world: World, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """DuckDB over the objects that Glue names, which knows of no ids."""
+    paths = [
+        str(world.root / "buckets" / item.url.removeprefix("s3://"))
+        for partition in world.reader().table("log.events").partitions
+        for item in partition.objects
+    ]
+    with duckdb.connect() as connection:
+        said = ", ".join(f"NULL AS {name}" for name in names)
+        objects = "SELECT * FROM read_parquet($1, union_by_name = true, hive_partitioning = false)"
+        query = f"SELECT {', '.join(names)} FROM ({objects} UNION ALL BY NAME SELECT {said} WHERE false)"
+        return connection.execute(query, [paths]).fetchall()
+
+
+def columns_of(world: World, key: str) -> dict[str, int]:
+    """What an object holds: names with their ids."""
+    schema = pq.read_schema(io.BytesIO(world.context.stores.get("lake", key)))
+    return {field.name: column_id(field) for field in schema}
+
+
+def merged(world: World) -> str:
+    """The key of the one merged object that readers are sent to."""
+    (item,) = world.partition(DAY).objects
+    return item.url.removeprefix("s3://lake/")

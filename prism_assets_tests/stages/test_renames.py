@@ -1,0 +1,225 @@
+"""A renamed column on its way to its new name: no reader of Glue, nor one by id, sees null where a row has a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prism_assets import failpoints
+from prism_assets.domain.column_renames import RenameState
+from prism_assets.kernels.fingerprint import COPY_IDS
+from prism_assets.stages.catalog.preview import preview
+from prism_assets.stages.catalog.run import run_catalog
+from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.merge.report import MergeReport
+from prism_assets.stages.rebuild.run import run_rebuild
+from prism_assets.stages.status import read_status
+from prism_assets_tests.builders import a_table, utc
+from prism_assets_tests.metadata.worlds import a_world
+from prism_assets_tests.stages.aging import hours_pass
+from prism_assets_tests.stages.seen_columns import (
+    COLOR,
+    HUE,
+    MERGE,
+    NIGHT,
+    NOON,
+    SIZE,
+    arrive,
+    by_name_alone,
+    columns_of,
+    events,
+    look,
+    publish,
+)
+from prism_assets_tests.world import World
+
+NEXT = "2026-03-02T09:00"
+RENAMED, LATER = "2026-03-02T10:00", "2026-03-02T11:00"
+SECOND_NIGHT = "2026-03-03T00:30"
+SETTLED, SHOWN = "2026-03-03T01:00", "2026-03-03T05:01"
+ALONE, ENDED = "2026-04-02T06:00", "2026-04-02T11:00"
+
+
+@pytest.fixture
+def world(services: Any, database_url: str, tmp_path: Path) -> Iterator[World]:
+    with a_world(services, database_url, tmp_path, gc_max_fraction=1.0) as made:
+        yield made
+
+
+@pytest.fixture
+def rows(world: World) -> list[dict[str, Any]]:
+    """Of a day that was merged and switched before the rename, and of an open one."""
+    world.apply(events(COLOR, SIZE))
+    found = [*arrive(world), *arrive(world)]
+    world.catalog(NIGHT)
+    world.merge(NIGHT, everything=True)
+    publish(world, NIGHT)
+    found += arrive(world, NEXT, at=NEXT)
+    publish(world, NEXT)
+    look(world, found, "color", "size")
+    assert {item.state for item in read_status(world.context, now=utc(NEXT))[0].partitions} == {"switched", "live"}
+    return found
+
+
+def rename(world: World) -> None:
+    assert world.apply(events(HUE, SIZE), now=RENAMED).lines == (
+        "rename column color of log.events to hue: objects of before are rewritten, until then Glue shows color, and "
+        "behind it both names for 30 days",
+    )
+    world.iceberg(RENAMED)
+
+
+def state(world: World) -> RenameState | None:
+    (table,) = world.context.choose_tables(["log.events"])
+    found = table.column("hue").rename
+    return found.state if found else None
+
+
+def said(world: World, now: str) -> str:
+    (status,) = read_status(world.context, now=utc(now))
+    (found,) = status.renames
+    assert any(str(found) in str(step) for step in preview(world.context, now=utc(now)))
+    return str(found).partition(": ")[2]
+
+
+def see_former(world: World, rows: Sequence[dict[str, Any]]) -> None:
+    look(world, rows, "color", "size", color="hue")
+
+
+def see_both(world: World, rows: Sequence[dict[str, Any]]) -> None:
+    look(world, [row | {"hue": row["color"]} for row in rows], "hue", "size", "color", color="")
+
+
+def see_new(world: World, rows: Sequence[dict[str, Any]]) -> None:
+    look(world, [row | {"hue": row["color"]} for row in rows], "hue", "size")
+
+
+def plans(report: MergeReport) -> list[str]:
+    assert report.errors == ()
+    return [item.plan.partition(": ")[2] for item in report.merged if item.sizes]
+
+
+def test_a_reader_by_name_finds_every_value_through_a_rename(world: World, rows: list[dict[str, Any]]) -> None:
+    rename(world)
+    assert {value for _, value in by_name_alone(world, ["id", "hue"])} == {None}, "what Glue must not show yet"
+    assert said(world, RENAMED) == (
+        "objects of before are left: 1 merged object to be rewritten, 1 object of days that are open, of 2026-03-01 to "
+        "2026-03-02"
+    )
+    publish(world, RENAMED)
+    see_former(world, rows)
+    assert plans(world.merge(RENAMED)) == ["write (0, 2] anew"]
+    see_former(world, rows)
+    assert "1 day to be published" in said(world, RENAMED)
+    publish(world, RENAMED)
+    see_former(world, rows)
+    assert plans(world.merge(RENAMED)) == []
+    (item,) = world.partition("2026-03-01").objects
+    rewritten = item.url.removeprefix("s3://lake/")
+    assert columns_of(world, rewritten) == {"time": 1, "id": 2, "hue": 3, "size": 4, "color": COPY_IDS[3]}
+    rows += [*arrive(world, LATER, at=NEXT), *arrive(world, LATER)]
+    publish(world, LATER)
+    see_former(world, rows)
+    world.merge(LATER, everything=True)
+    publish(world, LATER)
+    see_former(world, rows)
+    assert said(world, LATER).endswith("1 object of days that are open, of 2026-03-02")
+    world.catalog(SECOND_NIGHT)
+    see_former(world, rows)
+    world.merge(SECOND_NIGHT, everything=True)
+    publish(world, SECOND_NIGHT)
+    see_former(world, rows)
+    assert state(world) is RenameState.REWRITING
+    publish(world, SETTLED)
+    assert state(world) is RenameState.SETTLING
+    assert said(world, SETTLED) == "readers may use objects of before until 2026-03-03 05:00Z"
+    see_former(world, rows)
+    publish(world, SHOWN)
+    assert state(world) is RenameState.BOTH
+    see_both(world, rows)
+    rows += arrive(world, SHOWN, at=NEXT)
+    publish(world, SHOWN)
+    see_both(world, rows)
+    world.merge(SHOWN, everything=True)
+    publish(world, SHOWN)
+    see_both(world, rows)
+    assert said(world, SHOWN) == "Glue shows both names until 2026-04-02 05:01Z"
+    publish(world, ALONE)
+    assert state(world) is RenameState.ENDING
+    see_new(world, rows)
+    publish(world, ENDED)
+    assert state(world) is None
+    see_new(world, rows)
+    rows += arrive(world, ENDED, at=ENDED)
+    publish(world, ENDED)
+    see_new(world, rows)
+    assert not world.catalog(ENDED).changed
+    assert plans(world.merge(ENDED)) == []
+    (table,) = world.context.choose_tables(["log.events"])
+    assert table.version == 6
+    hours_pass(world, 100)
+    assert run_doctor(world.context, deep=True).is_clean
+
+
+def test_a_rebuild_or_a_merge_that_is_first_is_as_good(world: World, rows: list[dict[str, Any]]) -> None:
+    rename(world)
+    assert run_rebuild(world.context, "log.events", day=utc(NOON).date(), now=utc(RENAMED)).errors == ()
+    publish(world, RENAMED)
+    see_former(world, rows)
+    assert plans(world.merge(RENAMED)) == []
+    assert said(world, RENAMED).endswith("1 object of days that are open, of 2026-03-02")
+
+
+@pytest.mark.parametrize(
+    "point", ["merge.after_put", "merge.before_commit", "merge.in_commit", "merge.in_rewrite_schedule"]
+)
+def test_a_rewriting_that_died_is_done_by_the_next_run(
+    world: World, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    rename(world)
+    monkeypatch.setattr(failpoints, "_POINTS", failpoints.parse(f"{point}=1*raise(InjectedFault)"))
+    with suppress(failpoints.InjectedFault):  # what a kernel meets is the failure of its task
+        assert world.merge(RENAMED).problems
+    monkeypatch.setattr(failpoints, "_POINTS", {})
+    publish(world, RENAMED)
+    see_former(world, rows)
+    world.merge(LATER, everything=True)
+    publish(world, LATER)
+    see_former(world, rows)
+    assert "merged object" not in said(world, LATER)
+
+
+@pytest.mark.parametrize("point", ["catalog.in_rename", "catalog.after_rename", "catalog.after_define"])
+def test_a_step_that_died_is_taken_by_the_next_run(world: World, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    world.apply(events(COLOR, SIZE))
+    rows = arrive(world)
+    world.catalog(NIGHT)
+    world.merge(NIGHT, everything=True)
+    publish(world, NIGHT)
+    rename(world)
+    world.merge(RENAMED)
+    publish(world, RENAMED)
+    for now, see in ((LATER, see_former), (SETTLED, see_both), (ALONE, see_new), (ENDED, see_new)):
+        monkeypatch.setattr(failpoints, "_POINTS", failpoints.parse(f"{point}=1*raise(InjectedFault)"))
+        with suppress(failpoints.InjectedFault):
+            run_catalog(world.context, now=utc(now))
+        monkeypatch.setattr(failpoints, "_POINTS", {})
+        publish(world, now)
+        see(world, rows)
+    assert state(world) is None
+
+
+def test_sorted_and_computed_columns_follow(world: World, rows: list[dict[str, Any]]) -> None:
+    loud = "{name: loud, type: string, length: 20, value: upper(hue)}"
+    merge = MERGE.replace("}", ", sort_by: [time, hue]}")
+    world.apply(a_table(columns=[HUE, SIZE, loud], merge=merge, iceberg="true"), now=RENAMED)
+    world.merge(RENAMED)
+    publish(world, RENAMED)
+    more = [row | {"loud": row["color"] and row["color"].upper()} for row in arrive(world, LATER)]
+    world.merge(LATER, everything=True)
+    publish(world, LATER)
+    look(world, [*(row | {"loud": None} for row in rows), *more], "color", "size", "loud", color="hue")
