@@ -1,4 +1,4 @@
-"""`prism rebuild`: days made again from their staging objects."""
+"""`prism rebuild`: days made again from their staging objects, and join tables from their changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from prism_assets.cli.options import Force, Json, Now, fail_if, open_context, re
 
 def rebuild(
     table: Annotated[str, typer.Argument(help="schema.table")],
-    day: Annotated[str, typer.Option("--date", help="The event date, such as 2026-11-20.")],
+    day: Annotated[
+        str | None,
+        typer.Option("--date", help="The event date, such as 2026-11-20; join tables are rebuilt as a whole."),
+    ] = None,
     since: Annotated[str | None, typer.Option("--since", help="All days from this one up to --date.")] = None,
     without_missing: Annotated[
         bool, typer.Option("--without-missing", help="Leave the rows of staging objects that are gone as they are.")
@@ -22,19 +25,24 @@ def rebuild(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Converts the staging objects of closed days again, under the definition in force, and takes the place of all."""
+    """Converts the staging objects of closed days again, under the definition in force, and takes the place of all.
+
+    The records of a join table are made again of all changes of its log, and take the place of those that differ.
+    """
     from prism_assets.stages.rebuild.plan import preview
+    from prism_assets.stages.rebuild.records import preview_records
     from prism_assets.stages.rebuild.run import run_rebuild
 
     context, clock = open_context(as_json), read_clock(now, force)
     wanted, first = read_day(day), read_day(since)
-    assert wanted is not None
     if dry_run:
-        plans = preview(context, table, day=wanted, since=first)
+        plans = preview(context, table, day=wanted, since=first) if wanted else preview_records(context, table)
         console.show_lines(plans, list(map(str, plans)), as_json=as_json)
         return
     report = run_rebuild(context, table, day=wanted, since=first, without_missing=without_missing, now=clock)
     missing = [f"{day.date}: {url} is gone" for day in report.days for url in day.missing]
     told = [str(day) for day in report.days if not day.skipped]
+    told += [str(item) for item in report.records if not item.skipped]
+    told += [sentence for item in report.records for sentence in (*item.different, *item.unread)]
     console.show_report(report, "\n".join([*told, *missing]) or "nothing was rebuilt", as_json=as_json)
     fail_if(report.errors)

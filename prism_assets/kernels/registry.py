@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from prism_assets.domain.folding import FoldTask, SettledMergeTask
+from prism_assets.domain.record_rebuild import RecordRebuildTask
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work import (
     CleanTask,
@@ -23,6 +24,7 @@ from prism_assets.kernels.convert import convert_object
 from prism_assets.kernels.merge import merge_range
 from prism_assets.kernels.rebuild import rebuild_object
 from prism_assets.kernels.records.fold import fold_buckets
+from prism_assets.kernels.records.rebuilding import rebuild_records
 from prism_assets.kernels.records.settled_merge import merge_settled
 from prism_assets.kernels.repair import repair_object
 from prism_assets.kernels.rewrite import rewrite_object
@@ -52,5 +54,6 @@ _ALL: tuple[Kernel[Any], ...] = (
     Kernel(CleanTask, clean_lines),
     Kernel(FoldTask, fold_buckets),
     Kernel(SettledMergeTask, merge_settled),
+    Kernel(RecordRebuildTask, rebuild_records),
 )
 KERNELS: Mapping[str, Kernel[Any]] = {kernel.task.kernel: kernel for kernel in _ALL}

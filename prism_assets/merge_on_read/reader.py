@@ -148,7 +148,7 @@ def _unreadable(lost: list[UnreadObject]) -> TerminalError:
     mend = (
         "`prism repair --deep` writes it again, or `prism fold` sets it aside"
         if first.is_new_changes
-        else "restore it (a version of the bucket, a backup)"
+        else "`prism rebuild` makes it again, or restore it (a version of the bucket, a backup)"
     )
     kind = ObjectMissing if first.is_missing else TerminalError
     return kind(f"{first.reason}; {mend}; {PUBLISHED_HINT}")

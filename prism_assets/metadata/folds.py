@@ -24,6 +24,7 @@ class FoldKind(Enum):
     FOLD = "fold"
     MERGE = "merge"
     ERASURE = "erasure"
+    REBUILD = "rebuild"
 
 
 @dataclass(frozen=True, kw_only=True)

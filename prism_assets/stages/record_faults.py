@@ -33,7 +33,8 @@ def load_fold_faults(connection: Connection, table: TableDefinition) -> list[str
     if unread := record_faults.load_unread(connection, table.table_id):
         told.append(
             f"{unread.objects} objects of folds cannot be read, one of them as {unread.fault}; changes wait in "
-            f"{unread.buckets} buckets; restore the objects (a version of the bucket, a backup)"
+            f"{unread.buckets} buckets; restore the objects (a version of the bucket, a backup), or have them "
+            f"made again by `prism rebuild {table.name}`"
         )
     return told
 
@@ -45,8 +46,8 @@ def load_merge_faults(connection: Connection, table: TableDefinition) -> list[st
         return []
     return [
         f"{unread.objects} objects of settled records cannot be read, one of them as {unread.fault}; they are not "
-        "merged; restore the objects (a version of the bucket, a backup), then run "
-        f"`prism merge --all --table {table.name}`"
+        f"merged; have them made again by `prism rebuild {table.name}`, or restore the objects (a version of the "
+        f"bucket, a backup) and run `prism merge --all --table {table.name}`"
     ]
 
 

@@ -26,7 +26,8 @@ import boto3
 import pyarrow.parquet as pq
 
 from prism_assets.domain.errors import TerminalError
-from prism_assets.metadata import merge_jobs
+from prism_assets.domain.folding import RecordPart
+from prism_assets.metadata import merge_jobs, record_objects
 from prism_assets.platform import build_context
 from prism_assets.settings import load_settings
 from prism_assets.stages.apply.run import run_apply
@@ -660,7 +661,7 @@ def erasure(seed: int) -> Life:
 def changes(seed: int) -> Life:
     """Changes of a join table, of which some come too late, and records that are merged when their day is over.
 
-    Of some records all are erased, and some come again.
+    Of some records all are erased, and some come again. An object of records is lost, and made again.
     """
     author = Author(seed)
     parts = "log.parts_changes"
@@ -677,7 +678,9 @@ def changes(seed: int) -> Life:
             Phase(
                 utc("2026-03-02T12:00"), ("run",), (drop("2026-03-02T11:30"), drop("2026-03-01T11:00", too_old=True))
             ),
-            Phase(utc("2026-03-03T01:00"), ("run",), (drop("2026-03-02T23:30"),)),
+            Phase(
+                utc("2026-03-03T01:00"), ("run", "lose records", "rebuild records", "run"), (drop("2026-03-02T23:30"),)
+            ),
             Phase(utc("2026-03-03T01:30"), ("discover", "stream", "erase records"), (drop("2026-03-02T23:45"),)),
             Phase(utc("2026-03-03T01:40"), ("run", "prove"), (drop("2026-03-02T23:50"),)),
             Phase(utc("2026-03-03T06:00"), ("run",)),
@@ -929,6 +932,13 @@ def _rebuild(context: StageContext, now: datetime) -> None:
         raise TerminalError("; ".join(report.errors))
 
 
+def _rebuild_records(context: StageContext, now: datetime) -> None:
+    """All of log.parts, of which something was lost."""
+    report = run_rebuild(context, "log.parts", now=now)
+    if report.errors:
+        raise TerminalError("; ".join(report.errors))
+
+
 def _replay(context: StageContext, now: datetime) -> None:
     """The table file of log.clicks refuses no lines any more, and those that it refused come back."""
     for path in context.settings.tables_dir.glob("*.yaml"):
@@ -972,6 +982,14 @@ def _reencode(context: StageContext, _now: datetime) -> None:
 
 def _lose(context: StageContext, _now: datetime) -> None:
     context.stores.delete("lake", [key for _, key in _small_objects(context)][:2])
+
+
+def _lose_records(context: StageContext, _now: datetime) -> None:
+    """An object that readers of log.parts are sent to."""
+    (table,) = context.choose_tables(["log.parts"])
+    with context.database.begin() as connection:
+        found = record_objects.load_current(connection, context.lake.keys(table), table.table_id)
+    context.stores.delete("lake", [item.key for item in found if item.part is RecordPart.VISIBLE][:1])
 
 
 def _vanish(context: StageContext, _now: datetime) -> None:
@@ -1042,6 +1060,7 @@ _STEPS: Mapping[str, _Step] = {
     "adopt": _adopt,
     "redefine": _redefine,
     "rebuild": _rebuild,
+    "rebuild records": _rebuild_records,
     "replay": _replay,
     "repair": _repair,
     "erase": _erase,
@@ -1051,6 +1070,7 @@ _STEPS: Mapping[str, _Step] = {
     "wait": _wait,
     "reencode": _reencode,
     "lose": _lose,
+    "lose records": _lose_records,
     "vanish": _vanish,
     "stray": _stray,
     "orphan": _orphan,

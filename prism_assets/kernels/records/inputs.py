@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.errors import NOT_ITS_FAULT, InvariantBroken, ObjectMissing, PrismError
 from prism_assets.domain.files import DataFile
+from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.folding import ChangesObject, FoldTask, RecordObject, RecordPart, UnreadObject
 from prism_assets.domain.joins import CHANGE_GROUP, CHANGE_LINE, CHANGE_OBJECT
 from prism_assets.kernels.fingerprint import fingerprint_of
@@ -33,6 +34,7 @@ from prism_assets.objectstore.stores import Stores
 _READ_WHOLE = 4 << 20
 """Objects up to so many bytes are read with one request."""
 _READS = 8
+_AT_ONCE = 64
 
 
 class UnreadInputs(Exception):
@@ -67,6 +69,7 @@ def reading(said: DataFile) -> Iterator[None]:
 
 _Read = TypeVar("_Read")
 _Item = TypeVar("_Item")
+_File = TypeVar("_File", bound=DataFile)
 
 
 def read_all(read: Callable[[_Item], _Read], items: Sequence[_Item]) -> list[_Read]:
@@ -127,6 +130,58 @@ class StoredObject:
                     f"{self.said.key}: the fingerprint of its rows is {found}, recorded was {self.said.fingerprint}"
                 )
             return _with_columns(read, schema)
+
+    def parts(self, schema: pa.Schema, *, check: bool) -> Iterator[pa.Table]:
+        """The columns of a schema, some rows at a time; behind the last ones all are compared with the record."""
+        found = []
+        wanted = set(map(identity, schema))
+        with reading(self.said):
+            names = None if check else [field.name for field in self._file.schema_arrow if identity(field) in wanted]
+            groups = self._file.num_row_groups
+        for number in range(groups):
+            with reading(self.said):
+                read = self._file.read_row_group(number, names, use_threads=False)
+                if check:
+                    found.append(fingerprint_of(read))
+                part = _with_columns(read, schema)
+            yield part
+        if check and combine(found) != self.said.fingerprint:
+            with reading(self.said):
+                raise InvariantBroken(
+                    f"{self.said.key}: the fingerprint of its rows is {combine(found)}, recorded was "
+                    f"{self.said.fingerprint}"
+                )
+
+
+def read_parts(
+    items: Sequence[_File], schema: pa.Schema, stores: Stores, checks: Callable[[_File], bool]
+) -> Iterator[tuple[_File, pa.Table]]:
+    """The columns of a schema of some objects, small ones a few at once and big ones some rows at a time.
+
+    UnreadInputs behind the last one, with all that cannot be read, or are not as recorded where that is checked.
+    """
+
+    def whole(item: _File) -> tuple[_File, list[pa.Table]]:
+        return item, list(StoredObject(item, stores).parts(schema, check=checks(item)))
+
+    unread: list[UnreadObject] = []
+    for start in range(0, len(items), _AT_ONCE):
+        chosen = items[start : start + _AT_ONCE]
+        small = [item for item in chosen if item.content_length <= _READ_WHOLE]
+        try:
+            for item, parts in read_all(whole, small):
+                yield from ((item, part) for part in parts)
+        except UnreadInputs as error:
+            unread += error.objects
+        for item in chosen:
+            if item.content_length > _READ_WHOLE:
+                try:
+                    for part in StoredObject(item, stores).parts(schema, check=checks(item)):
+                        yield item, part
+                except UnreadInputs as error:
+                    unread += error.objects
+    if unread:
+        raise UnreadInputs(unread)
 
 
 def _with_columns(read: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -193,10 +248,10 @@ def read_changes(task: FoldTask, shape: RecordShape, stores: Stores) -> Changes:
         sources.append(np.full(rows.num_rows, NEW, np.int64))
     whole = pa.concat_tables([shape.changes.empty_table(), *tables])
     erased = find_erased(task.erasures, whole)
-    return _placed(whole, _joined(buckets), _joined(sources), shape, waiting, erased)
+    return placed(whole, _joined(buckets), _joined(sources), shape, waiting, erased)
 
 
-def _placed(
+def placed(
     rows: pa.Table,
     buckets: Numbers,
     sources: Numbers,
@@ -204,6 +259,7 @@ def _placed(
     waiting: tuple[RecordObject, ...],
     erased: ErasedRows,
 ) -> Changes:
+    """The changes among some rows that are part of a record and not erased, each once."""
     has_place = _have_place(rows, shape)
     kept = np.flatnonzero(has_place & ~erased.mask)
     objects, lines = (rows[name].to_numpy()[kept] for name in (CHANGE_OBJECT, CHANGE_LINE))

@@ -130,7 +130,8 @@ def _damaged_records(
                 table=str(table.name),
                 date=item.date,
                 facts=f"the object {item.key} of a fold {wrong}",
-                advice="Restore it (a version of the bucket, a backup); the changes in it may still be in the log",
+                advice=f"`prism rebuild {table.name}` makes it again as long as its changes are in the log; otherwise "
+                "restore it (a version of the bucket, a backup)",
             )
 
 

@@ -8,7 +8,7 @@ collection removes, and takes its changes with it: the next one takes them again
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 
@@ -76,19 +76,29 @@ def _fold_leased(
                 with context.database.begin() as connection:
                     holder = leases.holders(connection, LeaseKind.FOLD, [table.table_id]).get(table.table_id)
                 return replace(report, skipped=(*report.skipped, SkippedTable(table=str(table.name), holder=holder)))
-            lease = held[table.table_id]
-            while not (done and done[-1].is_whole):
-                fold = _fold(context, lease, now, ignore_pace=ignore_pace or bool(done))
-                if fold is None:
-                    break
+            for fold in _folds(context, held[table.table_id], now, ignore_pace=ignore_pace):
                 done.append(fold)
-                context.progress(f"fold: {fold}")
         with context.database.begin() as connection:
             told = [Problem(table=str(table.name), reason=fault) for fault in load_record_faults(connection, table)]
     except PrismError as error:
         problem = Problem.of(error, str(table.name))
         return replace(report, folds=(*report.folds, *done), problems=(*report.problems, problem))
     return replace(report, folds=(*report.folds, *done), faults=(*report.faults, *told))
+
+
+def _folds(context: StageContext, lease: Lease, now: datetime, *, ignore_pace: bool) -> Iterator[Fold]:
+    """Folds until all changes are taken."""
+    while (fold := _fold(context, lease, now, ignore_pace=ignore_pace)) is not None:
+        context.progress(f"fold: {fold}")
+        yield fold
+        if fold.is_whole:
+            return
+        ignore_pace = True
+
+
+def fold_all(context: StageContext, lease: Lease, now: datetime) -> list[Fold]:
+    """Folds all changes that are there, by the holder of a table's lease, whenever that was done last."""
+    return list(_folds(context, lease, now, ignore_pace=True))
 
 
 def fold_without_erased(context: StageContext, lease: Lease, now: datetime) -> Fold:

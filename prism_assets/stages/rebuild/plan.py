@@ -13,6 +13,7 @@ from prism_assets.domain.work import DayOfObject, RebuildTask
 from prism_assets.metadata import merge_ranges, partitions, rebuilds, staging_objects, tables
 from prism_assets.metadata.rebuilds import Arrival, Candidate, Rebuild
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.rebuild.records import check_days
 from prism_assets.stages.rebuild.report import RebuildPlan
 from prism_assets.stages.stream.plan import convert_task
 
@@ -32,11 +33,11 @@ def arrival_of(table: TableDefinition, day: date) -> Arrival:
 
 
 def find_days(context: StageContext, table: TableDefinition, *, day: date, since: date | None) -> list[Partition]:
-    """The partitions of a day, or of those from `since` up to it; WrongUse if there is none, or for a join table."""
-    if table.join is not None or table.change_log is not None:
+    """The partitions of a day, or of those from `since` up to it; WrongUse if there is none, or for changes."""
+    if table.change_log is not None:
         raise WrongUse(
-            f"{table.name} belongs to a join table, whose changes are folded into records once, and no rebuild would "
-            "change these: send the changes again, as new objects"
+            f"{table.name} belongs to a join table, whose changes are folded into records once, and no rebuild makes "
+            "other changes: send them again, as new objects"
         )
     first = day if since is None else since
     if first > day:
@@ -55,6 +56,7 @@ def preview(context: StageContext, name: str, *, day: date, since: date | None =
     """What a rebuild would do, day by day; changes nothing, and reads no staging object."""
     context.check_lake()
     table = context.choose_tables([name])[0]
+    check_days(table, day, since)
     return [_plan(context, table, item) for item in find_days(context, table, day=day, since=since)]
 
 

@@ -78,20 +78,85 @@ class RebuiltDay:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RecordsPlan:
+    """What a rebuild of the records of a join table reads, and on which days others are there than changes make.
+
+    So many changes are `waiting` for their records, and objects are `unread` as those sentences say.
+    """
+
+    table: str
+    changes: int
+    content_length: int
+    waiting: int
+    different: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        read = f"{self.table}: {self.changes:,} changes and all records read, {self.content_length / 1e6:.1f} MB"
+        if not self.different and not self.waiting:
+            return f"{read}; nothing to rebuild, the records are what their changes make"
+        waiting = f"; take {self.waiting:,} changes that wait" if self.waiting else ""
+        return "\n".join([f"{read}{waiting}; write {len(self.different)} days", *self.different, *self.unread])
+
+
+@dataclass(frozen=True, kw_only=True)
+class RebuiltRecords:
+    """What became of the records of a join table. `different` says of the `days` that were written why they were.
+
+    Of `changes` so many `records` were made; `unread` are the objects that could not be read. `skipped` if a fold is at
+    the table: its `holder`, unless it just ended.
+    """
+
+    table: str
+    table_id: int
+    fold_id: int | None = None
+    changes: int = 0
+    records: int = 0
+    days: tuple[datetime.date, ...] = ()
+    different: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    rows_written: int = 0
+    bytes_written: int = 0
+    waited: int = 0
+    seconds: float = 0.0
+    skipped: bool = False
+    holder: Holder | None = None
+
+    def __str__(self) -> str:
+        if self.skipped:
+            who = f" ({self.holder})" if self.holder else ""
+            return f"{self.table}: a fold is at it{who}; nothing was done; repeat when that has ended"
+        made = f"{self.table}: {self.records:,} records made of {self.changes:,} changes"
+        if self.fold_id is None:
+            return f"{made}; nothing to rebuild, they are those that are there"
+        waited = f", {self.waited:,} changes that waited taken" if self.waited else ""
+        written = f"{self.rows_written:,} rows of {len(self.days)} days written"
+        return f"{made}; {written}{waited}, all other days are as they were"
+
+
+@dataclass(frozen=True, kw_only=True)
 class RebuildReport:
-    """What a rebuild did with the days asked for, and what is wrong with those that it left as they were."""
+    """What a rebuild did with the days asked for, and what is wrong with those that it left as they were.
+
+    A join table is rebuilt as a whole: it has no days here, and `records` say what became of it.
+    """
 
     table: str
     days: tuple[RebuiltDay, ...]
     problems: tuple[Problem, ...]
     seconds: float
+    records: tuple[RebuiltRecords, ...] = ()
 
     @property
     def changed(self) -> bool:
         """Whether anything was changed."""
-        return any(day.totals for day in self.days)
+        return any(day.totals for day in self.days) or any(item.fold_id for item in self.records)
 
     @property
     def errors(self) -> tuple[str, ...]:
         """What went wrong and what was left undone, one sentence each."""
-        return (*map(str, self.problems), *(str(day) for day in self.days if day.skipped))
+        return (
+            *map(str, self.problems),
+            *(str(day) for day in self.days if day.skipped),
+            *(str(item) for item in self.records if item.skipped),
+        )

@@ -40,6 +40,7 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.leases import leased, takeover_seconds
 from prism_assets.stages.rebuild.plan import RebuildPart, arrival_of, find_days, next_part
 from prism_assets.stages.rebuild.ranges import merge_ranges_anew
+from prism_assets.stages.rebuild.records import check_days, rebuild_table
 from prism_assets.stages.rebuild.report import RebuildReport, RebuiltDay
 
 _ROUNDS = 10
@@ -51,12 +52,12 @@ def run_rebuild(
     context: StageContext,
     name: str,
     *,
-    day: date,
+    day: date | None = None,
     since: date | None = None,
     without_missing: bool = False,
     now: datetime,
 ) -> RebuildReport:
-    """Rebuilds a day of a table, or those from `since` up to it. Repeating it changes nothing more.
+    """Rebuilds a day of a table, those from `since` up to it, or a whole join table. Repeating it changes nothing more.
 
     With `without_missing` rows of staging objects that are gone stay as they are; otherwise a day with any does. One
     day that cannot be rebuilt stops no other; why is in the report.
@@ -64,6 +65,9 @@ def run_rebuild(
     started = time.monotonic()
     context.check_lake()
     table = context.choose_tables([name])[0]
+    check_days(table, day, since)
+    if day is None:
+        return rebuild_table(context, table, now)
     found = find_days(context, table, day=day, since=since)
     context.stores.check_bucket(context.lake.bucket)
     days: list[RebuiltDay] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 import pyarrow as pa
@@ -22,9 +22,17 @@ from prism_assets.domain.joins import (
     Member,
 )
 from prism_assets.domain.record_model import Change, Record, RecordModel
+from prism_assets.domain.record_rebuild import (
+    RecordRebuildResult,
+    RecordRebuildTask,
+    added_sums,
+    different_days,
+    rebuild_tasks,
+)
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.kernels.records.fold import fold_buckets
+from prism_assets.kernels.records.rebuilding import rebuild_records
 from prism_assets.kernels.records.shape import RecordShape
 from prism_assets.kernels.typed import to_array
 from prism_assets_tests.kernels.builders import Lake, a_column, a_table
@@ -112,6 +120,7 @@ class FoldedTable:
     folds: int = 0
     committed: int = 0
     forget_hidden: bool = False
+    taken: list[ChangesObject] = field(default_factory=list)
     results: list[FoldResult] = field(default_factory=list)
 
     def commit(self, changes: Sequence[Change], committed: datetime = START) -> ChangesObject:
@@ -178,12 +187,44 @@ class FoldedTable:
         count: int = 1,
     ) -> list[FoldResult]:
         """Folds all buckets, and replaces what the results say."""
+        changes = list(changes)
+        self.taken += changes
         results = [self.run(task) for task in self.tasks(changes, now, settle_before, count)]
         self.folds += 1
         for result in results:
             self.apply(result)
         self.results += results
         return results
+
+    def compare(
+        self, settle_before: datetime | None, *, slices: int = 1, forget_days: bool = False
+    ) -> tuple[list[RecordRebuildTask], dict[date, str]]:
+        """The tasks of a rebuild, and the days that differ from what the changes say; it may forget what is seen."""
+        known = list(self.objects.values())
+        records = self.of(RecordPart.HIDDEN) if forget_days else known
+        planned = rebuild_tasks(self.table, records, self.taken, settle_before=settle_before)
+        tasks = [replace(task, slices=slices) for task in planned]
+        sums = added_sums(map(self.remake, tasks))
+        return tasks, different_days(sums, known, ())
+
+    def rebuild(self, tasks: Sequence[RecordRebuildTask], days: Iterable[date]) -> None:
+        """Writes some days anew, and replaces what was there of them, and all changes that wait."""
+        chosen = sorted(days)
+        self.folds += 1
+        results = [self.remake(replace(task, fold_id=self.folds, days=tuple(chosen))) for task in tasks]
+        for number, item in list(self.objects.items()):
+            if item.part is RecordPart.PENDING or item.date in chosen:
+                del self.objects[number]
+        for item in (item for result in results for item in result.written):
+            number = max(self.objects, default=0) + 1
+            self.objects[number] = replace(item, object_id=number)
+
+    def remake(self, task: RecordRebuildTask) -> RecordRebuildResult:
+        result = rebuild_records(task, self.table, self.lake.stores, self.lake.lake)
+        assert result.failure is None, result.failure
+        assert result.unread == ()
+        assert result.orphans == 0
+        return result
 
     def run(self, task: FoldTask) -> FoldResult:
         result = fold_buckets(task, self.table, self.lake.stores, self.lake.lake)

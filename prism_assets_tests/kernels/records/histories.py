@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -78,6 +78,14 @@ def now_alone(clocks: Clocks) -> float:
     return clocks.now - MARGIN
 
 
+@dataclass(frozen=True)
+class Rebuilds:
+    """Rebuilds behind folds, and what they forget: when records have settled, or under which days they are."""
+
+    forgets_clock: bool = False
+    forgets_days: bool = False
+
+
 @dataclass
 class History:
     """One history, and what its table should show."""
@@ -85,11 +93,15 @@ class History:
     seed: int
     table: FoldedTable
     rule: SettleRule = settle_before
+    rebuilds: Rebuilds | None = None
+    begins: float = 0.0
     taken: list[Change] = field(default_factory=list)
     folded: dict[tuple[int, int], Change] = field(default_factory=dict)
     settled_before: float = float("-inf")
     late: int = 0
     checks: int = 0
+    compared: int = 0
+    rebuilt: int = 0
     differs: bool = False
 
     def __post_init__(self) -> None:
@@ -102,7 +114,7 @@ class History:
     def run(self) -> None:
         """Lives through it; behind each fold it `differs` from then on if readers see anything but what they should."""
         chance = random.Random(self.seed)
-        objects = [an_object(chance, number) for number in range(chance.randint(2, 9))]
+        objects = [an_object(chance, number, self.begins) for number in range(chance.randint(2, 9))]
         objects += [
             replace(item, sent=item.sent + chance.choice([0, 100, 5_000]))
             for item in objects
@@ -158,6 +170,34 @@ class History:
         self.folded |= {one.identity: one for one in self.taken if one.identity not in waiting}
         self.checks += 1
         self.differs |= self.table.seen() != self.expected or (everything and bool(self.table.of(RecordPart.PENDING)))
+        if self.rebuilds is not None:
+            self._rebuild(self.rebuilds, now)
+
+    def _rebuild(self, how: Rebuilds, now: float) -> None:
+        """Compares, and writes all days anew in every other case: readers see the same, and under the same days."""
+        chance = random.Random(f"{self.seed} {now}")
+        clock = None if how.forgets_clock or self.settled_before == float("-inf") else self.settled_before
+        instant = None if clock is None else START + timedelta(seconds=clock)
+        tasks, different = self.table.compare(instant, slices=chance.choice([1, 4]), forget_days=how.forgets_days)
+        if not self.table.of(RecordPart.PENDING):
+            self.differs |= bool(different)
+            self.compared += 1
+        if one_in(chance, 2):
+            before = self._days()
+            self.table.rebuild(tasks, {item.date for item in self.table.objects.values()} | different.keys())
+            self.folded = {one.identity: one for one in self.taken}
+            self.differs |= self.table.seen() != self.expected or any(
+                day != before[place] for place, day in self._days().items() if place in before
+            )
+            self.rebuilt += 1
+
+    def _days(self) -> dict[tuple[Any, ...], date]:
+        """Under which day readers find each record, told by its key and first event, of all that there are."""
+        return {
+            (row["id"], row["shard"], row["time"]): item.date
+            for item in self.table.of(RecordPart.VISIBLE)
+            for row in self.table.rows(item)
+        }
 
     @property
     def expected(self) -> list[dict[str, Any]]:
@@ -200,10 +240,10 @@ def random_join(chance: random.Random, **more: Any) -> JoinOptions:
     return a_join(**{**settings, **more})
 
 
-def an_object(chance: random.Random, number: int) -> Sent:
+def an_object(chance: random.Random, number: int, begins: float) -> Sent:
     """Some changes of one group, that were sent together; most soon behind their events, few behind the lateness."""
     group = chance.choice(["front", "back", "counted"])
-    sent = chance.uniform(0, 4 * WINDOW)
+    sent = begins + chance.uniform(0, 4 * WINDOW)
     changes = []
     for line in range(chance.randint(1, 5)):
         delay = chance.choice([-20, 0, 5, 60, LATENESS - 1, LATENESS + 1, 2_000]) + chance.random()

@@ -1,0 +1,393 @@
+"""Makes the records of some buckets anew of all changes of the log, as if nothing had been folded before.
+
+1. Divide changes and the keys of the records that are there into slices by a hash of the key (`spool.py`).
+2. Of each slice find out what belongs together (`sessions.py`), merge it from nothing (`merging.py`), and let go what
+   has settled and nobody sees. A record that is there gives its day, and nothing else.
+3. Add up what there is of each day, by number and fingerprint.
+4. Of the days that are asked for write it: open records of one birth as folds do, settled ones of a day together.
+
+Nothing is replaced here, as in a fold.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from prism_assets.domain.errors import InvariantBroken
+from prism_assets.domain.files import DataFile
+from prism_assets.domain.folding import RecordMove, RecordObject, RecordPart
+from prism_assets.domain.joins import DELETE
+from prism_assets.domain.keys import TableKeys
+from prism_assets.domain.record_rebuild import DaySum, RecordRebuildResult, RecordRebuildTask, RowSum
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.work import Failure
+from prism_assets.kernels import times
+from prism_assets.kernels.failures import failure_of
+from prism_assets.kernels.fingerprint import fingerprint_of
+from prism_assets.kernels.records.apply_changes import BATCH_ROWS
+from prism_assets.kernels.records.erasing import find_erased
+from prism_assets.kernels.records.inputs import NEW, Changes, UnreadInputs, placed, read_parts
+from prism_assets.kernels.records.merging import merge_records
+from prism_assets.kernels.records.ordering import record_order
+from prism_assets.kernels.records.outputs import write_rows
+from prism_assets.kernels.records.sessions import (
+    ALONE,
+    Numbers,
+    Sessions,
+    Spans,
+    buckets_of,
+    find_sessions,
+    key_codes,
+    least_of,
+)
+from prism_assets.kernels.records.shape import LAST_EVENT, LiftedChanges, RecordShape
+from prism_assets.kernels.records.spool import Spool
+from prism_assets.kernels.records.times import cohorts_of, days_of, event_times, settle_times, settles_at, to_instant
+from prism_assets.objectstore.lake import Lake
+from prism_assets.objectstore.stores import Stores
+
+Mask = npt.NDArray[np.bool_]
+_DAY = "_day"
+"""Of a record that is there: its day."""
+_JOINED = "_joined"
+"""Of a record that was made: whether it has all groups."""
+_SETTLED = -1
+"""The cohort of settled records, until they are cut into objects."""
+
+Address = tuple[int, int, int]
+"""Of records that are written together: day, bucket and cohort."""
+
+
+def rebuild_records(task: RecordRebuildTask, table: TableDefinition, stores: Stores, lake: Lake) -> RecordRebuildResult:
+    """Says what the changes make of each day, and writes what is asked for; nothing replaces anything yet.
+
+    Nothing is raised for inputs that are not what the task says: the result tells. The same task gives the same bytes
+    under the same keys.
+    """
+    try:
+        return _Rebuild(task, table, stores, lake.keys(table)).run()
+    except MemoryError:
+        raise
+    except UnreadInputs as error:
+        if not any(item.is_new_changes for item in error.objects):
+            return RecordRebuildResult(fold_id=task.fold_id, number=task.number, unread=error.objects)
+        return replace(task.failed(Failure(message=str(error), transient=False)), unread=error.objects)
+    except Exception as error:
+        failure = failure_of(error, f"buckets {', '.join(map(str, task.buckets))} of {table.name} were rebuilt")
+    return task.failed(failure)
+
+
+@dataclass(frozen=True)
+class _There:
+    """Records that are there, of one slice: keys, first events, days, and which of them are erased."""
+
+    keys: pa.Table
+    first_events: Numbers
+    days: Numbers
+    erased: Mask
+
+
+@dataclass(frozen=True)
+class _Made:
+    """Records that one slice makes, sorted by address, hidden ones behind visible ones of the same."""
+
+    rows: pa.Table
+    days: Numbers
+    buckets: Numbers
+    cohorts: Numbers
+    visible: Mask
+
+
+@dataclass
+class _Written:
+    """Where the rows of one address are: of each slice from where to where, visible and hidden ones."""
+
+    pieces: list[tuple[int, bool, int, int]] = field(default_factory=list)
+
+
+class _Rebuild:
+    def __init__(self, task: RecordRebuildTask, table: TableDefinition, stores: Stores, keys: TableKeys) -> None:
+        if table.join is None:
+            raise InvariantBroken(f"{table.name} is no join table; it is rebuilt under another definition than it has")
+        self._task = task
+        self._table = table
+        self._join = table.join
+        self._stores = stores
+        self._keys = keys
+        self._shape = RecordShape(table, table.join)
+        self._settle_before = to_instant(task.settle_before) if task.settle_before else np.iinfo(np.int64).min
+        self._result = RecordRebuildResult(fold_id=task.fold_id, number=task.number)
+        self._sums: dict[date, DaySum] = {}
+        self._moves = set[RecordMove]()
+        self._addresses: dict[Address, _Written] = {}
+        stored = self._shape.stored
+        self._made = Spool(stored.append(pa.field(_JOINED, pa.bool_())), task.slices)
+        self._place = [*self._join.key, table.partition_column, LAST_EVENT]
+
+    def run(self) -> RecordRebuildResult:
+        """All of it, in the order of the module's list."""
+        changes, there = self._divided_changes(), self._divided_records()
+        for number in range(self._task.slices):
+            self._make(number, changes.take(number), there.take(number))
+        return replace(
+            self._result,
+            sums=tuple(self._sums[day] for day in sorted(self._sums)),
+            written=tuple(self._write()),
+            moves=tuple(sorted(self._moves, key=lambda move: (move.from_date, move.to_date))),
+        )
+
+    def _count(self, **more: int) -> None:
+        counted = {name: getattr(self._result, name) + count for name, count in more.items()}
+        self._result = replace(self._result, **counted)
+
+    def _is_checked_here(self, item: DataFile) -> bool:
+        """All tasks read the same objects, and the rebuild stands only if none fails: one of them checks each."""
+        return zlib.crc32(item.key.encode()) % self._join.buckets in self._task.buckets
+
+    def _own(self, rows: pa.Table) -> tuple[pa.Table, Numbers]:
+        """The rows of the task's buckets, and their slices."""
+        found = buckets_of(rows.select(self._join.key), self._join.buckets * self._task.slices)
+        own = np.isin(found % self._join.buckets, self._task.buckets)
+        return rows.filter(pa.array(own)), found[own] // self._join.buckets
+
+    def _divided_changes(self) -> Spool:
+        spool = Spool(self._shape.changes, self._task.slices)
+        for _, part in read_parts(self._task.changes, self._shape.changes, self._stores, self._is_checked_here):
+            spool.add(*self._own(part))
+        return spool
+
+    def _divided_records(self) -> Spool:
+        """Keys and days of the records that are there. Of hidden ones that may still change it adds up all columns."""
+        stored = self._shape.stored
+        schema = pa.schema([stored.field(name) for name in self._place])
+        spool = Spool(schema.append(pa.field(_DAY, pa.int64())), self._task.slices)
+        hidden = [item for item in self._task.records if item.part is RecordPart.HIDDEN]
+        for item, part in read_parts(hidden, stored, self._stores, lambda _: True):
+            self._add_hidden_there(item.date, part)
+            self._divide(spool, item, part.select(self._place))
+        seen = [item for item in self._task.records if item.part is RecordPart.VISIBLE]
+        for item, part in read_parts(seen, schema, self._stores, self._is_checked_here):
+            self._divide(spool, item, part)
+        return spool
+
+    def _divide(self, spool: Spool, item: RecordObject, part: pa.Table) -> None:
+        rows, slices = self._own(part)
+        days = pa.array(np.full(rows.num_rows, times.to_day(item.date), np.int64))
+        spool.add(rows.append_column(_DAY, days), slices)
+
+    def _add_hidden_there(self, day: date, part: pa.Table) -> None:
+        erased = find_erased(self._task.erasures, part).mask
+        lasts = settle_times(part[LAST_EVENT].to_numpy(), self._join) >= self._settle_before
+        left = part.filter(pa.array(lasts & ~erased))
+        self._add(day, hidden_there=RowSum(row_count=left.num_rows, fingerprint=fingerprint_of(left)))
+
+    def _add(self, day: date, **sums: RowSum) -> None:
+        self._sums[day] = self._sums.get(day, DaySum(date=day)) + DaySum(date=day, **sums)
+
+    def _make(self, number: int, rows: pa.Table, there: pa.Table) -> None:
+        """The records of one slice."""
+        changes = self._changes(rows)
+        found = self._there(there)
+        sessions = self._sessions(changes, found)
+        if not sessions.count:
+            return
+        merged = merge_records(
+            self._shape,
+            self._shape.stored.empty_table(),
+            LiftedChanges(self._shape, changes.rows),
+            sessions.of_changes,
+            sessions.count,
+        )
+        visible, joined = merged.visible(sessions.count), merged.joined(sessions.count)
+        settled = settle_times(sessions.last_events, self._join) < self._settle_before
+        days, is_gone = self._days(sessions, found)
+        is_gone |= settled if self._join.after == DELETE else settled & ~visible
+        buckets = np.zeros(sessions.count, np.int64)
+        buckets[sessions.of_changes] = changes.buckets
+        cohorts = np.where(settled, _SETTLED, cohorts_of(sessions.first_events, self._join))
+        order = np.lexsort((~visible, cohorts, buckets, days))
+        order = order[~is_gone[order]]
+        made = _Made(
+            rows=merged.into_table(order)
+            .cast(self._shape.stored)
+            .append_column(_JOINED, pa.array(joined[order] & visible[order])),
+            days=days[order],
+            buckets=buckets[order],
+            cohorts=cohorts[order],
+            visible=visible[order],
+        )
+        self._count(records=len(order))
+        self._add_up(made)
+        self._keep(number, made)
+
+    def _changes(self, rows: pa.Table) -> Changes:
+        erased = find_erased(self._task.erasures, rows)
+        buckets = buckets_of(rows.select(self._join.key), self._join.buckets)
+        changes = placed(rows, buckets, np.full(rows.num_rows, NEW, np.int64), self._shape, (), erased)
+        self._count(changes=changes.new, undecided=changes.undecided)
+        return changes
+
+    def _there(self, rows: pa.Table) -> _There:
+        erased = find_erased(self._task.erasures, rows)
+        self._count(undecided=erased.undecided)
+        return _There(
+            keys=rows.select(self._join.key),
+            first_events=event_times(rows[self._table.partition_column], self._table.zone),
+            days=rows[_DAY].to_numpy(),
+            erased=erased.mask,
+        )
+
+    def _sessions(self, changes: Changes, there: _There) -> Sessions:
+        """What belongs together, by the changes alone: of each record that is there only its first event is looked at.
+
+        That is the time of a change of it; where there is none, or an earlier one is missing, the record is an orphan.
+        """
+        stored, new = key_codes([there.keys, changes.rows.select(self._join.key)])
+        window = self._join.window_seconds
+        spans = Spans(stored, there.first_events, there.first_events)
+        own = Spans(new, changes.times, changes.times)
+        sessions = find_sessions(spans, own, None if window is None else window * 1_000)
+        first_changes = least_of(changes.times, sessions.of_changes, sessions.count)
+        inside = sessions.of_records != ALONE
+        is_orphan = ~inside
+        is_orphan[inside] = there.first_events[inside] < first_changes[sessions.of_records[inside]]
+        self._count(orphans=int((is_orphan & ~there.erased).sum()))
+        return sessions
+
+    def _days(self, sessions: Sessions, there: _There) -> tuple[Numbers, Mask]:
+        """The day of each record, and which are of days that have expired; notes what moves between days.
+
+        A record that is new to readers may have been in an object that is lost: then its row moves from there.
+        """
+        is_new = sessions.elders < 0
+        days = days_of(sessions.first_events, self._table.zone).astype(np.int64)
+        days[~is_new] = there.days[sessions.elders[~is_new]]
+        is_gone = np.zeros(sessions.count, bool)
+        if self._task.expired_day is not None:
+            is_gone |= is_new & (days <= times.to_day(self._task.expired_day))
+        inside = np.flatnonzero(sessions.of_records != ALONE)
+        pairs = {(there.days[row], days[sessions.of_records[row]]) for row in inside.tolist()}
+        for item in self._task.lost:
+            if item.part is RecordPart.VISIBLE:
+                first = to_instant(item.min_time) if item.min_time else np.iinfo(np.int64).min
+                last = to_instant(item.max_time) if item.max_time else np.iinfo(np.int64).max
+                maybe = is_new & ~is_gone & (sessions.first_events <= last) & (sessions.last_events >= first)
+                pairs |= {(times.to_day(item.date), day) for day in np.unique(days[maybe]).tolist()}
+        dates = ((times.to_date(int(one)), times.to_date(int(other))) for one, other in pairs if one != other)
+        self._moves |= {RecordMove(from_date=one, to_date=other) for one, other in dates}
+        return days, is_gone
+
+    def _add_up(self, made: _Made) -> None:
+        rows = made.rows.drop_columns([_JOINED])
+        for day, start, end in _runs(made.days):
+            own = rows.slice(start, end - start)
+            visible = made.visible[start:end]
+            for name, mask in (("visible", visible), ("hidden", ~visible)):
+                if mask.any():
+                    part = own if mask.all() else own.filter(pa.array(mask))
+                    found = RowSum(row_count=part.num_rows, fingerprint=fingerprint_of(part))
+                    self._add(times.to_date(day), **{name: found})
+
+    def _keep(self, number: int, made: _Made) -> None:
+        """Keeps the rows of the days that are to be written, and where those of each address are."""
+        if not self._task.days:
+            return
+        wanted = np.isin(made.days, [times.to_day(day) for day in self._task.days])
+        rows = made.rows.filter(pa.array(wanted))
+        parts = [made.days[wanted], made.buckets[wanted], made.cohorts[wanted], made.visible[wanted]]
+        self._made.add_to(number, rows)
+        changes = np.ones(rows.num_rows, bool)
+        changes[1:] = np.any([part[1:] != part[:-1] for part in parts], axis=0)
+        starts = [*np.flatnonzero(changes).tolist(), rows.num_rows]
+        for start, end in pairwise(starts):
+            day, bucket, cohort, visible = (part[start].item() for part in parts)
+            place = self._addresses.setdefault((day, bucket, cohort), _Written())
+            place.pieces.append((number, visible, start, end))
+
+    def _write(self) -> Iterator[RecordObject]:
+        if not self._addresses:
+            return
+        slices = {number: self._made.take(number) for number in range(self._task.slices)}
+        for (day, bucket, cohort), place in sorted(self._addresses.items()):
+            parts = {
+                part: _sorted(
+                    pa.concat_tables(
+                        slices[number].slice(start, end - start)
+                        for number, visible, start, end in place.pieces
+                        if visible == (part is RecordPart.VISIBLE)
+                    ),
+                    [*self._join.key, self._table.partition_column],
+                )
+                for part in (RecordPart.VISIBLE, RecordPart.HIDDEN)
+                if any(visible == (part is RecordPart.VISIBLE) for _, visible, _, _ in place.pieces)
+            }
+            settle = settle_times(np.concatenate([rows[LAST_EVENT].to_numpy() for rows in parts.values()]), self._join)
+            for part, rows in parts.items():
+                yield from self._cut(times.to_date(day), bucket, cohort, part, rows, settle)
+
+    def _cut(
+        self, day: date, bucket: int, cohort: int, part: RecordPart, rows: pa.Table, settle: Numbers
+    ) -> Iterator[RecordObject]:
+        """Open records of one birth are one object, settled ones of a day as many as memory takes."""
+        if cohort != _SETTLED:
+            yield self._put(day, bucket, cohort, part, rows, settle, is_settled=False)
+            return
+        for number, start in enumerate(range(0, rows.num_rows, BATCH_ROWS)):
+            yield self._put(day, bucket, number, part, rows.slice(start, BATCH_ROWS), settle, is_settled=True)
+
+    def _put(
+        self,
+        day: date,
+        bucket: int,
+        cohort: int,
+        part: RecordPart,
+        rows: pa.Table,
+        settle: Numbers,
+        *,
+        is_settled: bool,
+    ) -> RecordObject:
+        """Writes one object. Settle times are those of its home: both objects of that are rewritten together."""
+        first_events = event_times(rows[self._table.partition_column], self._table.zone)
+        written = write_rows(
+            rows.drop_columns([_JOINED]).cast(self._shape.stored),
+            first_events,
+            self._table,
+            self._stores,
+            self._keys.bucket,
+            self._keys.record_object(day, part, self._task.fold_id, bucket, cohort),
+            kind=str(part),
+            metric_columns=self._task.metric_columns if part is RecordPart.VISIBLE else (),
+        )
+        return RecordObject(
+            **vars(written),
+            date=day,
+            part=part,
+            bucket_number=bucket,
+            cohort=cohort,
+            fold_id=self._task.fold_id,
+            earliest_settle=settles_at(int(settle.min())),
+            latest_settle=settles_at(int(settle.max())),
+            is_settled=is_settled,
+            joined_rows=int(rows[_JOINED].to_numpy().sum()),
+            definition_version=self._task.definition_version,
+        )
+
+
+def _runs(values: Numbers) -> Iterator[tuple[int, int, int]]:
+    """Each run of equal values, with its bounds."""
+    starts = [0, *(np.flatnonzero(values[1:] != values[:-1]) + 1).tolist(), len(values)] if len(values) else []
+    for start, end in pairwise(starts):
+        yield int(values[start]), start, end
+
+
+def _sorted(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    columns = [rows[name] for name in names]
+    return rows.take(pa.array(record_order(np.zeros(rows.num_rows, np.int64), columns)))

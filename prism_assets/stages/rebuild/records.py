@@ -1,0 +1,380 @@
+"""Rebuilds the records of a join table of all changes that its log holds and that folds have taken.
+
+First everything is folded that folds can take. Then all records are made once without being written, and held against
+those that are there (`domain/record_rebuild.py`). Days that differ, or of which an object cannot be read, are made once
+more and written, and one transaction puts them in the place of what was there, and notes that no change waits. Where
+nothing differs, nothing is changed, so that a second rebuild does nothing.
+
+It is under the lease of folds from the beginning to the end, and what it writes has a number among those of folds, as
+merges of settled records have: readers, catalogs and garbage collection know what takes the place of what, and no
+reader is sent to anything before the commit. A death leaves objects that nobody names, and everything else as it was.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+
+from sqlalchemy import Connection
+
+from prism_assets.domain.change_log import log_name
+from prism_assets.domain.erasures import ErasureRule
+from prism_assets.domain.errors import (
+    EngineFailed,
+    InvariantBroken,
+    PrismError,
+    StoreUnavailable,
+    TerminalError,
+    WrongUse,
+)
+from prism_assets.domain.files import MergedRange
+from prism_assets.domain.folding import ChangesObject, RecordMove, RecordObject, RecordPart
+from prism_assets.domain.problems import Problem
+from prism_assets.domain.record_rebuild import (
+    RecordRebuildResult,
+    RecordRebuildTask,
+    added_sums,
+    different_days,
+    rebuild_tasks,
+)
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.failpoints import failpoint
+from prism_assets.metadata import (
+    erasures,
+    folds,
+    leases,
+    merge_ranges,
+    partitions,
+    record_faults,
+    record_moves,
+    record_objects,
+    retention,
+    small_objects,
+    tables,
+)
+from prism_assets.metadata.folds import FoldCounts, FoldKind
+from prism_assets.metadata.leases import Lease, LeaseKind
+from prism_assets.objectstore.lake import Lake
+from prism_assets.stages.bisect import run_bisected
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.fold.run import fold_all
+from prism_assets.stages.leases import leased, takeover_seconds
+from prism_assets.stages.rebuild.report import RebuildReport, RebuiltRecords, RecordsPlan
+
+_ATTEMPTS = 5
+"""So often objects may turn out to be unreadable that could be read before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Inputs:
+    """What there is to a rebuild: all changes that folds have taken, and all records that readers may be sent to."""
+
+    table: TableDefinition
+    changes: tuple[ChangesObject, ...]
+    records: tuple[RecordObject, ...]
+    settle_before: datetime | None
+    expired_day: date | None
+    erasures: tuple[ErasureRule, ...]
+    own_erasures: frozenset[int]
+
+    @property
+    def waiting(self) -> list[RecordObject]:
+        """Objects of changes that wait: all of them are in the log, too."""
+        return [item for item in self.records if item.part is RecordPart.PENDING]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Compared:
+    """The days on which other records are there than the changes make, and why; `lost` objects cannot be read."""
+
+    tasks: tuple[RecordRebuildTask, ...]
+    results: tuple[RecordRebuildResult, ...]
+    lost: Mapping[int, str]
+    days: Mapping[date, str]
+
+    @property
+    def records(self) -> int:
+        """So many records the changes make."""
+        return sum(result.records for result in self.results)
+
+
+def check_days(table: TableDefinition, day: date | None, since: date | None) -> None:
+    """WrongUse if a log is to be rebuilt without a day, or a join table by days."""
+    if table.join is None and day is None:
+        raise WrongUse(f"{table.name} is rebuilt day by day: say which with --date")
+    if table.join is not None and (day or since):
+        raise WrongUse(
+            f"{table.name} is a join table, whose records are made of changes of several days: it is rebuilt as a "
+            "whole, without --date and --since"
+        )
+
+
+def rebuild_table(context: StageContext, table: TableDefinition, now: datetime) -> RebuildReport:
+    """Rebuilds a join table as a whole. Repeating it changes nothing more."""
+    started = time.monotonic()
+    context.stores.check_bucket(context.lake.bucket)
+    done: list[RebuiltRecords] = []
+    problems: list[Problem] = []
+    number = table.table_id
+    try:
+        with leased(context, LeaseKind.FOLD, [number], takeover_seconds(context)) as held:
+            if held:
+                done.append(_rebuild(context, held[number], now))
+        if not done:
+            with context.database.begin() as connection:
+                holder = leases.holders(connection, LeaseKind.FOLD, [number]).get(number)
+            done.append(RebuiltRecords(table=str(table.name), table_id=number, skipped=True, holder=holder))
+    except PrismError as error:
+        problems.append(Problem.of(error, str(table.name)))
+    else:
+        context.progress(f"rebuild: {done[0]}")
+    return RebuildReport(
+        table=str(table.name),
+        days=(),
+        records=tuple(done),
+        problems=tuple(problems),
+        seconds=time.monotonic() - started,
+    )
+
+
+def preview_records(context: StageContext, name: str) -> list[RecordsPlan]:
+    """What a rebuild of a join table would do; it makes all records, writes none and changes nothing."""
+    context.check_lake()
+    table = context.choose_tables([name])[0]
+    check_days(table, None, None)
+    with context.database.repeatable_read() as connection:
+        inputs = _load(connection, table.table_id, context.lake)
+    compared = _compare(context, inputs)
+    return [
+        RecordsPlan(
+            table=str(table.name),
+            changes=sum(item.row_count for item in inputs.changes),
+            content_length=sum(item.content_length for item in (*inputs.changes, *inputs.records)),
+            waiting=sum(item.row_count for item in inputs.waiting),
+            different=tuple(f"{day}: {why}" for day, why in compared.days.items()),
+            unread=tuple(compared.lost.values()),
+        )
+    ]
+
+
+def _load(connection: Connection, table_id: int, lake: Lake) -> _Inputs:
+    """Reads without locks. TerminalError where the log does not hold all changes that records were made of.
+
+    Records have settled as the last fold of all changes had it, which is before what the log was read up to since.
+    """
+    table, changes = tables.load_join(connection, table_id)
+    if record_faults.load_set_aside(connection, changes.table_id):
+        raise TerminalError(
+            "objects of changes cannot be read and are set aside, so that nobody knows what records would be of them: "
+            f"run `prism repair --deep --table {log_name(table.name)}`, then `prism fold`, and repeat"
+        )
+    expired = retention.load_expired(connection, table_id)
+    current = record_objects.load_current(connection, lake.keys(table), table_id)
+    still_open = {item.date for item in current if not item.is_settled}
+    rules, own = erasures.load_join_rules(connection, table_id, changes.table_id)
+    return _Inputs(
+        table=table,
+        changes=tuple(_load_changes(connection, changes, lake)),
+        records=tuple(item for item in current if item.date not in expired or item.date in still_open),
+        settle_before=folds.last_settled_before(connection, table_id),
+        expired_day=max(expired, default=None),
+        erasures=rules,
+        own_erasures=own,
+    )
+
+
+def _load_changes(connection: Connection, log: TableDefinition, lake: Lake) -> list[ChangesObject]:
+    """All objects of the log that folds have taken: merged ones, and small ones above them."""
+    days = partitions.load_table_partitions(connection, log.table_id)
+    taken = folds.load_positions(connection, [day.partition_id for day in days])
+    if gone := [day.date for day in days if day.expired and day.partition_id in taken]:
+        raise TerminalError(
+            f"changes up to {max(gone)} are not kept any more (changes.retention_days), and there may be records of "
+            "them that could not be made again: restore lost objects of records instead (a version of the bucket, a "
+            "backup)"
+        )
+    keys = lake.keys(log)
+    found: list[ChangesObject] = []
+    for day in days:
+        upper = taken.get(day.partition_id, 0)
+        chain = [
+            item for item in merge_ranges.load_chain(connection, keys, day.partition_id) if item.lower_bound < upper
+        ]
+        merged_to = chain[-1].upper_bound if chain else 0
+        if merged_to > upper:
+            raise StoreUnavailable(
+                f"{log.name} {day.date}: changes that no fold has taken are merged with others already; run `prism "
+                "fold`, and repeat"
+            )
+        small = small_objects.load_above(connection, keys, day.partition_id, merged_to)
+        found += [_merged(item) for item in chain]
+        found += [replace(ChangesObject.of(item), metrics=()) for item in small if item.object_id <= upper]
+    return [item for item in found if item.row_count]
+
+
+def _merged(item: MergedRange) -> ChangesObject:
+    """A merged object of the log as rebuilds read it; when it was committed nobody asks, as nothing of it waits."""
+    return ChangesObject(
+        bucket=item.bucket,
+        key=item.key,
+        content_length=item.content_length,
+        row_count=item.row_count,
+        fingerprint=item.fingerprint,
+        min_time=item.min_time,
+        max_time=item.max_time,
+        file_format=item.file_format,
+        erasure_id=item.erasure_id,
+        committed=datetime.fromtimestamp(0).astimezone(),
+    )
+
+
+def _compare(context: StageContext, inputs: _Inputs) -> _Compared:
+    """Makes all records, and holds them against those that are there, as far as these can be read."""
+    lost: dict[int, str] = {}
+    for _ in range(_ATTEMPTS):
+        tasks = rebuild_tasks(
+            inputs.table,
+            inputs.records,
+            inputs.changes,
+            lost=lost,
+            settle_before=inputs.settle_before,
+            expired_day=inputs.expired_day,
+            erasures=inputs.erasures,
+        )
+        results = _run(context, inputs.table, tasks)
+        unread = {item.object_id: item.reason for result in results for item in result.unread}
+        if not unread:
+            break
+        lost |= unread
+    else:
+        raise StoreUnavailable(
+            f"objects of records come and go while they are read, one of them as {lost.popitem()[1]}"
+        )
+    _check_all_told(inputs, results)
+    days = different_days(added_sums(results), inputs.records, lost)
+    return _Compared(tasks=tuple(tasks), results=tuple(results), lost=lost, days=days)
+
+
+def _check_all_told(inputs: _Inputs, results: Sequence[RecordRebuildResult]) -> None:
+    """Each change is of one bucket, and each record that is there is made of changes: InvariantBroken otherwise."""
+    wanted = sum(item.row_count for item in inputs.changes)
+    read = sum(result.changes for result in results)
+    if read != wanted:
+        raise InvariantBroken(f"{inputs.table.name}: of {wanted} changes {read} are in a bucket; nothing was changed")
+    if orphans := sum(result.orphans for result in results):
+        raise InvariantBroken(
+            f"{inputs.table.name}: the log lacks changes of {orphans} records that readers may see; nothing was changed"
+        )
+
+
+def _run(
+    context: StageContext, table: TableDefinition, tasks: Sequence[RecordRebuildTask]
+) -> list[RecordRebuildResult]:
+    definitions = {(table.table_id, table.version): table}
+    results = list(run_bisected(lambda part: context.engine.run(part, definitions), tasks, context.engine.probe))
+    failures = [result.failure for result in results if result.failure]
+    if not failures:
+        return results
+    text = f"{len(failures)} parts of the records could not be rebuilt, the first as {failures[0].message}"
+    if any(item.is_new_changes for result in results for item in result.unread):
+        raise TerminalError(
+            f"{text}; run `prism repair --deep --table {log_name(table.name)}`, which writes small objects of changes "
+            "again, or restore it (a version of the bucket, a backup)"
+        )
+    if any(failure.killed for failure in failures):
+        raise EngineFailed(f"{text}; give Spark's Python workers more memory")
+    raise StoreUnavailable(text) if all(failure.transient for failure in failures) else InvariantBroken(text)
+
+
+def _rebuild(context: StageContext, lease: Lease, now: datetime) -> RebuiltRecords:
+    """One rebuild, by the holder of the lease of folds. A death leaves a fold that the next call drops."""
+    started = time.monotonic()
+    fold_all(context, lease, now)
+    with context.database.begin() as connection:
+        leases.hold(connection, lease)
+        inputs = _load(connection, lease.subject_id, context.lake)
+    table = inputs.table
+    compared = _compare(context, inputs)
+    failpoint("rebuild.after_compare")
+    if compared.lost:
+        context.stores.check_bucket(context.lake.bucket)
+    report = RebuiltRecords(
+        table=str(table.name),
+        table_id=table.table_id,
+        changes=sum(item.row_count for item in inputs.changes),
+        records=compared.records,
+        unread=tuple(compared.lost.values()),
+    )
+    if not compared.days and not inputs.waiting:
+        return replace(report, seconds=time.monotonic() - started)
+    with context.database.begin() as connection:
+        leases.hold(connection, lease)
+        fold_id = folds.begin(
+            connection, table.table_id, table.version, inputs.settle_before, context.worker, FoldKind.REBUILD
+        )
+        failpoint("rebuild.in_begin_records")
+    failpoint("rebuild.after_begin_records")
+    tasks = [replace(task, fold_id=fold_id, days=tuple(compared.days)) for task in compared.tasks]
+    results = _run(context, table, tasks) if compared.days else []
+    failpoint("rebuild.after_execute_records")
+    written = _commit(context, lease, inputs, compared, fold_id, results)
+    failpoint("rebuild.after_commit_records")
+    return replace(
+        report,
+        fold_id=fold_id,
+        days=tuple(compared.days),
+        different=tuple(f"{day}: {why}" for day, why in compared.days.items()),
+        rows_written=sum(item.row_count for item in written),
+        bytes_written=sum(item.content_length for item in written),
+        waited=sum(item.row_count for item in inputs.waiting),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _commit(
+    context: StageContext,
+    lease: Lease,
+    inputs: _Inputs,
+    compared: _Compared,
+    fold_id: int,
+    results: Sequence[RecordRebuildResult],
+) -> list[RecordObject]:
+    """Puts the days that were written in the place of what was there, in one transaction; returns their objects.
+
+    It locks the lease, then the rows of the partitions in id order, then what it replaces, as a fold does. A death
+    before it leaves everything as it was. All changes that waited are in what was written, or make no difference.
+    """
+    table = inputs.table
+    if compared.days and (added_sums(results) != added_sums(compared.results) or any(r.unread for r in results)):
+        raise InvariantBroken(f"{table.name}: the records that were made twice are not the same; nothing was changed")
+    own = max(inputs.own_erasures, default=0) if not any(result.undecided for result in results) else 0
+    written = [replace(item, erasure_id=own) for result in results for item in result.written]
+    replaced = [item for item in inputs.records if item.part is RecordPart.PENDING or item.date in compared.days]
+    moves = _moves(results, compared.days)
+    homes = {item.date for item in written} | {day for move in moves for day in (move.from_date, move.to_date)}
+    homes |= {item.date for item in replaced if item.part is not RecordPart.PENDING}
+    seen = {item.date for item in (*replaced, *written) if item.part is RecordPart.VISIBLE}
+    counts = FoldCounts(
+        changes_folded=sum(item.row_count for item in inputs.waiting),
+        rows_written=sum(item.row_count for item in written),
+        bytes_written=sum(item.content_length for item in written),
+    )
+    with context.database.begin() as connection:
+        leases.hold(connection, lease)
+        partition_ids = partitions.ensure_and_lock_records(connection, table.table_id, homes)
+        record_objects.replace(connection, [item.object_id for item in replaced], fold_id)
+        record_objects.insert_written(connection, table.table_id, written, partition_ids)
+        record_moves.insert(connection, fold_id, moves, partition_ids)
+        failpoint("rebuild.in_commit_records")
+        for day in sorted(seen):
+            partitions.raise_desired(connection, partition_ids[day], fold_id)
+        folds.finish(connection, fold_id, counts)
+    return written
+
+
+def _moves(results: Sequence[RecordRebuildResult], days: Collection[date]) -> list[RecordMove]:
+    """Those between days that are written, each once."""
+    found = {move for result in results for move in result.moves if {move.from_date, move.to_date} <= set(days)}
+    return sorted(found, key=lambda move: (move.from_date, move.to_date))

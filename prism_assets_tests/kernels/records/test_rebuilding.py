@@ -1,0 +1,63 @@
+"""Random histories with rebuilds at random times: the same records, and nothing that differs where nothing was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from prism_assets.domain.joins import DELETE
+from prism_assets_tests.kernels.builders import Lake
+from prism_assets_tests.kernels.records.builders import WINDOW
+from prism_assets_tests.kernels.records.histories import History, Rebuilds, a_history
+
+AT_ONCE = 4
+MORE_PORTIONS = range(2, 300)
+BEFORE_MIDNIGHT = 2_400.0
+"""Seconds behind the start of histories: then records are born on either side of midnight."""
+
+
+def lived(tmp_path: Path, seeds: range, rebuilds: Rebuilds, **more: Any) -> Iterator[History]:
+    """Histories that have happened, each in a lake of its own."""
+    for seed in seeds:
+        with TemporaryDirectory(dir=tmp_path) as folder:
+            history = replace(a_history(Lake(Path(folder)), seed, **more), rebuilds=rebuilds, begins=BEFORE_MIDNIGHT)
+            history.run()
+            yield history
+
+
+def seeds_of(portion: int) -> range:
+    return range(portion * AT_ONCE, (portion + 1) * AT_ONCE)
+
+
+def differing(histories: Iterator[History]) -> list[int]:
+    return [history.seed for history in histories if history.differs]
+
+
+def test_rebuilt_records_are_those_that_were_folded(tmp_path: Path) -> None:
+    histories = list(lived(tmp_path, seeds_of(1), Rebuilds()))
+    assert differing(iter(histories)) == []
+    assert min(sum(history.compared for history in histories), sum(history.rebuilt for history in histories)) > AT_ONCE
+
+
+@pytest.mark.parametrize("portion", MORE_PORTIONS)
+def test_rebuilt_records_are_those_that_were_folded_in_many_histories(tmp_path: Path, portion: int, long: bool) -> None:
+    if not long:
+        pytest.skip("many histories: with --long")
+    assert differing(lived(tmp_path, seeds_of(portion), Rebuilds())) == []
+
+
+# Null controls: without one of the two things that a rebuild knows beside the changes, histories come out otherwise.
+
+
+def test_what_has_settled_must_be_known(tmp_path: Path) -> None:
+    rebuilds = Rebuilds(forgets_clock=True)
+    assert differing(lived(tmp_path, range(4, 5), rebuilds, window_seconds=WINDOW, after=DELETE))
+
+
+def test_the_days_of_records_that_are_there_must_be_known(tmp_path: Path) -> None:
+    assert differing(lived(tmp_path, range(7, 8), Rebuilds(forgets_days=True)))
