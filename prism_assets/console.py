@@ -15,6 +15,7 @@ from rich.table import Table
 
 from prism_assets.domain.publishers import GLUE_PUBLISHERS, words_of
 from prism_assets.domain.tables import Column
+from prism_assets.domain.words import counted
 
 if TYPE_CHECKING:
     from prism_assets.domain.iceberg_commit import IcebergCommit
@@ -243,7 +244,11 @@ def show_iceberg_status(tables: Sequence[IcebergStatus], *, as_json: bool) -> No
         for complaint in item.health.complaints if item.health else ():
             out.print(f"    {escape(complaint)}")
         if item.left_out:
-            out.print(f"    {len(item.left_out)} days are not shown as they should, {item.left_out[-1]} among them")
+            out.print(
+                "    "
+                f"{counted(len(item.left_out), 'day is not shown as it should', 'days are not shown as they should')}, "
+                f"{item.left_out[-1]} among them"
+            )
     if not tables:
         out.print("no table file says `iceberg:`")
 
@@ -258,7 +263,11 @@ def show_iceberg_history(commits: Sequence[IcebergCommit], *, as_json: bool) -> 
         out.print(
             f"{item.commit_time:%Y-%m-%d %H:%M:%S}Z [bold]{what}[/bold]: files +{item.files_in} -{item.files_out}, "
             f"rows +{item.rows_in:,} -{item.rows_out:,}, {item.seconds:.2f} s"
-            + (f", {item.foreign_snapshots} snapshots of others taken back" if item.foreign_snapshots else "")
+            + (
+                f", {counted(item.foreign_snapshots, 'snapshot')} of others taken back"
+                if item.foreign_snapshots
+                else ""
+            )
         )
         if item.message:
             out.print(f"    {escape(item.message)}")
@@ -280,7 +289,7 @@ def show_repair(report: RepairReport, *, as_json: bool) -> None:
                 + (f", {item.strays} left over by attempts that are over" if item.strays else "")
             )
     out.print(
-        f"{report.checked} small objects checked: {report.missing} missing, {report.damaged} damaged, "
+        f"{counted(report.checked, 'small object')} checked: {report.missing} missing, {report.damaged} damaged, "
         f"{report.repaired} repaired" + (f"; {report.strays} left over" if report.strays else "")
     )
 
@@ -319,8 +328,11 @@ def show_examination(report: DoctorReport, *, as_json: bool) -> None:
         out.print(escape(f"not looked at: {problem}"))
     if report.published_design:
         out.print("these are tables of the published design: only PostgreSQL was looked at, not the objects")
-    seen = f"{report.tables} tables, {report.partitions} partitions in the catalog, {report.objects} objects"
-    what = "nothing is wrong" if report.is_clean else f"{len(report.findings)} findings"
+    seen = (
+        f"{counted(report.tables, 'table')}, {counted(report.partitions, 'partition')} in the catalog, "
+        f"{counted(report.objects, 'object')}"
+    )
+    what = "nothing is wrong" if report.is_clean else counted(len(report.findings), "finding")
     out.print(f"{what}: {seen} looked at in {report.seconds:.1f} s")
 
 
@@ -332,13 +344,18 @@ def show_turns(turns: Sequence[CycleReport], *, as_json: bool) -> None:
     rows = sum(turn.stream.rows_out for turn in turns)
     quarantined = sum(turn.stream.quarantined for turn in turns)
     filtered = sum(turn.stream.filtered for turn in turns)
-    lines = f"{quarantined} quarantined lines" + (f", {filtered} filtered ones" if filtered else "")
+    lines = counted(quarantined, "quarantined line") + (f", {filtered} filtered ones" if filtered else "")
     folds = [fold for turn in turns for fold in turn.fold.folds]
-    folded = f"{len(folds)} folds of {sum(fold.counts.changes_in for fold in folds)} changes; " if folds else ""
+    folded = (
+        f"{counted(len(folds), 'fold')} of {counted(sum(fold.counts.changes_in for fold in folds), 'change')}; "
+        if folds
+        else ""
+    )
+    merges = [entry for turn in turns for entry in turn.merge.merged if entry.sizes]
     out.print(
-        f"{sum(turn.discover.new for turn in turns)} new objects; {rows} rows and {lines}; "
-        f"{sum(len(turn.merge.merged) for turn in turns)} merges of {sum(turn.merge.rows for turn in turns)} rows; "
-        f"{folded}{sum(len(t.published) for turn in turns for t in turn.catalog.tables)} publications"
+        f"{counted(sum(turn.discover.new for turn in turns), 'new object')}; {counted(rows, 'row')} and {lines}; "
+        f"{counted(len(merges), 'merge')} of {counted(sum(entry.rows for entry in merges), 'row')}; "
+        f"{folded}{counted(sum(len(t.published) for turn in turns for t in turn.catalog.tables), 'publication')}"
     )
 
 
@@ -356,7 +373,9 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
             for reason in item.waits_for:
                 out.print(f"    waits for {escape(reason)}")
         if table.pending or table.claimed or table.unread:
-            out.print(f"{table.table}: {table.pending} staging objects pending, {table.claimed} being converted")
+            out.print(
+                f"{table.table}: {counted(table.pending, 'staging object')} pending, {table.claimed} being converted"
+            )
             for unread in table.unread:
                 out.print(f"    {unread.objects} {_UNREAD[unread.why.value]}")
                 for example in unread.examples:
@@ -384,8 +403,8 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
             out.print(escape(str(erasure)))
         if table.undeleted_objects:
             out.print(
-                f"{table.table}: {table.undeleted_objects} objects that a garbage collection was about to delete did "
-                "not go for over two days: run `prism gc`, which says why"
+                f"{table.table}: {counted(table.undeleted_objects, 'object')} that a garbage collection was about to "
+                "delete did not go for over two days: run `prism gc`, which says why"
             )
 
 
@@ -405,7 +424,8 @@ def _silence(publisher: Holder) -> str:
 def _status_line(item: PartitionStatus) -> str:
     arrival = f", last arrival {item.last_arrival:%Y-%m-%d %H:%M:%S}Z" if item.last_arrival else ""
     return (
-        f"{item.table} {item.date} [bold]{item.state}[/bold]: {item.rows:,} rows, {item.small_objects} small objects "
+        f"{item.table} {item.date} [bold]{item.state}[/bold]: {counted(item.rows, 'row')}, "
+        f"{counted(item.small_objects, 'small object')} "
         f"({item.unmerged_objects} unmerged), {item.merged_objects} merged, {size(item.bytes)}{arrival}"
     )
 
@@ -417,7 +437,8 @@ def show_files(table: ReadTable, *, as_json: bool) -> None:
         return
     for partition in table.partitions:
         out.print(
-            f"{partition.date} {partition.location} {len(partition.objects)} objects, {size(partition.content_length)}"
+            f"{partition.date} {partition.location} {counted(len(partition.objects), 'object')}, "
+            f"{size(partition.content_length)}"
         )
         for item in partition.objects:
             out.print(f"  {item.content_length:>12,} {item.url}")
@@ -442,10 +463,9 @@ def show_quarantine(rows: Sequence[QuarantineRow], *, limit: int, everything: bo
         print_json(rows)
         return
     for row in rows:
-        lines = "1 line" if row.line_count == 1 else f"{row.line_count:,} lines"
         out.print(
-            f"{row.table} [bold]{escape(row.reason)}[/bold]: {lines}, object {row.staging_object_id}, "
-            f"{row.create_time:%Y-%m-%d %H:%M}Z"
+            f"{row.table} [bold]{escape(row.reason)}[/bold]: {counted(row.line_count, 'line')}, "
+            f"object {row.staging_object_id}, {row.create_time:%Y-%m-%d %H:%M}Z"
         )
         out.print(f"    s3://{escape(row.bucket)}/{escape(row.key)}")
     if not rows:

@@ -5,6 +5,7 @@ from datetime import datetime, timezone
 from rich.console import Console
 
 from prism_assets.domain.errors import TerminalError
+from prism_assets.domain.words import counted
 from prism_assets.platform import build_context
 from prism_assets.settings import load_settings
 from prism_assets.stages.catalog.run import run_catalog
@@ -34,4 +35,7 @@ def republish(report: StackReport, out: Console) -> None:
             )
         )
     count = sum(len(table.published) for table in done.tables)
-    out.print(f"the catalog was published again from PostgreSQL: {len(done.tables)} tables, {count} partitions")
+    out.print(
+        f"the catalog was published again from PostgreSQL: {counted(len(done.tables), 'table')}, "
+        f"{counted(count, 'partition')}"
+    )

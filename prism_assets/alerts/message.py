@@ -7,6 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from prism_assets.domain.words import counted
+
 _RUNS_SHOWN = 10
 _TABLES_SHOWN = 5
 _LONGEST_ERROR = 400
@@ -89,7 +91,7 @@ def _again(item: Repetition) -> str:
 
 
 def _listed(tables: Sequence[str]) -> str:
-    more = [f"{len(tables) - _TABLES_SHOWN} more tables"] if len(tables) > _TABLES_SHOWN else []
+    more = [counted(len(tables) - _TABLES_SHOWN, "more table")] if len(tables) > _TABLES_SHOWN else []
     return ", ".join([*tables[:_TABLES_SHOWN], *more])
 
 

@@ -32,6 +32,7 @@ from prism_assets.cli.options import (
 from prism_assets.cli.rebuild import rebuild
 from prism_assets.cli.tables import table_app
 from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
+from prism_assets.domain.words import counted
 from prism_assets.settings import has_database, load_reader_settings, load_settings
 
 if TYPE_CHECKING:
@@ -103,10 +104,11 @@ def stream(
     report = run_stream(context, now=clock, names=table)
     console.show_report(
         report,
-        f"{report.objects} objects, {report.lines_in} lines: {report.rows_out} rows, {report.quarantined} quarantined"
+        f"{counted(report.objects, 'object')}, {counted(report.lines_in, 'line')}: {counted(report.rows_out, 'row')}, "
+        f"{report.quarantined} quarantined"
         + (f", {report.filtered} filtered" if report.filtered else "")
         + (f", {report.retried} to be tried again" if report.retried else "")
-        + (f"; {report.discarded} objects discarded" if report.discarded else ""),
+        + (f"; {counted(report.discarded, 'object')} discarded" if report.discarded else ""),
         as_json=as_json,
     )
     _report_leftovers(context, table, leftovers.objects_left, now=clock, errors=report.errors, as_json=as_json)
@@ -133,7 +135,11 @@ def fold(
     report = run_fold(context, now=clock, names=table, ignore_pace=True, wait_seconds=takeover_seconds(context))
     changes = sum(done.counts.changes_folded for done in report.folds)
     rows = sum(done.counts.rows_written for done in report.folds)
-    console.show_report(report, f"{len(report.folds)} folds: {changes} changes, {rows} rows written", as_json=as_json)
+    console.show_report(
+        report,
+        f"{counted(len(report.folds), 'fold')}: {counted(changes, 'change')}, {counted(rows, 'row')} written",
+        as_json=as_json,
+    )
     fail_if(report.errors)
 
 
@@ -173,7 +179,8 @@ def merge(
     written = sum(len(entry.sizes) for entry in report.merged)
     console.show_report(
         report,
-        f"{report.jobs} jobs: {objects} small objects into {written}, {report.rows} rows",
+        f"{counted(report.jobs, 'job')}: {counted(objects, 'small object')} into {written}, "
+        f"{counted(report.rows, 'row')}",
         as_json=as_json,
     )
     _report_leftovers(context, table, leftovers.merges_left, now=clock, errors=report.errors, as_json=as_json)

@@ -66,7 +66,7 @@ def _show_differences(found: Differences) -> None:
     for move, count in found.moves.items():
         out.print(escape(f"{against}: {counted(count, 'line')} {move}"))
     for column in found.columns:
-        out.print(escape(f"{against}: {column.column}: {column.differing:,} of {found.both:,} rows"))
+        out.print(escape(f"{against}: {column.column}: {column.differing:,} of {counted(found.both, 'row')}"))
         for item in column.examples:
             before, after = (json.dumps(value, ensure_ascii=False) for value in (item.before, item.after))
             out.print(f"    [dim]{escape(f'{item.object}:{item.line}')}[/dim] {escape(f'{before} → {after}')}")

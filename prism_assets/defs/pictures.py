@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 from dagster import MarkdownMetadataValue, MetadataValue
 
+from prism_assets.domain.words import counted
+
 _STEP = 4
 _SMALLEST = 1 << 12
 _BINS = 10
@@ -41,7 +43,8 @@ def _row(name: str, sizes: Sequence[int], number: int, color: str) -> str:
     most = max(counts.values(), default=1)
     base = (number + 1) * _ROW
     bars = "".join(_bar(index, count, most, base, color) for index, count in sorted(counts.items()))
-    label = f'<text x="4" y="{base - 24}">{name}</text><text x="4" y="{base - 10}">{len(sizes)} objects</text>'
+    objects = counted(len(sizes), "object")
+    label = f'<text x="4" y="{base - 24}">{name}</text><text x="4" y="{base - 10}">{objects}</text>'
     return f'{label}{bars}<path d="M{_LEFT} {base}H{_WIDTH - 4}" stroke="#999"/>'
 
 

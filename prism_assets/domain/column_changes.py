@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from prism_assets.domain.column_renames import ColumnRename, RenameState
 from prism_assets.domain.tables import Column, TableDefinition
+from prism_assets.domain.words import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,15 +165,17 @@ def _changed(before: Column, after: Column, stored: StoredColumns) -> Iterator[s
 def _taken(table: str, name: str, held: HeldName) -> str:
     said = f"{name} was another column, whose values readers of Glue would take for those of the new one: "
     if held.days:
-        days = f"of {held.first}" if held.days == 1 else f"of {held.days} days from {held.first} to {held.last}"
+        days = (
+            f"of {held.first}" if held.days == 1 else f"of {counted(held.days, 'day')} from {held.first} to {held.last}"
+        )
         since = "" if held.days == 1 else f" --since {held.first}"
         return (
             f"{said}objects {days} have it under that name; choose another name, or have them made again: "
             f"`prism rebuild {table} --date {held.last}{since}` when the days are closed, and `prism catalog`"
         )
     return (
-        f"{said}{held.waiting} staging objects are still to be converted with it; choose another name, or run "
-        "`prism stream` first"
+        f"{said}{counted(held.waiting, 'staging object is', 'staging objects are')} still to be converted with it; "
+        "choose another name, or run `prism stream` first"
     )
 
 

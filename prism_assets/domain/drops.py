@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from prism_assets.domain.names import TableName
 from prism_assets.domain.tables import GRACE_DAYS, TableDefinition
+from prism_assets.domain.words import counted
 
 
 class DropState(enum.Enum):
@@ -69,8 +70,9 @@ def drop_obstacles(table: TableDefinition, facts: DropFacts, now: datetime) -> I
         )
     if facts.unfinished_objects:
         yield (
-            f"{table.name} has {facts.unfinished_objects} staging objects that are not converted yet: run `prism "
-            "stream`, or give them up with `prism stream --give-up KEY`"
+            f"{table.name} has "
+            f"{counted(facts.unfinished_objects, 'staging object that is', 'staging objects that are')} not converted "
+            "yet: run `prism stream`, or give them up with `prism stream --give-up KEY`"
         )
     if facts.open_erasures:
         yield (

@@ -17,6 +17,7 @@ from typing import Any
 
 from prism_assets.domain.names import TableName
 from prism_assets.domain.tables import Column
+from prism_assets.domain.words import counted
 
 MOST_OF_A_TABLE = 0.1
 """An erasure of a greater part of all rows must be meant: their number is typed again."""
@@ -112,7 +113,7 @@ def digest_of(table: TableName, predicate: str, key: str) -> str:
 def confirmation_needed(matching: int, rows: int) -> str | None:
     """Why the number of rows must be typed again, or None."""
     if matching and matching == rows:
-        return f"it matches every one of the {rows} rows of the table"
+        return f"it matches every one of the {counted(rows, 'row')} of the table"
     if matching > rows * MOST_OF_A_TABLE:
-        return f"it matches {matching} of {rows} rows, more than {MOST_OF_A_TABLE:.0%}"
+        return f"it matches {matching} of {counted(rows, 'row')}, more than {MOST_OF_A_TABLE:.0%}"
     return None

@@ -16,6 +16,7 @@ from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.files import DataFile, SmallObject
 from prism_assets.domain.joins import PublishPolicy
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.domain.work import Failure
 
 _TASK_BYTES = 64 << 20
@@ -315,7 +316,7 @@ def fold_reason(policy: PublishPolicy, facts: FoldFacts, now: datetime) -> str |
     if facts.last_fold is not None and (now - facts.last_fold).total_seconds() < policy.every_seconds:
         return None
     if facts.unfolded_objects:
-        return f"{facts.unfolded_objects} objects of changes are new"
+        return f"{counted(facts.unfolded_objects, 'object of changes is', 'objects of changes are')} new"
     if facts.next_settle and facts.settle_before and facts.next_settle < facts.settle_before:
         return "records settle"
     if facts.oldest_pending and (now - facts.oldest_pending).total_seconds() >= policy.stale_seconds:

@@ -7,6 +7,7 @@ from datetime import date, datetime
 
 from prism_assets.domain.files import smallest_urls
 from prism_assets.domain.snapshots import DayChange
+from prism_assets.domain.words import counted
 
 COMMITTED, SETTLED, REFUSED = "committed", "settled", "refused"
 """Outcomes of a commit; see `IcebergCommit`."""
@@ -69,6 +70,7 @@ class IcebergCommit:
         if self.operation is None:
             return f"the table's metadata was changed in {self.seconds:.1f} s"
         return (
-            f"snapshot {self.snapshot_id} ({self.operation}): {self.files_in} files of {self.rows_in:,} rows in, "
-            f"{self.files_out} of {self.rows_out:,} out, {len(self.by_day)} days, {self.seconds:.1f} s"
+            f"snapshot {self.snapshot_id} ({self.operation}): {counted(self.files_in, 'file')} of "
+            f"{counted(self.rows_in, 'row')} in, "
+            f"{self.files_out} of {self.rows_out:,} out, {counted(len(self.by_day), 'day')}, {self.seconds:.1f} s"
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from prism_assets.domain.amplification import MOST_FACTOR, Amplification, expected_forever
 from prism_assets.domain.joins import JoinOptions
-from prism_assets.domain.words import span
+from prism_assets.domain.words import counted, span
 
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 WINDOWS = (
@@ -98,9 +98,11 @@ class JoinAdvice:
         """For people."""
         sample = self.sample
         keys = "all keys" if sample.one_of == 1 else f"one key of {sample.one_of}"
+        of_keys = f"of {counted(len(sample.histories), 'key')}"
         found = [
-            f"{self.table}: {sample.changes:,} changes of {len(sample.histories):,} keys were looked at, {keys} of "
-            f"{sample.log_changes:,} changes in {sample.days} days"
+            f"{self.table}: {counted(sample.changes, f'change {of_keys} was', f'changes {of_keys} were')} looked at, "
+            f"{keys} of "
+            f"{counted(sample.log_changes, 'change')} in {counted(sample.days, 'day')}"
         ]
         if not sample.histories:
             return [*found, "  the log shows no change: convert some, and ask again"]
@@ -127,11 +129,8 @@ class JoinAdvice:
     def _lateness_lines(self) -> list[str]:
         if self.lateness is None:
             return []
-        refused = (
-            f"; {self.sample.too_late:,} lines of the last week were too late and are not among these"
-            if self.sample.too_late
-            else ""
-        )
+        one, many = "line of the last week was too late and is", "lines of the last week were too late and are"
+        refused = f"; {counted(self.sample.too_late, one, many)} not among these" if self.sample.too_late else ""
         return [f"lateness: {span(self.lateness)} (in force: {span(self.in_force.lateness_seconds)}){refused}"]
 
 

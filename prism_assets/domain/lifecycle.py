@@ -21,6 +21,7 @@ from prism_assets.domain.partitions import (
     switch_obstacle,
     wanted_publication,
 )
+from prism_assets.domain.words import counted
 
 
 class Facts(Protocol):
@@ -144,7 +145,9 @@ class WaitForObjects(_Step):
     @property
     def reason(self) -> str:
         """Why, as part of a sentence."""
-        return f"{self.objects} staging objects that batches claimed before its mark are not converted yet"
+        what = "that batches claimed before its mark"
+        one, many = f"staging object {what} is", f"staging objects {what} are"
+        return f"{counted(self.objects, one, many)} not converted yet"
 
     def __str__(self) -> str:
         return f"not close: {self.reason}"
@@ -262,9 +265,10 @@ def _expire_or_wait(partition: Partition, facts: Facts) -> Expire | WaitToExpire
     if partition.desired_version < partition.last_object_id:
         return WaitToExpire(reason="objects that came late are not merged yet")
     if left := facts.unfinished_before_expiry(partition):
-        return WaitToExpire(reason=f"{left} staging objects that may have rows of it are not converted yet")
+        one, many = "staging object that may have rows of it is", "staging objects that may have rows of it are"
+        return WaitToExpire(reason=f"{counted(left, one, many)} not converted yet")
     if left := facts.unfolded_objects(partition):
-        return WaitToExpire(reason=f"{left} objects of it are still read by folds")
+        return WaitToExpire(reason=f"{counted(left, 'object of it is', 'objects of it are')} still read by folds")
     return Expire()
 
 

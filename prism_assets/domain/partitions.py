@@ -11,6 +11,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date
 
+from prism_assets.domain.words import counted
+
 NEW_VERSION = -1
 LIVE_VERSION = 0
 GLUE, SYMLINK = "glue", "symlink"
@@ -123,7 +125,7 @@ def switch_obstacle(partition: Partition, evidence: SwitchEvidence) -> str | Non
     if evidence.upper_bound is None:
         return "it was never merged"
     if evidence.uncovered_live:
-        return f"{evidence.uncovered_live} live objects are not merged yet"
+        return f"{counted(evidence.uncovered_live, 'live object is', 'live objects are')} not merged yet"
     return contradiction(evidence)
 
 
@@ -133,7 +135,7 @@ def contradiction(evidence: SwitchEvidence) -> str | None:
     if evidence.upper_bound is None or (covered.rows, covered.fingerprint) == (ranges.rows, ranges.fingerprint):
         return None
     return (
-        f"the merged ranges hold {ranges.rows} rows and not the same as the {covered.rows} "
+        f"the merged ranges hold {counted(ranges.rows, 'row')} and not the same as the {covered.rows:,} "
         "rows of the small objects they cover"
     )
 

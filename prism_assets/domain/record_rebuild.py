@@ -16,6 +16,7 @@ from prism_assets.domain.files import DataFile
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.folding import ChangesObject, RecordMove, RecordObject, RecordPart, UnreadObject
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.domain.work import Failure
 
 _TASK_BYTES = 64 << 20
@@ -204,7 +205,7 @@ def different_days(
         seen = RowSum.of(item for item in own if item.part is RecordPart.VISIBLE)
         unreadable = sum(item.object_id in lost for item in own)
         if unreadable:
-            found[day] = f"{unreadable} objects cannot be read"
+            found[day] = f"{counted(unreadable, 'object')} cannot be read"
         elif seen != wanted.visible:
             found[day] = f"{wanted.visible.row_count:,} records, and readers see {seen.row_count:,}"
             if seen.row_count == wanted.visible.row_count:

@@ -15,6 +15,7 @@ from prism_assets.domain.column_renames import ColumnRename, RenameState
 from prism_assets.domain.names import TableName
 from prism_assets.domain.tables import GRACE_DAYS, Column, Contract, IcebergOptions, Stream, TableDefinition
 from prism_assets.domain.types import FILE_FORMATS, ColumnType
+from prism_assets.domain.words import counted
 
 
 @dataclass(frozen=True)
@@ -304,9 +305,11 @@ def describe(name: str, changes: Sequence[Change]) -> tuple[str, ...]:
 def _line(name: str, change: Change) -> str | None:
     match change:
         case CreateTable(table):
-            return f"create table {name} with {len(table.columns)} columns"
+            return f"create table {name} with {counted(len(table.columns), 'column')}"
         case RenameTable(before, renamed, days):
-            shown = f"Glue shows both names for {days} days" if days else "Glue forgets the former name at once"
+            shown = (
+                f"Glue shows both names for {counted(days, 'day')}" if days else "Glue forgets the former name at once"
+            )
             return f"rename {before} to {renamed}: its objects stay where they are, and {shown}"
         case AddStream(stream, str(origin)):
             return f"move stream {stream.name} at {stream.url} from {origin} to {name}: what no batch has claimed yet"
@@ -358,7 +361,7 @@ def _line(name: str, change: Change) -> str | None:
         case ChangeSetting("contract", Contract() as contract):
             return f"contract of {name}: new fields {contract.new_fields}, misfits {contract.misfits}"
         case ChangeSetting("retention_days", int(days)):
-            return f"keep days of {name} for {days} days"
+            return f"keep days of {name} for {counted(days, 'day')}"
         case ChangeSetting("retention_days", None):
             return f"keep all days of {name} that are not expired yet"
         case ChangeSetting("retired", bool(retired)):

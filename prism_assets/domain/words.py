@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 
-def counted(count: int, what: str) -> str:
-    """A number with its noun: `1 line`, `2,000 lines`."""
-    return f"1 {what}" if count == 1 else f"{count:,} {what}s"
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """A number with its noun, and what agrees with that: `1 line`, `2,000 lines`, `1 object is missing`."""
+    return f"1 {one}" if count == 1 else f"{count:,} {many or f'{one}s'}"
 
 
 def span(seconds: float) -> str:

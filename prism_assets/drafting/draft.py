@@ -12,6 +12,7 @@ from prism_assets.domain.reasons import LINE_TOO_LONG
 from prism_assets.domain.survey import Survey
 from prism_assets.domain.table_draft import draft_table
 from prism_assets.domain.table_file import parse_table_file
+from prism_assets.domain.words import counted
 from prism_assets.drafting.sample_lines import read_sample
 from prism_assets.kernels.json.survey import survey
 from prism_assets.objectstore.config import StoreConfig
@@ -43,7 +44,7 @@ def draft_file(
     if path is not None and path.exists():
         raise WrongUse(f"{path} exists already; move it away, or write to another folder with --tables")
     sample, objects, prefix = _look(place, config)
-    origin = f"{objects:,} objects of {place}" if objects > 1 else place
+    origin = f"{counted(objects, 'object')} of {place}" if objects > 1 else place
     text = draft_table(table, sample, url or prefix, origin, now)
     parse_table_file(text, str(path or f"{table}.yaml"))
     if path is not None:

@@ -15,6 +15,7 @@ from prism_assets.domain.errors import DefinitionError, WrongUse
 from prism_assets.domain.reasons import NOT_OBJECT
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.domain.work import ConvertTask, ValueErrors
 from prism_assets.drafting.differences import Differences, differences
 from prism_assets.drafting.sample_lines import MOST_BYTES, SampleObject, find_objects
@@ -261,6 +262,6 @@ def _problem(table: TableDefinition, lines: int, rows: int, quarantined: Mapping
     advice = "; `jq -c '.[]'` makes lines of an array" if quarantined.get(NOT_OBJECT) else ""
     if aside > limit * lines:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in quarantined.items() if count)
-        share = f"{aside:,} of {lines:,} lines are quarantined"
+        share = f"{aside:,} of {counted(lines, 'line is', 'lines are')} quarantined"
         return f"{table.name}: {share}, and the limit of its checks is {limit:.2%}: {reasons}{advice}"
     return f"{table.name}: no line of the sample is a row: `keep` leaves all of them out"

@@ -14,6 +14,7 @@ from typing import Generic, Protocol, TypeVar
 from prism_assets.domain.accepted import DateRange, earliest_change
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.reasons import ZERO_PADDING
+from prism_assets.domain.words import counted
 from prism_assets.domain.work import ConvertTask, QuarantineCount, UndefinedField, ValueErrors
 from prism_assets.kernels.erasing import Erasing
 from prism_assets.kernels.expressions.rows import Computation
@@ -236,10 +237,11 @@ class ObjectReading(Generic[_Rows]):
         left = self._scope.left if self._scope else 0
         if lines != rows + others + self.filtered + self.erased + left:
             where = f"s3://{self._task.bucket}/{self._task.key}"
-            elsewhere = f", {left} rows of other days" if left else ""
+            elsewhere = f", {counted(left, 'row')} of other days" if left else ""
             raise InvariantBroken(
-                f"{where}: {lines} lines in, {rows} rows, {others} quarantined, {self.filtered} filtered and "
-                f"{self.erased} erased{elsewhere}; nothing was written"
+                f"{where}: {counted(lines, 'line')} in, {counted(rows, 'row')}, {others} quarantined, {self.filtered} "
+                "filtered "
+                f"and {self.erased} erased{elsewhere}; nothing was written"
             )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from prism_assets.domain.errors import InvariantBroken, ObjectChanged, ObjectMissing
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.domain.work import ConvertTask, DayOfObject, RebuildResult, RebuildTask
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels import times
@@ -77,7 +78,9 @@ class _Rebuild:
             self.is_reading = False
             self._check_counts(same, scope.on_other_days)
             if done.lines_in != self._task.lines_in:
-                raise InvariantBroken(f"{self._url} has {done.lines_in} lines now, and had {self._task.lines_in}")
+                raise InvariantBroken(
+                    f"{self._url} has {counted(done.lines_in, 'line')} now, and had {self._task.lines_in}"
+                )
             small = done.objects[0] if done.objects else None
             if small is None and len(others) < len(self._task.recorded):
                 small = conversion.write_empty(day)
@@ -131,6 +134,7 @@ class _Rebuild:
             count = found.get(times.to_day(item.date), 0)
             if count != item.row_count:
                 raise InvariantBroken(
-                    f"{self._url} gives {count} rows of {item.date} under version {item.definition_version} of the "
+                    f"{self._url} gives {counted(count, 'row')} of {item.date} under version "
+                    f"{item.definition_version} of the "
                     f"definition, and {item.row_count} were committed: nothing of the day was rebuilt"
                 )

@@ -30,6 +30,7 @@ from prism_assets.domain.errors import (
 )
 from prism_assets.domain.files import SmallObject
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.domain.work import Failure, RepairedObject, RepairResult, RepairTask
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels import times
@@ -129,8 +130,8 @@ class _Repair:
             )
         if (small.row_count, small.fingerprint) != (recorded.row_count, recorded.fingerprint):
             raise InvariantBroken(
-                f"{self._source()} gives {small.row_count} rows of {recorded.date} now, and not the same as the "
-                f"{recorded.row_count} that were committed; nothing was written"
+                f"{self._source()} gives {counted(small.row_count, 'row')} of {recorded.date} now, and not the same "
+                f"as the {recorded.row_count} that were committed; nothing was written"
             )
         index = next(number for number, item in enumerate(self._objects) if item.date == recorded.date)
         failpoint("repair.before_put")
@@ -163,5 +164,5 @@ def _fault(body: bytes, recorded: SmallObject) -> str | None:
     except (pa.ArrowException, OSError, KeyError, ValueError):
         return "is no readable Parquet object"
     if table.num_rows != recorded.row_count or fingerprint != recorded.fingerprint:
-        return f"holds {table.num_rows} rows that are not the {recorded.row_count} committed ones"
+        return f"holds {counted(table.num_rows, 'row')} that are not the {recorded.row_count} committed ones"
     return None

@@ -20,6 +20,7 @@ from prism_assets.domain.errors import ExpressionsFailed, InvariantBroken
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.domain.work import RewriteResult, RewriteTask
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.expressions.predicate import Predicate
@@ -118,7 +119,9 @@ class _Rewriting:
         except pa.ArrowInvalid:
             raise InvariantBroken(f"{said.key}: it is no readable Parquet object") from None
         if said.row_count >= 0 and file.metadata.num_rows != said.row_count:
-            raise InvariantBroken(f"{said.key}: it has {file.metadata.num_rows} rows, recorded were {said.row_count}")
+            raise InvariantBroken(
+                f"{said.key}: it has {counted(file.metadata.num_rows, 'row')}, recorded were {said.row_count}"
+            )
         return file
 
     def _look(self, file: pq.ParquetFile) -> _Found:

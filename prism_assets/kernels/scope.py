@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from prism_assets.domain.errors import TerminalError
 from prism_assets.domain.reasons import OTHER_DAY
+from prism_assets.domain.words import counted
 from prism_assets.kernels import times
 from prism_assets.kernels.json.accept import Accepted
 from prism_assets.kernels.json.rows import Reject
@@ -97,8 +98,10 @@ class DayScope(Scope):
         if moved_out or self._moved_in:
             day = times.to_date(self._day)
             raise TerminalError(
-                f"of {self._url} {moved_out} rows of {day} would be rows of other days under the present definition, "
-                f"and {self._moved_in} rows of other days would be rows of {day}: a rebuild moves no row from one day "
+                f"of {self._url} {counted(moved_out, 'row')} of {day} would be rows of other days under the present "
+                "definition, "
+                f"and {counted(self._moved_in, 'row')} of other days would be rows of {day}: a rebuild moves no row "
+                "from one day "
                 "to another, as each day is published by itself; what decides over the day must stay as it was"
             )
 

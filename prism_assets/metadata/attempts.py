@@ -13,6 +13,7 @@ from sqlalchemy import Connection, text
 
 from prism_assets.domain.attempts import GiveUp, Retry, Verdict
 from prism_assets.domain.errors import LeaseLost
+from prism_assets.domain.words import counted
 from prism_assets.domain.work import SourceVersion
 
 
@@ -147,7 +148,7 @@ WHERE prism_stream_batch_id = :batch AND state = 'claimed'
 
 def _check(batch_id: int, changed: int, expected: int) -> None:
     if changed != expected:
-        raise LeaseLost(f"batch {batch_id} holds only {changed} of {expected} objects; it changed nothing")
+        raise LeaseLost(f"batch {batch_id} holds only {changed} of {counted(expected, 'object')}; it changed nothing")
 
 
 def retry_due(connection: Connection, table_ids: Collection[int] | None) -> int:

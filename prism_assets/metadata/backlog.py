@@ -8,6 +8,8 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
+from prism_assets.domain.words import counted
+
 
 @dataclass(frozen=True, kw_only=True)
 class PendingCount:
@@ -125,8 +127,8 @@ class StoppedStream:
     def sentence(self) -> str:
         """What waits, and what ends that."""
         return (
-            f"{self.objects} objects wait at {self.url}, as stream {self.stream} is stopped: `enabled: true` in the "
-            "table file has them converted, `discard: true` beside it counts them done"
+            f"{counted(self.objects, 'object waits', 'objects wait')} at {self.url}, as stream {self.stream} is "
+            "stopped: `enabled: true` in the table file has them converted, `discard: true` beside it counts them done"
         )
 
 

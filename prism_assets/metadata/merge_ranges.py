@@ -14,6 +14,7 @@ from prism_assets.domain.files import MergedRange
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.merge_plan import MergePlan, PlannedRange
+from prism_assets.domain.words import counted
 from prism_assets.metadata.column_metrics import from_jsonb, to_jsonb
 
 
@@ -157,7 +158,7 @@ def save_range(
     """
     if written.row_count != planned.row_count:
         raise InvariantBroken(
-            f"the merged object {written.key} holds {written.row_count} rows, its inputs {planned.row_count}"
+            f"the merged object {written.key} holds {counted(written.row_count, 'row')}, its inputs {planned.row_count}"
         )
     connection.execute(text(_SENTINEL), {"id": partition_id, "now": now})
     values = {**dataclasses.asdict(written), "metrics": to_jsonb(written.metrics)}

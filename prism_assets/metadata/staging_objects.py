@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from prism_assets.domain.errors import LeaseLost
+from prism_assets.domain.words import counted
 from prism_assets.domain.work import ConvertResult
 
 _TURN_OF_SUSPECTS = 8
@@ -481,7 +482,9 @@ def finish(connection: Connection, batch_id: int, results: Sequence[ConvertResul
         },
     ).rowcount
     if changed != len(results):
-        raise LeaseLost(f"batch {batch_id} holds only {changed} of {len(results)} objects; it changed nothing")
+        raise LeaseLost(
+            f"batch {batch_id} holds only {changed} of {counted(len(results), 'object')}; it changed nothing"
+        )
 
 
 _FINISH = """

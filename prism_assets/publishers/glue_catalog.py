@@ -22,6 +22,7 @@ from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, Invaria
 from prism_assets.domain.keys import is_symlink_folder
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.types import DateType
+from prism_assets.domain.words import counted
 from prism_assets.publishers.base import UNOBSERVED, CallObserver
 from prism_assets.transactions import refuse_inside_transaction
 
@@ -298,7 +299,9 @@ class GlueCatalog:
             wanted = answer.get("UnprocessedKeys") or []
             if not wanted:
                 return found
-        raise CatalogUnavailable(f"Glue left {len(wanted)} partitions of {table.name} unanswered: repeat later")
+        raise CatalogUnavailable(
+            f"Glue left {counted(len(wanted), 'partition')} of {table.name} unanswered: repeat later"
+        )
 
 
 @dataclass(frozen=True)

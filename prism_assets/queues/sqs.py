@@ -21,6 +21,7 @@ from botocore.exceptions import (
 )
 
 from prism_assets.domain.errors import AccessDenied, MissingQueue, PrismError, QueueUnavailable, TerminalError
+from prism_assets.domain.words import counted
 from prism_assets.transactions import refuse_inside_transaction
 
 BATCH = 10
@@ -108,7 +109,11 @@ class SqsQueue:
             try:
                 problems += self._delete(messages[start : start + BATCH])
             except PrismError as error:
-                return (*problems, f"{len(messages) - start} messages were not deleted and come again: {error}")
+                return (
+                    *problems,
+                    f"{counted(len(messages) - start, 'message was', 'messages were')} not deleted, to come again: "
+                    f"{error}",
+                )
         return tuple(problems)
 
     def _delete(self, messages: Sequence[Message]) -> list[str]:
@@ -117,7 +122,7 @@ class SqsQueue:
             answer = self._client.delete_message_batch(QueueUrl=self.url, Entries=entries)
         failed = answer.get("Failed", [])
         codes = ", ".join(sorted({str(item.get("Code")) for item in failed}))
-        return [f"queue {self.name} kept {len(failed)} messages, which come again: {codes}"] if failed else []
+        return [f"queue {self.name} kept {counted(len(failed), 'message')}, to come again: {codes}"] if failed else []
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from prism_assets.domain.errors import WrongLake
 from prism_assets.domain.installation import Belonging, Installation, Place, belonging, wrong_lake_sentence
+from prism_assets.domain.words import counted
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import installation
 from prism_assets.metadata.database import Database
@@ -123,7 +124,7 @@ def _check_rows_lie_here(database: Database, lake: Lake, stores: Stores) -> None
     roots = (lake.keys(table).root for table in filled)
     if filled and not any(next(iter(stores.list(lake.bucket, root)), None) for root in roots):
         raise WrongLake(
-            f"PostgreSQL knows rows of {len(filled)} tables, and nothing lies in their folders in {lake.place.url} "
+            f"PostgreSQL knows rows of {counted(len(filled), 'table')}, of which nothing lies in {lake.place.url} "
             f"(at {lake.place.endpoint}): correct PRISM_BUCKET, PRISM_PREFIX or PRISM_S3_ENDPOINT, or, if this lake "
             "was emptied on purpose, run `prism table apply --restore-marker`"
         )

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from prism_assets.domain.lifecycle import WaitForMerge, may_switch, next_steps
 from prism_assets.domain.snapshots import ACTIVE, waits_for_a_person
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.metadata import backlog, iceberg_figures, iceberg_tables, merge_jobs, partitions, publication_notes
 from prism_assets.metadata.merge_jobs import JobStatus
 from prism_assets.metadata.unread_objects import Unread, UnreadObjects, load_unread
@@ -59,7 +60,8 @@ def objects_left(
         if counts.table_id in named:
             why = f", the latest after an error: {counts.latest_error}" if counts.latest_error else ""
             objects = counts.pending + counts.claimed
-            sentence = f"{named[counts.table_id]}: {objects} staging objects wait to be converted{why}"
+            waiting = counted(objects, "staging object waits", "staging objects wait")
+            sentence = f"{named[counts.table_id]}: {waiting} to be converted{why}"
             yield Leftover(sentence=sentence, stuck=True)
 
 
@@ -67,20 +69,26 @@ def _unread_left(table: str, unread: UnreadObjects) -> Iterator[Leftover]:
     latest = unread.examples[0]
     if unread.why is Unread.GIVEN_UP:
         sentence = (
-            f"{table}: {unread.objects} staging objects are given up, the latest {latest}; mend the cause, then "
+            f"{table}: {counted(unread.objects, 'staging object is', 'staging objects are')} given up, "
+            f"the latest {latest}; mend the cause, then "
             f"`prism stream --retry-failed --table {table}`, or accept it with `--give-up KEY`"
         )
         yield Leftover(sentence=sentence, for_a_person=True)
     if unread.why is Unread.OVERWRITTEN:
         sentence = (
-            f"{table}: {unread.objects} staging objects are not read in their later version, the latest {latest}; "
-            "upload what is new under other keys, then `prism stream --give-up KEY`"
+            f"{table}: {counted(unread.objects, 'staging object is', 'staging objects are')} not read in their later "
+            f"version, the latest {latest}; upload what is new under other keys, then `prism stream --give-up KEY`"
         )
         yield Leftover(sentence=sentence, for_a_person=True)
     if unread.why is Unread.RETRIED_LATER:
         sentence = (
-            f"{table}: {unread.objects} staging objects could not be read and are tried again by themselves from "
-            f"{unread.retry_time:%Y-%m-%d %H:%M}Z on, the latest {latest}"
+            f"{table}: "
+            + counted(
+                unread.objects,
+                "staging object could not be read and is tried again by itself",
+                "staging objects could not be read and are tried again by themselves",
+            )
+            + f" from {unread.retry_time:%Y-%m-%d %H:%M}Z on, the latest {latest}"
         )
         yield Leftover(sentence=sentence)
 
@@ -173,8 +181,8 @@ def iceberg_left(
         if waiting.seconds > _LONG_BEHIND:
             table = named[table_id]
             sentence = (
-                f"{table.name}: rows of {waiting.days} days wait to be shown by its Iceberg table, the first for "
-                f"{waiting.seconds / 60:.0f} minutes; `prism iceberg publish --table {table.name}` says why"
+                f"{table.name}: rows of {counted(waiting.days, 'day')} wait to be shown by its Iceberg table, the "
+                f"first for {waiting.seconds / 60:.0f} minutes; `prism iceberg publish --table {table.name}` says why"
             )
             yield Leftover(sentence=sentence, for_a_person=True)
     left_out: dict[int, list[date]] = {}
@@ -182,7 +190,8 @@ def iceberg_left(
         left_out.setdefault(item.table_id, []).append(item.date)
     for table_id, days in left_out.items():
         sentence = (
-            f"{named[table_id].name}: its Iceberg table does not show {len(days)} days as they are, {days[-1]} among "
+            f"{named[table_id].name}: its Iceberg table does not show "
+            f"{counted(len(days), 'day as it is', 'days as they are')}, {days[-1]} among "
             f"them; `prism iceberg plan --table {named[table_id].name}` says why"
         )
         yield Leftover(sentence=sentence, for_a_person=True)

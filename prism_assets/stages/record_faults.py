@@ -8,6 +8,7 @@ from sqlalchemy import Connection
 
 from prism_assets.domain.change_log import log_name
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.metadata import record_faults, settle_clock, tables
 
 _LONG = 1_800
@@ -26,15 +27,19 @@ def load_fold_faults(connection: Connection, table: TableDefinition) -> list[str
     if aside := record_faults.load_set_aside(connection, changes.table_id):
         first = min(aside, key=lambda item: item.since)
         told.append(
-            f"{len(aside)} objects of changes cannot be read and are set aside, the first since "
-            f"{first.since:%Y-%m-%d %H:%M}Z: {first.fault}; nothing settles that their changes may be part of; run "
-            f"`prism repair --deep --table {log_name(table.name)}`, then `prism fold`"
+            counted(
+                len(aside),
+                "object of changes cannot be read and is set aside",
+                "objects of changes cannot be read and are set aside",
+            )
+            + f", the first since {first.since:%Y-%m-%d %H:%M}Z: {first.fault}; nothing settles that their changes may "
+            f"be part of; run `prism repair --deep --table {log_name(table.name)}`, then `prism fold`"
         )
     if unread := record_faults.load_unread(connection, table.table_id):
         told.append(
-            f"{unread.objects} objects of folds cannot be read, one of them as {unread.fault}; changes wait in "
-            f"{unread.buckets} buckets; restore the objects (a version of the bucket, a backup), or have them "
-            f"made again by `prism rebuild {table.name}`"
+            f"{counted(unread.objects, 'object of folds', 'objects of folds')} cannot be read, "
+            f"one of them as {unread.fault}; changes wait in {counted(unread.buckets, 'bucket')}; restore the objects "
+            f"(a version of the bucket, a backup), or have them made again by `prism rebuild {table.name}`"
         )
     return told
 
@@ -45,9 +50,9 @@ def load_merge_faults(connection: Connection, table: TableDefinition) -> list[st
     if not unread:
         return []
     return [
-        f"{unread.objects} objects of settled records cannot be read, one of them as {unread.fault}; they are not "
-        f"merged; have them made again by `prism rebuild {table.name}`, or restore the objects (a version of the "
-        f"bucket, a backup) and run `prism merge --all --table {table.name}`"
+        f"{counted(unread.objects, 'object of settled records', 'objects of settled records')} cannot be read nor "
+        f"merged, one of them as {unread.fault}; have them made again by `prism rebuild {table.name}`, or restore the "
+        f"objects (a version of the bucket, a backup) and run `prism merge --all --table {table.name}`"
     ]
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from prism_assets.domain.errors import ObjectMissing
+from prism_assets.domain.words import counted
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import replays
 from prism_assets.metadata.replays import ReplayCandidate
@@ -54,8 +55,9 @@ class ReplayReport:
             first, last = self.days[0], self.days[-1]
             since = f" --since {first}" if first != last else ""
             said.append(
-                f"{self.with_rows} objects with {self.lines_with_rows:,} lines in quarantine have rows, too: rebuild "
-                f"their days, `prism rebuild {self.table} --date {last}{since}`"
+                f"{counted(self.with_rows, 'object')} with {counted(self.lines_with_rows, 'line')} in quarantine "
+                f"{'has' if self.with_rows == 1 else 'have'} rows, too: rebuild their days, `prism rebuild "
+                f"{self.table} --date {last}{since}`"
             )
         return tuple(said)
 
@@ -68,12 +70,12 @@ class ReplayReport:
     def _replayed(self) -> str:
         if not self.objects:
             return f"{self.table}: no object to replay under version {self.version} of the definition"
-        what = f"{self.objects} objects with {self.lines:,} lines in quarantine"
+        what = f"{counted(self.objects, 'object')} with {counted(self.lines, 'line')} in quarantine"
         if self.streamed is None:
             return f"{self.table}: convert {what} anew, under version {self.version} of the definition"
         return (
             f"{self.table}: {what} converted anew, under version {self.version} of the definition: "
-            f"{self.lines_left:,} lines are in quarantine now"
+            f"{counted(self.lines_left, 'line is', 'lines are')} in quarantine now"
         )
 
 

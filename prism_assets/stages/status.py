@@ -21,6 +21,7 @@ from prism_assets.domain.lifecycle import (
 from prism_assets.domain.partitions import SYMLINK, Partition
 from prism_assets.domain.publishers import wanted_publishers, words_of
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.metadata import (
     backlog,
     gc_log,
@@ -262,5 +263,5 @@ def _waits_for_merge(figures: PartitionFigures, jobs: list[JobStatus], now: date
         if job.parked:
             return [f"somebody to look at its merge, parked after {job.attempts} tries: {job.last_error}"]
         due = "is due" if job.schedule_time <= now else f"is due at {job.schedule_time:%Y-%m-%d %H:%M:%S}Z"
-        return [f"its merge of {figures.unmerged_objects} objects, which {due}"]
+        return [f"its merge of {counted(figures.unmerged_objects, 'object')}, which {due}"]
     return []

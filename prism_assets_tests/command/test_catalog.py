@@ -105,7 +105,7 @@ def test_starting_the_local_stack_publishes_what_is_recorded_and_says_so(
     before, rows = states(world), world.ids()
     forget(world)
     republish(STARTED, Console())
-    assert "published again from PostgreSQL: 1 tables, 2 partitions" in capsys.readouterr().out
+    assert "published again from PostgreSQL: 1 table, 2 partitions" in capsys.readouterr().out
     assert (states(world), world.ids()) == (before, rows)
 
 

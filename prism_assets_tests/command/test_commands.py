@@ -78,7 +78,7 @@ def test_a_table_file_is_tried_without_postgresql_and_against_a_stored_version_w
     file.write_text(a_table(columns=["{name: status, type: smallint, value: '503'}"]))
     words = ("table", "try", str(file), "--sample", str(sample), "--now", NOON)
     said = prism.ok(*words, "--against", "1").out
-    assert "against version 1: status: 1 of 1 rows" in said
+    assert "against version 1: status: 1 of 1 row" in said
     assert "500 → 503" in said
     assert "no version 7" in prism(*words, "--against", "7").err
     prism.set(database_url=None)
@@ -87,7 +87,7 @@ def test_a_table_file_is_tried_without_postgresql_and_against_a_stored_version_w
     assert prism.ok(*words).out.splitlines()[-1].startswith("log.events: 1 line of 1 object: 1 row, 0 filtered")
     sample.write_text("broken\n")
     broken = prism(*words)
-    assert (broken.status, "1 of 1 lines are quarantined" in broken.err) == (1, True)
+    assert (broken.status, "1 of 1 line is quarantined" in broken.err) == (1, True)
     assert prism(*words[:3], "--sample", "nowhere").status == 2
 
 
@@ -141,16 +141,16 @@ def test_the_way_of_an_object_in_words(prism: Prism) -> None:
     assert "bigint" in prism.ok("table", "show", "log.events").out
     assert prism.ok("status", "--now", NOON).out == "log.events: nothing arrived yet\n"
     prism.world.drop(some_rows(3, utc(f"{DAY}T12:00")))
-    assert prism.ok("discover", "--now", NOON).out == "1 new of 1 objects in 1 streams listed\n"
-    assert prism.ok("stream", "--now", NOON).out == "1 objects, 3 lines: 3 rows, 0 quarantined\n"
+    assert prism.ok("discover", "--now", NOON).out == "1 new of 1 object in 1 stream listed\n"
+    assert prism.ok("stream", "--now", NOON).out == "1 object, 3 lines: 3 rows, 0 quarantined\n"
     assert "the next catalog run, to become readable" in prism.ok("status", "--now", NOON).out
     assert f"log.events {DAY}: publish for the first time" in prism.ok("catalog", "--dry-run", "--now", NOON).out
     assert f"log.events {DAY}: published s3://lake/" in prism.ok("catalog", "--now", NOON).out
     assert "3" in prism.ok("query", "SELECT count(*) FROM log.events").out
-    assert "1 objects" in prism.ok("files", "log.events").out
+    assert "1 object" in prism.ok("files", "log.events").out
     assert f"log.events {DAY}: closed" in prism.ok("catalog", "--now", AFTER).out
-    assert "write new (0, 1] with 1 objects" in prism.ok("merge", "--dry-run", "--now", AFTER).out
-    assert prism.ok("merge", "--now", AFTER).out == "1 jobs: 1 small objects into 1, 3 rows\n"
+    assert "write new (0, 1] with 1 object" in prism.ok("merge", "--dry-run", "--now", AFTER).out
+    assert prism.ok("merge", "--now", AFTER).out == "1 job: 1 small object into 1, 3 rows\n"
     assert f"log.events {DAY}: switched" in prism.ok("catalog", "--now", AFTER).out
     assert "switched: 3 rows" in prism.ok("status", "--now", AFTER).out
     assert "nothing to do" in prism.ok("catalog", "--now", AFTER).out
@@ -166,7 +166,7 @@ def test_discover_takes_in_the_queues(prism: Prism, queue: QueueOfTest) -> None:
     prism.world.drop(some_rows(1, utc(f"{DAY}T12:00")))
     queue.tell(told, "none/1.gz")
     assert prism.ok("discover", "--now", NOON).out == (
-        "2 messages: 1 new, 0 known, 1 unknown, 0 ignored; 1 new of 2 objects in 1 streams listed "
+        "2 messages: 1 new, 0 known, 1 unknown, 0 ignored; 1 new of 2 objects in 1 stream listed "
         "(see prism_unknown_staging_objects)\n"
     )
     assert prism.ok("discover", "--now", NOON, "--json").json["received"]["messages"] == 0
@@ -245,7 +245,7 @@ def test_a_repair_in_words(full: Prism) -> None:
     (key,) = [item.key for item in stores.list("lake", "") if item.key.endswith(".parquet")]
     before = stores.get("lake", key)
     stores.delete("lake", [key])
-    sentence = "1 small objects checked: 1 missing, 0 damaged, "
+    sentence = "1 small object checked: 1 missing, 0 damaged, "
     assert full.ok("repair", "--dry-run").out.endswith(f"{sentence}0 repaired\n")
     assert full.ok("repair", "--date", DAY, "--table", "log.events").out == (
         f"log.events {DAY}: 1 missing, 0 damaged, 1 repaired\n{sentence}1 repaired\n"
@@ -305,4 +305,4 @@ def test_readers_need_no_marker(full: Prism) -> None:
     """Nor a database: they see what the catalog shows."""
     full.world.context.stores.delete("lake", ["prism-installation.json"])
     assert "5" in full.ok("query", "SELECT count(*) FROM log.events").out
-    assert "1 objects" in full.ok("files", "log.events").out
+    assert "1 object" in full.ok("files", "log.events").out

@@ -20,7 +20,7 @@ def a_day(prism: Prism) -> str:
 def test_a_sound_lake_is_told_in_one_line_with_status_0(prism: Prism) -> None:
     a_day(prism)
     assert prism.ok("doctor").out.startswith(
-        "nothing is wrong: 1 tables, 1 partitions in the catalog, 1 objects looked at in "
+        "nothing is wrong: 1 table, 1 partition in the catalog, 1 object looked at in "
     )
     told = prism.ok("doctor", "--deep", "--json").json
     assert (told["clean"], told["findings"], told["unseen"], told["deep"]) == (True, [], [], True)
@@ -36,7 +36,7 @@ def test_a_finding_is_told_with_invariant_table_day_facts_and_what_to_do_and_sta
         f"I4 log.events 2026-03-01: the small object {key} is missing. "
         "Run `prism repair --table log.events --date 2026-03-01`"
     )
-    assert last.startswith("1 findings: 1 tables")
+    assert last.startswith("1 finding: 1 table")
     done = prism("doctor", "--json")
     assert (done.status, done.json["clean"]) == (1, False)
     (finding,) = done.json["findings"]

@@ -32,18 +32,18 @@ def test_the_plan_is_shown_the_name_is_typed_and_each_garbage_collection_goes_on
     assert retired.ok(*DROP, "--dry-run").out.splitlines() == [
         "log.events: taken out of the catalog, as log.events",
         "log.events: taken out of DuckLake",
-        f"log.events: 1 objects, 0.0 MB in s3://lake/{folder}/live/",
-        "log.events: what is recorded of 1 days, 1 small and 0 merged objects; 1 staging objects are forgotten, and "
-        "stay where they are",
+        f"log.events: 1 object, 0.0 MB in s3://lake/{folder}/live/",
+        "log.events: what is recorded of 1 day, 1 small and 0 merged objects; 1 staging object is forgotten, and "
+        "stays where it is",
     ]
     refused = retired(*DROP)
     assert (refused.status, refused.out) == (2, "")
-    assert "log.events goes for good, with 1 objects, 0.0 MB: if that is meant, repeat with --confirm" in refused.err
+    assert "log.events goes for good, with 1 object, 0.0 MB: if that is meant, repeat with --confirm" in refused.err
     assert retired(*DROP, "--confirm", "log.event").status == 2
     assert retired.ok("files", "log.events").out
     begun = retired.ok(*DROP, "--confirm", "log.events").out
     assert begun.startswith("log.events is being dropped since ")
-    assert "waits for `prism gc`, which deletes 1 objects, 0.0 MB from " in begun
+    assert "waits for `prism gc`, which deletes 1 object, 0.0 MB from " in begun
     assert retired("files", "log.events").status == 2
     assert retired.ok("status").out.startswith("log.events is being dropped since ")
     assert retired.ok("gc").out.startswith("log.events is being dropped since ")

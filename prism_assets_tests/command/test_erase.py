@@ -29,8 +29,8 @@ def filled(prism: Prism) -> Prism:
 def test_a_dry_run_says_what_matches_by_day_and_changes_nothing(filled: Prism) -> None:
     before = _everything(filled.world)
     assert filled.ok("erase", EVENTS, "--where", "id IN (1, 9)", "--dry-run").out.splitlines() == [
-        "log.events 2026-03-01: 1 rows",
-        "log.events 2026-03-02: 1 rows",
+        "log.events 2026-03-01: 1 row",
+        "log.events 2026-03-02: 1 row",
         "log.events: 2 of 12 rows match on 2 days; 2 of 2 objects are to be rewritten, 0.0 MB; 0 quarantined lines "
         "match, and 1 cannot be judged",
     ]
@@ -41,7 +41,7 @@ def test_a_dry_run_says_what_matches_by_day_and_changes_nothing(filled: Prism) -
 
 def test_one_row_goes_without_more_typing_and_its_predicate_is_never_told(filled: Prism) -> None:
     said = filled.ok("erase", EVENTS, "--where", "id = 7 AND text = '7'").out
-    assert said.startswith("erasure 1 of log.events is publishing: 1 rows out of 1 objects")
+    assert said.startswith("erasure 1 of log.events is publishing: 1 row out of 1 object")
     filled.world.catalog(f"{OTHER}T12:00")
     assert filled.world.ids() == [number for number in range(1, 13) if number != 7]
     report = filled.ok("erase", "--continue", "--json").json

@@ -175,7 +175,7 @@ def test_a_queue_that_does_not_exist(table: Prism, queue: QueueOfTest) -> None:
     done = table("discover")
     assert done.status == 1
     assert "-missing does not exist: create it or correct PRISM_SQS_QUEUE_URLS" in done.err
-    assert "1 new of 1 objects in 1 streams listed" in done.out
+    assert "1 new of 1 object in 1 stream listed" in done.out
     in_one_line(done)
 
 

@@ -30,7 +30,7 @@ def test_a_table_in_words_from_its_plan_to_its_history(day: Prism) -> None:
     )
     published = day.ok("iceberg", "publish", "--now", NOON).out.splitlines()
     assert published[0].endswith("_iceberg.events") or "log_iceberg.events" in published[0]
-    assert "(append): 2 files of 6 rows in, 0 of 0 out, 1 days" in published[1]
+    assert "(append): 2 files of 6 rows in, 0 of 0 out, 1 day" in published[1]
     assert day.ok("iceberg", "plan", "--now", NOON).out == "nothing to do\n"
     assert day.ok("iceberg", "publish", "--now", NOON).out == (
         "the Iceberg tables are as they should be; nothing to do\n"
@@ -50,7 +50,7 @@ def test_manifests_of_a_closed_day_are_joined_by_optimize(day: Prism) -> None:
     day.ok("iceberg", "publish", "--now", NOON)
     day.world.catalog(AFTER)
     planned = day.ok("iceberg", "optimize", "--dry-run", "--now", AFTER).out.splitlines()
-    assert planned == [f"log.events {DAY}: join its manifests", "log.events: expire 1 snapshots"]
+    assert planned == [f"log.events {DAY}: join its manifests", "log.events: expire 1 snapshot"]
     assert "(replace)" in day.ok("iceberg", "optimize", "--now", AFTER).out
 
 
@@ -84,8 +84,8 @@ def test_days_of_the_old_format_are_told_and_leave_status_1(prism: Prism) -> Non
     done = prism("iceberg", "publish", "--now", NOON)
     assert done.status == 1
     assert f"log.events {DAY}: holds objects whose timestamps are in milliseconds" in done.err
-    assert "1 days are not shown as they should" in prism.ok("iceberg", "status").out
-    assert "log.events: its Iceberg table does not show 1 days as they are" in prism("run", "--now", NOON).err
+    assert "1 day is not shown as it should" in prism.ok("iceberg", "status").out
+    assert "log.events: its Iceberg table does not show 1 day as it is" in prism("run", "--now", NOON).err
 
 
 def test_a_table_of_another_name_in_the_catalog_is_replaced_by_register_alone(day: Prism) -> None:

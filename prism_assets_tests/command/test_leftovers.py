@@ -68,7 +68,7 @@ def test_what_was_given_up_before_keeps_a_run_until_idle_from_ending_well(table:
     table.world.drop(some_rows(3, utc(NOON)))
     for _ in range(2):
         done = table("run", "--until-idle", "--now", NOON)
-        fails(done, "left for a person: log.events: 1 staging objects are given up", f"s3://staging/{given_up}")
+        fails(done, "left for a person: log.events: 1 staging object is given up", f"s3://staging/{given_up}")
         fails(done, "`prism stream --retry-failed --table log.events`")
     assert len(table.world.ids()) == 3
 
@@ -80,7 +80,7 @@ def test_a_command_that_did_its_own_part_names_what_was_given_up_before(
     table.world.drop(some_rows(3, utc(NOON)))
     done = table(*words, "--now", NOON)
     assert done.status == 0
-    assert "left for a person: log.events: 1 staging objects are given up" in done.err
+    assert "left for a person: log.events: 1 staging object is given up" in done.err
     assert f"the latest s3://staging/{given_up}: " in done.err
 
 
@@ -105,7 +105,7 @@ def test_an_object_that_was_written_again_after_its_conversion_is_left_for_a_per
     table.world.drop(some_rows(2, utc(NOON)), name="same")
     fails(
         table("run", "--until-idle", "--now", NOON),
-        "1 staging objects are not read in their later",
+        "1 staging object is not read in their later",
         f"s3://staging/{key}: ",
     )
 
@@ -118,7 +118,7 @@ def test_an_object_that_will_be_tried_again_by_itself_is_left_for_nobody(table: 
         )
     said = table.ok("run", "--until-idle", "--now", NOON).out.splitlines()
     assert said[-1] == "nothing is left for a person"
-    assert said[-2].startswith("later, by itself: log.events: 1 staging objects could not be read and are tried again")
+    assert said[-2].startswith("later, by itself: log.events: 1 staging object could not be read and is tried again")
 
 
 def test_a_merge_that_a_dead_worker_left_and_that_goes_again_by_itself_is_no_error(table: Prism) -> None:
@@ -204,7 +204,7 @@ def test_an_outage_that_lasts_ends_a_run_until_idle_after_its_patience(table: Pr
     blocked.unlink()
     blocked.symlink_to(blocked.name)  # the store refuses it, and it is not missing either
     done = table("run", "--until-idle", "--patience", "1", "--now", NOON)
-    fails(done, "no progress any more: log.events: 1 staging objects wait to be converted", f"s3://staging/{key}: ")
+    fails(done, "no progress any more: log.events: 1 staging object waits to be converted", f"s3://staging/{key}: ")
 
 
 @contextmanager

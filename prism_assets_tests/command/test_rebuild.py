@@ -44,7 +44,7 @@ def test_what_is_gone_is_named(closed: Prism) -> None:
     failed = closed(*REBUILD)
     assert (failed.status, "--without-missing" in failed.err) == (1, True)
     done = closed.ok(*REBUILD, "--without-missing").out
-    assert "1 staging objects are gone, and their rows stay as they were" in done
+    assert "1 staging object is gone, whose rows stay as they were" in done
     assert f"{DAY}: s3://staging/events/2026/000001.gz is gone" in done
 
 

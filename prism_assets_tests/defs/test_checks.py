@@ -94,10 +94,10 @@ def test_a_day_made_by_hand_is_checked_all_the_way(settled: World, instance: Dag
     assert len(found) == 9
     assert all(item.passed for item in found.values())
     balance = found["log.events", "rows_balance"]
-    assert balance.description == "3 lines in = 3 rows out + 0 quarantined, for each of 1 objects"
+    assert balance.description == "3 lines in = 3 rows out + 0 quarantined, for each of 1 object"
     assert balance.metadata["rows out"].value == 3
     agrees = found["log.events", "catalog_agrees"].description
-    assert agrees == "1 published days of the last 14 are in the catalog as recorded"
+    assert agrees == "1 published day of the last 14 is in the catalog as recorded"
 
 
 def test_a_sensors_run_tells_what_fails_and_no_more(settled: World, instance: DagsterInstance) -> None:
@@ -201,7 +201,7 @@ def test_checks_that_take_long_take_turns(
     cursor = None
     for _ in range(9):
         result = tick(instance, location, "table_checks", cursor)
-        assert "1 checks of 1 tables were run" in said_by(result)
+        assert "1 check of 1 table was run" in said_by(result)
         told += [check for _, check in events(result)]
         cursor = result.cursor
     assert len(told) == len(set(told)) == 9
@@ -243,7 +243,7 @@ def test_a_check_that_still_fails_is_not_told_at_every_tick(settled: World, inst
     assert not events(first)["log.events", "quarantine_rate"].passed
     second = tick(instance, location, "table_checks", first.cursor)
     assert events(second) == {}
-    assert said_by(second) == "9 checks of 1 tables were run, 1 of them fail; 0 reported, 0 left for the next tick"
+    assert said_by(second) == "9 checks of 1 table were run, 1 of them fail; 0 reported, 0 left for the next tick"
 
 
 def published(world: World, instance: DagsterInstance, *names: str) -> Location:
@@ -372,7 +372,7 @@ def test_a_catalog_that_lost_a_table_is_told_apart_from_postgresql(settled: Worl
     settled.reader()._glue.delete_table(DatabaseName=f"{settled.settings.glue_database_prefix}log", Name="events")
     found = said(run_alone(instance, location, "catalog", "catalog_agrees"))["log.events", "catalog_agrees"]
     assert (found.passed, found.severity) == (False, AssetCheckSeverity.ERROR)
-    assert f"for 1 of 1 days: {TODAY} is missing" in str(found.description)
+    assert f"for 1 of 1 day: {TODAY} is missing" in str(found.description)
     assert "`prism catalog --republish --table log.events` mends it" in str(found.description)
 
 

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run 
 TODAY = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0)
 LATE_DAY = TODAY - timedelta(days=7)
 LATE = LATE_DAY.date().isoformat()
-QUIET = "partitions of 1 tables: 0 to publish, 0 to close, 0 to switch"
+QUIET = "partitions of 1 table: 0 to publish, 0 to close, 0 to switch"
 
 
 def by_hand(instance: DagsterInstance, location: Location, part: str, day: str) -> ExecuteInProcessResult:
@@ -117,7 +117,7 @@ def test_rows_of_a_week_ago_become_readable_within_one_run_and_are_merged_later(
     assert 0 <= facts["seconds from arrival to readable, median"] < 60
     assert settled.ids() == ids + late
     assert said(tick(instance, location, "delayed_data")) == (
-        f"0 delayed rows of 0 days are not readable yet; 3 of 1 days wait for their merge (log.events {LATE})"
+        f"0 delayed rows of 0 days are not readable yet; 3 of 1 day wait for their merge (log.events {LATE})"
     )
 
     assert [(part, day) for part, day, _ in marked(by_hand(instance, location, "merged", LATE))] == [("merged", LATE)]
@@ -157,7 +157,7 @@ def test_delayed_days_are_asked_for_before_less_urgent_runs_that_wait(
     urgent = tick(instance, location, "delayed_data")
     assert asked(urgent) == [asset_key("log.events", "catalog")]
     launch(instance, (urgent.run_requests or [])[0], DagsterRunStatus.NOT_STARTED)
-    assert "1 tables in a run that is queued or running" in said(tick(instance, location, "delayed_data"))
+    assert "1 table in a run that is queued or running" in said(tick(instance, location, "delayed_data"))
 
 
 def test_delayed_days_in_a_run_are_not_asked_for_again(settled: World, instance: DagsterInstance) -> None:
@@ -166,5 +166,5 @@ def test_delayed_days_in_a_run_are_not_asked_for_again(settled: World, instance:
     first: Sequence[RunRequest] = tick(instance, location, "delayed_data").run_requests or ()
     launch(instance, first[0], DagsterRunStatus.NOT_STARTED)
     reason = said(tick(instance, location, "delayed_data"))
-    assert reason.startswith(f"3 delayed rows of 1 days are not readable yet (log.events {LATE}); ")
-    assert reason.endswith("1 tables in a run that is queued or running")
+    assert reason.startswith(f"3 delayed rows of 1 day are not readable yet (log.events {LATE}); ")
+    assert reason.endswith("1 table in a run that is queued or running")

@@ -192,7 +192,7 @@ def test_the_sensor_asks_for_tables_with_something_to_list(settled: World, insta
     request = (first.run_requests or [])[0]
     assert (request.run_key, request.asset_check_keys, request.partition_key) == (None, [], TODAY)
     settled.iceberg(now())
-    assert said(tick(instance, location, SENSOR)) == "0 days of 0 of 1 tables to list"
+    assert said(tick(instance, location, SENSOR)) == "0 days of 0 of 1 table to list"
     a_minute_later(settled)
     settled.drop(some_rows(3, NOW - timedelta(hours=1)))
     settled.stream(now())
@@ -206,7 +206,7 @@ def test_what_is_in_a_run_is_not_asked_for_again(settled: World, instance: Dagst
     request = (tick(instance, location, SENSOR).run_requests or [])[0]
     launch(instance, request, DagsterRunStatus.STARTED)
     reason = said(tick(instance, location, SENSOR))
-    assert reason == ("0 days of 0 of 1 tables to list; 1 tables to begin; 1 tables in a run that is queued or running")
+    assert reason == ("0 days of 0 of 1 table to list; 1 table to begin; 1 table in a run that is queued or running")
 
 
 def test_a_table_that_waits_for_a_person_gets_no_runs_and_fails_its_check(
@@ -219,7 +219,7 @@ def test_a_table_that_waits_for_a_person_gets_no_runs_and_fails_its_check(
     assert not run(instance, location, ["iceberg"], by_sensor=True).success
     for record in instance.get_run_records():  # the pause after a failure is another thing
         instance.delete_run(record.dagster_run.run_id)
-    assert said(tick(instance, location, SENSOR)) == "0 days of 0 of 1 tables to list"
+    assert said(tick(instance, location, SENSOR)) == "0 days of 0 of 1 table to list"
     change(settled, "UPDATE prism_iceberg_tables SET look_time = look_time - interval '2 hours'")
     assert asked(tick(instance, location, SENSOR)) == [asset_key("log.events", "iceberg")]
 
@@ -237,7 +237,7 @@ def test_a_table_whose_file_names_iceberg_no_more_is_taken_out_of_the_catalog(
     settled.iceberg(now())
     location = a_location(settled.root, a_table())
     reason = said(tick(instance, location, SENSOR))
-    assert reason.endswith("; 1 of 1 tables taken out of the catalog, as their files name no Iceberg any more")
+    assert reason.endswith("; 1 of 1 table taken out of the catalog, where files name no Iceberg any more")
     publisher = settled.context.make_iceberg("another installation")
     assert not publisher.catalog.table_exists((f"{settled.settings.glue_database_prefix}log_iceberg", "events"))
     assert said(tick(instance, location, SENSOR)) == "0 days of 0 of 0 tables to list"

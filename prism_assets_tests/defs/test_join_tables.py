@@ -72,7 +72,7 @@ def test_changes_become_records_that_readers_see(settled: World, instance: Dagst
     assert facts["dagster/row_count"].value == 1
     assert (facts["records changed"].value, facts["rows written per record changed"].value) == (2, 1.0)
     assert not [name for name in facts if name.startswith("join delay")], "no record has both groups"
-    assert said(tick(instance, location, "folds_due")) == "0 of 1 join tables are due"
+    assert said(tick(instance, location, "folds_due")) == "0 of 1 join table is due"
     run(instance, location, ["catalog"], tables=[RECORDS], by_sensor=True)
     requests = Requests(settled)
     assert requests.seen() == requests.wanted()
@@ -99,7 +99,7 @@ def test_a_fold_by_hand_tells_how_far_parts_lie_apart_and_runs_all_checks(
     assert sorted(check for _, check in found) == sorted(JOIN_CHECKS)
     assert all(item.passed for item in found.values())
     assert found[RECORDS, CHANGES_BALANCE].description == (
-        "2 changes taken = 2 folded + 0 that wait, and the log agrees for 1 days"
+        "2 changes taken = 2 folded + 0 that wait, and the log agrees for 1 day"
     )
     alone = checked(run_alone(instance, location, "records", JOIN_RATE, RECORDS))
     assert [key for key, item in alone.items() if item.passed] == [(RECORDS, JOIN_RATE)]
@@ -122,7 +122,7 @@ def test_a_fold_without_an_object_that_is_gone_fails_a_check_and_no_run(
     failed = [(name, item.description) for (_, name), item in checked(result).items() if not item.passed]
     ((name, description),) = failed
     assert name == RECORDS_WAIT
-    assert "1 objects of changes cannot be read and are set aside" in str(description)
+    assert "1 object of changes cannot be read and is set aside" in str(description)
 
 
 def test_settled_records_of_a_day_that_is_over_are_merged_behind_a_fold(
@@ -141,4 +141,4 @@ def test_settled_records_of_a_day_that_is_over_are_merged_behind_a_fold(
     result = run(instance, location, ["records"], tables=[RECORDS], by_sensor=True)
     (told,) = [event.metadata for _, _, event in made(result) if "settled objects in" in event.metadata]
     assert (told["settled objects in"].value, told["settled objects out"].value) == (8, 1)
-    assert said(tick(instance, location, "folds_due")) == "0 of 1 join tables are due"
+    assert said(tick(instance, location, "folds_due")) == "0 of 1 join table is due"

@@ -36,7 +36,7 @@ def test_a_picture_has_a_bar_a_class_of_sizes() -> None:
     fills = [item.get("fill") for item in drawn(picture).iter(f"{SVG}rect")]
     assert [fills.count(color) for color in ("#b8b5d9", "#4f43dd")] == [2, 1]
     texts = [item.text for item in drawn(picture).iter(f"{SVG}text")]
-    assert {"3", "2", "1", "5 objects", "1 objects", "64 Mi"} <= set(texts)
+    assert {"3", "2", "1", "5 objects", "1 object", "64 Mi"} <= set(texts)
 
 
 def test_a_picture_of_thousands_of_objects_stays_small() -> None:

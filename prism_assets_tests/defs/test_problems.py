@@ -152,7 +152,7 @@ def test_by_hand_objects_that_another_worker_has_are_waited_for(settled: World, 
     result = run(instance, location, ["live"])
     assert not result.success
     assert retries(result) == failures.MAX_RETRIES
-    assert "log.events: 1 objects are not converted yet" in told(result, "live_utc")
+    assert "log.events: 1 object is not converted yet" in told(result, "live_utc")
 
 
 def test_by_hand_a_day_that_another_worker_merges_is_waited_for(settled: World, instance: DagsterInstance) -> None:

@@ -231,7 +231,7 @@ def test_the_first_sentence_of_the_error_is_told(
     assert tick() == "1 runs failed; told by webhook"
     (told,) = receiver.bodies[0]["runs"]
     assert (told["work"], told["tables"], told["day"]) == ("live", ["log.sick"], _today())
-    assert told["error"].startswith("1 tables have a problem; all others are done: log.sick: stream sick")
+    assert told["error"].startswith("1 table has a problem; all others are done: log.sick: stream sick")
     assert told["link"] is None
 
 

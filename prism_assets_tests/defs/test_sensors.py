@@ -91,7 +91,7 @@ def test_new_objects_asks_for_the_tables_that_have_some(settled: World, instance
 
 def test_new_objects_says_what_it_saw(settled: World, instance: DagsterInstance) -> None:
     location = a_location(settled.root, a_table())
-    assert said(tick(instance, location, "new_objects")) == "0 new of 0 objects in 1 streams listed; 0 pending"
+    assert said(tick(instance, location, "new_objects")) == "0 new of 0 objects in 1 stream listed; 0 pending"
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_new_objects_says_what_messages_told(queued: World, queue: QueueOfTest, 
     location = a_location(queued.root, a_table())
     queue.send(TEST_EVENT, a_body(a_record("none/1.gz"), a_record("none/2.gz")), "nonsense")
     assert said(tick(instance, location, "new_objects")) == (
-        "3 messages: 0 new, 0 known, 3 unknown, 1 ignored; 0 new of 0 objects in 1 streams listed; 0 pending"
+        "3 messages: 0 new, 0 known, 3 unknown, 1 ignored; 0 new of 0 objects in 1 stream listed; 0 pending"
     )
     queued.drop(some_rows(1, NOW))
     assert said(tick(instance, location, "new_objects")) == (
@@ -162,8 +162,8 @@ def test_new_objects_leaves_messages_where_they_are_while_too_much_is_pending(
     reason = said(tick(instance, location, "new_objects"))
     assert reason.startswith("0 messages: ")
     assert reason.endswith(
-        "1 pending; messages wait in the queue until fewer than 1 objects are pending; "
-        "1 tables in a run that is queued or running"
+        "1 pending; messages wait in the queue until fewer than 1 object is pending; "
+        "1 table in a run that is queued or running"
     )
     assert queue.count() == 1
 
@@ -185,7 +185,7 @@ def test_a_table_in_a_queued_run_is_not_asked_for_again(settled: World, instance
     settled.drop(some_rows(1, NOW))
     first = tick(instance, location, "new_objects")
     launch(instance, (first.run_requests or [])[0], DagsterRunStatus.NOT_STARTED)
-    assert "1 tables in a run that is queued or running" in said(tick(instance, location, "new_objects"))
+    assert "1 table in a run that is queued or running" in said(tick(instance, location, "new_objects"))
 
 
 def test_while_a_run_of_a_zone_waits_its_other_tables_go_into_the_next(
@@ -197,7 +197,7 @@ def test_while_a_run_of_a_zone_waits_its_other_tables_go_into_the_next(
     first = (tick(instance, location, "new_objects").run_requests or [])[0]
     waiting = launch(instance, first, DagsterRunStatus.NOT_STARTED)
     settled.drop(some_rows(1, NOW), stream="other")
-    assert "1 tables behind a run that waits for its turn" in said(tick(instance, location, "new_objects"))
+    assert "1 table behind a run that waits for its turn" in said(tick(instance, location, "new_objects"))
 
     settled.drop(some_rows(1, NOW), stream="far")
     assert asked(tick(instance, location, "new_objects")) == [asset_key("log.far", "live")]
@@ -277,7 +277,7 @@ def test_a_table_in_doubt_is_asked_for_and_told_until_it_was_compared(
     assert asked(request) == [asset_key("log.events", "catalog")]
     queued = launch(instance, (request.run_requests or [])[0], DagsterRunStatus.NOT_STARTED)
     told = said(tick(instance, location, "catalog_work"))
-    assert "; 1 tables to compare with the catalog; 1 tables in a run" in told
+    assert "; 1 table to compare with the catalog; 1 table in a run" in told
     instance.delete_run(queued.run_id)
     calls_are_over(settled)
     settled.catalog(now())
@@ -291,11 +291,11 @@ def test_a_new_definition_is_asked_for_until_the_catalog_shows_it(settled: World
     cursor = tick(instance, location, "catalog_work").cursor
     assert cursor is None
     queued = launch(instance, request, DagsterRunStatus.NOT_STARTED)
-    waiting = "1 tables to define; 1 tables in a run that is queued or running"
+    waiting = "1 table to define; 1 table in a run that is queued or running"
     assert said(tick(instance, location, "catalog_work")).endswith(waiting)
     instance.delete_run(queued.run_id)
     launch(instance, request, DagsterRunStatus.FAILURE)
-    assert said(tick(instance, location, "catalog_work")).endswith("1 tables paused after a failure")
+    assert said(tick(instance, location, "catalog_work")).endswith("1 table paused after a failure")
 
 
 def test_a_definition_whose_run_failed_is_asked_for_again_after_a_pause(

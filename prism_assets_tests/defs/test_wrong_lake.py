@@ -61,5 +61,5 @@ def test_an_installation_from_before_markers_takes_its_lake_by_itself(
     with settled.context.database.begin() as connection:
         connection.exec_driver_sql("DELETE FROM prism_installation")
     settled.context.stores.delete("lake", ["prism-installation.json"])
-    assert "0 new of 1 objects" in said(tick(instance, location, "new_objects"))
+    assert "0 new of 1 object" in said(tick(instance, location, "new_objects"))
     assert settled.context.installation.marked

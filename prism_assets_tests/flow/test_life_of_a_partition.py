@@ -18,7 +18,7 @@ from prism_assets_tests.world import World
 DAY = "2026-03-01"
 NOON = f"{DAY}T12:00"
 AFTER = "2026-03-02T00:10"
-LATER_ON = ("its merge of 1 objects, which is due at 2026-03-01 15:59:00Z",)
+LATER_ON = ("its merge of 1 object, which is due at 2026-03-01 15:59:00Z",)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_a_batch_in_flight_keeps_the_partition_open_and_its_rows_live(events: Wo
     report = events.catalog(AFTER)
     assert report.tables[0].marked == (date(2026, 3, 1),)
     assert report.tables[0].closed == ()
-    assert "1 staging objects" in report.tables[0].waiting[0].reason
+    assert "1 staging object" in report.tables[0].waiting[0].reason
     assert events.status(DAY, AFTER).state == "closing"
     assert len(events.ids()) == 10
     commit_batch(events.context, plan, results, utc(AFTER))
@@ -182,7 +182,7 @@ def test_a_live_object_above_the_last_range_holds_up_the_switch(events: World) -
     events.merge(AFTER)
     with events.context.database.begin() as connection:
         connection.exec_driver_sql("UPDATE prism_small_objects SET prism_small_object_id = DEFAULT")
-    assert "1 live objects are not merged yet" in events.catalog(AFTER).tables[0].waiting[0].reason
+    assert "1 live object is not merged yet" in events.catalog(AFTER).tables[0].waiting[0].reason
 
 
 def test_ranges_that_lost_a_row_hold_up_the_switch(events: World) -> None:
@@ -193,7 +193,7 @@ def test_ranges_that_lost_a_row_hold_up_the_switch(events: World) -> None:
     events.merge(AFTER)
     with events.context.database.begin() as connection:
         connection.exec_driver_sql("UPDATE prism_merge_ranges SET row_count = row_count - 1 WHERE row_count > 0")
-    assert "1 rows and not the same" in events.catalog(AFTER).tables[0].waiting[0].reason
+    assert "1 row and not the same" in events.catalog(AFTER).tables[0].waiting[0].reason
 
 
 def test_two_runs_are_needed_after_the_change_of_day(events: World) -> None:

@@ -69,7 +69,7 @@ def test_changes_that_cannot_be_read_are_set_aside_until_a_repair(requests: Requ
     for _ in range(2):
         report = fold(world)
         (error,) = report.errors
-        assert error.startswith("log.request: 1 objects of changes cannot be read and are set aside, the first since")
+        assert error.startswith("log.request: 1 object of changes cannot be read and is set aside, the first since")
     assert any(error.removeprefix("log.request: ") == finding.facts for finding in run_doctor(world.context).findings)
     assert error in {item.sentence for item in read_leftovers(world.context, None, [folds_left], utc(NOON))}
     assert waits(world, NOON) == error.removeprefix("log.request: ")
@@ -139,8 +139,8 @@ def test_a_bucket_with_an_object_that_cannot_be_read_waits_and_the_others_are_fo
         (done,) = report.folds
         assert (done.counts.changes_in, done.counts.changes_folded, done.pending) == (2, 1, number + 1)
         (error,) = report.errors
-        assert error.startswith("log.request: 1 objects of folds cannot be read, one of them as ")
-        assert "changes wait in 1 buckets" in error
+        assert error.startswith("log.request: 1 object of folds cannot be read, one of them as ")
+        assert "changes wait in 1 bucket" in error
         assert balances(world)
         (waiting,) = objects(world, "/pending/") - before
         damaged[waiting] = waiting.read_bytes()

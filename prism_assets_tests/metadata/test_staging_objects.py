@@ -307,7 +307,7 @@ def test_an_object_finished_twice_keeps_its_first_ledger(rows: Rows) -> None:
     rows.staging(rows.table())
     (item,) = claim(rows)
     finish(rows, item, lines=3)
-    with pytest.raises(LeaseLost, match="holds only 0 of 1 objects"):
+    with pytest.raises(LeaseLost, match="holds only 0 of 1 object"):
         finish(rows, item, lines=9)
     with rows.database.begin() as connection:
         (ledger,) = ledgers.ledger(connection)

@@ -42,7 +42,7 @@ def test_a_receipt_the_queue_refuses_is_told_and_the_others_are_deleted(sqs: Sqs
     queue.send("good")
     wrong = Message(message_id="m", receipt="nonsense", body="")
     assert sqs.delete([wrong, *sqs.receive()]) == (
-        f"queue {sqs.name} kept 1 messages, which come again: ReceiptHandleIsInvalid",
+        f"queue {sqs.name} kept 1 message, to come again: ReceiptHandleIsInvalid",
     )
     assert queue.count() == 0
 

@@ -200,7 +200,7 @@ def test_late_objects_wait_from_when_they_came(world: World) -> None:
     world.stream("2026-03-09T00:00")
     commit_at(world, "2026-03-09T00:00")
     assert check(world, UNMERGED_AGE, "2026-03-09T23:00").passed
-    assert "1 objects of" in check(world, UNMERGED_AGE, "2026-03-10T01:00").sentence
+    assert "1 object of" in check(world, UNMERGED_AGE, "2026-03-10T01:00").sentence
 
 
 def test_objects_of_an_open_day_may_wait(world: World) -> None:
@@ -274,7 +274,7 @@ def test_a_day_that_the_catalog_lost_is_told(world: World) -> None:
     database = f"{world.settings.glue_database_prefix}log"
     world.reader()._glue.delete_partition(DatabaseName=database, TableName="events", PartitionValues=[DAY])
     outcome = check(world, CATALOG_AGREES, AFTER)
-    assert f"for 1 of 1 days: {DAY} is missing" in outcome.sentence
+    assert f"for 1 of 1 day: {DAY} is missing" in outcome.sentence
     assert outcome.figures == {"days": 1, "days that differ": 1}
 
 

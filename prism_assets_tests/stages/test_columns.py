@@ -161,7 +161,7 @@ def test_a_name_is_held_by_objects_that_wait_for_their_conversion(world: World) 
     start_batch(world.context, None)
     world.apply(events(SIZE))
     assert refusal(world, events(SIZE, COLOR)).endswith(
-        "1 staging objects are still to be converted with it; choose another name, or run `prism stream` first"
+        "1 staging object is still to be converted with it; choose another name, or run `prism stream` first"
     )
 
 

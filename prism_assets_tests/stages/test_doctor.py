@@ -206,7 +206,7 @@ def _change_beside_reading(world: World) -> None:
             "UPDATE prism_partitions SET last_live_object_id = 2",
             "I3",
             "live_behind_close",
-            "1 live small objects came behind the close",
+            "1 live small object came behind the close",
         ),
         (
             switched_day,
@@ -255,7 +255,7 @@ def _change_beside_reading(world: World) -> None:
             "UPDATE prism_staging_objects SET state = 'pending' WHERE prism_staging_object_id = 2",
             "I2",
             "committed_and_unfinished",
-            "1 small objects are committed though their staging objects are not done",
+            "1 small object is committed though its staging object is not done",
         ),
         (
             open_day,
@@ -533,7 +533,7 @@ def test_a_manifest_that_names_something_else_is_found_by_a_deep_look(world: Wor
     assert found(world) == []
     finding = the_finding(world, deep=True)
     assert (finding.invariant, finding.name) == ("I4", "manifest_entries")
-    assert f"lacks 1 objects that are committed, such as {entries[0].url}" in finding.facts
+    assert f"lacks 1 object that is committed, such as {entries[0].url}" in finding.facts
 
 
 def test_damage_that_keeps_the_length_is_found_by_a_deep_look(world: World) -> None:

@@ -159,7 +159,7 @@ def test_a_plan_says_what_goes_and_changes_nothing(world: World) -> None:
     assert plan.obstacles == ()
     assert (plan.sum.objects, plan.catalogs) == (len(before), ("the catalog, as log.events", "DuckLake"))
     assert plan.sentences[-1] == (
-        "log.events: what is recorded of 2 days, 3 small and 1 merged objects; 2 staging objects are forgotten, and "
+        "log.events: what is recorded of 2 days, 3 small and 1 merged object; 2 staging objects are forgotten, and "
         "stay where they are"
     )
     assert (keys(world), everything_recorded(world)) == (before, rows)
@@ -196,7 +196,7 @@ def test_what_waits_to_be_converted_is_converted_first(world: World) -> None:
     world.drop(some_rows(2, utc(NOON)))
     world.discover(NOON)
     retire(world)
-    with pytest.raises(WrongUse, match="has 1 staging objects that are not converted yet: run `prism stream`"):
+    with pytest.raises(WrongUse, match="has 1 staging object that is not converted yet: run `prism stream`"):
         drop(world)
     world.stream(NOON)
     assert drop(world).changed
@@ -249,7 +249,7 @@ def test_young_objects_and_those_that_are_not_of_prism_stay(world: World) -> Non
     (table,) = world.context.choose_with_dropped(None)
     world.context.stores.put("lake", f"{world.context.lake.keys(table).iceberg_prefix}metadata/x.json", b"{}")
     world.context.stores.put("lake", stray, b"mine")
-    assert str(go_on(world)).endswith("on, 1 objects, 0.0 MB are left")
+    assert str(go_on(world)).endswith("on, 1 object, 0.0 MB are left")
     hours_pass(world, 100)
     report = continue_drops(world.context)
     assert (report.foreign, report.drops[0].is_over) == ((stray,), True)

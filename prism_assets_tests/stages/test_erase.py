@@ -182,7 +182,7 @@ REFUSED = {
         "it matches every one of the 20 rows of the table: if that is meant, repeat with --rows 20",
     ),
     "many rows": ("user_id < 5", "it matches 5 of 20 rows, more than 10%"),
-    "what fails": ("CAST(note AS integer) = 3", "--where fails on 1 rows"),
+    "what fails": ("CAST(note AS integer) = 3", "--where fails on 1 row"),
 }
 
 

@@ -86,7 +86,7 @@ def test_daily_tags_go_and_a_tag_of_somebody_keeps_an_erasure_from_its_proof_unt
     go_on(world)
     status = go_on(world, later()).erasures[0]
     assert status.state == "waiting"
-    assert "1 rows or lines still match" in str(status.waits_for)
+    assert "1 row or line still matches" in str(status.waits_for)
     with IcebergReader(world.settings) as reader:
         reader.table(NAME).manage_snapshots().remove_tag("theirs").commit()
     world.iceberg("2026-03-02T01:10")

@@ -193,9 +193,9 @@ def test_a_plan_counts_records_and_changes_and_all_of_them_go_where_their_number
     plan = plan_erasure(requests.world.context, "log.request", where)
     assert plan.sentences == (
         "log.request 2026-03-01: 2 rows",
-        "log.request: 2 of 2 rows match on 1 days; 2 of 2 objects are to be rewritten, 0.0 MB",
+        "log.request: 2 of 2 rows match on 1 day; 2 of 2 objects are to be rewritten, 0.0 MB",
         "log.request_changes 2026-03-01: 3 rows",
-        "log.request_changes: 3 of 3 rows match on 1 days; 2 of 2 objects are to be rewritten, 0.0 MB",
+        "log.request_changes: 3 of 3 rows match on 1 day; 2 of 2 objects are to be rewritten, 0.0 MB",
     )
     assert [status.rows_erased for status in erase(requests, where, rows=5)] == [2, 3]
     prove(requests)
@@ -328,9 +328,9 @@ def test_an_object_of_records_that_cannot_be_read_holds_its_erasure_open_and_say
     body = lost.read_bytes()
     lost.unlink()
     (last, *_) = reversed(plan_erasure(requests.world.context, "log.request", WHERE).sentences[:1])
-    assert "1 objects cannot be read, and it waits for them" in last
+    assert "1 object cannot be read, and it waits for that" in last
     report = run_erase(requests.world.context, "log.request", WHERE)
-    assert "1 objects of folds cannot be read" in report.errors[0]
+    assert "1 object of folds cannot be read" in report.errors[0]
     (records, changes) = report.erasures
     assert (records.state, changes.state) == ("rewriting", "waiting")
     assert "cannot be read" in str(records.waits_for)

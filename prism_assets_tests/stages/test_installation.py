@@ -209,7 +209,7 @@ def test_an_installation_from_before_markers_takes_its_lake_at_the_next_apply(fu
 def test_an_installation_from_before_markers_takes_no_lake_that_has_none_of_its_rows(full: World) -> None:
     as_before_markers(full)
     told = is_refused(full, with_settings(full, prefix="other/"), *APPLY)
-    assert "PostgreSQL knows rows of 1 tables, and nothing lies in their folders in s3://lake/other/" in told
+    assert "PostgreSQL knows rows of 1 table, of which nothing lies in s3://lake/other/" in told
 
 
 def test_a_dry_run_on_the_schema_of_before_markers_says_that_it_would_take_the_lake(

@@ -56,7 +56,7 @@ def test_sound_records_pass_and_what_was_lost_or_taken_twice_does_not(world: Wor
     outcomes = run_checks(world.context, JOIN_CHECKS, now=utc(NOON), names=[REQUEST], limits={})
     assert [outcome.sentence for outcome in outcomes if not outcome.passed] == []
     balance = check(world, CHANGES_BALANCE, NOON)
-    assert balance.sentence == "41 changes taken = 40 folded + 1 that wait, and the log agrees for 1 days"
+    assert balance.sentence == "41 changes taken = 40 folded + 1 that wait, and the log agrees for 1 day"
     change(world, "UPDATE prism_folds SET changes_folded = changes_folded - 1 WHERE changes_folded = 40")
     assert (
         "of 41 changes taken 39 are folded, and 1 wait. Changes may be lost"

@@ -403,7 +403,7 @@ def test_a_staging_object_that_is_gone_stops_the_rebuild_until_it_is_restored(wo
     world.apply(a_version(2))
     away = path_of(world, 2).rename(world.root / "away")
     (error,) = rebuild(world).errors
-    assert "1 staging objects are gone" in error
+    assert "1 staging object is gone" in error
     assert "s3://staging/events/2026/000002.gz" in error
     world.catalog(LATER)
     assert marks(world) == dict.fromkeys(ids, 1)
@@ -612,7 +612,7 @@ def test_one_poisonous_object_is_told_and_the_others_are_kept_ready(world: World
     ids = a_switched_day(world)
     world.apply(a_version(2))
     error = str(fails(world, PoisonedEngine(world.context.engine, "events/2026/000002.gz")))
-    assert "1 staging objects could not be converted: the worker was killed" in error
+    assert "1 staging object could not be converted: the worker was killed" in error
     assert rebuilt(world).resumed
     world.catalog(LATER)
     assert marks(world) == dict.fromkeys(ids, 2)

@@ -188,8 +188,8 @@ def test_an_engine_that_goes_away_ends_the_repair_and_what_it_did_is_recorded(ev
     assert counts(report) == (8, 8, 0, 3)
     assert [now != then for now, then in zip(lengths(events), before, strict=True)] == [True] * 3 + [False] * 7
     assert [(item.date, item.transient) for item in report.irreparable] == [(day, True) for day in days[3:9]]
-    assert report.irreparable[0].reason == "has 1 objects that were not looked at: the engine is gone"
-    assert "nor were 1 other days of the table: the engine is gone" in report.irreparable[-1].reason
+    assert report.irreparable[0].reason == "has 1 object that was not looked at: the engine is gone"
+    assert "nor were 1 other day of the table: the engine is gone" in report.irreparable[-1].reason
     assert counts(run_repair(events.context)) == (10, 7, 0, 7)
 
 

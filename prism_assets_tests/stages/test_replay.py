@@ -133,7 +133,7 @@ def test_objects_that_have_rows_are_left_to_rebuilds(world: World) -> None:
     report = replay(world, now=LATER)
     assert (report.objects, report.with_rows, report.lines_with_rows) == (1, 1, 1)
     assert report.sentences[1] == (
-        "1 objects with 1 lines in quarantine have rows, too: rebuild their days, "
+        "1 object with 1 line in quarantine has rows, too: rebuild their days, "
         "`prism rebuild log.events --date 2026-03-01`"
     )
     world.catalog(LATER)
@@ -175,7 +175,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(world: World) -> Non
     arrive(world, "a")
     world.apply(a_version())
     before = keys(world), quarantine(world), ledgers(world)
-    said = "log.events: convert 1 objects with 1 lines in quarantine anew, under version 2 of the definition"
+    said = "log.events: convert 1 object with 1 line in quarantine anew, under version 2 of the definition"
     assert replay(world, dry_run=True).sentences == (said,)
     assert (keys(world), quarantine(world), ledgers(world)) == before
 

@@ -186,9 +186,9 @@ def test_a_day_waits_for_objects_that_a_batch_claimed_before_its_rows_were_too_o
     report = catalog(world, FIRST_IS_OLD)
     assert report.expired == ()
     assert [item.reason for item in report.waiting] == [
-        "is not expired: 1 staging objects that may have rows of it are not converted yet"
+        "is not expired: 1 staging object that may have rows of it is not converted yet"
     ]
-    assert world.status(FIRST, FIRST_IS_OLD).waits_for[0].startswith("the end of its retention: 1 staging objects")
+    assert world.status(FIRST, FIRST_IS_OLD).waits_for[0].startswith("the end of its retention: 1 staging object")
     release_batch(world.context, plan)
     assert run_stream(world.context, now=utc(FIRST_IS_OLD)).rows_out == 2
     report = catalog(world, FIRST_IS_OLD)
@@ -241,7 +241,7 @@ def test_a_plan_says_how_many_days_and_rows_expire_and_a_run_ends_a_few(world: W
     careful = dataclasses.replace(world.context, settings=world.settings.model_copy(update={"expire_max_days": 1}))
     slow = dataclasses.replace(world, context=careful)
     steps = [str(step) for step in preview(careful, now=utc(BOTH_ARE_OLD))]
-    assert "log.events: leave 1 more days to the next runs, as PRISM_EXPIRE_MAX_DAYS is 1" in steps
+    assert "log.events: leave 1 more day to the next runs, as PRISM_EXPIRE_MAX_DAYS is 1" in steps
     assert catalog(slow, BOTH_ARE_OLD).expired == (date.fromisoformat(FIRST),)
     rows = arrive(slow, SECOND, BOTH_ARE_OLD)
     world.catalog("2026-03-05T12:00")

@@ -129,7 +129,7 @@ def test_what_a_batch_has_begun_at_a_stream_that_is_stopped_is_finished_so_that_
     world.discover(NOON)
     (report,) = world.catalog(MORNING).tables
     assert [item.reason for item in report.waiting] == [
-        "is not closed: 1 staging objects that batches claimed before its mark are not converted yet"
+        "is not closed: 1 staging object that batches claimed before its mark is not converted yet"
     ]
     assert list(work(world).values()) == [1]
     assert run_stream(world.context, now=utc(MORNING), names=["log.events"]).rows_out == 2

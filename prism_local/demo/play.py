@@ -20,6 +20,7 @@ from rich.table import Table
 
 from prism_assets.console import complain, size
 from prism_assets.domain.errors import PrismError, WrongUse
+from prism_assets.domain.words import counted
 from prism_assets.metadata import ledgers
 from prism_assets.platform import build_context
 from prism_assets.reading.iceberg_reader import IcebergReader
@@ -176,8 +177,8 @@ class Play:
         assert found.new == 0, "a second look finds nothing new"
         report = run_stream(self._context, now=self._now, names=ALL)
         self._out.print(
-            f"  stream: {report.objects} objects, {report.lines_in:,} lines, {report.rows_out:,} rows, "
-            f"{report.quarantined} quarantined, {report.seconds:.1f} s"
+            f"  stream: {counted(report.objects, 'object')}, {counted(report.lines_in, 'line')}, "
+            f"{counted(report.rows_out, 'row')}, {report.quarantined} quarantined, {report.seconds:.1f} s"
         )
         self._count_in_lake()
         self._fold()
@@ -196,14 +197,18 @@ class Play:
         """What a client of DuckLake reads already, before anything is published."""
         if self._lake:
             rows, seconds = self._lake.count(TABLES)
-            self._out.print(f"  DuckLake: {rows:,} rows are readable at the commit, counted in {seconds * 1000:.0f} ms")
+            self._out.print(
+                f"  DuckLake: {counted(rows, 'row is', 'rows are')} readable at the commit, counted in "
+                f"{seconds * 1000:.0f} ms"
+            )
 
     def _merge_and_publish(self) -> None:
         report = run_merge(self._context, now=self._now, names=ALL)
         written = [length for entry in report.merged for length in entry.sizes]
         joined = sum(entry.objects_in for entry in report.merged)
         self._out.print(
-            f"  merge: {joined} small objects into {len(written)} of {', '.join(map(size, written)) or 'nothing'}"
+            f"  merge: {counted(joined, 'small object')} into {len(written)} of "
+            f"{', '.join(map(size, written)) or 'nothing'}"
         )
         self._count_in_lake()
         self._publish()
@@ -279,7 +284,7 @@ class Play:
         except WrongUse:
             return _Seen(0, 0)
         if distinct != rows:
-            raise WrongUse(f"log.{table} shows {rows} rows but only {distinct} different ones")
+            raise WrongUse(f"log.{table} shows {counted(rows, 'row')} but only {distinct} different ones")
         return _Seen(int(rows), int(total or 0))
 
     def _ledger(self) -> tuple[int, int, int]:
@@ -298,17 +303,20 @@ class Play:
         fine = (lines, rows, quarantined) == (good + broken, good, broken)
         self._out.print("\n[bold]The count[/bold]")
         twice = sum(w.sent_twice for w in wrote)
-        self._out.print(f"  written:  {good + broken:,} lines, {broken} of them broken; {twice} objects sent twice")
-        self._out.print(f"  ledger:   {lines:,} lines = {rows:,} rows + {quarantined} quarantined")
+        self._out.print(
+            f"  written:  {counted(good + broken, 'line')}, {broken} of them broken; {counted(twice, 'object')} sent "
+            "twice"
+        )
+        self._out.print(f"  ledger:   {lines:,} lines = {counted(rows, 'row')} + {quarantined} quarantined")
         for table, writer in self._writers.items():
             old, seen, wanted = self._before[table], self._seen(table), writer.written
             new = seen.rows - old.rows
-            self._out.print(f"  readers:  log.{table} shows {new:,} of {wanted.good:,} rows, each once")
+            self._out.print(f"  readers:  log.{table} shows {new:,} of {counted(wanted.good, 'row')}, each once")
             fine = fine and seen == _Seen(old.rows + wanted.good, old.number_sum + wanted.number_sum)
         found, known = read_joined(LakeReader(self._settings), self._run), self._requests.known
         self._out.print(
             f"  records:  {RECORDS} shows {found.requests:,} of {known.requests:,} requests, each once, made of "
-            f"{self._requests.lines:,} lines of two streams"
+            f"{counted(self._requests.lines, 'line')} of two streams"
         )
         fine = fine and found == known
         verdict = "[green]every row is there exactly once" if fine else "[red]the counts do not agree"

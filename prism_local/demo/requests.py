@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.words import counted
 from prism_assets.reading.lake_reader import LakeReader
 from prism_assets.reading.query import run_query
 
@@ -115,5 +116,5 @@ def read_joined(reader: LakeReader, run: str) -> Joined:
     except WrongUse:
         return Joined()
     if rows != keys:
-        raise WrongUse(f"{RECORDS} shows {rows} rows of {keys} requests")
+        raise WrongUse(f"{RECORDS} shows {counted(rows, 'row')} of {keys} requests")
     return Joined(requests=int(rows), pages=int(pages), answers=int(answers), versions=int(versions))

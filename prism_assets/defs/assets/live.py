@@ -16,6 +16,7 @@ from prism_assets.defs.assets.reported_positions import read_positions
 from prism_assets.defs.keys import Stage
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.problems import Problem
+from prism_assets.domain.words import counted
 from prism_assets.metadata import backlog
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
@@ -94,7 +95,11 @@ def _unconverted(context: StageContext, ids: dict[int, str], before: datetime) -
     return tuple(
         Problem(
             table=ids[table],
-            reason=f"{count} objects are not converted yet: they wait for another try, or another worker has them",
+            reason=(
+                f"{counted(count, 'object is', 'objects are')} not converted yet, and to be tried again, or with "
+                "another "
+                "worker"
+            ),
             transient=True,
         )
         for table, count in sorted(waiting.items())

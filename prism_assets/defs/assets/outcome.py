@@ -22,6 +22,7 @@ from prism_assets.defs.keys import (
     table_of,
 )
 from prism_assets.domain.problems import Problem
+from prism_assets.domain.words import counted
 
 Facts = Mapping[str, Any]
 _FAILURES_SHOWN = 20
@@ -124,4 +125,10 @@ def _sentence(problems: Sequence[Problem]) -> str:
     lines = sorted(str(problem) for problem in problems)
     more = [f"… and {len(lines) - _FAILURES_SHOWN} more"] if len(lines) > _FAILURES_SHOWN else []
     tables = len({problem.table for problem in problems})
-    return "\n".join([f"{tables} tables have a problem; all others are done:", *lines[:_FAILURES_SHOWN], *more])
+    return "\n".join(
+        [
+            f"{counted(tables, 'table has', 'tables have')} a problem; all others are done:",
+            *lines[:_FAILURES_SHOWN],
+            *more,
+        ]
+    )

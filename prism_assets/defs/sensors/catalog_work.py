@@ -14,6 +14,7 @@ from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.requests import PendingDays, answer
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.metadata.catalog_state import undefined_tables
 from prism_assets.stages.catalog.pending import COMPARE, PUBLISH, CatalogWork, find_catalog_work
 from prism_assets.stages.catalog.renames import tables_to_advance
@@ -35,9 +36,9 @@ def catalog_work(
     for item in work:
         days.setdefault(item.table, set()).add(item.date)
     reply = answer(PendingDays(Stage.CATALOG, days), location, context.instance)
-    define = f"{len(undefined)} tables to define" if undefined else ""
+    define = f"{counted(len(undefined), 'table')} to define" if undefined else ""
     due = sum(item.step == COMPARE for item in work)
-    compare = f"{due} tables to compare with the catalog" if due else ""
+    compare = f"{counted(due, 'table')} to compare with the catalog" if due else ""
     reason = "; ".join(filter(None, [_sentence(work, len(tables)), define, compare, reply.rest]))
     return SensorResult(run_requests=list(reply.requests), skip_reason=None if reply.requests else SkipReason(reason))
 
@@ -65,4 +66,4 @@ def _sentence(work: Collection[CatalogWork], tables: int) -> str:
     steps = Counter(item.step for item in work)
     parts = ", ".join(f"{steps[step]} to {step}" for step in ("publish", "close", "switch"))
     ends = "".join(f", {steps[step]} to {step}" for step in ("expire", "withdraw") if steps[step])
-    return f"partitions of {tables} tables: {parts}{ends}"
+    return f"partitions of {counted(tables, 'table')}: {parts}{ends}"

@@ -10,6 +10,7 @@ from dagster import SensorEvaluationContext, SensorResult, SkipReason
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.requests import PendingDays, answer
+from prism_assets.domain.words import counted
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.delayed import DelayedRows, find_delayed
@@ -43,9 +44,11 @@ def _sentence(found: Sequence[DelayedRows]) -> str:
         return "no delayed rows wait"
     rows = sum(item.unpublished_rows for item in hidden)
     unmerged = sum(item.unmerged_rows for item in behind)
+    hidden_days, unmerged_days = counted(len(hidden), "day"), counted(len(behind), "day")
     return (
-        f"{rows} delayed rows of {len(hidden)} days are not readable yet{_listed(hidden)}; "
-        f"{unmerged} of {len(behind)} days wait for their merge{_listed(behind)}"
+        f"{counted(rows, f'delayed row of {hidden_days} is', f'delayed rows of {hidden_days} are')} not readable "
+        f"yet{_listed(hidden)}; {counted(unmerged, f'of {unmerged_days} waits', f'of {unmerged_days} wait')} for their "
+        f"merge{_listed(behind)}"
     )
 
 

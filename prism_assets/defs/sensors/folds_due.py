@@ -9,6 +9,7 @@ from dagster import SensorEvaluationContext, SensorResult, SkipReason
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.requests import PendingDays, answer
+from prism_assets.domain.words import counted
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.fold.pending import find_fold_work
@@ -26,5 +27,7 @@ def folds_due(
     due = [item for item in work if item.reason or item.table in merges]
     days = {item.table: {item.date} for item in due}
     reply = answer(PendingDays(Stage.RECORDS, days), location, context.instance)
-    reason = "; ".join(filter(None, [f"{len(due)} of {len(work)} join tables are due", reply.rest]))
+    reason = "; ".join(
+        filter(None, [f"{len(due)} of {counted(len(work), 'join table is', 'join tables are')} due", reply.rest])
+    )
     return SensorResult(run_requests=list(reply.requests), skip_reason=None if reply.requests else SkipReason(reason))

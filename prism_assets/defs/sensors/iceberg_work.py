@@ -15,6 +15,7 @@ from dagster import SensorEvaluationContext, SensorResult, SkipReason
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.requests import PendingDays, answer
+from prism_assets.domain.words import counted
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.iceberg.pending import (
@@ -75,11 +76,16 @@ def _drop(
     for problem in problems:
         context.log.warning(problem)
     first = f", {problems[0]}" if problems else ""
-    return f"{done} of {len(names)} tables taken out of the catalog, as their files name no Iceberg any more{first}"
+    return (
+        f"{done} of {counted(len(names), 'table')} taken out of the catalog, where files name no Iceberg any "
+        f"more{first}"
+    )
 
 
 def _sentence(work: Collection[IcebergWork], tables: int) -> str:
     counts = Counter(reason for item in work for reason in item.reasons)
     days = sum(item.days for item in work)
-    parts = [f"{days} days of {counts[PUBLISH]} of {tables} tables to list"]
-    return "; ".join([*parts, *(f"{counts[reason]} tables {said}" for reason, said in _SAID.items() if counts[reason])])
+    parts = [f"{counted(days, 'day')} of {counts[PUBLISH]} of {counted(tables, 'table')} to list"]
+    return "; ".join(
+        [*parts, *(f"{counted(counts[reason], 'table')} {said}" for reason, said in _SAID.items() if counts[reason])]
+    )

@@ -9,6 +9,7 @@ from dagster import SensorEvaluationContext, SensorResult, SkipReason
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.requests import PendingDays, answer
+from prism_assets.domain.words import counted
 from prism_assets.metadata.column_renames import load_days_to_rewrite
 from prism_assets.metadata.merge_queue import MergeQueue, due_merges, merge_queue
 from prism_assets.stages.context import StageContext
@@ -32,12 +33,15 @@ def merges_due(
     for table_id, day in (*((item.table_id, item.date) for item in due), *((day.table_id, day.date) for day in anew)):
         days.setdefault(names[table_id], set()).add(day)
     reply = answer(PendingDays(Stage.MERGED, days), location, context.instance)
-    rewrites = f"{len(anew)} days have objects from before a rename" if anew else ""
+    rewrites = f"{counted(len(anew), 'day has', 'days have')} objects from before a rename" if anew else ""
     reason = "; ".join(filter(None, [_sentence(len(due), queue), rewrites, reply.rest]))
     return SensorResult(run_requests=list(reply.requests), skip_reason=None if reply.requests else SkipReason(reason))
 
 
 def _sentence(due: int, queue: MergeQueue) -> str:
-    sentence = f"{due} partitions are due of {queue.waiting} merge jobs waiting, {queue.running} running"
+    sentence = (
+        f"{counted(due, 'partition is', 'partitions are')} due of {counted(queue.waiting, 'merge job')} waiting, "
+        f"{queue.running} running"
+    )
     sentence += f", {queue.parked} parked" if queue.parked else ""
     return sentence + (f"; the next is due at {queue.next_time:%Y-%m-%d %H:%M:%S}Z" if queue.next_time else "")

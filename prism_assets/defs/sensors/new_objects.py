@@ -10,6 +10,7 @@ from dagster import SensorEvaluationContext, SensorResult, SkipReason
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.requests import PendingDays, answer
+from prism_assets.domain.words import counted
 from prism_assets.metadata.backlog import PendingCount, count_pending
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
@@ -43,7 +44,9 @@ def _sentence(found: DiscoverReport, counts: Sequence[PendingCount], limit: int)
     pending, abandoned = sum(count.pending for count in counts), sum(count.abandoned for count in counts)
     parts = [found.describe(), f"{pending} pending" + (f", {abandoned} held by dead workers" if abandoned else "")]
     if found.received and found.received.rests:
-        parts.append(f"messages wait in the queue until fewer than {limit} objects are pending")
+        parts.append(
+            f"messages wait in the queue until fewer than {counted(limit, 'object is', 'objects are')} pending"
+        )
     if found.errors:
         parts.append(f"{len(found.errors)} queues or streams could not be read: {found.errors[0]}")
     return "; ".join(parts)

@@ -18,6 +18,7 @@ from prism_assets.defs.location import Location
 from prism_assets.defs.resources import PlatformResource
 from prism_assets.defs.sensors.in_flight import InFlight, find_in_flight
 from prism_assets.domain.errors import PrismError, TransientError
+from prism_assets.domain.words import counted
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 
@@ -150,4 +151,4 @@ def _rest(
         (len(waiting & set(resting)), "paused after a failure"),
         (len(waiting - set(known)), "without a table file here"),
     ]
-    return ", ".join(f"{count} tables {why}" for count, why in parts if count)
+    return ", ".join(f"{counted(count, 'table')} {why}" for count, why in parts if count)

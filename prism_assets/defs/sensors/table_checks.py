@@ -18,6 +18,7 @@ from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.reported import Reported, in_turn
 from prism_assets.domain.errors import TerminalError, TransientError
 from prism_assets.domain.limits import CheckLimits
+from prism_assets.domain.words import counted
 from prism_assets.stages.checks.iceberg import HEALTH, SNAPSHOT_ROWS
 from prism_assets.stages.checks.outcomes import CheckOutcome
 from prism_assets.stages.checks.run import CATALOG_AGREES
@@ -137,8 +138,10 @@ def _groups(names: Sequence[str], after: str) -> Iterator[Sequence[str]]:
 
 def _sentence(look: _CheckRound, tables: int, told: int, left: int) -> str:
     failing = sum(not outcome.passed for outcome in look.outcomes)
+    of_tables = f"of {counted(tables, 'table')}"
     parts = [
-        f"{len(look.outcomes)} checks of {tables} tables were run, {failing} of them fail",
+        f"{counted(len(look.outcomes), f'check {of_tables} was', f'checks {of_tables} were')} run, {failing} of them "
+        "fail",
         f"{told} reported, {left} left for the next tick",
     ]
     if look.deadline.is_over:

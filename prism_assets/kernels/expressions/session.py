@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from prism_assets.domain.errors import ExpressionsFailed, MissingSecret, WorkerUnavailable
 from prism_assets.domain.names import SECRET_PREFIX
+from prism_assets.domain.words import counted
 from prism_assets.kernels.expressions.macros import MACROS, variables
 
 if TYPE_CHECKING:
@@ -121,14 +122,14 @@ def run(connection: duckdb.DuckDBPyConnection, query: str, rows: pa.Table, secon
             return connection.sql(query).to_arrow_table()
     except duckdb.OutOfMemoryException:
         raise ExpressionsFailed(
-            f"the expressions of the table need more than {_MEMORY} of memory for {rows.num_rows} lines: "
+            f"the expressions of the table need more than {_MEMORY} of memory for {counted(rows.num_rows, 'line')}: "
             "make them simpler, or keep their values shorter"
         ) from None
     except duckdb.Error as error:
         if rung.is_set():
             raise ExpressionsFailed(
-                f"the expressions of the table took longer than {seconds:g} s for {rows.num_rows} lines and were "
-                "stopped: make them simpler"
+                f"the expressions of the table took longer than {seconds:g} s for {counted(rows.num_rows, 'line')} "
+                "and were stopped: make them simpler"
             ) from None
         raise RowFailure(type(error).__name__) from None
     finally:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.kernels.parquet.format import column_id, field_of, identity, is_copy, without_copies
 from prism_assets.kernels.parquet.large_strings import LARGE, enlarged
 from prism_assets.kernels.parquet.sorting import sort_keys, sorted_positions
@@ -44,7 +45,9 @@ class Input:
         except (pa.ArrowInvalid, OSError):
             raise InvariantBroken(f"{said.key}: it is no readable Parquet object") from None
         if file.metadata.num_rows != said.row_count:
-            raise InvariantBroken(f"{said.key}: it has {file.metadata.num_rows} rows, recorded were {said.row_count}")
+            raise InvariantBroken(
+                f"{said.key}: it has {counted(file.metadata.num_rows, 'row')}, recorded were {said.row_count}"
+            )
         counts = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
         schema = without_copies(file.schema_arrow)
         return [cls(said, file, group, count, schema) for group, count in enumerate(counts)]

@@ -22,6 +22,7 @@ from prism_assets.domain.files import DataFile
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.folding import ChangesObject, FoldTask, RecordObject, RecordPart, UnreadObject
 from prism_assets.domain.joins import CHANGE_GROUP, CHANGE_LINE, CHANGE_OBJECT
+from prism_assets.domain.words import counted
 from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.kernels.parquet.format import identity
 from prism_assets.kernels.records.erasing import NO_RULES, ErasedRows, find_erased
@@ -111,7 +112,9 @@ class StoredObject:
         except pa.ArrowInvalid:
             raise InvariantBroken(f"{said.key}: it is no readable Parquet object") from None
         if file.metadata.num_rows != said.row_count:
-            raise InvariantBroken(f"{said.key}: it has {file.metadata.num_rows} rows, recorded were {said.row_count}")
+            raise InvariantBroken(
+                f"{said.key}: it has {counted(file.metadata.num_rows, 'row')}, recorded were {said.row_count}"
+            )
         return file
 
     def read_columns(self, schema: pa.Schema) -> pa.Table:

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from prism_assets.domain.amplification import MOST_FACTOR, Amplification
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.metadata import join_figures
 
 _DAYS = 7.0
@@ -65,6 +66,6 @@ def _of_new(table: TableDefinition) -> str:
 def _sentence(table: TableDefinition, cost: Amplification) -> str:
     return (
         f"{table.name} keeps records for ever, and its folds of the last {cost.days:g} days wrote "
-        f"{cost.rows_written:,} rows for {cost.changes_folded:,} changes, {cost.factor:.1f} for each, above "
-        f"{MOST_FACTOR}"
+        f"{counted(cost.rows_written, 'row')} for {counted(cost.changes_folded, 'change')}, {cost.factor:.1f} for "
+        f"each, above {MOST_FACTOR}"
     )

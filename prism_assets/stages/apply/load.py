@@ -16,6 +16,7 @@ from prism_assets.domain.column_changes import (
 from prism_assets.domain.partitions import SYMLINK
 from prism_assets.domain.table_changes import applied
 from prism_assets.domain.tables import Column, TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.metadata import catalog_state, drops, erasures, locks, retention, tables
 from prism_assets.stages.apply.amplification import find_amplification
 from prism_assets.stages.apply.names import TableNames
@@ -102,7 +103,8 @@ def with_consequences(context: StageContext, connection: Connection, plan: Apply
             continue
         found = retention.count_older(connection, table.table_id, oldest_kept)
         line = (
-            f"expire {found.days} days of {table.name} before {oldest_kept}, with {found.rows:,} rows, at most "
+            f"expire {counted(found.days, 'day')} of {table.name} before {oldest_kept}, with "
+            f"{counted(found.rows, 'row')}, at most "
             f"{context.settings.expire_max_days} days in each catalog run (PRISM_EXPIRE_MAX_DAYS)"
         )
         told.append(dataclasses.replace(planned, consequences=(line,) if found.days else ()))

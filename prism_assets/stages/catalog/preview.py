@@ -24,6 +24,7 @@ from prism_assets.domain.lifecycle import (
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.publishers import wanted_publishers, words_of
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.metadata import catalog_state
 from prism_assets.metadata.catalog_state import CatalogState
 from prism_assets.stages.catalog.candidates import load_candidates
@@ -82,7 +83,7 @@ def _of_table(
             else:
                 steps.setdefault(day, []).append(told)
     if later:
-        yield None, f"leave {len(later)} more days to the next runs, as PRISM_EXPIRE_MAX_DAYS is {most}"
+        yield None, f"leave {counted(len(later), 'more day')} to the next runs, as PRISM_EXPIRE_MAX_DAYS is {most}"
     for day in sorted(steps):
         for step in steps[day]:
             yield day, step

@@ -14,6 +14,7 @@ from prism_assets.domain.errors import ObjectMissing
 from prism_assets.domain.iceberg_health import HEALTHY
 from prism_assets.domain.snapshots import ACTIVE, KnownTable, commit_seconds
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.metadata import iceberg_figures, iceberg_tables
 from prism_assets.metadata.iceberg_figures import UnlistedDay, WaitingRows
 from prism_assets.stages.checks.outcomes import SHOWN, CheckOutcome, Figures, failed, few, passed
@@ -97,7 +98,9 @@ def _judge_rows(table: TableDefinition, look: _Look) -> CheckOutcome:
     rows = loaded.row_count
     figures = {**figures, "rows of the snapshot": rows}
     if rows == recorded:
-        sentence = f"the snapshot lists {rows} rows of {len(look.rows)} days, as PostgreSQL has them"
+        sentence = (
+            f"the snapshot lists {counted(rows, 'row')} of {counted(len(look.rows), 'day')}, as PostgreSQL has them"
+        )
         return passed(table, SNAPSHOT_ROWS, sentence, figures)
     others = loaded.foreign_since(known.snapshot_id)
     if loaded.snapshot_id != known.snapshot_id and not others:
@@ -109,7 +112,7 @@ def _judge_rows(table: TableDefinition, look: _Look) -> CheckOutcome:
         if others
         else "Readers of Iceberg get wrong rows: keep all objects, and report it"
     )
-    sentence = f"the snapshot lists {rows} rows, PostgreSQL {recorded}: {few(parts)}. {remedy}"
+    sentence = f"the snapshot lists {counted(rows, 'row')}, PostgreSQL {recorded}: {few(parts)}. {remedy}"
     return failed(table, SNAPSHOT_ROWS, sentence, figures)
 
 
@@ -158,8 +161,8 @@ def _judge_behind(table: TableDefinition, known: KnownTable | None, waiting: Wai
     return failed(
         table,
         SECONDS_BEHIND,
-        f"rows of {days} days wait to be listed, the first for {seconds:.0f} s (limit {limit:g} s, twice the time "
-        f"between two commits). {reason}Look at the last ticks of iceberg_work and the runs that it requested",
+        f"rows of {counted(days, 'day')} wait to be listed, the first for {seconds:.0f} s (limit {limit:g} s, twice "
+        f"the time between two commits). {reason}Look at the last ticks of iceberg_work and the runs that it requested",
         figures,
     )
 
@@ -190,7 +193,12 @@ def _judge_left_out(table: TableDefinition, days: Sequence[UnlistedDay]) -> Chec
             f"{_listed(uncertified)} whose merged objects do not hold the rows of the small ones, or whose commit was "
             f"not recorded: run `prism doctor --table {table.name}`"
         )
-    return failed(table, DAYS_LEFT_OUT, f"{len(days)} days are left as they are: {'; '.join(parts)}", figures)
+    return failed(
+        table,
+        DAYS_LEFT_OUT,
+        f"{counted(len(days), 'day is', 'days are')} left as they are: {'; '.join(parts)}",
+        figures,
+    )
 
 
 def _listed(days: Sequence[UnlistedDay]) -> str:

@@ -11,7 +11,7 @@ from prism_assets.domain.joins import DELETE, JoinOptions
 from prism_assets.domain.limits import CheckLimits
 from prism_assets.domain.reasons import TOO_LATE
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import span
+from prism_assets.domain.words import counted, span
 from prism_assets.metadata import join_figures
 from prism_assets.metadata.join_figures import FoldBalance, FoldSums, ShownTooLong, Unreadable
 from prism_assets.metadata.quarantine import quarantine_reasons, quarantine_shares
@@ -60,12 +60,17 @@ def judge_balance(table: TableDefinition, balance: FoldBalance) -> CheckOutcome:
         "days of the log": balance.days,
         "days out of balance": balance.unbalanced_days,
     }
-    sentence = f"{balance.taken} changes taken = {balance.folded} folded + {balance.pending} that wait"
+    sentence = f"{counted(balance.taken, 'change')} taken = {balance.folded:,} folded + {balance.pending:,} that wait"
     parts = list(balance.unbalanced)
     if balance.taken != balance.folded + balance.pending:
-        parts.insert(0, f"of {balance.taken} changes taken {balance.folded} are folded, and {balance.pending} wait")
+        parts.insert(
+            0,
+            f"of {counted(balance.taken, 'change')} taken {balance.folded:,} are folded, and {balance.pending:,} wait",
+        )
     if not parts:
-        return passed(table, CHANGES_BALANCE, f"{sentence}, and the log agrees for {balance.days} days", figures)
+        return passed(
+            table, CHANGES_BALANCE, f"{sentence}, and the log agrees for {counted(balance.days, 'day')}", figures
+        )
     do = "Changes may be lost or counted twice: keep all objects, and report it"
     return failed(table, CHANGES_BALANCE, f"{'; '.join(parts)}. {do}", figures)
 
@@ -97,7 +102,8 @@ def judge_expiry(table: TableDefinition, late: ShownTooLong | None) -> CheckOutc
     return failed(
         table,
         EXPIRY_LATE,
-        f"{late.objects} objects that readers are sent to hold records that were to be gone: the first settled at "
+        f"{counted(late.objects, 'object that readers are sent to holds', 'objects that readers are sent to hold')} "
+        "records that were to be gone: the first settled at "
         f"{_at(late.earliest)}, and the settle clock stands at {_at(late.settle_clock)}, {behind:.0f} minutes behind "
         f"that (limit {minutes:g}). `prism fold --table {table.name}` and then `prism catalog --table {table.name}` "
         "take them away, or say why they cannot",
@@ -154,7 +160,7 @@ def judge_join_rate(table: TableDefinition, sums: FoldSums | None, limits: Check
         return passed(table, JOIN_RATE, "no record settled in the last day", {"records settled": 0})
     rate = joined / settled
     figures: Figures = {"records settled": settled, "records with all groups": joined, "share": rate}
-    sentence = f"{joined} of {settled} records that settled in the last day have all groups ({rate:.2%})"
+    sentence = f"{joined} of {counted(settled, 'record')} that settled in the last day have all groups ({rate:.2%})"
     if rate >= limits.join_rate:
         return passed(table, JOIN_RATE, sentence, figures)
     return failed(
@@ -203,7 +209,9 @@ def judge_skew(table: TableDefinition, changes: Mapping[int, int], records: Mapp
                 f"bucket {place} has {greatest} of {total} {what}, {greatest * buckets / total:.1f} times the mean"
             )
     if not parts:
-        return passed(table, BUCKET_SKEW, f"no bucket has {limit:.0%} of all rows of {buckets} buckets", figures)
+        return passed(
+            table, BUCKET_SKEW, f"no bucket has {limit:.0%} of all rows of {counted(buckets, 'bucket')}", figures
+        )
     return failed(
         table,
         BUCKET_SKEW,
@@ -260,8 +268,8 @@ def judge_amplification(table: TableDefinition, written: Amplification | None) -
         "rows written per change": round(written.factor, 2),
     }
     sentence = (
-        f"folds of the last day wrote {written.rows_written:,} rows for {written.changes_folded:,} changes, "
-        f"{written.factor:.1f} for each"
+        f"folds of the last day wrote {counted(written.rows_written, 'row')} for "
+        f"{counted(written.changes_folded, 'change')}, {written.factor:.1f} for each"
     )
     if not written.is_too_much:
         return passed(table, AMPLIFICATION, sentence, figures)

@@ -119,16 +119,16 @@ def _judge_balance(table: TableDefinition, ledger: Balance | None) -> CheckOutco
     }
     if not ledger.unbalanced_objects:
         sentence = (
-            f"{ledger.lines_in} lines in = {ledger.rows_out} rows out + {ledger.quarantined} quarantined"
-            f"{f' + {ledger.filtered} filtered' if ledger.filtered else ''}"
+            f"{counted(ledger.lines_in, 'line')} in = {counted(ledger.rows_out, 'row')} out + {ledger.quarantined} "
+            f"quarantined{f' + {ledger.filtered} filtered' if ledger.filtered else ''}"
             f"{f' + {ledger.erased} erased' if ledger.erased else ''}"
         )
-        return passed(table, ROWS_BALANCE, f"{sentence}, for each of {ledger.objects} objects", figures)
+        return passed(table, ROWS_BALANCE, f"{sentence}, for each of {counted(ledger.objects, 'object')}", figures)
     return failed(
         table,
         ROWS_BALANCE,
-        f"{ledger.unbalanced_objects} of {ledger.objects} staging objects do not balance: "
-        f"{'; '.join(ledger.unbalanced)}. Rows may be lost or doubled: keep all objects, and report it",
+        f"{ledger.unbalanced_objects} of {counted(ledger.objects, 'staging object does', 'staging objects do')} not "
+        f"balance: {'; '.join(ledger.unbalanced)}. Rows may be lost or doubled: keep all objects, and report it",
         figures,
     )
 
@@ -163,7 +163,8 @@ def _judge_unread(
     return failed(
         table,
         UNREAD_OBJECTS,
-        f"{objects} staging objects are not read: {'; '.join(examples)}{more}. {again}When the cause is "
+        f"{counted(objects, 'staging object is', 'staging objects are')} not read: {'; '.join(examples)}{more}. "
+        f"{again}When the cause is "
         "mended, `prism stream --retry KEY` or `--retry-failed` tries at once; `--give-up KEY` accepts it as it is",
         facts,
     )
@@ -213,7 +214,9 @@ def _judge_share(
         "values that did not fit": sum(values.count for values in unfit),
         **{f"unfit values: {values.column} ({values.reason})": values.count for values in unfit[:SHOWN]},
     }
-    sentence = f"{item.quarantined} of {item.lines_in} lines of the last day are quarantined ({_share(item):.2%})"
+    sentence = (
+        f"{item.quarantined} of {counted(item.lines_in, 'line')} of the last day are quarantined ({_share(item):.2%})"
+    )
     if _share(item) <= limits.quarantine_rate:
         values = few([f"{values.column} {values.count} {values.reason}" for values in unfit])
         more = f"; values that did not fit, and are null or cut: {values}" if unfit else ""
@@ -235,7 +238,9 @@ def _judge_fields(table: TableDefinition, fields: Sequence[SeenField], now: date
     new = sorted({field.key for field in fields if field.first_time and field.first_time > now - _NEWS})
     figures: Figures = {"undefined keys": len(places), "new keys": len(new)}
     if not new:
-        sentence = f"no field came new in the last {_NEWS.days} days; {counted(len(places), 'key')} have no column"
+        sentence = (
+            f"no field came new in the last {_NEWS.days} days; {counted(len(places), 'key has', 'keys have')} no column"
+        )
         return passed(table, UNDEFINED_FIELDS, sentence, figures)
     told = few([f"{key} (as in {places[key]})" for key in new])
     return failed(
@@ -274,13 +279,16 @@ def _judge_sizes(table: TableDefinition, days: Sequence[RangeSizes]) -> CheckOut
         "days with a small object": len(small),
     }
     if not small:
-        sentence = f"{len(sizes)} merged objects of {len(days)} closed days in the last {_RECENT.days}"
+        sentence = (
+            f"{counted(len(sizes), 'merged object')} of {counted(len(days), 'closed day')} in the last {_RECENT.days}"
+        )
         return passed(table, OBJECT_SIZES, f"{sentence}; none is smaller than {mb(floor)} beside others", figures)
     shown = ", ".join(f"{day} ({mb(size)})" for day, size in small[-SHOWN:])
     return failed(
         table,
         OBJECT_SIZES,
-        f"{len(small)} closed days have several objects and one below {mb(floor)}: {shown}. Queries read more objects "
+        f"{counted(len(small), 'closed day has', 'closed days have')} several objects and one below {mb(floor)}: "
+        f"{shown}. Queries read more objects "
         "than needed; raise merge.interval, or lower merge.target_bytes, so that objects fill up",
         figures,
     )
@@ -322,10 +330,14 @@ def _judge_unmerged(
     }
     late = sorted((day for day, age in ages.items() if age > limit), key=lambda day: (-ages[day], day))
     if not late and not parked:
-        sentence = f"{sum(objects.values())} objects of days that are over are not merged, none for over {limit:g} h"
+        one, many = "object of days that are over is", "objects of days that are over are"
+        sentence = f"{counted(sum(objects.values()), one, many)} not merged, none for over {limit:g} h"
         return passed(table, UNMERGED_AGE, sentence, figures)
     parts = list(map(_parked_sentence, parked))
-    parts += [f"{objects[day]} objects of {day} are not merged for {ages[day]:.1f} h" for day in late]
+    parts += [
+        f"{counted(objects[day], f'object of {day} is', f'objects of {day} are')} not merged for {ages[day]:.1f} h"
+        for day in late
+    ]
     return failed(
         table,
         UNMERGED_AGE,
@@ -399,7 +411,7 @@ def _judge_closing(
     return failed(
         table,
         CLOSING_BLOCKED,
-        f"{len(late)} days wait longer than {hours(limit):g} h: {'. '.join(reasons)}{more}. "
+        f"{counted(len(late), 'day waits', 'days wait')} longer than {hours(limit):g} h: {'. '.join(reasons)}{more}. "
         f"`prism status --table {table.name}` shows all",
         figures,
     )
@@ -428,7 +440,9 @@ def _judge_catalog(table: TableDefinition, compared: Comparison) -> CheckOutcome
     days, differences = compared.published, compared.differences
     figures: Figures = {"days": days, "days that differ": len(differences)}
     if not differences:
-        sentence = f"{days} published days of the last {_RECENT.days} are in the catalog as recorded"
+        recent = f"of the last {_RECENT.days}"
+        shown = counted(days, f"published day {recent} is", f"published days {recent} are")
+        sentence = f"{shown} in the catalog as recorded"
         return passed(table, CATALOG_AGREES, sentence, figures)
     parts = [
         f"{item.date} is at {item.shown}, not at {item.recorded}" if item.shown else f"{item.date} is missing"
@@ -437,7 +451,7 @@ def _judge_catalog(table: TableDefinition, compared: Comparison) -> CheckOutcome
     return failed(
         table,
         CATALOG_AGREES,
-        f"the catalog differs from what was published for {len(differences)} of {days} days: {few(parts)}. "
+        f"the catalog differs from what was published for {len(differences)} of {counted(days, 'day')}: {few(parts)}. "
         f"Readers may see too little; `prism catalog --republish --table {table.name}` mends it",
         figures,
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from prism_assets.domain.errors import PrismError, TransientError
+from prism_assets.domain.words import counted
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import locks, settle_clock, staging_objects, stream_scans, tables
 from prism_assets.metadata.staging_objects import FoundObject
@@ -72,11 +73,11 @@ class DiscoverReport:
         new, listed = sum(scan.new for scan in self.scans), sum(scan.listed for scan in self.scans)
         unknown = sum(scan.unknown for scan in self.scans)
         parts = [self.received.describe()] if self.received else []
-        parts.append(f"{new} new of {listed} objects in {len(self.scans)} streams listed")
+        parts.append(f"{new} new of {counted(listed, 'object')} in {counted(len(self.scans), 'stream')} listed")
         if unknown:
             parts.append(f"{unknown} with unreadable keys")
         if later := self.left + sum(scan.unfinished for scan in self.scans):
-            parts.append(f"{later} streams to go on with")
+            parts.append(f"{counted(later, 'stream')} to go on with")
         return "; ".join(parts)
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.notifications import CreatedObject, latest, parse_notification
+from prism_assets.domain.words import counted
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import staging_objects, tables
 from prism_assets.metadata.backlog import count_backlog
@@ -51,7 +52,7 @@ class ReceiveReport(Summable):
     def describe(self) -> str:
         """The figures in a sentence."""
         return (
-            f"{self.messages} messages: {self.registered} new, {self.known} known, {self.unknown} unknown, "
+            f"{counted(self.messages, 'message')}: {self.registered} new, {self.known} known, {self.unknown} unknown, "
             f"{self.ignored} ignored"
         )
 

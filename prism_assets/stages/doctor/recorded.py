@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from prism_assets.domain.names import TableName
+from prism_assets.domain.words import counted
 from prism_assets.metadata import abandoned_uploads, damage, gc_log
 from prism_assets.metadata.damage import Damage
 from prism_assets.metadata.tables import load_definitions
@@ -21,13 +22,14 @@ _UPGRADE = "Publish the day anew with this version (`prism catalog --republish`)
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One thing that must never be true. `facts` may name `{count}` and `{example}`."""
+    """One thing that must never be true. `facts` may name `{count}`, of `what`, one or many, and `{example}`."""
 
     invariant: str
     name: str
     statement: str
     facts: str
     advice: str
+    what: tuple[str, str] = ("", "")
 
     def finding(self, found: Damage, names: Mapping[int, TableName]) -> Finding:
         """What is said about one row of the statement's answer."""
@@ -36,7 +38,7 @@ class Rule:
             name=self.name,
             table=None if found.table_id is None else str(names[found.table_id]),
             date=found.date,
-            facts=self.facts.format(count=found.count, example=found.example),
+            facts=self.facts.format(count=counted(found.count, *self.what), example=found.example),
             advice=self.advice,
         )
 
@@ -46,8 +48,8 @@ _EVERYWHERE = (
         invariant="I3",
         name="live_behind_close",
         statement=damage.LIVE_BEHIND_CLOSE,
-        facts="{count} live small objects came behind the close, and readers who saw them lose them with the switch: "
-        "{example}",
+        what=("live small object", "live small objects"),
+        facts="{count} came behind the close, and readers who saw them lose them with the switch: {example}",
         advice=_REPORT,
     ),
     Rule(
@@ -61,7 +63,8 @@ _EVERYWHERE = (
         invariant="I10",
         name="never_merged",
         statement=damage.NEVER_MERGED,
-        facts="{count} small objects of a closed day are not merged, and no merge is scheduled: {example}",
+        what=("small object of a closed day is", "small objects of a closed day are"),
+        facts="{count} not merged, and no merge is scheduled: {example}",
         advice="Run `prism merge --all` for the table and day",
     ),
 )
@@ -86,8 +89,11 @@ _OF_PUBLISHED_DESIGN = (
         invariant="I1",
         name="late_in_range",
         statement=damage.LATE_IN_RANGE,
-        facts="{count} small objects have ids that a merge had passed before they came, and are in no merged object: "
-        "{example}",
+        what=(
+            "small object has an id that a merge had passed before it came, and is",
+            "small objects have ids that a merge had passed before they came, and are",
+        ),
+        facts="{count} in no merged object: {example}",
         advice=_UPGRADE,
     ),
 )
@@ -105,15 +111,19 @@ _OURS = (
         invariant="I9",
         name="unbalanced",
         statement=damage.UNBALANCED,
-        facts="{count} staging objects do not balance: {example}",
+        what=("staging object does", "staging objects do"),
+        facts="{count} not balance: {example}",
         advice=_REPORT,
     ),
     Rule(
         invariant="I2",
         name="committed_and_unfinished",
         statement=damage.COMMITTED_AND_UNFINISHED,
-        facts="{count} small objects are committed though their staging objects are not done, and may come again: "
-        "{example}",
+        what=(
+            "small object is committed though its staging object is not done, and may come again",
+            "small objects are committed though their staging objects are not done, and may come again",
+        ),
+        facts="{count}: {example}",
         advice=_REPORT,
     ),
     Rule(
@@ -127,7 +137,8 @@ _OURS = (
         invariant="I5",
         name="unequal_ranges",
         statement=damage.UNEQUAL_RANGES,
-        facts="{count} merged ranges are not equal to what they cover: {example}",
+        what=("merged range is not equal to what it covers", "merged ranges are not equal to what they cover"),
+        facts="{count}: {example}",
         advice="Readers are not switched to them. " + _REPORT,
     ),
     Rule(
@@ -162,7 +173,8 @@ _OURS = (
         invariant="I10",
         name="held_by_nobody",
         statement=damage.HELD_BY_NOBODY,
-        facts="{count} staging objects are claimed by batches that do not run, and nobody gives them back: {example}",
+        what=("staging object is", "staging objects are"),
+        facts="{count} claimed by batches that do not run, and nobody gives back what they claimed: {example}",
         advice="Set their state to pending, and report it",
     ),
     Rule(
@@ -219,7 +231,10 @@ def _unread(context: StageContext, names: Mapping[int, TableName]) -> list[Findi
             name="unread_objects",
             table=str(names[item.table_id]),
             date=None,
-            facts=f"{item.objects} objects are not read ({item.why.value}): {'; '.join(item.examples)}",
+            facts=(
+                f"{counted(item.objects, 'object is', 'objects are')} not read ({item.why.value}): "
+                f"{'; '.join(item.examples)}"
+            ),
             advice="Mend the cause, then `prism stream --retry-failed`, or `--give-up KEY`",
         )
         for item in found
@@ -236,7 +251,10 @@ def _unremoved(context: StageContext, names: Mapping[int, TableName]) -> list[Fi
             name="unremoved_uploads",
             table=str(names[table_id]),
             date=None,
-            facts=f"what was uploaded for {count} objects that were given up is not removed for over an hour",
+            facts=(
+                f"what was uploaded for {counted(count, 'object that was', 'objects that were')} given up is not "
+                "removed for over an hour"
+            ),
             advice="Run `prism stream`; if it stays, the role lacks the right to delete",
         )
         for table_id, count in found.items()
@@ -254,7 +272,9 @@ def _undeleted(context: StageContext, names: Mapping[int, TableName]) -> list[Fi
             name="undeleted_garbage",
             table=str(names[table_id]),
             date=None,
-            facts=f"{count} objects that a garbage collection was about to delete did not go for over two days",
+            facts=(
+                f"{counted(count, 'object')} that a garbage collection was about to delete did not go for over two days"
+            ),
             advice="Run `prism gc`; if it stays, the role lacks the right to delete",
         )
         for table_id, count in found.items()

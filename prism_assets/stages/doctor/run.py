@@ -9,6 +9,7 @@ from prism_assets.domain.errors import PrismError, WrongLake, WrongUse
 from prism_assets.domain.names import TableName
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.metadata import damage, drops
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.findings import DoctorReport, Finding
@@ -91,12 +92,12 @@ class _Examination:
         for table in tables:
             for catalog in self._catalogs[table.table_id]:
                 self._look_at_catalog(catalog, table)
-        self._context.progress(f"doctor: {self.partitions} partitions in the catalog")
+        self._context.progress(f"doctor: {counted(self.partitions, 'partition')} in the catalog")
         stored = look_at_store(self._context, tables)
         self.findings += stored.findings
         self.unseen += stored.unseen
         self.objects += stored.objects
-        self._context.progress(f"doctor: {self.objects} objects in the store")
+        self._context.progress(f"doctor: {counted(self.objects, 'object')} in the store")
         if self._deep:
             self._look_deeper(tables)
 
@@ -127,7 +128,10 @@ class _Examination:
                         name="damaged_objects",
                         table=item.table,
                         date=item.date,
-                        facts=f"{item.damaged} small objects do not hold the rows that were committed",
+                        facts=(
+                            f"{counted(item.damaged, 'small object does', 'small objects do')} not hold the rows that "
+                            "were committed"
+                        ),
                         advice=f"Run `prism repair --deep --table {item.table} --date {item.date}`",
                     )
                 )

@@ -9,6 +9,7 @@ from prism_assets.domain.errors import InvariantBroken, ObjectMissing
 from prism_assets.domain.partitions import Partition, current_publication, wanted_publication
 from prism_assets.domain.publishers import words_of
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.metadata import damage, partitions, publications
 from prism_assets.stages.catalog.content import load_content
 from prism_assets.stages.catalog.differences import Comparison, compare_locations
@@ -96,6 +97,6 @@ def _wrong_entries(context: StageContext, key: str, wanted: Mapping[str, int]) -
     right = {entry.url for entry in entries if entry.content_length in (None, wanted.get(entry.url))}
     lacks, has = wanted.keys() - right, {entry.url for entry in entries} - (right & wanted.keys())
     if lacks:
-        yield f"lacks {len(lacks)} objects that are committed, such as {min(lacks)}"
+        yield f"lacks {counted(len(lacks), 'object that is', 'objects that are')} committed, such as {min(lacks)}"
     if has:
-        yield f"names {len(has)} objects that are not on record so, such as {min(has)}"
+        yield f"names {counted(len(has), 'object that is', 'objects that are')} not on record so, such as {min(has)}"

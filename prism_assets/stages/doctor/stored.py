@@ -20,6 +20,7 @@ from prism_assets.domain.partitions import Partition, current_publication
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.publishers import words_of
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.metadata import damage, merge_ranges, partitions, publications, record_objects, small_objects
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.findings import Finding
@@ -247,7 +248,7 @@ def _stranger(
         name=name,
         table=str(table.name),
         date=partition.date,
-        facts=f"{len(keys)} objects lie under live/ that {what}: {_few(keys)}",
+        facts=f"{counted(len(keys), 'object lies', 'objects lie')} under live/ that {what}: {_few(keys)}",
         advice=advice,
     )
 

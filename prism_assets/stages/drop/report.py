@@ -8,6 +8,7 @@ from datetime import datetime
 
 from prism_assets.domain.drops import Drop, DropState
 from prism_assets.domain.problems import Problem
+from prism_assets.domain.words import counted
 from prism_assets.metadata.drops import RecordedRows, load_drops
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.gc.report import ObjectSum
@@ -39,8 +40,13 @@ class DropPlan:
         return (
             *(f"{self.table}: taken out of {catalog}" for catalog in self.catalogs),
             *(f"{self.table}: {count} in {self.folder}{name}" for name, count in sorted(self.objects.items())),
-            f"{self.table}: what is recorded of {rows.days} days, {rows.small_objects} small and {rows.merged_objects} "
-            f"merged objects; {rows.staging_objects} staging objects are forgotten, and stay where they are",
+            f"{self.table}: what is recorded of {counted(rows.days, 'day')}, {rows.small_objects:,} small and "
+            f"{counted(rows.merged_objects, 'merged object')}; "
+            + counted(
+                rows.staging_objects,
+                "staging object is forgotten, and stays where it is",
+                "staging objects are forgotten, and stay where they are",
+            ),
         )
 
 

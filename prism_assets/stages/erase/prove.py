@@ -15,6 +15,7 @@ from prism_assets.domain.erasures import Erasure
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.keys import QuarantineKey
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.domain.work import RewriteTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import erasures, leases
@@ -45,11 +46,12 @@ def prove(context: StageContext, table: TableDefinition, lease: Lease, erasure: 
     for part in _parts(context.stores.list(context.lake.bucket, keys.root)):
         _read_objects(context, table, erasure, [item for item in part if item.key.endswith(".parquet")], read)
         _read_lines(context, table, erasure, [item for item in part if item.key.endswith(".jsonl.gz")], read)
-        context.progress(f"erase: {read.objects} objects read for the proof")
+        context.progress(f"erase: {counted(read.objects, 'object')} read for the proof")
     if read.left:
         more = f" and {len(read.left) - _EXAMPLES} more" if len(read.left) > _EXAMPLES else ""
         return (
-            f"{read.matches} rows or lines still match, or cannot be judged, in {', '.join(read.left[:_EXAMPLES])}"
+            f"{counted(read.matches, 'row or line still matches', 'rows or lines still match')}, or cannot be judged, "
+            f"in {', '.join(read.left[:_EXAMPLES])}"
             f"{more}: garbage collection deletes these when nobody is sent there any more; `prism gc --dry-run` says "
             "what it keeps"
         )

@@ -22,6 +22,7 @@ from prism_assets.domain.files import DataFile
 from prism_assets.domain.folding import RecordObject, RecordPart
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.domain.work import RewriteResult, RewriteTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import erasures, folds, leases, partitions, record_objects
@@ -119,7 +120,8 @@ class RecordErasure:
             self._mark([part[result.number] for result in found if not result.matching])
             hits += [part[result.number] for result in found if result.matching]
             self._context.progress(
-                f"erase: {min(start + AT_ONCE, len(unknown))} of {len(unknown)} objects of records looked through"
+                f"erase: {min(start + AT_ONCE, len(unknown))} of {counted(len(unknown), 'object')} of records looked "
+                "through"
             )
         return hits
 
@@ -207,7 +209,9 @@ class RecordErasure:
 
 
 def _undecided(count: int) -> str:
-    return f"the predicate fails on {count} keys: erase by one that always has a result, such as with try_cast"
+    return (
+        f"the predicate fails on {counted(count, 'key')}: erase by one that always has a result, such as with try_cast"
+    )
 
 
 def record_tasks(

@@ -13,6 +13,7 @@ from typing import Any
 from prism_assets.domain.erasures import Erasure, ErasureState
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.metadata.erasures import load_erasures
 from prism_assets.metadata.leases import Holder
 from prism_assets.stages.context import StageContext
@@ -60,17 +61,23 @@ class ErasurePlan:
     @property
     def sentences(self) -> tuple[str, ...]:
         """For people, a line each."""
-        days = f" on {len(self.by_day)} days" if self.by_day else ""
+        days = f" on {counted(len(self.by_day), 'day')}" if self.by_day else ""
         lines = (
-            f"; {self.lines} quarantined lines match, and {self.lines_unjudged} cannot be judged"
+            f"; {counted(self.lines, 'quarantined line matches', 'quarantined lines match')}, and "
+            f"{self.lines_unjudged} cannot be judged"
             if (self.lines or self.lines_unjudged)
             else ""
         )
-        lines += f"; it fails on {self.undecided} rows, such as by a cast" if self.undecided else ""
-        lines += f"; {self.objects_unread} objects cannot be read, and it waits for them" if self.objects_unread else ""
+        lines += f"; it fails on {counted(self.undecided, 'row')}, such as by a cast" if self.undecided else ""
+        lines += (
+            f"; {counted(self.objects_unread, 'object')} cannot be read, and it waits for that"
+            if self.objects_unread
+            else ""
+        )
         return (
-            *(f"{self.table} {day}: {count} rows" for day, count in sorted(self.by_day.items())),
-            f"{self.table}: {self.matching} of {self.rows} rows match{days}; {self.objects} of {self.objects_searched} "
+            *(f"{self.table} {day}: {counted(count, 'row')}" for day, count in sorted(self.by_day.items())),
+            f"{self.table}: {self.matching:,} of {counted(self.rows, 'row matches', 'rows match')}{days}; "
+            f"{self.objects} of {self.objects_searched} "
             f"objects are to be rewritten, {self.bytes_to_write / 1e6:.1f} MB{lines}",
             *(self.changes.sentences if self.changes else ()),
         )
@@ -112,9 +119,9 @@ class ErasureStatus:
         )
 
     def __str__(self) -> str:
-        done = f"{self.rows_erased} rows out of {self.objects_rewritten} objects"
+        done = f"{counted(self.rows_erased, 'row')} out of {counted(self.objects_rewritten, 'object')}"
         if self.lines_erased or self.lines_withheld:
-            done += f", {self.lines_erased} quarantined lines, and the text of {self.lines_withheld} others"
+            done += f", {counted(self.lines_erased, 'quarantined line')}, and the text of {self.lines_withheld} others"
         said = f"erasure {self.erasure_id} of {self.table} is {self.state}: {done}; HMAC {self.digest}"
         if self.proof is None:
             return f"{said}; waits for {self.waits_for}"
@@ -131,7 +138,8 @@ _WAITS = {
 def proof_sentence(proof: Mapping[str, Any]) -> str:
     """What a proof says."""
     return (
-        f"proved: {proof['objects']} objects with {proof['rows']} rows and {proof['lines']} quarantined lines were "
+        f"proved: {counted(proof['objects'], 'object')} with {counted(proof['rows'], 'row')} and "
+        f"{counted(proof['lines'], 'quarantined line')} were "
         f"read, and {proof['matches']} match. Staging objects are not of the lake: {proof['sources']} hold such rows, "
         f"and {proof['possible_sources']} more may, which `prism erase --sources` lists for their owner"
     )

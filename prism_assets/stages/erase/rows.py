@@ -21,6 +21,7 @@ from prism_assets.domain.erasures import Erasure, ErasureRule
 from prism_assets.domain.files import DataFile, MergedRange, SmallObject
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.domain.work import CleanResult, RewriteResult
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import erasures, leases, partitions, small_objects
@@ -71,7 +72,8 @@ class RowErasure:
         for start in range(0, len(found.unknown), AT_ONCE):
             self._part(found.unknown[start : start + AT_ONCE])
             self._context.progress(
-                f"erase: {min(start + AT_ONCE, len(found.unknown))} of {len(found.unknown)} objects looked through"
+                f"erase: {min(start + AT_ONCE, len(found.unknown))} of {counted(len(found.unknown), 'object')} looked "
+                "through"
             )
         self.done.copies += put_in_place(self._context, self._table, self._lease)
         self._clean()

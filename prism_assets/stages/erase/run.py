@@ -16,6 +16,7 @@ from prism_assets.domain.erasures import Erasure, ErasureRule, ErasureState, con
 from prism_assets.domain.errors import PrismError, WrongUse
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import erasures, gc_log, leases, locks
 from prism_assets.metadata.leases import Holder, Lease, LeaseKind
@@ -59,8 +60,8 @@ def run_erase(
 def _check_plan(plan: ErasurePlan, rows: int | None) -> None:
     if plan.all_undecided:
         raise WrongUse(
-            f"--where fails on {plan.all_undecided} rows, such as by a cast: write it so that it always has a result, "
-            "with try_cast; nothing was erased"
+            f"--where fails on {counted(plan.all_undecided, 'row')}, such as by a cast: write it so that it always "
+            "has a result, with try_cast; nothing was erased"
         )
     reason = confirmation_needed(plan.all_matching, plan.all_rows)
     if reason and rows != plan.all_matching:

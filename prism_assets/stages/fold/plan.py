@@ -24,6 +24,7 @@ from prism_assets.domain.folding import (
 )
 from prism_assets.domain.joins import DELETE, JoinOptions
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.metadata import erasures, folds, record_faults, record_objects, settle_clock, small_objects
 from prism_assets.metadata.folds import UnfoldedDay
 from prism_assets.metadata.record_faults import SetAside
@@ -66,8 +67,8 @@ class FoldPlan:
         waiting = f" and {pending:,} that wait" if pending else ""
         rest = "" if self.is_whole else "; the rest follows in the next fold"
         return (
-            f"{self.table.name}: {self.reason}: fold {changes:,} changes{waiting} into records of "
-            f"{self.options.buckets} buckets{rest}"
+            f"{self.table.name}: {self.reason}: fold {counted(changes, 'change')}{waiting} into records of "
+            f"{counted(self.options.buckets, 'bucket')}{rest}"
         )
 
 

@@ -6,6 +6,7 @@ import datetime
 from dataclasses import dataclass
 
 from prism_assets.domain.problems import Problem
+from prism_assets.domain.words import counted
 from prism_assets.metadata.folds import FoldCounts
 from prism_assets.metadata.leases import Holder
 
@@ -35,8 +36,9 @@ class Fold:
         done = self.counts
         waiting = f", {self.pending:,} wait" if self.pending else ""
         return (
-            f"{self.table}: {self.reason}: {done.changes_in:,} changes in, {done.changes_folded:,} folded{waiting}; "
-            f"{done.rows_written:,} rows of {len(self.days)} days written in {self.seconds:.1f} s"
+            f"{self.table}: {self.reason}: {counted(done.changes_in, 'change')} in, {done.changes_folded:,} "
+            f"folded{waiting}; "
+            f"{counted(done.rows_written, 'row')} of {counted(len(self.days), 'day')} written in {self.seconds:.1f} s"
         )
 
 

@@ -17,6 +17,7 @@ from prism_assets.domain.folding import FoldResult, RecordPart, UnreadObject
 from prism_assets.domain.join_delays import added
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import (
     erasures,
@@ -242,8 +243,8 @@ def _check_balance(plan: FoldPlan, results: Sequence[FoldResult]) -> None:
     ended = sum(result.folded + result.pending for result in results)
     if read != taken or ended != taken + waited:
         raise InvariantBroken(
-            f"{plan.table.name}: of {taken} new changes {read} are in a bucket, and with {waited} that waited {ended} "
-            "are folded or wait; nothing was changed"
+            f"{plan.table.name}: of {counted(taken, 'new change')} {read} are in a bucket, and with {waited} that "
+            f"waited {ended} are folded or wait; nothing was changed"
         )
 
 
@@ -266,7 +267,7 @@ def _counts(results: Sequence[FoldResult], buckets: int) -> FoldCounts:
 def _error_of(failed: Sequence[FoldResult]) -> PrismError:
     """Why buckets could not be folded, the first told; transient if waiting may help all of them."""
     failures = [result.failure for result in failed if result.failure]
-    text = f"{len(failures)} parts of the records could not be folded, the first as {failures[0].message}"
+    text = f"{counted(len(failures), 'part')} of the records could not be folded, the first as {failures[0].message}"
     if any(failure.killed for failure in failures):
         return EngineFailed(f"{text}; give Spark's Python workers more memory, or set PRISM_FOLD_MAX_BYTES lower")
     return StoreUnavailable(text) if all(failure.transient for failure in failures) else InvariantBroken(text)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from prism_assets.domain.garbage import Garbage
 from prism_assets.domain.problems import Problem
+from prism_assets.domain.words import counted
 from prism_assets.metadata.leases import Holder
 from prism_assets.stages.sums import Summable
 
@@ -24,7 +25,7 @@ class ObjectSum(Summable):
         return cls(objects=len(garbage), content_length=sum(item.content_length for item in garbage))
 
     def __str__(self) -> str:
-        return f"{self.objects} objects, {self.content_length / 1e6:.1f} MB"
+        return f"{counted(self.objects, 'object')}, {self.content_length / 1e6:.1f} MB"
 
 
 def by_reason(garbage: Iterable[Garbage]) -> dict[str, ObjectSum]:

@@ -18,6 +18,7 @@ from prism_assets.domain.partitions import Partition
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.types import MICROSECONDS
+from prism_assets.domain.words import counted
 from prism_assets.domain.work import MergeResult, MergeTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import merge_ranges, partitions, small_objects
@@ -42,11 +43,15 @@ class AdoptReport:
 
     def __str__(self) -> str:
         rest = (
-            f"; {len(self.unmerged)} days have small objects of the old format: `prism merge --all`"
+            f"; {counted(len(self.unmerged), 'day has', 'days have')} small objects of the old format: `prism merge "
+            "--all`"
             if self.unmerged
             else ""
         )
-        return f"{self.objects} merged objects of {self.rows:,} rows on {len(self.days)} days rewritten{rest}"
+        return (
+            f"{counted(self.objects, 'merged object')} of {counted(self.rows, 'row')} on "
+            f"{counted(len(self.days), 'day')} rewritten{rest}"
+        )
 
     @property
     def errors(self) -> tuple[str, ...]:

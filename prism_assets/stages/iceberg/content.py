@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.snapshots import SnapshotContent
+from prism_assets.domain.words import counted
 from prism_assets.metadata import iceberg_tables, merge_ranges, record_objects, small_objects
 from prism_assets.stages.context import StageContext
 
@@ -47,7 +48,7 @@ def uncertified(context: StageContext, contents: Sequence[SnapshotContent]) -> d
             wrong = iceberg_tables.find_uncertified(connection, partition.partition_id, partition.current_version)
         if wrong:
             reasons[partition] = (
-                f"the merged range up to {wrong.upper_bound} holds {wrong.rows} rows and not the same as the "
-                f"{wrong.covered_rows} of the small objects that it covers: it was not shown; run `prism doctor`"
+                f"the merged range up to {wrong.upper_bound} holds {counted(wrong.rows, 'row')} and not the same as "
+                f"the {wrong.covered_rows} of the small objects that it covers: it was not shown; run `prism doctor`"
             )
     return reasons

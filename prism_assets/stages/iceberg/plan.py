@@ -21,6 +21,7 @@ from prism_assets.domain.snapshots import (
 )
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.types import TimestampType
+from prism_assets.domain.words import counted
 from prism_assets.metadata import erasures, iceberg_tables
 from prism_assets.metadata.iceberg_tables import IcebergState
 from prism_assets.publishers.iceberg.loaded import LoadedTable
@@ -259,7 +260,7 @@ class IcebergPreview:
         if change.sets_schema:
             lines.append(f"{self.table}: set the columns of the definition in force")
         if change.expired:
-            lines.append(f"{self.table}: expire {len(change.expired)} snapshots")
+            lines.append(f"{self.table}: expire {counted(len(change.expired), 'snapshot')}")
         lines += [f"{self.table}: set tag {tag}" for tag in change.tags]
         lines += [f"{self.table}: drop tag {tag}" for tag in change.dropped_tags]
         if self.tag_bytes is not None:
@@ -270,9 +271,9 @@ class IcebergPreview:
 def _day_line(day: DayChange) -> str:
     said = []
     if day.added:
-        said.append(f"add {len(day.added)} files of {day.rows_in:,} rows")
+        said.append(f"add {counted(len(day.added), 'file')} of {counted(day.rows_in, 'row')}")
     if day.removed:
-        said.append(f"remove {len(day.removed)} files of {day.rows_out:,} rows")
+        said.append(f"remove {counted(len(day.removed), 'file')} of {counted(day.rows_out, 'row')}")
     return f"{day.date}: {', '.join(said) or 'join its manifests'}"
 
 

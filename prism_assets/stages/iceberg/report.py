@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from prism_assets.domain.iceberg_commit import IcebergCommit
 from prism_assets.domain.problems import Problem
+from prism_assets.domain.words import counted
 from prism_assets.metadata.leases import Holder
 
 
@@ -103,7 +104,7 @@ def problem_lines(table: str, found: Iterable[Problem]) -> list[str]:
         by_reason.setdefault(problem.reason, []).append(problem)
     lines = []
     for reason, problems in by_reason.items():
-        more = f" and {len(problems) - 1} more days" if len(problems) > 1 else ""
+        more = f" and {counted(len(problems) - 1, 'more day')}" if len(problems) > 1 else ""
         where = f" {problems[0].date}{more}" if problems[0].date else ""
         lines.append(f"{table}{where}: {reason}")
     return lines

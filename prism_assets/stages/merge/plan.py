@@ -12,6 +12,7 @@ from prism_assets.domain.files import DataFile
 from prism_assets.domain.merge_plan import DEFAULT_SHRINKAGE, MergePlan, PlannedRange, plan_merge
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.domain.work import MergeTask
 from prism_assets.metadata import merge_jobs, merge_ranges, partitions, small_objects
 from prism_assets.metadata import tables as tables_stored
@@ -31,7 +32,13 @@ class PartitionPlan:
         """One line for people."""
         ranges = ", ".join(map(_describe, self.merge.ranges))
         count, reason = self.merge.left_behind, self.merge.reason
-        left = f"; {count} objects stay behind: {reason}" if count else f"; {reason}" if self.merge.backlog else ""
+        left = (
+            f"; {counted(count, 'object stays', 'objects stay')} behind: {reason}"
+            if count
+            else f"; {reason}"
+            if self.merge.backlog
+            else ""
+        )
         return f"{self.table.name} {self.partition.date}: {'write ' + ranges if ranges else 'nothing to write'}{left}"
 
 
@@ -39,7 +46,7 @@ def _describe(planned: PlannedRange) -> str:
     if planned.is_rewritten:
         return f"({planned.lower_bound}, {planned.upper_bound}] anew"
     verb = "extend" if planned.extends else "new"
-    return f"{verb} ({planned.lower_bound}, {planned.upper_bound}] with {len(planned.objects)} objects"
+    return f"{verb} ({planned.lower_bound}, {planned.upper_bound}] with {counted(len(planned.objects), 'object')}"
 
 
 def plan_partition(

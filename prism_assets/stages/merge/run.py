@@ -19,6 +19,7 @@ from prism_assets.domain.errors import (
 )
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import Definitions, TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.domain.work import Failure, MergeResult, MergeTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import column_renames, merge_jobs, partitions
@@ -122,7 +123,7 @@ def merge_one_by_one(
         for report in _run_jobs(context, jobs, {table.table_id: table for table in tables}, now):
             rows += report.rows
             yield report
-        context.progress(f"merge: {len(seen)} jobs, {rows} rows")
+        context.progress(f"merge: {counted(len(seen), 'job')}, {counted(rows, 'row')}")
 
 
 def revive(context: StageContext, now: datetime) -> int:

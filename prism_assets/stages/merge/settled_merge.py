@@ -20,6 +20,7 @@ from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.folding import RecordObject, SettledMergeResult
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import folds, leases, partitions, record_faults, record_objects
 from prism_assets.metadata.folds import FoldCounts, FoldKind
@@ -161,8 +162,8 @@ def _check_sums(day: SettledMergeDay, written: RecordObject, group: Sequence[Rec
     expected = sum(item.row_count for item in group), combine(item.fingerprint for item in group)
     if (written.row_count, written.fingerprint) != expected:
         raise InvariantBroken(
-            f"{day.table.name} {day.date}: {written.key} has not the rows of the {len(group)} objects that it was "
-            "merged of; nothing was changed"
+            f"{day.table.name} {day.date}: {written.key} has not the rows of the {counted(len(group), 'object')} that "
+            "it was merged of; nothing was changed"
         )
 
 

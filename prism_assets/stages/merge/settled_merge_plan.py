@@ -13,6 +13,7 @@ from prism_assets.domain.joins import DELETE
 from prism_assets.domain.merge_plan import DEFAULT_SHRINKAGE
 from prism_assets.domain.settled_merge_plan import KEPT_FOR_LAST, SettledMergePlan, may_be_due, plan_settled_merge
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.metadata import folds, record_objects, tables
 from prism_assets.metadata.record_objects import UnmergedDay
 from prism_assets.objectstore.lake import Lake
@@ -39,7 +40,7 @@ class SettledMergeDay:
     @property
     def waits_for(self) -> str:
         """What status says of it."""
-        return f"its merge of {self.objects} settled objects" + (
+        return f"its merge of {counted(self.objects, 'settled object')}" + (
             ", which is due" if self.plan.is_due else f": {self.plan.reason}"
         )
 
@@ -47,9 +48,13 @@ class SettledMergeDay:
         """One line for people."""
         plan = self.plan
         inputs = sum(map(len, plan.groups))
-        parts = [f"write {len(plan.groups)} new of {inputs} settled objects"] if plan.groups else []
+        parts = [f"write {len(plan.groups)} new of {counted(inputs, 'settled object')}"] if plan.groups else []
         parts += [f"keep {len(plan.kept)} that are big enough, or alone"] if plan.kept else []
-        left = f"; {plan.left_behind} objects stay behind: {plan.reason}" if plan.left_behind else ""
+        left = (
+            f"; {counted(plan.left_behind, 'object stays', 'objects stay')} behind: {plan.reason}"
+            if plan.left_behind
+            else ""
+        )
         return f"{self.table.name} {self.date}: {' and '.join(parts) or 'nothing to write'}{left}"
 
 

@@ -40,6 +40,7 @@ from prism_assets.domain.record_rebuild import (
     rebuild_tasks,
 )
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import (
     erasures,
@@ -277,7 +278,7 @@ def _run(
     failures = [result.failure for result in results if result.failure]
     if not failures:
         return results
-    text = f"{len(failures)} parts of the records could not be rebuilt, the first as {failures[0].message}"
+    text = f"{counted(len(failures), 'part')} of the records could not be rebuilt, the first as {failures[0].message}"
     if any(item.is_new_changes for result in results for item in result.unread):
         raise TerminalError(
             f"{text}; run `prism repair --deep --table {log_name(table.name)}`, which writes small objects of changes "

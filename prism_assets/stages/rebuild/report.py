@@ -6,6 +6,7 @@ import datetime
 from dataclasses import dataclass
 
 from prism_assets.domain.problems import Problem
+from prism_assets.domain.words import counted
 from prism_assets.metadata.leases import Holder
 from prism_assets.metadata.rebuilds import CandidateTotals, RebuiltTotals
 
@@ -35,9 +36,9 @@ class RebuildPlan:
         several = self.candidates.of_several_days
         others = f"; {several} of them have rows of other days, too, which stay as they are" if several else ""
         return (
-            f"{where}: convert {self.candidates.objects} staging objects of "
+            f"{where}: convert {counted(self.candidates.objects, 'staging object')} of "
             f"{self.candidates.content_length / 1e6:.1f} MB under version {self.version} of the definition, merge "
-            f"{self.ranges} objects anew{others}"
+            f"{counted(self.ranges, 'object')} anew{others}"
         )
 
 
@@ -67,11 +68,15 @@ class RebuiltDay:
             return f"{where}: nothing to rebuild, its rows are of version {self.version} of the definition"
         done = self.totals
         left = (
-            f"; {len(self.missing)} staging objects are gone, and their rows stay as they were" if self.missing else ""
+            f"; {counted(len(self.missing), 'staging object is', 'staging objects are')} gone, whose rows stay as "
+            "they were"
+            if self.missing
+            else ""
         )
         return (
-            f"{where}: {done.objects} staging objects converted under version {self.version} of the definition, "
-            f"{done.rows_after:,} rows (before: {done.rows_before:,}), {done.quarantined_after:,} lines quarantined "
+            f"{where}: {counted(done.objects, 'staging object')} converted under version {self.version} of the "
+            f"definition, {counted(done.rows_after, 'row')} (before: {done.rows_before:,}), "
+            f"{counted(done.quarantined_after, 'line')} quarantined "
             f"(before: {done.quarantined_before:,}), {done.filtered_after:,} filtered (before: "
             f"{done.filtered_before:,}){left}"
         )
@@ -92,11 +97,15 @@ class RecordsPlan:
     unread: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        read = f"{self.table}: {self.changes:,} changes and all records read, {self.content_length / 1e6:.1f} MB"
+        read = (
+            f"{self.table}: {counted(self.changes, 'change')} and all records read, {self.content_length / 1e6:.1f} MB"
+        )
         if not self.different and not self.waiting:
             return f"{read}; nothing to rebuild, the records are what their changes make"
         waiting = f"; take {self.waiting:,} changes that wait" if self.waiting else ""
-        return "\n".join([f"{read}{waiting}; write {len(self.different)} days", *self.different, *self.unread])
+        return "\n".join(
+            [f"{read}{waiting}; write {counted(len(self.different), 'day')}", *self.different, *self.unread]
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +139,7 @@ class RebuiltRecords:
         if self.fold_id is None:
             return f"{made}; nothing to rebuild, they are those that are there"
         waited = f", {self.waited:,} changes that waited taken" if self.waited else ""
-        written = f"{self.rows_written:,} rows of {len(self.days)} days written"
+        written = f"{counted(self.rows_written, 'row')} of {counted(len(self.days), 'day')} written"
         return f"{made}; {written}{waited}, all other days are as they were"
 
 

@@ -30,6 +30,7 @@ from prism_assets.domain.errors import (
 from prism_assets.domain.partitions import Partition, contradiction, rebuild_obstacle
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.domain.work import RebuildResult
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import erasures, leases, locks, merge_jobs, partitions, rebuilds, tables
@@ -189,7 +190,9 @@ class _Day:
                 continue
             count += self._convert_part(rebuild, part)
             above = max((item.object_id or 0 for item in part.candidates), default=above)
-            self._context.progress(f"rebuild: {self._table.name} {self._partition.date}, {count} objects converted")
+            self._context.progress(
+                f"rebuild: {self._table.name} {self._partition.date}, {counted(count, 'object')} converted"
+            )
 
     def _convert_part(self, rebuild: Rebuild, part: RebuildPart) -> int:
         """Converts some objects as one job, and records those that went well also where others failed.
@@ -272,7 +275,8 @@ def _certify(connection: Connection, table: TableDefinition, partition: Partitio
 def _gone(missing: Sequence[str]) -> str:
     more = f" and {len(missing) - _EXAMPLES} more" if len(missing) > _EXAMPLES else ""
     return (
-        f"{len(missing)} staging objects are gone, or are no longer those that were converted: "
+        f"{counted(len(missing), 'staging object is', 'staging objects are')} gone, or are no longer those that were "
+        "converted: "
         f"{', '.join(missing[:_EXAMPLES])}{more}; restore them, or leave their rows as they are with --without-missing"
     )
 
@@ -282,7 +286,7 @@ def _error_of(failed: Sequence[RebuildResult]) -> PrismError:
     failures = [result.failure for result in failed if result.failure]
     messages = [failure.message for failure in failures]
     more = f"; and {len(messages) - _EXAMPLES} more" if len(messages) > _EXAMPLES else ""
-    text = f"{len(messages)} staging objects could not be converted: {'; '.join(messages[:_EXAMPLES])}{more}"
+    text = f"{counted(len(messages), 'staging object')} could not be converted: {'; '.join(messages[:_EXAMPLES])}{more}"
     if any(failure.occupied for failure in failures):
         return KeyOccupied(text)
     return StoreUnavailable(text) if all(failure.transient for failure in failures) else TerminalError(text)

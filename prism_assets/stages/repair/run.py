@@ -18,6 +18,7 @@ from datetime import date
 from prism_assets.domain.errors import WORTH_REPEATING, LeaseLost, PrismError, TransientError
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import Definitions, TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.domain.work import Failure, RepairedObject, RepairResult, RepairTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import leases, partitions, record_faults, small_objects, tables
@@ -97,7 +98,7 @@ class _Repair:
             except PrismError as error:
                 self._give_up([item for item in found[start:] if item.partition_id not in self._told], error)
                 return
-            self._context.progress(f"repair: {sum(item.checked for item in self.done)} objects checked")
+            self._context.progress(f"repair: {counted(sum(item.checked for item in self.done), 'object')} checked")
 
     def _give_up(self, rest: Sequence[Partition], error: PrismError) -> None:
         """One entry a table for what was not looked at: there may be thousands of days."""
@@ -106,7 +107,7 @@ class _Repair:
             by_table.setdefault(item.table_id, []).append(item)
         for days in by_table.values():
             first = min(days, key=lambda item: item.date)
-            more = f", nor were {len(days) - 1} other days of the table" if len(days) > 1 else ""
+            more = f", nor were {counted(len(days) - 1, 'other day')} of the table" if len(days) > 1 else ""
             self._leave(first, f"was not looked at{more}: {error}", error)
 
     def _leave(self, partition: Partition, reason: str, error: PrismError) -> None:
@@ -203,7 +204,11 @@ class _Repair:
             if not (self._dry_run or gone or left) and plan.table.change_log is not None:
                 _fold_again(self._context, plan)
             if gone and (missed := sum(item.start not in results for item in plan.suspects)):
-                self._leave(plan.partition, f"has {missed} objects that were not looked at: {gone}", gone)
+                self._leave(
+                    plan.partition,
+                    f"has {counted(missed, 'object that was', 'objects that were')} not looked at: {gone}",
+                    gone,
+                )
         if gone:
             raise gone
 

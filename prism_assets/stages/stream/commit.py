@@ -21,6 +21,7 @@ from prism_assets.domain.attempts import (
 from prism_assets.domain.drift import FieldKind, SeenField, summed
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
 from prism_assets.domain.work import ConvertResult, ConvertTask, SourceVersion
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import (
@@ -300,7 +301,7 @@ def _charge(
 ) -> StreamReport:
     """Gives each object of a batch that ended without a commit its verdict."""
     companions = len(objects) - 1
-    error = f"{message}, with {companions} other objects" if companions else f"{message} over it alone"
+    error = f"{message}, with {counted(companions, 'other object')}" if companions else f"{message} over it alone"
     failed = [
         FailedAttempt(
             staging_object_id=item.staging_object_id,

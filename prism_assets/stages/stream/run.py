@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from prism_assets.domain.errors import EngineUnavailable, InvariantBroken, LeaseLost, PrismError
+from prism_assets.domain.words import counted
 from prism_assets.domain.work import ConvertResult
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import attempts, batches, staging_objects
@@ -58,7 +59,7 @@ def stream_batches(
             context.progress(f"stream: {error}")
             continue
         objects, rows = objects + report.objects, rows + report.rows_out
-        context.progress(f"stream: {objects} objects, {rows} rows")
+        context.progress(f"stream: {counted(objects, 'object')}, {counted(rows, 'row')}")
         yield replace(report, problems=(*report.problems, *remove_abandoned(context, table_ids)))
     yield StreamReport(problems=evolve_tables(context, table_ids, now))
 

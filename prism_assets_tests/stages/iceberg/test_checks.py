@@ -59,7 +59,7 @@ def test_a_table_passes_every_check_at_every_step_of_its_life(world: World) -> N
     world.stream(AFTER)
     assert failing(world) == set()
     world.iceberg(AFTER)
-    assert check(world, SNAPSHOT_ROWS).sentence == "the snapshot lists 11 rows of 1 days, as PostgreSQL has them"
+    assert check(world, SNAPSHOT_ROWS).sentence == "the snapshot lists 11 rows of 1 day, as PostgreSQL has them"
 
 
 def test_rows_that_came_since_the_last_commit_are_no_failure(world: World) -> None:
@@ -84,7 +84,7 @@ def test_a_range_that_was_extended_since_the_last_commit_is_no_failure(world: Wo
             "SELECT upper_bound FROM prism_merge_ranges WHERE lower_bound = 0"
         ).scalars()
         assert list(bounds) == [2]
-    assert check(world, SNAPSHOT_ROWS).sentence == "the snapshot lists 3 rows of 1 days, as PostgreSQL has them"
+    assert check(world, SNAPSHOT_ROWS).sentence == "the snapshot lists 3 rows of 1 day, as PostgreSQL has them"
 
 
 def test_a_snapshot_with_other_rows_than_were_committed_is_told_by_day(world: World) -> None:
@@ -186,7 +186,7 @@ def test_a_day_in_milliseconds_is_told_until_it_is_merged(world: World) -> None:
     assert run_iceberg(world.context, now=utc(NOON)).errors
     outcome = check(world, DAYS_LEFT_OUT)
     assert outcome.figures == {"days in milliseconds": 1, "other days": 0}
-    assert "1 days are left as they are: 2026-03-01 with timestamps in milliseconds" in outcome.sentence
+    assert "1 day is left as they are: 2026-03-01 with timestamps in milliseconds" in outcome.sentence
     assert "`prism iceberg adopt log.events`" in outcome.sentence
     world.catalog(AFTER)
     world.merge(AFTER, everything=True)
