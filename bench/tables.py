@@ -3,7 +3,9 @@
 All convert the same lines in one thread of this process, from and to a folder. The columns that all have must be equal,
 value by value, and what is computed must be what stands in the lines, where Python's own functions put it.
 
-Beside that: how long `prism table try` takes on 10,000 of these lines, with the start of the command.
+Beside that: how long `prism table try` takes on 10,000 of these lines, with the start of the command; and how long an
+erasure takes to write a merged object again without some rows, against a merge of the same rows, and which of many
+small objects it reads and writes.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bench.erasures import Erasures
 from bench.harness import System, race, report
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import TableDefinition
@@ -99,6 +102,14 @@ def _line(draw: random.Random) -> dict[str, object]:
     }
 
 
+def _users(rows: int, number: int) -> bytes:
+    """Lines of users that no other object has."""
+    draw = random.Random(number)
+    return b"".join(
+        json.dumps({**_line(draw), "user_id": number * 1_000_000 + place}).encode() + b"\n" for place in range(rows)
+    )
+
+
 class Conversions:
     """One table's way: every round converts all objects into a lake of its own."""
 
@@ -163,7 +174,9 @@ def _seconds_of_try(root: Path, sample: Path, rounds: int) -> float:
 
 
 def main() -> int:
-    """Races both; exit status 1 where four expressions cost more than 1.3 times as much, or `try` takes over 3 s."""
+    """Races both; exit status 1 where four expressions cost more than 1.3 times as much, `try` takes over 3 s, or an
+    object takes longer to rewrite than merges are to take.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--objects", type=int, default=10)
     parser.add_argument("--rows", type=int, default=20_000, help="rows an object")
@@ -190,6 +203,11 @@ def main() -> int:
         sample = root / "sample.gz"
         sample.write_bytes(_object(_TRIED, 0))
         trying = _seconds_of_try(root, sample, options.rounds)
+        (root / "erasures" / "staging").mkdir(parents=True)
+        (root / "erasures" / "lake").mkdir()
+        bodies = [_users(options.rows // 10, number) for number in range(10 * options.objects)]
+        erasures = Erasures(root / "erasures", _table(_COMMON), bodies, _START + timedelta(days=1))
+        erased = erasures.race(options.rounds)
     targets = {name: round(1 / _MOST, 2) for name in ways if name != "four expressions"}
     note = (
         f"{options.objects * options.rows:,} lines in {options.objects} gzip objects; a ratio of 0.77 is 1.3 times the "
@@ -198,7 +216,7 @@ def main() -> int:
     tried = f"`prism table try` on {_TRIED:,} lines with four expressions: {trying:.2f} s (target: {_MOST_SECONDS} s)."
     print(tried)
     met = report("Tables: four expressions", timings, targets, [note, "", tried])
-    return 0 if met and trying <= _MOST_SECONDS else 1
+    return 0 if met and erased and trying <= _MOST_SECONDS else 1
 
 
 if __name__ == "__main__":
