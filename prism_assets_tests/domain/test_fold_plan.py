@@ -1,4 +1,4 @@
-"""What a fold rewrites, and what waits."""
+"""Which homes a fold writes anew, and which changes wait."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAITS = Home(rows=100, touched=1, waited_seconds=10)
         (Home(rows=100, touched=0, settles=True), SETTLES),
     ],
 )
-def test_a_home_is_rewritten(home: Home, reason: str | None) -> None:
+def test_a_home_is_written_anew(home: Home, reason: str | None) -> None:
     assert write_reason(POLICY, home) == reason
 
 
