@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -125,33 +125,8 @@ def plan_fold(
     options = table.join
     assert options is not None
     facts, set_aside, unfolded = _load(connection, table, changes)
-    taken: list[UnfoldedDay] = []
-    uppers: dict[int, int] = {}
-    rows: dict[int, int] = {}
-    left_out = {item.object_id for item in set_aside if not item.is_due}
-    again = {item.object_id: item.partition_id for item in set_aside if item.is_to_be_retried}
-    due = small_objects.load_these(connection, lake.keys(changes), again)
-    inputs = due[: _fitting(due[:most_objects], most_bytes, at_least=True)]
-    rows_again = Counter[int]()
-    for item in inputs:
-        rows_again[again[item.object_id]] += item.row_count + item.rows_erased
-    is_whole = len(inputs) == len(due)
-    for day in unfolded:
-        left = max(0, most_objects - len(inputs))
-        found = small_objects.load_above(
-            connection, lake.keys(changes), day.partition_id, day.folded_object_id, limit=left + 1
-        )
-        count = _fitting(found[:left], most_bytes - sum(item.content_length for item in inputs), at_least=not inputs)
-        is_whole &= len(found) == count
-        if any(item.definition_version > changes.version for item in found):
-            raise LeaseLost(f"{changes.name} was changed in the middle of planning a fold of it; repeat")
-        if found := found[:count]:
-            taken.append(day)
-            uppers[day.partition_id] = found[-1].object_id
-            found = [item for item in found if item.object_id not in left_out]
-            rows[day.partition_id] = sum(item.row_count + item.rows_erased for item in found)
-            inputs += found
-    if not is_whole:
+    taken = _take(connection, changes, lake, set_aside, unfolded, most_objects, most_bytes)
+    if not taken.is_whole:
         facts = replace(facts, settle_before=None)
     if ignore_pace:
         facts = replace(facts, last_fold=None)
@@ -160,17 +135,68 @@ def plan_fold(
         table=table,
         options=options,
         reason=fold_reason(options.publish, facts, now) or (ERASING if is_erasing else None),
-        days=tuple(taken),
-        uppers=uppers,
-        taken_rows=rows,
-        rows_again=rows_again,
-        changes=tuple(ChangesObject.of(item) for item in inputs if item.row_count),
+        days=tuple(taken.days),
+        uppers=taken.uppers,
+        taken_rows=taken.rows,
+        rows_again=taken.rows_again,
+        changes=tuple(ChangesObject.of(item) for item in taken.objects if item.row_count),
         records=tuple(record_objects.load_open(connection, lake.keys(table), table.table_id)),
         settle_before=facts.settle_before,
-        is_whole=is_whole,
+        is_whole=taken.is_whole,
         erasures=rules,
         own_erasures=own,
     )
+
+
+@dataclass
+class _Taken:
+    """The objects of changes that a fold takes, and per partition up to which and with how many rows.
+
+    `rows_again` are those of objects that were set aside and are tried again. It `is_whole` if nothing is left behind.
+    """
+
+    objects: list[SmallObject]
+    rows_again: Counter[int]
+    is_whole: bool
+    days: list[UnfoldedDay] = field(default_factory=list)
+    uppers: dict[int, int] = field(default_factory=dict)
+    rows: dict[int, int] = field(default_factory=dict)
+
+
+def _take(
+    connection: Connection,
+    changes: TableDefinition,
+    lake: Lake,
+    set_aside: Sequence[SetAside],
+    unfolded: Sequence[UnfoldedDay],
+    most_objects: int,
+    most_bytes: int,
+) -> _Taken:
+    """What is to be tried again, and behind that what is new, day by day, as far as both bounds go."""
+    left_out = {item.object_id for item in set_aside if not item.is_due}
+    again = {item.object_id: item.partition_id for item in set_aside if item.is_to_be_retried}
+    due = small_objects.load_these(connection, lake.keys(changes), again)
+    inputs = due[: _fitting(due[:most_objects], most_bytes, at_least=True)]
+    rows_again = Counter[int]()
+    for item in inputs:
+        rows_again[again[item.object_id]] += item.row_count + item.rows_erased
+    taken = _Taken(inputs, rows_again, is_whole=len(inputs) == len(due))
+    for day in unfolded:
+        left = max(0, most_objects - len(inputs))
+        found = small_objects.load_above(
+            connection, lake.keys(changes), day.partition_id, day.folded_object_id, limit=left + 1
+        )
+        count = _fitting(found[:left], most_bytes - sum(item.content_length for item in inputs), at_least=not inputs)
+        taken.is_whole &= len(found) == count
+        if any(item.definition_version > changes.version for item in found):
+            raise LeaseLost(f"{changes.name} was changed in the middle of planning a fold of it; repeat")
+        if found := found[:count]:
+            taken.days.append(day)
+            taken.uppers[day.partition_id] = found[-1].object_id
+            found = [item for item in found if item.object_id not in left_out]
+            taken.rows[day.partition_id] = sum(item.row_count + item.rows_erased for item in found)
+            inputs += found
+    return taken
 
 
 def _fitting(found: Sequence[SmallObject], most_bytes: int, *, at_least: bool) -> int:
