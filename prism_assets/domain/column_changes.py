@@ -99,13 +99,14 @@ def _rename(column: Column, before: Column, version: int) -> ColumnRename | None
 def column_problems(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> Iterator[str]:
     """Why the columns of a file cannot follow on those in force, a line each."""
     followed = followed_columns(table, old)
+    known = {name for column in old.columns for name in (column.stored_as, column.copied_as)}
     for column in table.columns:
         before = followed.get(column.name)
         if before is None or before.name != column.name:
             yield from _unusable_name(column, before, table, old, stored)
         if before is not None:
             yield from _changed(before, column, stored)
-        if held := stored.held.get(column.name):
+        if (held := stored.held.get(column.name)) and column.name not in known:
             yield _taken(str(old.name), column.name, held)
     gone = {column.column_id for column in old.columns}
     gone -= {column.column_id for column in (*followed.values(), *kept_columns(table, old))}

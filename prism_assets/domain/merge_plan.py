@@ -80,6 +80,7 @@ def plan_merge(
     more: bool,
     shrinkage: float = DEFAULT_SHRINKAGE,
     renamed_in: int = 0,
+    attempts: int = 0,
 ) -> MergePlan:
     """Plans one job of one partition.
 
@@ -88,11 +89,13 @@ def plan_merge(
     per small byte. While the partition is open only full ranges are cut, and half a target is held back, so that what
     is left at the close is enough for an object of its own and nothing is written twice. After the close everything
     is merged, in even parts. When nothing is left to merge of a closed day, ranges are rewritten that were written
-    under definitions before the version `renamed_in`, where columns have other names.
+    under definitions before the version `renamed_in`, where columns have other names; one by one in turn behind
+    `attempts` that failed, so that one that cannot be read keeps no other.
     """
     end = chain[-1].upper_bound if chain else 0
     if not unmerged:
-        return _rewrites([] if is_open else [item for item in chain if item.definition_version < renamed_in], end)
+        old = [] if is_open else [item for item in chain if item.definition_version < renamed_in]
+        return _rewrites([old[attempts % len(old)]] if old and attempts else old, end)
     tail = chain[-1] if chain and chain[-1].content_length < policy.floor_bytes else None
     sizes = [item.content_length * shrinkage for item in unmerged]
     cuts = _cuts(sizes, float(tail.content_length) if tail else 0.0, policy, is_open=is_open, more=more)

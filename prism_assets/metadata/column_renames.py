@@ -14,6 +14,9 @@ from sqlalchemy import Connection, text
 from prism_assets.domain.column_renames import ColumnRename, RenameFacts, RenameLeft, RenameState
 from prism_assets.domain.tables import TableDefinition
 
+_DAYS = 4
+"""Days of a table whose objects one run writes anew, some of each."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DayToRewrite:
@@ -25,13 +28,13 @@ class DayToRewrite:
 
 
 def load_days_to_rewrite(
-    connection: Connection, tables: Collection[TableDefinition], most: int, day: date | None = None
+    connection: Connection, tables: Collection[TableDefinition], day: date | None = None
 ) -> list[DayToRewrite]:
-    """Of each table so many, the newest first; days that wait for a merge, which comes first, or are in one, are none."""
+    """Of each table what one run takes, the newest first; days that wait for a merge, which comes first, or are in one, are none."""
     found = []
     for table in tables:
         if any(column.rename and column.rename.state is RenameState.REWRITING for column in table.columns):
-            values = {"table": table.table_id, "version": table.renamed_in, "most": most, "day": day}
+            values = {"table": table.table_id, "version": table.renamed_in, "most": _DAYS, "day": day}
             found += [DayToRewrite(**row._mapping) for row in connection.execute(text(_TO_REWRITE), values)]
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -245,6 +245,27 @@ def test_merges_due_asks_once_a_job_is_due(settled: World, instance: DagsterInst
     settled.drop(some_rows(1, NOW), stream="later")
     settled.stream(datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M"))
     assert asked(tick(instance, location, "merges_due")) == [asset_key("log.events", "merged")]
+
+
+def test_a_renamed_column_is_seen_to_without_new_rows(settled: World, instance: DagsterInstance) -> None:
+    settled.apply(a_table(columns=["{name: color, type: string}"]))
+    settled.drop(some_rows(1, NOW - timedelta(days=1)))
+    settled.stream(now())
+    settled.catalog(now())
+    settled.merge(now(), everything=True)
+    settled.catalog(now())
+    text = a_table(columns=["{name: hue, type: string, was: color}"])
+    settled.apply(text)
+    location = a_location(settled.root)
+    settled.catalog(now())
+    assert asked(tick(instance, location, "catalog_work")) == []
+    assert asked(tick(instance, location, "merges_due")) == [asset_key("log.events", "merged")]
+    settled.merge(now())
+    assert "0 partitions are due" in said(tick(instance, location, "merges_due"))
+    settled.catalog(now())
+    assert asked(tick(instance, location, "catalog_work")) == [asset_key("log.events", "catalog")]
+    settled.catalog(now())
+    assert asked(tick(instance, location, "catalog_work")) == []
 
 
 def now() -> str:

@@ -8,7 +8,9 @@ from typing import Any
 
 import duckdb
 import pyarrow.parquet as pq
+import pytest
 
+from prism_assets.domain.errors import DefinitionError
 from prism_assets.kernels.parquet.format import column_id
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.world import World
@@ -90,3 +92,10 @@ def merged(world: World) -> str:
     """The key of the one merged object that readers are sent to."""
     (item,) = world.partition(DAY).objects
     return item.url.removeprefix("s3://lake/")
+
+
+def refusal(world: World, text: str) -> str:
+    """What `prism table apply` says of columns, where it refuses a file."""
+    with pytest.raises(DefinitionError) as raised:
+        world.apply(text)
+    return str(raised.value).partition(": columns: ")[2]

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from prism_assets import failpoints
-from prism_assets.domain.errors import DefinitionError
 from prism_assets.kernels.fingerprint import COPY_IDS
 from prism_assets.stages.apply.run import apply_sound
 from prism_assets.stages.doctor.run import run_doctor
@@ -39,6 +38,7 @@ from prism_assets_tests.stages.seen_columns import (
     look,
     merged,
     publish,
+    refusal,
 )
 from prism_assets_tests.world import World
 
@@ -48,12 +48,6 @@ def world(services: Any, database_url: str, tmp_path: Path) -> Iterator[World]:
     """One garbage collection may delete everything that is garbage."""
     with a_world(services, database_url, tmp_path, gc_max_fraction=1.0) as made:
         yield made
-
-
-def refusal(world: World, text: str) -> str:
-    with pytest.raises(DefinitionError) as raised:
-        world.apply(text)
-    return str(raised.value).partition(": columns: ")[2]
 
 
 @pytest.fixture

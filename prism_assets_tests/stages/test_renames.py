@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.stages.aging import hours_pass
 from prism_assets_tests.stages.seen_columns import (
     COLOR,
+    DAY,
     HUE,
     MERGE,
     NIGHT,
@@ -31,9 +33,11 @@ from prism_assets_tests.stages.seen_columns import (
     arrive,
     by_name_alone,
     columns_of,
+    each_once,
     events,
     look,
     publish,
+    refusal,
 )
 from prism_assets_tests.world import World
 
@@ -163,6 +167,85 @@ def test_a_reader_by_name_finds_every_value_through_a_rename(world: World, rows:
     assert table.version == 6
     hours_pass(world, 100)
     assert run_doctor(world.context, deep=True).is_clean
+
+
+def test_an_object_that_cannot_be_read_is_told_and_keeps_no_other(world: World) -> None:
+    big = MERGE.replace("100000", "1")
+    world.apply(a_table(columns=[COLOR, SIZE], merge=big))
+    arrive(world)
+    arrive(world)
+    world.catalog(NIGHT)
+    world.merge(NIGHT, everything=True)
+    world.catalog(NIGHT)
+    first, second = (item.url.removeprefix("s3://lake/") for item in world.partition(DAY).objects)
+    body = world.context.stores.get("lake", first)
+    world.context.stores.put("lake", first, b"not Parquet at all"[: len(body)].ljust(len(body)))
+    world.apply(a_table(columns=[HUE, SIZE], merge=big), now=RENAMED)
+    (problem,) = world.merge(RENAMED).problems
+    assert problem.reason.endswith(f"{first}: it is no readable Parquet object")
+    assert world.status(DAY, RENAMED).waits_for[0].startswith("its merge of 0 objects, which is due at")
+    (done,) = world.merge(RENAMED, everything=True).merged
+    assert done.plan.endswith("write (1, 2] anew")
+    world.catalog(RENAMED)
+    assert second not in {item.url.removeprefix("s3://lake/") for item in world.partition(DAY).objects}
+    assert "1 merged object to be rewritten" in said(world, RENAMED)
+
+
+def test_a_rebuild_that_was_under_way_takes_no_name_back(world: World, rows: list[dict[str, Any]]) -> None:
+    world.apply(a_table(columns=[COLOR, SIZE.replace("bigint", "bigint, source: id")], merge=MERGE, iceberg="true"))
+    told: list[str] = []
+
+    def rename_meanwhile(said: str) -> None:
+        if not told:
+            world.apply(events(HUE, SIZE), now=RENAMED)
+        told.append(said)
+
+    context = replace(world.context, progress=rename_meanwhile)
+    report = run_rebuild(context, "log.events", day=utc(NOON).date(), now=utc(RENAMED))
+    assert told[0].endswith("2 objects converted")
+    assert "columns were renamed meanwhile" in report.errors[0]
+    publish(world, RENAMED)
+    see_former(world, rows)
+
+
+def test_another_name_waits_until_readers_know_the_column_by_this_one(world: World, rows: list[dict[str, Any]]) -> None:
+    rename(world)
+    assert refusal(world, events(HUE.replace("name: hue", "name: tint").replace("color", "hue"), SIZE)) == (
+        "hue cannot become tint yet: it is still known as color to readers of Glue, as `prism status log.events` says; "
+        "rename it when that has ended"
+    )
+    assert "color is the name that objects and Glue have for hue" in refusal(world, events(HUE, SIZE, COLOR))
+    back = events("{name: color, type: string, length: 20, was: hue, source: color}", SIZE)
+    assert world.apply(back, now=RENAMED).lines == ("rename column hue of log.events to color",)
+    publish(world, RENAMED)
+    look(world, rows, "color", "size")
+    assert "hue was another column" not in str(world.apply(events(HUE, SIZE), now=LATER).lines), "its own name is free"
+    told = refusal(world, events(HUE, "{name: color, type: bigint, was: size}"))
+    assert told == "color is the name that objects and Glue have for hue; choose another"
+
+
+def test_a_column_that_was_renamed_by_an_older_version_begins_with_the_next_apply(world: World) -> None:
+    world.apply(a_table(columns=[COLOR, SIZE], merge=MERGE))
+    rows = arrive(world)
+    world.apply(a_table(columns=[HUE, SIZE], merge=MERGE), now=NOON)
+    with world.context.database.begin() as connection:  # what that version stored
+        connection.exec_driver_sql(
+            "UPDATE prism_table_definitions SET definition = jsonb_set(definition #- '{columns,2,rename}', "
+            "'{columns,2,stored_as}', '\"color\"') WHERE version = 2"
+        )
+    rows += arrive(world)
+    world.catalog(NOON)
+    assert world.apply(now=RENAMED).lines == (
+        "have readers of Glue find column hue of log.events by this name: objects of before are rewritten, until then "
+        "Glue shows color, and behind it both names for 30 days",
+    )
+    world.catalog(NIGHT)
+    world.merge(NIGHT, everything=True)
+    for now in (NIGHT, SETTLED, SHOWN):
+        world.catalog(now)
+    assert state(world) is RenameState.BOTH
+    wanted = {row["id"]: (row["color"], row["color"]) for row in rows}
+    assert each_once(world.query("SELECT id, hue, color FROM log.events")) == wanted
 
 
 def test_a_rebuild_or_a_merge_that_is_first_is_as_good(world: World, rows: list[dict[str, Any]]) -> None:

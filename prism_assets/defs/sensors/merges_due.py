@@ -14,7 +14,6 @@ from prism_assets.metadata.column_renames import load_days_to_rewrite
 from prism_assets.metadata.merge_queue import MergeQueue, due_merges, merge_queue
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
-from prism_assets.stages.merge.run import REWRITE_DAYS
 
 
 def merges_due(
@@ -27,7 +26,7 @@ def merges_due(
     with stages.database.begin() as connection:
         due = due_merges(connection, now, stages.settings.lease_seconds)
         queue = merge_queue(connection)
-        anew = load_days_to_rewrite(connection, tables, REWRITE_DAYS)
+        anew = load_days_to_rewrite(connection, tables)
     names = {table.table_id: str(table.name) for table in tables}
     days: dict[str, set[date]] = {}
     for table_id, day in (*((item.table_id, item.date) for item in due), *((day.table_id, day.date) for day in anew)):

@@ -14,7 +14,7 @@ from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.domain.work import MergeTask
-from prism_assets.metadata import merge_jobs, merge_ranges, partitions, small_objects
+from prism_assets.metadata import column_renames, merge_jobs, merge_ranges, partitions, small_objects
 from prism_assets.metadata import tables as tables_stored
 from prism_assets.objectstore.lake import Lake
 from prism_assets.stages.context import StageContext
@@ -50,9 +50,12 @@ def _describe(planned: PlannedRange) -> str:
 
 
 def plan_partition(
-    connection: Connection, partition_id: int, tables: Mapping[int, TableDefinition], lake: Lake
+    connection: Connection, partition_id: int, tables: Mapping[int, TableDefinition], lake: Lake, attempts: int = 0
 ) -> PartitionPlan:
-    """Plans the merge of one partition from what is committed now. Reads without locks: the commit checks again."""
+    """Plans the merge of one partition from what is committed now, behind so many attempts that failed.
+
+    Reads without locks: the commit checks again.
+    """
     partition = partitions.load_partitions(connection, [partition_id])[partition_id]
     table = tables[partition.table_id]
     keys, limit = lake.keys(table), table.merge.max_objects
@@ -69,6 +72,7 @@ def plan_partition(
         more=len(unmerged) > limit,
         shrinkage=merge_ranges.observed_shrinkage(connection, partition_id) or DEFAULT_SHRINKAGE,
         renamed_in=table.renamed_in,
+        attempts=attempts,
     )
     return PartitionPlan(table=table, partition=partition, merge=plan)
 
@@ -121,6 +125,7 @@ def preview(
         }
         if ignore_schedule:
             due |= set(partitions.ids_unmerged(connection, list(tables), day))
+        due |= {item.partition_id for item in column_renames.load_days_to_rewrite(connection, tables.values(), day)}
         wanted = [
             partition.partition_id
             for partition in partitions.load_partitions(connection, due).values()

@@ -34,8 +34,6 @@ from prism_assets.stages.merge.report import MergedPartition, MergeReport
 from prism_assets.stages.merge.settled_merge import merge_settled
 
 _TRIES = 5
-REWRITE_DAYS = 4
-"""Days of a table whose objects one run writes anew, at most `REWRITES` of each."""
 
 
 @dataclass
@@ -164,7 +162,7 @@ def _schedule_rewrites(
     Each in a transaction of its own: a death between two leaves jobs like any other.
     """
     with context.database.begin() as connection:
-        wanted = column_renames.load_days_to_rewrite(connection, tables, REWRITE_DAYS, day)
+        wanted = column_renames.load_days_to_rewrite(connection, tables, day)
     for item in wanted:
         with context.database.begin() as connection:
             partitions.lock_partition(connection, item.partition_id)
@@ -262,7 +260,7 @@ def _report(plan: PartitionPlan, outcome: MergedPartition | Failure) -> MergeRep
 
 def _plan_job(context: StageContext, job: MergeJob, tables: Mapping[int, TableDefinition]) -> RunningJob:
     with context.database.begin() as connection:
-        plan = plan_partition(connection, job.partition_id, tables, context.lake)
+        plan = plan_partition(connection, job.partition_id, tables, context.lake, job.attempts)
     return RunningJob(plan, job, datetime.now(timezone.utc))
 
 
