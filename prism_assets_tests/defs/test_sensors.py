@@ -145,7 +145,7 @@ def test_new_objects_lists_at_every_tick_while_a_queue_cannot_be_read(
 ) -> None:
     location = a_location(queued.root, a_table())
     monkeypatch.setenv("PRISM_SQS_QUEUE_URLS", f"{queue.url}-missing")
-    assert "1 queues or streams could not be read: queue " in said(tick(instance, location, "new_objects"))
+    assert "1 queue or stream could not be read: queue " in said(tick(instance, location, "new_objects"))
     queued.drop(some_rows(1, NOW))
     assert asked(tick(instance, location, "new_objects")) == [asset_key("log.events", "live")]
 

@@ -383,13 +383,11 @@ def test_status_and_a_check_tell_of_an_erasure_until_it_is_proved_and_never_what
     assert "is publishing: 16 rows out of 2 objects" in str(status)
     told = check(world, ERASURES_PROVED, NOON)
     assert not told.passed
-    assert told.sentence.startswith(
-        "1 of 1 erasures are not proved: erasure 1 is publishing and waits for catalog runs"
-    )
+    assert told.sentence.startswith("1 of 1 erasure is not proved: erasure 1 is publishing and waits for catalog runs")
     world.catalog("2026-03-02T02:00")
     go_on(world)
     proved = go_on(world, later()).erasures[0]
-    assert check(world, ERASURES_PROVED, NOON).sentence == "1 erasures, all proved"
+    assert check(world, ERASURES_PROVED, NOON).sentence == "1 erasure, all proved"
     assert read_status(world.context, now=utc(NOON))[0].erasures == ()
     assert "and 0 match. Staging objects are not of the lake: 1 hold such rows, and 3 more may" in str(proved)
     assert not [text for text in (str(status), told.sentence, str(proved)) if "user_id" in text]

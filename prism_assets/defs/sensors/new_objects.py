@@ -48,5 +48,7 @@ def _sentence(found: DiscoverReport, counts: Sequence[PendingCount], limit: int)
             f"messages wait in the queue until fewer than {counted(limit, 'object is', 'objects are')} pending"
         )
     if found.errors:
-        parts.append(f"{len(found.errors)} queues or streams could not be read: {found.errors[0]}")
+        parts.append(
+            f"{counted(len(found.errors), 'queue or stream', 'queues or streams')} could not be read: {found.errors[0]}"
+        )
     return "; ".join(parts)

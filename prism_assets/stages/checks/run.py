@@ -468,11 +468,11 @@ def _judge_erasures(table: TableDefinition, erasures: Sequence[ErasureStatus]) -
     waiting = [item for item in erasures if item.proof is None]
     figures: Figures = {"erasures": len(erasures), "not proved": len(waiting)}
     if not waiting:
-        return passed(table, ERASURES_PROVED, f"{len(erasures)} erasures, all proved", figures)
+        return passed(table, ERASURES_PROVED, f"{counted(len(erasures), 'erasure')}, all proved", figures)
     return failed(
         table,
         ERASURES_PROVED,
-        f"{len(waiting)} of {len(erasures)} erasures are not proved: "
+        f"{len(waiting)} of {counted(len(erasures), 'erasure is', 'erasures are')} not proved: "
         f"{few([f'erasure {item.erasure_id} is {item.state} and waits for {item.waits_for}' for item in waiting])}. "
         "They go on by themselves; `prism erase --continue` does at once what can be done",
         figures,
