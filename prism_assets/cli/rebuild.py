@@ -31,18 +31,22 @@ def rebuild(
     """
     from prism_assets.stages.rebuild.plan import preview
     from prism_assets.stages.rebuild.records import preview_records
+    from prism_assets.stages.rebuild.report import unmade
     from prism_assets.stages.rebuild.run import run_rebuild
 
     context, clock = open_context(as_json), read_clock(now, force)
     wanted, first = read_day(day), read_day(since)
     if dry_run:
-        plans = preview(context, table, day=wanted, since=first) if wanted else preview_records(context, table)
+        plans = (
+            preview(context, table, day=wanted, since=first) if wanted else preview_records(context, table, since=first)
+        )
         console.show_lines(plans, list(map(str, plans)), as_json=as_json)
         return
     report = run_rebuild(context, table, day=wanted, since=first, without_missing=without_missing, now=clock)
     missing = [f"{day.date}: {url} is gone" for day in report.days for url in day.missing]
     told = [str(day) for day in report.days if not day.skipped]
     told += [str(item) for item in report.records if not item.skipped]
-    told += [sentence for item in report.records for sentence in (*item.different, *item.unread)]
+    for item in report.records:
+        told += [*item.different, *item.unread, *unmade(item.changes_from)]
     console.show_report(report, "\n".join([*told, *missing]) or "nothing was rebuilt", as_json=as_json)
     fail_if(report.errors)

@@ -103,6 +103,9 @@ class RecordRebuildTask:
     settle before `settle_before` have settled. A record that is there keeps its day; those that are not, and would be
     of a day up to `expired_day`, are not made. `lost` are objects of records that cannot be read.
 
+    Where the log holds changes from `changes_from` on alone, records in `kept` stay as they are, with all changes that
+    are of them; and what begins within a window from then on, and is not there, is the rest of a record that is gone.
+
     Objects of `days` are written, under keys with `fold_id`; with no days nothing is.
     """
 
@@ -117,6 +120,8 @@ class RecordRebuildTask:
     changes: tuple[ChangesObject, ...]
     settle_before: datetime | None = None
     expired_day: date | None = None
+    changes_from: datetime | None = None
+    kept: tuple[RecordObject, ...] = ()
     days: tuple[date, ...] = ()
     metric_columns: tuple[int, ...] = ()
     erasures: tuple[ErasureRule, ...] = ()
@@ -133,7 +138,7 @@ class RecordRebuildTask:
     @property
     def input_bytes(self) -> int:
         """Those of all inputs."""
-        return sum(file.content_length for file in (*self.records, *self.changes))
+        return sum(file.content_length for file in (*self.records, *self.kept, *self.changes))
 
     def failed(self, failure: Failure) -> RecordRebuildResult:
         """Nothing was written that counts."""
@@ -148,6 +153,8 @@ def rebuild_tasks(
     lost: Collection[int] = (),
     settle_before: datetime | None = None,
     expired_day: date | None = None,
+    changes_from: datetime | None = None,
+    kept: Sequence[RecordObject] = (),
     erasures: tuple[ErasureRule, ...] = (),
 ) -> list[RecordRebuildTask]:
     """Deals the buckets of a join table out to tasks that compare; objects with the ids `lost` cannot be read.
@@ -157,7 +164,7 @@ def rebuild_tasks(
     assert table.join is not None
     size = sum(item.content_length for item in changes)
     count = min(table.join.buckets, max(1, -(-size // _TASK_BYTES)))
-    kept = [replace(item, metrics=()) for item in records if item.part is not RecordPart.PENDING]
+    files = [replace(item, metrics=()) for item in records if item.part is not RecordPart.PENDING]
 
     def concerned(number: int, item: RecordObject) -> bool:
         """What merges wrote holds records of all buckets."""
@@ -171,11 +178,13 @@ def rebuild_tasks(
             definition_version=table.version,
             buckets=tuple(range(number, table.join.buckets, count)),
             slices=1 << max(0, (-(-size // (count * _TASK_BYTES)) - 1).bit_length()),
-            records=tuple(item for item in kept if item.object_id not in lost and concerned(number, item)),
-            lost=tuple(item for item in kept if item.object_id in lost and concerned(number, item)),
+            records=tuple(item for item in files if item.object_id not in lost and concerned(number, item)),
+            lost=tuple(item for item in files if item.object_id in lost and concerned(number, item)),
             changes=tuple(changes),
             settle_before=settle_before,
             expired_day=expired_day,
+            changes_from=changes_from,
+            kept=tuple(replace(item, metrics=()) for item in kept if concerned(number, item)),
             metric_columns=table.metric_columns,
             erasures=erasures,
         )

@@ -15,7 +15,7 @@ from prism_assets_tests.builders import a_table
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.defs.test_checks import run_alone
 from prism_assets_tests.defs.test_checks import said as checked
-from prism_assets_tests.defs.test_runs import NOW, TODAY, YESTERDAY, made, run
+from prism_assets_tests.defs.test_runs import NOW, TODAY, YESTERDAY, description_of, made, run
 from prism_assets_tests.defs.test_sensors import asked, said, tick
 from prism_assets_tests.requests import Requests, a_join_table, back, front
 from prism_assets_tests.world import World
@@ -142,3 +142,21 @@ def test_settled_records_of_a_day_that_is_over_are_merged_behind_a_fold(
     (told,) = [event.metadata for _, _, event in made(result) if "settled objects in" in event.metadata]
     assert (told["settled objects in"].value, told["settled objects out"].value) == (8, 1)
     assert said(tick(instance, location, "folds_due")) == "0 of 1 join table is due"
+
+
+def test_a_run_with_the_tag_makes_lost_records_again(settled: World, instance: DagsterInstance) -> None:
+    location = a_location(settled.root, a_join_table(lateness="48h"))
+    arrive(settled)
+    run(instance, location, ["live"], tables=[LOG])
+    run(instance, location, ["records"], tables=[RECORDS])
+    (lost, *_) = sorted(path for path in settled.root.rglob("*.parquet") if "/records/" in str(path))
+    lost.unlink()
+    result = run(instance, location, ["records"], tables=[RECORDS], rebuild="yes")
+    assert result.success
+    facts = {day: item.metadata for _, day, item in made(result)}
+    assert facts[TODAY]["days written anew"].value == [YESTERDAY]
+    assert facts[YESTERDAY]["rows written anew"].value == 1
+    refused = run(instance, location, ["live"], tables=[LOG], rebuild="yes")
+    assert "no rebuild makes other changes" in description_of(refused)
+    refused = run(instance, location, ["records"], tables=[RECORDS], rebuild="please")
+    assert "say yes or" in description_of(refused, "records")

@@ -154,8 +154,8 @@ def test_a_table_that_cannot_be_repaired_is_sick_and_the_others_are_done(
     assert f"its staging object s3://staging/{key} is gone" in description
 
 
-def description_of(result: ExecuteInProcessResult) -> str:
-    failure = result.failure_data_for_node("live_utc")
+def description_of(result: ExecuteInProcessResult, part: str = "live") -> str:
+    failure = result.failure_data_for_node(f"{part}_utc")
     assert failure is not None
     assert failure.user_failure_data is not None
     return str(failure.user_failure_data.description)

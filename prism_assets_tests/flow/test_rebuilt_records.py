@@ -6,14 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from prism_assets import failpoints
+from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.folding import RecordObject
-from prism_assets.metadata import record_objects
+from prism_assets.metadata import partitions, record_objects, retention, tables
+from prism_assets.stages.checks.joins import CHANGES_BALANCE
+from prism_assets.stages.checks.run import run_checks
 from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.erase.run import run_erase
+from prism_assets.stages.fold.run import run_fold
 from prism_assets.stages.rebuild.records import preview_records
-from prism_assets.stages.rebuild.report import RebuiltRecords
+from prism_assets.stages.rebuild.report import RebuiltRecords, unmade
 from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets_tests.builders import utc
-from prism_assets_tests.requests import Requests, a_join_table, front, some_changes
+from prism_assets_tests.requests import Requests, a_join_table, back, front, some_changes
 from prism_assets_tests.world import World
 
 DAY = "2026-03-01"
@@ -21,6 +27,10 @@ NOON = f"{DAY}T12:00"
 EVENING = f"{DAY}T20:00"
 OVER = "2026-03-02T01:40"
 TABLE = "log.request"
+POINTS = (
+    "rebuild.after_compare", "rebuild.in_begin_records", "rebuild.after_execute_records", "rebuild.in_commit_records",
+    "rebuild.after_commit_records",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -74,7 +84,7 @@ def test_what_is_lost_or_damaged_is_made_again_and_nothing_else_is_written(reque
     if len(lost) > 1:
         path_of(requests, lost[1]).write_bytes(b"PAR1 no more")
     (plan,) = preview_records(world.context, TABLE)
-    assert "objects cannot be read" in str(plan)
+    assert "cannot be read" in str(plan)
     assert there(requests) == objects
     done = rebuild(requests, OVER)
     assert (done.days, len(done.unread)) == ((utc(NOON).date(),), min(2, len(lost)))
@@ -92,3 +102,135 @@ def test_what_is_lost_or_damaged_is_made_again_and_nothing_else_is_written(reque
     assert world.merge("2026-03-03T12:00").errors == ()
     world.catalog("2026-03-03T12:00")
     assert requests.seen() == requests.wanted()
+
+
+def refused(requests: Requests, now: str) -> str:
+    """Why a rebuild was refused; nothing is changed by it."""
+    before = there(requests)
+    report = run_rebuild(requests.world.context, TABLE, now=utc(now))
+    (problem,) = report.problems
+    assert (report.changed, there(requests)) == (False, before)
+    return problem.reason
+
+
+def objects_of_log(requests: Requests) -> list[Path]:
+    found = (requests.world.root / "buckets" / "lake").rglob("*.parquet")
+    return sorted(path for path in found if "request_changes" in str(path))
+
+
+def test_changes_that_wait_are_taken_and_a_record_that_one_bridges_moves(world: World) -> None:
+    world.apply(a_join_table(dirty=1.0, buckets=1, lateness="6h"))
+    requests = Requests(world)
+    midnight = "2026-03-02T00:50"
+    early, late = "2026-03-01T23:20", "2026-03-02T00:30"
+    keys = [f"r{number}" for number in range(6)]
+    requests.arrive([("front", front(key, at, "home")) for key in keys for at in (early, late)], midnight)
+    requests.show(midnight)
+    requests.arrive([("back", back("r1", "2026-03-01T23:55", 1, 200))], midnight)
+    (fold,) = requests.fold(midnight).folds
+    assert fold.pending == 1
+    assert "take 1 changes that wait; write 2 days" in str(preview_records(world.context, TABLE)[0])
+    done = rebuild(requests, midnight)
+    assert (done.waited, len(done.days)) == (1, 2)
+    (change,) = run_checks(world.context, [CHANGES_BALANCE], names=[TABLE], limits={}, now=utc(midnight))
+    assert change.passed
+    world.catalog(midnight)
+    assert requests.seen() == requests.wanted()
+    assert len(requests.seen()) == 2 * len(keys) - 1
+    assert rebuild(requests, midnight).fold_id is None
+
+
+def test_what_went_stays_gone_and_what_is_erased_or_damaged_meanwhile_too(world: World) -> None:
+    world.apply(a_join_table(after="delete"))
+    requests = Requests(world)
+    requests.arrive([("front", front("gone", NOON, "home"))], NOON)
+    requests.show(NOON)
+    late = "2026-03-01T19:40"
+    requests.arrive([("front", front(key, late, "home")) for key in ("a", "b", "c")], EVENING)
+    settle(requests, EVENING)
+    world.catalog(EVENING)
+    assert [row[0] for row in requests.seen()] == ["a", "b", "c"]
+    for item in there(requests):
+        path_of(requests, item).unlink()
+    assert "could not be" not in str(rebuild(requests, EVENING))
+    world.catalog(EVENING)
+    assert [row[0] for row in requests.seen()] == ["a", "b", "c"]
+    for item in there(requests):
+        path_of(requests, item).unlink()
+    report = run_erase(world.context, TABLE, "request_id = 'b'", rows=1)
+    assert report.errors
+    assert rebuild(requests, EVENING).rows_written == 2
+    world.catalog(EVENING)
+    assert [row[0] for row in requests.seen()] == ["a", "c"]
+
+
+def test_records_of_changes_that_are_not_kept_stay_as_they_are(requests: Requests) -> None:
+    world, later = requests.world, "2026-03-03T12:00"
+    requests.arrive([("front", front("old", NOON, "home"))], NOON)
+    over = [("front", front("over", "2026-03-01T23:50", "home")), ("back", back("over", "2026-03-02T00:20", 1, 200))]
+    requests.arrive(over, "2026-03-02T00:10")
+    requests.arrive([("front", front(key, "2026-03-02T12:00", "home")) for key in ("a", "b")], "2026-03-02T12:00")
+    settle(requests, later)
+    for _ in range(2):
+        assert world.merge(later).errors == ()
+        world.catalog(later)
+    before = requests.seen()
+    assert [row[0] for row in before] == ["a", "b", "old", "over"]
+    with world.context.database.begin() as connection:
+        _, log = tables.load_join(connection, requests.table.table_id)
+        first, *_ = partitions.load_table_partitions(connection, log.table_id)
+        retention.expire(connection, first.partition_id)
+    for path in objects_of_log(requests):
+        if DAY in str(path):
+            path.unlink()
+    assert rebuild(requests, later).fold_id is None
+    of_day = {item.date.isoformat(): item for item in there(requests)}
+    path_of(requests, of_day["2026-03-02"]).unlink()
+    done = rebuild(requests, later)
+    assert [day.isoformat() for day in done.days] == ["2026-03-02"]
+    assert "stay as they are" in str(unmade(done.changes_from))
+    world.catalog(later)
+    assert requests.seen() == before
+    for item in there(requests):
+        if item.date.isoformat() == DAY:
+            path_of(requests, item).unlink()
+    assert "restore the object" in refused(requests, later)
+
+
+def test_it_is_refused_where_the_log_does_not_hold_what_records_are_made_of(requests: Requests) -> None:
+    world = requests.world
+    requests.arrive([("front", front("a", NOON, "home")), ("back", back("a", NOON, 1, 200))], NOON)
+    requests.show(NOON)
+    one, other = objects_of_log(requests)
+    body = one.read_bytes()
+    one.write_bytes(b"PAR1 no more")
+    assert "prism repair --deep --table log.request_changes" in refused(requests, NOON)
+    one.write_bytes(body)
+    with pytest.raises(WrongUse, match="rebuilt as a whole"):
+        run_rebuild(world.context, TABLE, day=utc(NOON).date(), now=utc(NOON))
+    with pytest.raises(WrongUse, match="send them again"):
+        run_rebuild(world.context, "log.request_changes", day=utc(NOON).date(), now=utc(NOON))
+    requests.arrive([("front", front("b", NOON, "home"))], NOON)
+    (new,) = set(objects_of_log(requests)) - {one, other}
+    new.unlink()
+    assert run_fold(world.context, now=utc(NOON), ignore_pace=True).faults
+    assert "set aside" in refused(requests, NOON)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_an_error_changes_nothing_and_the_next_call_goes_on(
+    requests: Requests, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    requests.arrive(some_changes(3, 20, NOON, requests=5, hours=1), NOON)
+    rows = requests.show(NOON)
+    lost = next(item for item in there(requests) if item.part.value == "visible")
+    path_of(requests, lost).unlink()
+    before = there(requests)
+    monkeypatch.setattr(failpoints, "_POINTS", failpoints.parse(f"{point}=raise(StoreUnavailable)"))
+    (problem,) = run_rebuild(requests.world.context, TABLE, now=utc(NOON)).problems
+    assert problem.transient
+    assert (there(requests) == before) == (point != POINTS[-1])
+    monkeypatch.setattr(failpoints, "_POINTS", {})
+    assert (rebuild(requests, NOON).fold_id is None) == (point == POINTS[-1])
+    requests.world.catalog(NOON)
+    assert requests.seen() == rows

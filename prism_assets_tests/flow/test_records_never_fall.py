@@ -1,4 +1,4 @@
-"""Readers that poll a join table while it is converted, folded, published and collected, with records across midnight.
+"""Readers that poll a join table while it is converted, folded, rebuilt, published and collected, across midnight.
 
 Of each key and group the greatest sequence that a reader sees never falls (J3), though late changes make one record of
 two, of which the row moves from one day to the other. No day shows a record twice, and who waits for no fold sees no
@@ -18,6 +18,7 @@ from typing import Any
 
 from prism_assets.merge_on_read.reader import RecordsReader
 from prism_assets.reading.query import Reader, run_query
+from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets_tests.builders import utc
 from prism_assets_tests.requests import Line, Requests, a_join_table, back, front
 from prism_assets_tests.stages.aging import gc, hours_pass
@@ -122,11 +123,14 @@ def test_no_reader_sees_a_record_fall_or_twice_while_all_goes_on(world: World) -
     pollers = [current, published]
     for poller in pollers:
         poller.start()
-    waited = 0
+    waited = days = 0
     try:
         for number in range(ROUNDS):
             requests.arrive(changes_of(number), NOW)
             waited += sum(fold.pending for fold in requests.fold(NOW).folds)
+            if number % 2:
+                (rebuilt,) = run_rebuild(world.context, "log.request", now=utc(NOW)).records
+                days += len(rebuilt.days)
             world.catalog(NOW)
             for poller in pollers:
                 poller.has_looked()
@@ -143,6 +147,7 @@ def test_no_reader_sees_a_record_fall_or_twice_while_all_goes_on(world: World) -
     assert [fault for poller in pollers for fault in poller.faults] == []
     assert len(seen) >= KEYS
     assert waited
+    assert days, "a rebuild took changes that waited, and wrote days anew"
     for poller in pollers:
         assert poller.different > 4, "the reader looked often enough to see the table change"
         assert len(poller.bridged) > 2, "the reader saw records become one"

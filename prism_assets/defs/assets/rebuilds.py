@@ -23,12 +23,8 @@ def rebuild_day(
 
     A backfill goes over days without rows, too. A tag that says something else rebuilds nothing, and is told.
     """
-    try:
-        said = Rebuilding(task.rebuild)
-    except ValueError:
-        choices = " or ".join(item.value for item in Rebuilding)
-        reason = f"the tag {REBUILD_TAG} of the run is {task.rebuild}: say {choices}, or leave it out"
-        return {}, tuple(Problem(table=table, date=task.day, reason=reason) for table in task.tables)
+    if (said := _said(task)) is None:
+        return {}, _misunderstood(task)
     with context.database.begin() as connection:
         wanted = [name for table, name in ids.items() if partitions.load_days(connection, table, [task.day])]
     reports: dict[str, RebuildReport] = {}
@@ -45,6 +41,40 @@ def rebuild_day(
         problems += report.problems
         problems += [Problem(table=name, date=day.date, reason=str(day), transient=True) for day in skipped]
     return reports, tuple(problems)
+
+
+def rebuild_records(context: StageContext, task: Task) -> tuple[dict[str, RebuildReport], tuple[Problem, ...]]:
+    """Rebuilds join tables as a whole, whatever day was asked for; returns what was done and what is wrong."""
+    if _said(task) is None:
+        return {}, _misunderstood(task)
+    reports = {name: run_rebuild(context, name, now=task.started) for name in task.tables}
+    problems = [problem for report in reports.values() for problem in report.problems]
+    skipped = [item for report in reports.values() for item in report.records if item.skipped]
+    problems += [Problem(table=item.table, reason=str(item), transient=True) for item in skipped]
+    return reports, tuple(problems)
+
+
+def _said(task: Task) -> Rebuilding | None:
+    """What the tag of a run says, if it is one of the things that it may say."""
+    return next((item for item in Rebuilding if item.value == task.rebuild), None)
+
+
+def _misunderstood(task: Task) -> tuple[Problem, ...]:
+    choices = " or ".join(item.value for item in Rebuilding)
+    reason = f"the tag {REBUILD_TAG} of the run is {task.rebuild}: say {choices}, or leave it out"
+    return tuple(Problem(table=table, date=task.day, reason=reason) for table in task.tables)
+
+
+def record_facts(report: RebuildReport | None) -> Facts:
+    """What a rebuild did to all days of a join table; nothing where none was asked for."""
+    facts: dict[str, object] = {}
+    for item in report.records if report else ():
+        facts["changes read again"] = item.changes
+        facts["records made again"] = item.records
+        facts["days written anew"] = [str(day) for day in item.days]
+        facts["rows written anew"] = item.rows_written
+        facts["objects that could not be read"] = list(item.unread[:_EXAMPLES])
+    return facts
 
 
 def rebuild_facts(report: RebuildReport | None) -> Facts:

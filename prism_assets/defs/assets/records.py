@@ -6,11 +6,12 @@ A fold serves all days of its tables, and so do merges, day by day.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timezone
 
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
 from prism_assets.defs.assets.outcome import Facts, Outcome, Task
+from prism_assets.defs.assets.rebuilds import rebuild_records, record_facts
 from prism_assets.defs.assets.reported_positions import read_positions
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.pictures import sizes_picture
@@ -22,28 +23,34 @@ from prism_assets.stages.fold.run import run_fold
 from prism_assets.stages.leases import takeover_seconds
 from prism_assets.stages.merge.report import MergedPartition, MergeReport
 from prism_assets.stages.merge.settled_merge import merge_settled
+from prism_assets.stages.rebuild.report import RebuildReport
 
 
 def make_records(context: StageContext, task: Task) -> Outcome:
-    """By hand: folds at once, whenever that was done last. For a sensor: what is due, at the pace of each table."""
+    """By hand: folds at once, whenever that was done last. For a sensor: what is due, at the pace of each table.
+
+    By hand it also rebuilds its tables, where the run's tag says so.
+    """
     ids = table_ids(context, task.tables)
     wait_seconds = 0.0 if task.by_sensor else takeover_seconds(context)
     now = datetime.now(timezone.utc)
+    rebuilt, refused = ({}, ()) if task.rebuild is None or task.by_sensor else rebuild_records(context, task)
     done = run_fold(context, now=now, names=task.tables, ignore_pace=not task.by_sensor, wait_seconds=wait_seconds)
     day = None if task.by_sensor else task.day
     merges = sum(
         merge_settled(context, names=task.tables, day=day, wait_seconds=wait_seconds, retry=not task.by_sensor),
         MergeReport(),
     )
-    facts = _facts_by_day(done.folds, merges.merged)
+    facts = {**_rebuilt_days(rebuilt), **_facts_by_day(done.folds, merges.merged)}
     days = with_own_day(ids, task.day, facts)
     positions = read_positions(context, Stage.RECORDS, ids, days)
     figures = read_figures(context, ids, days)
     skipped = () if task.by_sensor else done.skipped
     return Outcome(
         touched={(ids[table], day): {**figures[ids[table], day], **told} for (table, day), told in facts.items()},
-        own_day={name: figures[name, task.day] for name in ids.values()},
+        own_day={name: {**figures[name, task.day], **record_facts(rebuilt.get(name))} for name in ids.values()},
         problems=(
+            *refused,
             *done.problems,
             *merges.record_problems,
             *(Problem(table=item.table, reason=item.reason, transient=True) for item in skipped),
@@ -52,6 +59,11 @@ def make_records(context: StageContext, task: Task) -> Outcome:
         # The check `records_wait` fails by them. A run that failed would have its table rest, and all else is folded.
         warnings=tuple(map(str, (*done.faults, *merges.record_faults))),
     )
+
+
+def _rebuilt_days(rebuilt: Mapping[str, RebuildReport]) -> dict[tuple[int, date], Facts]:
+    done = [item for report in rebuilt.values() for item in report.records]
+    return {(item.table_id, day): {"rows written anew": item.rows_written} for item in done for day in item.days}
 
 
 def _facts_by_day(folds: Sequence[Fold], merged: Sequence[MergedPartition]) -> dict[tuple[int, date], Facts]:

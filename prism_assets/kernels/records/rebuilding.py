@@ -55,8 +55,8 @@ from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 
 Mask = npt.NDArray[np.bool_]
-_DAY = "_day"
-"""Of a record that is there: its day."""
+_DAY, _KEPT = "_day", "_kept"
+"""Of a record that is there: its day, and whether it stays as it is."""
 _JOINED = "_joined"
 """Of a record that was made: whether it has all groups."""
 _SETTLED = -1
@@ -87,12 +87,14 @@ def rebuild_records(task: RecordRebuildTask, table: TableDefinition, stores: Sto
 
 @dataclass(frozen=True)
 class _There:
-    """Records that are there, of one slice: keys, first events, days, and which of them are erased."""
+    """Records that are there, of one slice: keys, times, days, which of them are erased, and which stay as they are."""
 
     keys: pa.Table
     first_events: Numbers
+    last_events: Numbers
     days: Numbers
     erased: Mask
+    kept: Mask
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,7 @@ class _Rebuild:
         self._result = RecordRebuildResult(fold_id=task.fold_id, number=task.number)
         self._sums: dict[date, DaySum] = {}
         self._moves = set[RecordMove]()
+        self._kept = {item.object_id for item in task.kept}
         self._addresses: dict[Address, _Written] = {}
         stored = self._shape.stored
         self._made = Spool(stored.append(pa.field(_JOINED, pa.bool_())), task.slices)
@@ -168,20 +171,22 @@ class _Rebuild:
         """Keys and days of the records that are there. Of hidden ones that may still change it adds up all columns."""
         stored = self._shape.stored
         schema = pa.schema([stored.field(name) for name in self._place])
-        spool = Spool(schema.append(pa.field(_DAY, pa.int64())), self._task.slices)
+        more = [pa.field(_DAY, pa.int64()), pa.field(_KEPT, pa.bool_())]
+        spool = Spool(pa.schema([*schema, *more]), self._task.slices)
         hidden = [item for item in self._task.records if item.part is RecordPart.HIDDEN]
         for item, part in read_parts(hidden, stored, self._stores, lambda _: True):
             self._add_hidden_there(item.date, part)
             self._divide(spool, item, part.select(self._place))
         seen = [item for item in self._task.records if item.part is RecordPart.VISIBLE]
-        for item, part in read_parts(seen, schema, self._stores, self._is_checked_here):
+        for item, part in read_parts([*seen, *self._task.kept], schema, self._stores, self._is_checked_here):
             self._divide(spool, item, part)
         return spool
 
     def _divide(self, spool: Spool, item: RecordObject, part: pa.Table) -> None:
         rows, slices = self._own(part)
         days = pa.array(np.full(rows.num_rows, times.to_day(item.date), np.int64))
-        spool.add(rows.append_column(_DAY, days), slices)
+        kept = pa.array(np.full(rows.num_rows, item.object_id in self._kept, bool))
+        spool.add(rows.append_column(_DAY, days).append_column(_KEPT, kept), slices)
 
     def _add_hidden_there(self, day: date, part: pa.Table) -> None:
         erased = find_erased(self._task.erasures, part).mask
@@ -241,29 +246,33 @@ class _Rebuild:
         return _There(
             keys=rows.select(self._join.key),
             first_events=event_times(rows[self._table.partition_column], self._table.zone),
+            last_events=rows[LAST_EVENT].to_numpy(),
             days=rows[_DAY].to_numpy(),
             erased=erased.mask,
+            kept=rows[_KEPT].to_numpy(),
         )
 
     def _sessions(self, changes: Changes, there: _There) -> Sessions:
         """What belongs together, by the changes alone: of each record that is there only its first event is looked at.
 
         That is the time of a change of it; where there is none, or an earlier one is missing, the record is an orphan.
+        Those that stay as they are have all changes up to their last event.
         """
         stored, new = key_codes([there.keys, changes.rows.select(self._join.key)])
         window = self._join.window_seconds
-        spans = Spans(stored, there.first_events, there.first_events)
+        ends = np.where(there.kept, there.last_events, there.first_events)
+        spans = Spans(stored, there.first_events, ends)
         own = Spans(new, changes.times, changes.times)
         sessions = find_sessions(spans, own, None if window is None else window * 1_000)
         first_changes = least_of(changes.times, sessions.of_changes, sessions.count)
         inside = sessions.of_records != ALONE
         is_orphan = ~inside
         is_orphan[inside] = there.first_events[inside] < first_changes[sessions.of_records[inside]]
-        self._count(orphans=int((is_orphan & ~there.erased).sum()))
+        self._count(orphans=int((is_orphan & ~there.erased & ~there.kept).sum()))
         return sessions
 
     def _days(self, sessions: Sessions, there: _There) -> tuple[Numbers, Mask]:
-        """The day of each record, and which are of days that have expired; notes what moves between days.
+        """The day of each record, and which are not to be made; notes what moves between days.
 
         A record that is new to readers may have been in an object that is lost: then its row moves from there.
         """
@@ -273,7 +282,11 @@ class _Rebuild:
         is_gone = np.zeros(sessions.count, bool)
         if self._task.expired_day is not None:
             is_gone |= is_new & (days <= times.to_day(self._task.expired_day))
-        inside = np.flatnonzero(sessions.of_records != ALONE)
+        if self._task.changes_from is not None and self._join.window_seconds is not None:
+            whole_from = to_instant(self._task.changes_from) + self._join.window_seconds * 1_000
+            is_gone |= is_new & (sessions.first_events <= whole_from)
+        is_gone[sessions.of_records[there.kept & (sessions.of_records != ALONE)]] = True
+        inside = np.flatnonzero((sessions.of_records != ALONE) & ~there.kept)
         pairs = {(there.days[row], days[sessions.of_records[row]]) for row in inside.tolist()}
         for item in self._task.lost:
             if item.part is RecordPart.VISIBLE:

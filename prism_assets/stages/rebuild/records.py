@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 
 from sqlalchemy import Connection
 
@@ -31,6 +31,7 @@ from prism_assets.domain.errors import (
 )
 from prism_assets.domain.files import MergedRange
 from prism_assets.domain.folding import ChangesObject, RecordMove, RecordObject, RecordPart
+from prism_assets.domain.partitions import Partition
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.record_rebuild import (
     RecordRebuildResult,
@@ -70,11 +71,17 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class _Inputs:
-    """What there is to a rebuild: all changes that folds have taken, and all records that readers may be sent to."""
+    """What there is to a rebuild: all changes that folds have taken, and all records that readers may be sent to.
+
+    Where the log holds changes from `changes_from` on alone, `kept` are the objects with records of before that, of
+    which later changes may be; `records` hold none.
+    """
 
     table: TableDefinition
     changes: tuple[ChangesObject, ...]
     records: tuple[RecordObject, ...]
+    changes_from: datetime | None
+    kept: tuple[RecordObject, ...]
     settle_before: datetime | None
     expired_day: date | None
     erasures: tuple[ErasureRule, ...]
@@ -140,11 +147,11 @@ def rebuild_table(context: StageContext, table: TableDefinition, now: datetime) 
     )
 
 
-def preview_records(context: StageContext, name: str) -> list[RecordsPlan]:
+def preview_records(context: StageContext, name: str, *, since: date | None = None) -> list[RecordsPlan]:
     """What a rebuild of a join table would do; it makes all records, writes none and changes nothing."""
     context.check_lake()
     table = context.choose_tables([name])[0]
-    check_days(table, None, None)
+    check_days(table, None, since)
     with context.database.repeatable_read() as connection:
         inputs = _load(connection, table.table_id, context.lake)
     compared = _compare(context, inputs)
@@ -156,6 +163,7 @@ def preview_records(context: StageContext, name: str) -> list[RecordsPlan]:
             waiting=sum(item.row_count for item in inputs.waiting),
             different=tuple(f"{day}: {why}" for day, why in compared.days.items()),
             unread=tuple(compared.lost.values()),
+            changes_from=inputs.changes_from,
         )
     ]
 
@@ -166,19 +174,35 @@ def _load(connection: Connection, table_id: int, lake: Lake) -> _Inputs:
     Records have settled as the last fold of all changes had it, which is before what the log was read up to since.
     """
     table, changes = tables.load_join(connection, table_id)
+    assert table.join is not None
     if record_faults.load_set_aside(connection, changes.table_id):
         raise TerminalError(
             "objects of changes cannot be read and are set aside, so that nobody knows what records would be of them: "
             f"run `prism repair --deep --table {log_name(table.name)}`, then `prism fold`, and repeat"
         )
+    days = partitions.load_table_partitions(connection, changes.table_id)
+    taken = folds.load_positions(connection, [day.partition_id for day in days])
+    gone = [day.date for day in days if day.expired and day.partition_id in taken]
+    changes_from = changes.day_ends(max(gone)) if gone else None
     expired = retention.load_expired(connection, table_id)
     current = record_objects.load_current(connection, lake.keys(table), table_id)
     still_open = {item.date for item in current if not item.is_settled}
+    current = [item for item in current if item.date not in expired or item.date in still_open]
+    kept = [item for item in current if changes_from is not None and _begins_before(item, changes_from)]
+    early = {item.object_id for item in kept}
+    if changes_from is not None and (table.join.window_seconds is None or not all(item.is_settled for item in kept)):
+        raise TerminalError(
+            f"changes of before {changes_from:%Y-%m-%d %H:%M}Z are not kept any more (changes.retention_days), and "
+            "records that they are of may still change: restore lost objects of records (a version of the bucket, "
+            "a backup)"
+        )
     rules, own = erasures.load_join_rules(connection, table_id, changes.table_id)
     return _Inputs(
         table=table,
-        changes=tuple(_load_changes(connection, changes, lake)),
-        records=tuple(item for item in current if item.date not in expired or item.date in still_open),
+        changes=tuple(_load_changes(connection, changes, lake, [day for day in days if not day.expired], taken)),
+        records=tuple(item for item in current if item.object_id not in early),
+        changes_from=changes_from,
+        kept=tuple(item for item in kept if changes_from is None or _may_reach(item, table, changes_from)),
         settle_before=folds.last_settled_before(connection, table_id),
         expired_day=max(expired, default=None),
         erasures=rules,
@@ -186,16 +210,27 @@ def _load(connection: Connection, table_id: int, lake: Lake) -> _Inputs:
     )
 
 
-def _load_changes(connection: Connection, log: TableDefinition, lake: Lake) -> list[ChangesObject]:
-    """All objects of the log that folds have taken: merged ones, and small ones above them."""
-    days = partitions.load_table_partitions(connection, log.table_id)
-    taken = folds.load_positions(connection, [day.partition_id for day in days])
-    if gone := [day.date for day in days if day.expired and day.partition_id in taken]:
-        raise TerminalError(
-            f"changes up to {max(gone)} are not kept any more (changes.retention_days), and there may be records of "
-            "them that could not be made again: restore lost objects of records instead (a version of the bucket, a "
-            "backup)"
-        )
+def _begins_before(item: RecordObject, instant: datetime) -> bool:
+    """Whether a record of an object may begin before an instant; changes that wait are of none yet."""
+    return item.part is not RecordPart.PENDING and (item.min_time is None or item.min_time < instant)
+
+
+def _may_reach(item: RecordObject, table: TableDefinition, instant: datetime) -> bool:
+    """Whether a record of an object may have a change from an instant on."""
+    assert table.join is not None
+    assert table.join.window_seconds is not None
+    lasts = timedelta(seconds=table.join.window_seconds + table.join.lateness_seconds)
+    return item.latest_settle is None or item.latest_settle - lasts >= instant
+
+
+def _load_changes(
+    connection: Connection,
+    log: TableDefinition,
+    lake: Lake,
+    days: Sequence[Partition],
+    taken: Mapping[int, int],
+) -> list[ChangesObject]:
+    """All objects of days of the log up to what folds have taken: merged ones, and small ones above them."""
     keys = lake.keys(log)
     found: list[ChangesObject] = []
     for day in days:
@@ -242,6 +277,8 @@ def _compare(context: StageContext, inputs: _Inputs) -> _Compared:
             lost=lost,
             settle_before=inputs.settle_before,
             expired_day=inputs.expired_day,
+            changes_from=inputs.changes_from,
+            kept=inputs.kept,
             erasures=inputs.erasures,
         )
         results = _run(context, inputs.table, tasks)
@@ -249,6 +286,7 @@ def _compare(context: StageContext, inputs: _Inputs) -> _Compared:
         if not unread:
             break
         lost |= unread
+        _check_can_be_made(inputs, lost)
     else:
         raise StoreUnavailable(
             f"objects of records come and go while they are read, one of them as {lost.popitem()[1]}"
@@ -256,6 +294,21 @@ def _compare(context: StageContext, inputs: _Inputs) -> _Compared:
     _check_all_told(inputs, results)
     days = different_days(added_sums(results), inputs.records, lost)
     return _Compared(tasks=tuple(tasks), results=tuple(results), lost=lost, days=days)
+
+
+def _check_can_be_made(inputs: _Inputs, lost: Mapping[int, str]) -> None:
+    """TerminalError where the log may lack changes of a record in an object that cannot be read."""
+    if inputs.changes_from is None:
+        return
+    assert inputs.table.join is not None
+    whole_from = inputs.changes_from + timedelta(seconds=inputs.table.join.window_seconds or 0)
+    early = [item for item in inputs.records if item.object_id in lost and _begins_before(item, whole_from)]
+    for item in (*early, *(item for item in inputs.kept if item.object_id in lost)):
+        raise TerminalError(
+            f"changes of before {inputs.changes_from:%Y-%m-%d %H:%M}Z are not kept any more (changes.retention_days), "
+            f"and records are of them that cannot be read, as {lost[item.object_id]}: restore the object (a "
+            "version of the bucket, a backup)"
+        )
 
 
 def _check_all_told(inputs: _Inputs, results: Sequence[RecordRebuildResult]) -> None:
@@ -307,6 +360,7 @@ def _rebuild(context: StageContext, lease: Lease, now: datetime) -> RebuiltRecor
         changes=sum(item.row_count for item in inputs.changes),
         records=compared.records,
         unread=tuple(compared.lost.values()),
+        changes_from=inputs.changes_from,
     )
     if not compared.days and not inputs.waiting:
         return replace(report, seconds=time.monotonic() - started)

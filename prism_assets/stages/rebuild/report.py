@@ -86,7 +86,8 @@ class RebuiltDay:
 class RecordsPlan:
     """What a rebuild of the records of a join table reads, and on which days others are there than changes make.
 
-    So many changes are `waiting` for their records, and objects are `unread` as those sentences say.
+    So many changes are `waiting` for their records, and objects are `unread` as those sentences say. Records that begin
+    before `changes_from` are not looked at, where changes are not kept for ever.
     """
 
     table: str
@@ -95,16 +96,23 @@ class RecordsPlan:
     waiting: int
     different: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    changes_from: datetime.datetime | None = None
 
     def __str__(self) -> str:
         read = (
             f"{self.table}: {counted(self.changes, 'change')} and all records read, {self.content_length / 1e6:.1f} MB"
         )
         if not self.different and not self.waiting:
-            return f"{read}; nothing to rebuild, the records are what their changes make"
+            same = f"{read}; nothing to rebuild, the records are what their changes make"
+            return "\n".join([same, *unmade(self.changes_from)])
         waiting = f"; take {self.waiting:,} changes that wait" if self.waiting else ""
         return "\n".join(
-            [f"{read}{waiting}; write {counted(len(self.different), 'day')}", *self.different, *self.unread]
+            [
+                f"{read}{waiting}; write {counted(len(self.different), 'day')}",
+                *self.different,
+                *self.unread,
+                *unmade(self.changes_from),
+            ]
         )
 
 
@@ -128,6 +136,7 @@ class RebuiltRecords:
     bytes_written: int = 0
     waited: int = 0
     seconds: float = 0.0
+    changes_from: datetime.datetime | None = None
     skipped: bool = False
     holder: Holder | None = None
 
@@ -141,6 +150,16 @@ class RebuiltRecords:
         waited = f", {self.waited:,} changes that waited taken" if self.waited else ""
         written = f"{counted(self.rows_written, 'row')} of {counted(len(self.days), 'day')} written"
         return f"{made}; {written}{waited}, all other days are as they were"
+
+
+def unmade(changes_from: datetime.datetime | None) -> tuple[str, ...]:
+    """What is to be said where changes are not kept for ever."""
+    if changes_from is None:
+        return ()
+    return (
+        f"records that begin before {changes_from:%Y-%m-%d %H:%M}Z stay as they are: not all of their changes are kept "
+        "(changes.retention_days)",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

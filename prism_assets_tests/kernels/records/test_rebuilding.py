@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from prism_assets.domain.joins import DELETE
+from prism_assets.kernels.records.rebuilding import rebuild_records
 from prism_assets_tests.kernels.builders import Lake
-from prism_assets_tests.kernels.records.builders import WINDOW
+from prism_assets_tests.kernels.records.builders import WINDOW, FoldedTable, a_change, a_join, a_join_table
 from prism_assets_tests.kernels.records.histories import History, Rebuilds, a_history
 
 AT_ONCE = 4
@@ -49,6 +50,16 @@ def test_rebuilt_records_are_those_that_were_folded_in_many_histories(tmp_path: 
     if not long:
         pytest.skip("many histories: with --long")
     assert differing(lived(tmp_path, seeds_of(portion), Rebuilds())) == []
+
+
+def test_records_of_which_the_log_lacks_changes_are_told(tmp_path: Path) -> None:
+    table = FoldedTable(Lake(tmp_path), a_join_table(a_join()))
+    table.put(a_change("front", 1, 0, page="x"))
+    table.put(a_change("front", 2, 60, page="y"))
+    (task,) = table.compare(None)[0]
+    for changes, orphans in ((task.changes, 0), (task.changes[1:], 1), (task.changes[:1], 0), ((), 1)):
+        result = rebuild_records(replace(task, changes=changes), table.table, table.lake.stores, table.lake.lake)
+        assert (result.failure, result.orphans) == (None, orphans)
 
 
 # Null controls: without one of the two things that a rebuild knows beside the changes, histories come out otherwise.
