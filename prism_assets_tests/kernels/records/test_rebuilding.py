@@ -62,6 +62,17 @@ def test_records_of_which_the_log_lacks_changes_are_told(tmp_path: Path) -> None
         assert (result.failure, result.orphans) == (None, orphans)
 
 
+def test_each_task_checks_the_objects_that_it_reads_alone(tmp_path: Path) -> None:
+    table = FoldedTable(Lake(tmp_path), a_join_table(a_join(buckets=16)))
+    table.put(*(a_change("front", number, 0, id=f"k{number}", page="x") for number in range(40)))
+    (task,) = table.compare(None)[0]
+    for item in task.records:
+        other = replace(item, fingerprint=item.fingerprint ^ 1)
+        alone = replace(task, buckets=(item.bucket_number,), records=(other,))
+        result = rebuild_records(alone, table.table, table.lake.stores, table.lake.lake)
+        assert [unread.object_id for unread in result.unread] == [item.object_id]
+
+
 # Null controls: without one of the two things that a rebuild knows beside the changes, histories come out otherwise.
 
 
