@@ -21,7 +21,7 @@ from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets.stages.status import read_status
 from prism_assets_tests.builders import a_table, utc
 from prism_assets_tests.metadata.worlds import a_world
-from prism_assets_tests.stages.aging import hours_pass
+from prism_assets_tests.stages.aging import deleted, hours_pass
 from prism_assets_tests.stages.seen_columns import (
     COLOR,
     DAY,
@@ -160,6 +160,8 @@ def test_a_reader_by_name_finds_every_value_through_a_rename(world: World, rows:
     (table,) = world.context.choose_tables(["log.events"])
     assert table.version == 6
     hours_pass(world, 100)
+    assert deleted(world), "none of what readers need"
+    see_new(world, rows)
     assert run_doctor(world.context, deep=True).is_clean
 
 

@@ -75,5 +75,7 @@ def _check_same(there: bytes, key: str, row_count: int, fingerprint: int) -> pa.
 
 def _has_names(there: pa.Schema, wanted: pa.Schema) -> bool:
     """Whether columns of an object have the names that they are to have. It may hold more of them, and fewer."""
-    names = {column_id(field): field.name for field in there}
-    return all(names.get(column_id(field), None if is_copy(field) else field.name) == field.name for field in wanted)
+    known = {(column_id(field), field.name) for field in there}
+    ids = {number for number, _ in known}
+    missing = [field for field in wanted if (column_id(field), field.name) not in known]
+    return not any(column_id(field) in ids or is_copy(field) for field in missing)
