@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 from prism_assets import failpoints
 from prism_assets.domain.column_renames import RenameState
 from prism_assets.kernels.fingerprint import COPY_IDS
+from prism_assets.metadata import merge_jobs, partitions, retention
 from prism_assets.stages.catalog.preview import preview
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.doctor.run import run_doctor
@@ -268,6 +271,41 @@ def test_a_rewriting_that_died_is_done_by_the_next_run(
     publish(world, LATER)
     see_former(world, rows)
     assert "merged object" not in said(world, LATER)
+
+
+def test_a_day_that_expires_meanwhile_is_not_rewritten(world: World) -> None:
+    world.apply(events(COLOR, SIZE))
+    arrive(world)
+    world.catalog(NIGHT)
+    world.merge(NIGHT, everything=True)
+    world.catalog(NIGHT)
+    world.apply(events(HUE, SIZE), now=RENAMED)
+    database = world.context.database
+    with ThreadPoolExecutor(1) as thread:
+        with database.begin() as connection:
+            table = world.context.choose_tables(["log.events"])[0].table_id
+            (day,) = partitions.ensure_and_lock(connection, [(table, utc(NOON).date())]).values()
+            retention.expire(connection, day)
+            merging = thread.submit(world.merge, RENAMED)  # which finds the day as it was
+            wait_for_lock(world)
+        assert merging.result() == replace(merging.result(), jobs=0, problems=())
+    with database.begin() as connection:  # one that was there, whoever made it
+        merge_jobs.schedule(connection, [day], utc(RENAMED))
+    assert plans(world.merge(RENAMED)) == []
+    with database.begin() as connection:
+        assert merge_jobs.load_status(connection) == []
+
+
+def wait_for_lock(world: World) -> None:
+    """Until some statement waits for one."""
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        with world.context.database.begin() as connection:
+            if connection.exec_driver_sql(waits).scalar_one():
+                return
+        time.sleep(0.01)
+    raise AssertionError("nobody waits for a lock")
 
 
 @pytest.mark.parametrize("point", ["catalog.in_rename", "catalog.after_define"])

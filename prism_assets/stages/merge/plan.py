@@ -54,14 +54,14 @@ def plan_partition(
 ) -> PartitionPlan:
     """Plans the merge of one partition from what is committed now, behind so many attempts that failed.
 
-    Reads without locks: the commit checks again.
+    Reads without locks: the commit checks again. Nothing is written of a day that has expired: its job just ends.
     """
     partition = partitions.load_partitions(connection, [partition_id])[partition_id]
     table = tables[partition.table_id]
     keys, limit = lake.keys(table), table.merge.max_objects
     chain = merge_ranges.load_chain(connection, keys, partition_id)
     upper = chain[-1].upper_bound if chain else 0
-    unmerged = small_objects.load_above(connection, keys, partition_id, upper, limit + 1)
+    unmerged = [] if partition.expired else small_objects.load_above(connection, keys, partition_id, upper, limit + 1)
     # Behind the objects: none of them is of a later definition, so the merged one has the names of all their columns.
     table = tables_stored.load_current(connection, table)
     plan = plan_merge(
@@ -71,7 +71,7 @@ def plan_partition(
         unmerged=unmerged[:limit],
         more=len(unmerged) > limit,
         shrinkage=merge_ranges.observed_shrinkage(connection, partition_id) or DEFAULT_SHRINKAGE,
-        renamed_in=table.renamed_in,
+        renamed_in=0 if partition.expired else table.renamed_in,
         attempts=attempts,
     )
     return PartitionPlan(table=table, partition=partition, merge=plan)

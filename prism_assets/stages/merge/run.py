@@ -150,8 +150,8 @@ def _schedule_unmerged(context: StageContext, table_ids: Collection[int], day: d
     """Gives every partition with unmerged objects a job, also where none is waiting."""
     with context.database.begin() as connection:
         for partition_id in partitions.ids_unmerged(connection, table_ids, day):
-            partitions.lock_partition(connection, partition_id)
-            merge_jobs.schedule(connection, [partition_id], now)
+            if not partitions.lock_partition(connection, partition_id).expired:
+                merge_jobs.schedule(connection, [partition_id], now)
 
 
 def _schedule_rewrites(
@@ -159,16 +159,19 @@ def _schedule_rewrites(
 ) -> int:
     """Gives days jobs that have objects from before a rename, the newest first; how many.
 
-    Each in a transaction of its own: a death between two leaves jobs like any other.
+    Each in a transaction of its own: a death between two leaves jobs like any other. A day that expired since it was
+    found, with its jobs, gets none.
     """
     with context.database.begin() as connection:
         wanted = column_renames.load_days_to_rewrite(connection, tables, day)
+    scheduled = 0
     for item in wanted:
         with context.database.begin() as connection:
-            partitions.lock_partition(connection, item.partition_id)
-            merge_jobs.schedule(connection, [item.partition_id], now)
+            if not partitions.lock_partition(connection, item.partition_id).expired:
+                merge_jobs.schedule(connection, [item.partition_id], now)
+                scheduled += 1
             failpoint("merge.in_rewrite_schedule")
-    return len(wanted)
+    return scheduled
 
 
 def _run_jobs(
