@@ -43,10 +43,11 @@ class PlannedRange:
     def revision_behind(self, rebuild: int) -> int:
         """That of the output's key, in a day with that last rebuild: it grows with each rewriting of an input.
 
-        So what a merge has written before, of other rows, lies under another key.
+        So what a merge has written before, of other rows, lies under another key. A range that is rewritten has the
+        number that was taken for it (`metadata/partitions.py`).
         """
         extended = self.extends.revision if self.extends else 0
-        return max(rebuild, extended) + sum(item.revision for item in self.objects) + self.is_rewritten
+        return max(rebuild, extended) + sum(item.revision for item in self.objects)
 
     @property
     def input_bytes(self) -> int:

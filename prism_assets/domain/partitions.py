@@ -35,8 +35,9 @@ class Partition:
     """A partition, with what is recorded of its publication: one row of the view prism_partition_states.
 
     `revision` counts changes of what a publication names under the same bounds, `rebuild` is the number of the last
-    rebuild, 0 for none. `repairs` counts those changes that gave an object another length under its key, which older
-    snapshots say wrong: it is read with what an Iceberg table lists, not with what Glue shows.
+    rebuild, or the last that was taken to write merged objects anew, 0 for none. `repairs` counts those changes that
+    gave an object another length under its key, which older snapshots say wrong: it is read with what an Iceberg table
+    lists, not with what Glue shows.
     """
 
     partition_id: int

@@ -320,14 +320,15 @@ WHERE r.prism_partition_id = :partition AND r.lower_bound = f.lower AND r.upper_
 
 
 def last_rebuilds(connection: Connection, partition_ids: Collection[int]) -> dict[int, int]:
-    """The highest number of a rebuild of partitions, whatever became of it, where there was one. Without locks."""
+    """The highest number that a rebuild of partitions has, whatever became of it, or whatever else took one. No locks."""
     rows = connection.execute(text(_LAST_REBUILDS), {"ids": list(partition_ids)})
     return {row.prism_partition_id: row.generation for row in rows}
 
 
 _LAST_REBUILDS = """
-SELECT prism_partition_id, max(generation) AS generation FROM prism_rebuilds
-WHERE prism_partition_id = ANY(:ids) GROUP BY prism_partition_id
+SELECT p.prism_partition_id, greatest(p.rebuild, (SELECT max(r.generation) FROM prism_rebuilds r
+    WHERE r.prism_partition_id = p.prism_partition_id)) AS generation
+FROM prism_partitions p WHERE p.prism_partition_id = ANY(:ids)
 """
 
 

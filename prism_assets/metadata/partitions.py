@@ -349,6 +349,25 @@ UPDATE prism_partitions SET revision = revision + 1, repairs = repairs + :repair
 """
 
 
+def take_revision(connection: Connection, partition_id: int) -> Partition:
+    """Locks a partition, and gives it as `rebuild` a number that no key of its merged objects has, or will get again.
+
+    Whatever writes an object anew with the bounds of one that is there takes such a number first: what a run that died
+    has left under another is garbage, and what is recorded never takes its place.
+    """
+    lock_partition(connection, partition_id)
+    connection.execute(text(_TAKE_REVISION), {"id": partition_id})
+    return load_partitions(connection, [partition_id])[partition_id]
+
+
+_TAKE_REVISION = """
+UPDATE prism_partitions p SET rebuild = 1 + greatest(p.rebuild,
+    (SELECT max(r.generation) FROM prism_rebuilds r WHERE r.prism_partition_id = :id),
+    (SELECT max(g.revision) FROM prism_merge_ranges g WHERE g.prism_partition_id = :id))
+WHERE p.prism_partition_id = :id
+"""
+
+
 def ids_unmerged(connection: Connection, table_ids: Collection[int], day: date | None = None) -> list[int]:
     """Partitions with small objects above their last upper bound, in id order: the order of locking. No locks yet."""
     return list(connection.execute(text(_UNMERGED), {"tables": list(table_ids), "day": day}).scalars())

@@ -18,6 +18,7 @@ from prism_assets.domain.files import MergedRange, SmallObject
 from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.work import DayOfObject, RebuildResult
+from prism_assets.metadata import partitions
 from prism_assets.metadata.column_metrics import to_jsonb
 from prism_assets.metadata.small_objects import small_object_of
 
@@ -67,9 +68,11 @@ class Arrival:
 def begin(connection: Connection, partition: Partition, version: int, worker: str) -> Rebuild:
     """Begins a rebuild of a day, or goes on with one under the same definition; one under another is dropped.
 
-    Locks the row of the table, so that no two rebuilds of it get one number. The caller holds the lease of the day.
+    Locks the row of the table, so that no two rebuilds of it get one number, and that of the partition, so that nothing
+    else takes that. The caller holds the lease of the day.
     """
     connection.execute(text(_LOCK_TABLE), {"table": partition.table_id})
+    partitions.lock_partition(connection, partition.partition_id)
     running = connection.execute(text(_RUNNING), {"partition": partition.partition_id}).one_or_none()
     if running is not None:
         if running.definition_version == version:
@@ -90,13 +93,14 @@ FROM prism_rebuilds WHERE prism_partition_id = :partition AND state = 'running' 
 """
 # What was missing may have been restored.
 _LOOK_AGAIN = "DELETE FROM prism_rebuilt_objects WHERE prism_rebuild_id = :rebuild AND missing"
-# Above all that staging objects of the table were begun anew, and above the revisions of the ranges of the day.
+# Above all that staging objects of the table were begun anew, and above what keys of merged objects of the day have.
 _BEGIN = """
 INSERT INTO prism_rebuilds (prism_table_id, prism_partition_id, generation, definition_version, state, worker)
 SELECT CAST(:table AS bigint), CAST(:partition AS bigint), 1 + greatest(
         (SELECT max(generation) FROM prism_rebuilds WHERE prism_table_id = :table),
         (SELECT max(generation) FROM prism_staging_objects WHERE prism_table_id = :table),
-        (SELECT max(revision) FROM prism_merge_ranges WHERE prism_partition_id = :partition), 0),
+        (SELECT max(revision) FROM prism_merge_ranges WHERE prism_partition_id = :partition),
+        (SELECT rebuild FROM prism_partitions WHERE prism_partition_id = :partition)),
     CAST(:version AS integer), 'running', :worker
 RETURNING prism_rebuild_id AS rebuild_id, prism_partition_id AS partition_id, generation, definition_version
 """

@@ -17,6 +17,8 @@ from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.kernels.parquet.format import column_id, format_of, is_copy
 from prism_assets.objectstore.stores import Stores
 
+_GARBAGE = "`prism gc` removes it if nobody needs it; then repeat"
+
 
 @dataclass(frozen=True)
 class Present:
@@ -47,7 +49,7 @@ def put_if_absent(
     there = stores.get(bucket, key)
     schema = _check_same(there, key, row_count, fingerprint)
     if not _has_names(schema, pq.read_schema(pa.BufferReader(body))):
-        raise KeyOccupied(f"{key} exists with other names of columns; remove it and repeat")
+        raise KeyOccupied(f"{key} exists with other names of columns, and is not overwritten; repeat")
     return Present(len(there), format_of(schema) or file_format)
 
 
@@ -67,9 +69,9 @@ def _check_same(there: bytes, key: str, row_count: int, fingerprint: int) -> pa.
         groups = (file.read_row_group(group, use_threads=False) for group in range(file.metadata.num_row_groups))
         found = combine(map(fingerprint_of, groups))
     except (pa.ArrowInvalid, OSError):
-        raise KeyOccupied(f"{key} exists and is no readable Parquet object; remove it and repeat") from None
+        raise KeyOccupied(f"{key} exists, is no readable Parquet object and not overwritten; {_GARBAGE}") from None
     if file.metadata.num_rows != row_count or found != fingerprint:
-        raise KeyOccupied(f"{key} exists with other rows; remove it and repeat")
+        raise KeyOccupied(f"{key} exists with other rows, and is not overwritten; {_GARBAGE}")
     return file.schema_arrow
 
 

@@ -117,10 +117,11 @@ def _find_old(context: StageContext, table: TableDefinition, since: date | None)
             if since is not None and partition.date < since:
                 continue
             chain = merge_ranges.load_chain(connection, keys, partition.partition_id)
+            old = [item for item in chain if item.file_format != MICROSECONDS]
+            if old:
+                partition = partitions.take_revision(connection, partition.partition_id)
             found += [
-                _Rewrite(partition=partition, before=item, task=_task(context, table, partition, item))
-                for item in chain
-                if item.file_format != MICROSECONDS
+                _Rewrite(partition=partition, before=item, task=_task(context, table, partition, item)) for item in old
             ]
             small = small_objects.load_above(connection, keys, partition.partition_id, partition.desired_version)
             if any(item.file_format != MICROSECONDS for item in small):
@@ -137,8 +138,9 @@ def _task(context: StageContext, table: TableDefinition, partition: Partition, i
         upper_bound=item.upper_bound,
         inputs=(replace(item, metrics=()),),
         output_key=context.lake.keys(table).merged_object(
-            partition.date, item.lower_bound, item.upper_bound, item.revision + 1
+            partition.date, item.lower_bound, item.upper_bound, partition.rebuild
         ),
+        revision=partition.rebuild,
         table_id=table.table_id,
         definition_version=table.version,
         metric_columns=table.metric_columns,
@@ -154,7 +156,7 @@ def _record(context: StageContext, item: _Rewrite, written: MergedRange, now: da
     """Records the new object, and has every catalog that names the old one published anew. One transaction."""
     failpoint("adopt.before_record")
     partition_id = item.partition.partition_id
-    after = replace(written, revision=item.before.revision + 1)
+    after = replace(written, revision=item.task.revision)
     with context.database.begin() as connection:
         partitions.lock_partition(connection, partition_id)
         version = item.task.definition_version

@@ -17,6 +17,7 @@ from prism_assets.domain.errors import (
     PrismError,
     TerminalError,
 )
+from prism_assets.domain.files import MergedRange
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import Definitions, TableDefinition
 from prism_assets.domain.words import counted
@@ -264,6 +265,8 @@ def _report(plan: PartitionPlan, outcome: MergedPartition | Failure) -> MergeRep
 def _plan_job(context: StageContext, job: MergeJob, tables: Mapping[int, TableDefinition]) -> RunningJob:
     with context.database.begin() as connection:
         plan = plan_partition(connection, job.partition_id, tables, context.lake, job.attempts)
+        if any(planned.is_rewritten for planned in plan.merge.ranges):
+            plan = replace(plan, partition=partitions.take_revision(connection, job.partition_id))
     return RunningJob(plan, job, datetime.now(timezone.utc))
 
 
@@ -296,15 +299,21 @@ def _completed(context: StageContext, in_flight: Sequence[RunningJob], engine: _
         wanted = {task.task_id: task for task in tasks}
         tasks = []
         for result in _merged(context, list(wanted.values()), definitions, engine):
-            running = by_id[result.job_id]
-            if result.failure and result.failure.occupied and turn < _TRIES - 1:
-                tasks.append(_under_next_key(context, running.plan, wanted[result.task_id]))
+            running, task = by_id[result.job_id], wanted[result.task_id]
+            if result.failure and result.failure.occupied and turn < _TRIES - 1 and not _is_rewriting(task):
+                tasks.append(_under_next_key(context, running.plan, task))
                 continue
             running.results[result.upper_bound] = result
             if running.is_complete:
                 yield running
         if not tasks:
             return
+
+
+def _is_rewriting(task: MergeTask) -> bool:
+    """Whether a range is written anew, under a number of its own: another attempt takes another one."""
+    (first, *others) = task.inputs
+    return isinstance(first, MergedRange) and not others
 
 
 def _under_next_key(context: StageContext, plan: PartitionPlan, task: MergeTask) -> MergeTask:

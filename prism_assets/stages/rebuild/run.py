@@ -241,6 +241,8 @@ class _Day:
                 raise LeaseLost("columns were renamed meanwhile, and what is ready has their former names: repeat it")
             locked = partitions.lock_partition(connection, number)
             rebuilds.lock_running(connection, rebuild)
+            if locked.rebuild > rebuild.generation:
+                raise KeyOccupied("its merged objects were written anew meanwhile, under later numbers: repeat it")
             changed = rebuilds.forget_changed(connection, rebuild)
             rebuilds.leave_out(connection, rebuild)
             if changed or rebuilds.load_ranges_to_rebuild(connection, rebuild):
