@@ -35,7 +35,6 @@ from prism_assets.objectstore.stores import Stores
 _READ_WHOLE = 4 << 20
 """Objects up to so many bytes are read with one request."""
 _READS = 8
-_AT_ONCE = 64
 
 
 class UnreadInputs(Exception):
@@ -168,8 +167,8 @@ def read_parts(
         return item, list(StoredObject(item, stores).parts(schema, check=checks(item)))
 
     unread: list[UnreadObject] = []
-    for start in range(0, len(items), _AT_ONCE):
-        chosen = items[start : start + _AT_ONCE]
+    for start in range(0, len(items), _READS):
+        chosen = items[start : start + _READS]
         small = [item for item in chosen if item.content_length <= _READ_WHOLE]
         try:
             for item, parts in read_all(whole, small):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import date
 from itertools import pairwise
@@ -73,7 +74,8 @@ def rebuild_records(task: RecordRebuildTask, table: TableDefinition, stores: Sto
     under the same keys.
     """
     try:
-        return _Rebuild(task, table, stores, lake.keys(table)).run()
+        with ExitStack() as stack:
+            return _Rebuild(task, table, stores, lake.keys(table), stack).run()
     except MemoryError:
         raise
     except UnreadInputs as error:
@@ -116,7 +118,9 @@ class _Written:
 
 
 class _Rebuild:
-    def __init__(self, task: RecordRebuildTask, table: TableDefinition, stores: Stores, keys: TableKeys) -> None:
+    def __init__(
+        self, task: RecordRebuildTask, table: TableDefinition, stores: Stores, keys: TableKeys, stack: ExitStack
+    ) -> None:
         if table.join is None:
             raise InvariantBroken(f"{table.name} is no join table; it is rebuilt under another definition than it has")
         self._task = task
@@ -124,6 +128,7 @@ class _Rebuild:
         self._join = table.join
         self._stores = stores
         self._keys = keys
+        self._stack = stack
         self._shape = RecordShape(table, table.join)
         self._settle_before = to_instant(task.settle_before) if task.settle_before else np.iinfo(np.int64).min
         self._result = RecordRebuildResult(fold_id=task.fold_id, number=task.number)
@@ -132,7 +137,7 @@ class _Rebuild:
         self._kept = {item.object_id for item in task.kept}
         self._addresses: dict[Address, _Written] = {}
         stored = self._shape.stored
-        self._made = Spool(stored.append(pa.field(_JOINED, pa.bool_())), task.slices)
+        self._made = self._spool(stored.append(pa.field(_JOINED, pa.bool_())))
         self._place = [*self._join.key, table.partition_column, LAST_EVENT]
 
     def run(self) -> RecordRebuildResult:
@@ -146,6 +151,11 @@ class _Rebuild:
             written=tuple(self._write()),
             moves=tuple(sorted(self._moves, key=lambda move: (move.from_date, move.to_date))),
         )
+
+    def _spool(self, schema: pa.Schema) -> Spool:
+        spool = Spool(schema, self._task.slices)
+        self._stack.callback(spool.close)
+        return spool
 
     def _count(self, **more: int) -> None:
         counted = {name: getattr(self._result, name) + count for name, count in more.items()}
@@ -164,7 +174,7 @@ class _Rebuild:
         return rows.filter(pa.array(own)), found[own] // self._join.buckets
 
     def _divided_changes(self) -> Spool:
-        spool = Spool(self._shape.changes, self._task.slices)
+        spool = self._spool(self._shape.changes)
         for _, part in read_parts(self._task.changes, self._shape.changes, self._stores, self._is_checked_here):
             spool.add(*self._own(part))
         return spool
@@ -174,7 +184,7 @@ class _Rebuild:
         stored = self._shape.stored
         schema = pa.schema([stored.field(name) for name in self._place])
         more = [pa.field(_DAY, pa.int64()), pa.field(_KEPT, pa.bool_())]
-        spool = Spool(pa.schema([*schema, *more]), self._task.slices)
+        spool = self._spool(pa.schema([*schema, *more]))
         hidden = [item for item in self._task.records if item.part is RecordPart.HIDDEN]
         for item, part in read_parts(hidden, stored, self._stores, lambda _: True):
             self._add_hidden_there(item.date, part)

@@ -36,6 +36,13 @@ class Spool:
         with telling():
             self._files[number][1].write_table(rows)
 
+    def close(self) -> None:
+        """Lets go of the files of slices that nobody has taken."""
+        for file, writer in self._files.values():
+            writer.close()
+            file.close()
+        self._files.clear()
+
     def take(self, number: int) -> pa.Table:
         """The rows of a slice in the order in which they came; what lies on disk is read when it is looked at."""
         if number not in self._files:

@@ -33,12 +33,7 @@ def arrival_of(table: TableDefinition, day: date) -> Arrival:
 
 
 def find_days(context: StageContext, table: TableDefinition, *, day: date, since: date | None) -> list[Partition]:
-    """The partitions of a day, or of those from `since` up to it; WrongUse if there is none, or for changes."""
-    if table.change_log is not None:
-        raise WrongUse(
-            f"{table.name} belongs to a join table, whose changes are folded into records once, and no rebuild makes "
-            "other changes: send them again, as new objects"
-        )
+    """The partitions of a day, or of those from `since` up to it; WrongUse if there is none."""
     first = day if since is None else since
     if first > day:
         raise WrongUse(f"--since {first} is behind --date {day}: it is the first of the days up to that date")

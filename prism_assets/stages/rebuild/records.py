@@ -109,7 +109,12 @@ class _Compared:
 
 
 def check_days(table: TableDefinition, day: date | None, since: date | None) -> None:
-    """WrongUse if a log is to be rebuilt without a day, or a join table by days."""
+    """WrongUse if a table is to be rebuilt without a day, a join table by days, or the log of one at all."""
+    if table.change_log is not None:
+        raise WrongUse(
+            f"{table.name} belongs to a join table, whose changes are folded into records once, and no rebuild makes "
+            "other changes: send them again, as new objects; `prism rebuild` of the join table makes its records again"
+        )
     if table.join is None and day is None:
         raise WrongUse(f"{table.name} is rebuilt day by day: say which with --date")
     if table.join is not None and (day or since):
