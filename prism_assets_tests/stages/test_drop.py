@@ -204,7 +204,7 @@ def test_what_waits_to_be_converted_is_converted_first(world: World) -> None:
 
 def test_an_erasure_is_proved_first(world: World) -> None:
     a_life(world, a_table(merge="{interval: 0}"))
-    run_erase(world.context, EVENTS, "id = 1")
+    run_erase(world.context, EVENTS, "id = -1")
     retire(world)
     with pytest.raises(WrongUse, match="has 1 erasure that is not proved yet"):
         drop(world)
