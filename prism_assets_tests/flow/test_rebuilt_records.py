@@ -197,6 +197,36 @@ def test_records_of_changes_that_are_not_kept_stay_as_they_are(requests: Request
     assert "restore the object" in refused(requests, later)
 
 
+def expire(requests: Requests, day: str) -> None:
+    """As retention does with a day of the records."""
+    with requests.world.context.database.begin() as connection:
+        days = partitions.load_table_partitions(connection, requests.table.table_id)
+        (number,) = (item.partition_id for item in days if item.date.isoformat() == day)
+        retention.expire(connection, number)
+
+
+def test_changes_that_wait_for_a_lost_object_of_an_expired_day_wait_no_more(requests: Requests) -> None:
+    world, later = requests.world, "2026-03-03T12:00"
+    requests.arrive([("front", front(f"r{number}", NOON, "home")) for number in range(12)], NOON)
+    requests.fold(NOON)
+    lost, *others = there(requests)
+    assert others
+    path_of(requests, lost).unlink()
+    requests.arrive([("front", front(f"s{number}", NOON, "home")) for number in range(12)], NOON)
+    world.discover(later)
+    assert run_fold(world.context, now=utc(later), ignore_pace=True).errors
+    assert {item.is_settled for item in there(requests) if item.bucket_number != lost.bucket_number} == {True}
+    expire(requests, DAY)
+    for item in there(requests):
+        if item.is_settled:
+            path_of(requests, item).unlink()
+    (pending,) = (item for item in there(requests) if item.part.value == "pending")
+    done = rebuild(requests, later)
+    assert (done.waited, len(done.unread)) == (pending.row_count, 1)
+    assert {item.is_settled for item in there(requests)} == {True}
+    assert rebuild(requests, later).fold_id is None
+
+
 def test_it_is_refused_where_the_log_does_not_hold_what_records_are_made_of(requests: Requests) -> None:
     world = requests.world
     requests.arrive([("front", front("a", NOON, "home")), ("back", back("a", NOON, 1, 200))], NOON)

@@ -83,7 +83,7 @@ class _Inputs:
     changes_from: datetime | None
     kept: tuple[RecordObject, ...]
     settle_before: datetime | None
-    expired_day: date | None
+    expired: frozenset[date]
     erasures: tuple[ErasureRule, ...]
     own_erasures: frozenset[int]
 
@@ -191,8 +191,7 @@ def _load(connection: Connection, table_id: int, lake: Lake) -> _Inputs:
     changes_from = changes.day_ends(max(gone)) if gone else None
     expired = retention.load_expired(connection, table_id)
     current = record_objects.load_current(connection, lake.keys(table), table_id)
-    still_open = {item.date for item in current if not item.is_settled}
-    current = [item for item in current if item.date not in expired or item.date in still_open]
+    current = [item for item in current if item.date not in expired or not item.is_settled]
     kept = [item for item in current if changes_from is not None and _begins_before(item, changes_from)]
     early = {item.object_id for item in kept}
     if changes_from is not None and (table.join.window_seconds is None or not all(item.is_settled for item in kept)):
@@ -209,7 +208,7 @@ def _load(connection: Connection, table_id: int, lake: Lake) -> _Inputs:
         changes_from=changes_from,
         kept=tuple(item for item in kept if changes_from is None or _may_reach(item, table, changes_from)),
         settle_before=folds.last_settled_before(connection, table_id),
-        expired_day=max(expired, default=None),
+        expired=expired,
         erasures=rules,
         own_erasures=own,
     )
@@ -281,7 +280,7 @@ def _compare(context: StageContext, inputs: _Inputs) -> _Compared:
             inputs.changes,
             lost=lost,
             settle_before=inputs.settle_before,
-            expired_day=inputs.expired_day,
+            expired_day=max(inputs.expired, default=None),
             changes_from=inputs.changes_from,
             kept=inputs.kept,
             erasures=inputs.erasures,
@@ -405,6 +404,7 @@ def _commit(
 
     It locks the lease, then the rows of the partitions in id order, then what it replaces, as a fold does. A death
     before it leaves everything as it was. All changes that waited are in what was written, or make no difference.
+    Nobody is sent to days that have expired, and what folds read no more of them garbage collection deletes.
     """
     table = inputs.table
     if compared.days and (added_sums(results) != added_sums(compared.results) or any(r.unread for r in results)):
@@ -412,10 +412,10 @@ def _commit(
     own = max(inputs.own_erasures, default=0) if not any(result.undecided for result in results) else 0
     written = [replace(item, erasure_id=own) for result in results for item in result.written]
     replaced = [item for item in inputs.records if item.part is RecordPart.PENDING or item.date in compared.days]
-    moves = _moves(results, compared.days)
+    moves = _moves(results, compared.days.keys() - inputs.expired)
     homes = {item.date for item in written} | {day for move in moves for day in (move.from_date, move.to_date)}
     homes |= {item.date for item in replaced if item.part is not RecordPart.PENDING}
-    seen = {item.date for item in (*replaced, *written) if item.part is RecordPart.VISIBLE}
+    seen = {item.date for item in (*replaced, *written) if item.part is RecordPart.VISIBLE} - inputs.expired
     counts = FoldCounts(
         changes_folded=sum(item.row_count for item in inputs.waiting),
         rows_written=sum(item.row_count for item in written),
@@ -435,6 +435,6 @@ def _commit(
 
 
 def _moves(results: Sequence[RecordRebuildResult], days: Collection[date]) -> list[RecordMove]:
-    """Those between days that are written, each once."""
+    """Those between days that are written and shown, each once."""
     found = {move for result in results for move in result.moves if {move.from_date, move.to_date} <= set(days)}
     return sorted(found, key=lambda move: (move.from_date, move.to_date))
