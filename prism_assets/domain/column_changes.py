@@ -17,7 +17,7 @@ from prism_assets.domain.words import counted
 
 @dataclass(frozen=True, kw_only=True)
 class HeldName:
-    """A name that columns of before have in objects: of so many days, the first and the last of which are known.
+    """A name that columns of before may have in objects: of so many days, the first and the last of which are known.
 
     `waiting` counts staging objects that are still to be converted under a definition with such a column.
     """
@@ -164,19 +164,26 @@ def _changed(before: Column, after: Column, stored: StoredColumns) -> Iterator[s
 
 
 def _taken(table: str, name: str, held: HeldName) -> str:
-    said = f"{name} was another column, whose values readers of Glue would take for those of the new one: "
-    if held.days:
-        days = (
-            f"of {held.first}" if held.days == 1 else f"of {counted(held.days, 'day')} from {held.first} to {held.last}"
-        )
-        since = "" if held.days == 1 else f" --since {held.first}"
-        return (
-            f"{said}objects {days} have it under that name; choose another name, or have them made again: "
-            f"`prism rebuild {table} --date {held.last}{since}` when the days are closed, and `prism catalog`"
-        )
     return (
-        f"{said}{counted(held.waiting, 'staging object is', 'staging objects are')} still to be converted with it; "
-        "choose another name, or run `prism stream` first"
+        f"{name} was another column, whose values readers of Glue would take for those of the new one: "
+        f"{_holders(held)}; choose another name, or {_remedy(table, held)}"
+    )
+
+
+def _holders(held: HeldName) -> str:
+    if not held.days:
+        return f"{counted(held.waiting, 'staging object is', 'staging objects are')} still to be converted with it"
+    days = f"{held.first}" if held.days == 1 else f"{counted(held.days, 'day')} from {held.first} to {held.last}"
+    return f"objects of {days} may have it under that name"
+
+
+def _remedy(table: str, held: HeldName) -> str:
+    if not held.days:
+        return "run `prism stream` first"
+    since = "" if held.days == 1 else f" --since {held.first}"
+    return (
+        f"have them made again: `prism rebuild {table} --date {held.last}{since}` when the days are closed, and "
+        "`prism catalog`"
     )
 
 

@@ -303,11 +303,13 @@ WHERE d.prism_table_id = :table AND n.name IS NOT NULL
 
 
 def load_held_names(connection: Connection, table_id: int, names: Mapping[str, int]) -> dict[str, HeldName]:
-    """Those of the names that objects of a table have for columns: what readers of Glue are sent to, or may be soon.
+    """Those of the names that objects of a table may have for columns: what readers of Glue are sent to, or may be soon.
 
-    Given with each name is the id of the column that may have it, 0 for none. Merged objects have the columns of the small ones that they were made of. A day that was rebuilt holds what it held
-    until each publisher whose readers go by names shows it as it is now. Reads without locks, of each day by its index:
-    what no definition in force has, fewer and fewer objects hold.
+    Given with each name is the id of the column that may have it, 0 for none. Merged objects have the columns, by id, of
+    the small ones that they were made of, under names of any later definition: that of the merge, of one before for a
+    column that is gone, or of one that is in flight. So a name is held by rows of each column that ever had it since
+    they were made, and is free when their days are rebuilt. A day that was rebuilt holds what it held until each
+    publisher whose readers go by names shows it as it is now. Reads without locks, of each day by its index.
     """
     if not names:
         return {}
@@ -321,13 +323,22 @@ def load_held_names(connection: Connection, table_id: int, names: Mapping[str, i
 
 
 _HELD_NAMES = """
-WITH held AS (
-    SELECT n.name, array_agg(d.version) AS versions
+WITH columns AS MATERIALIZED (
+    SELECT d.version, CAST(c ->> 'column_id' AS integer) AS id, coalesce(c ->> 'stored_as', c ->> 'name') AS name,
+        c -> 'rename' ->> 'former' AS former
+    FROM prism_table_definitions d CROSS JOIN jsonb_array_elements(d.definition -> 'columns') c
+    WHERE d.prism_table_id = :table
+),
+named AS (
+    SELECT n.name, c.id, max(c.version) AS last_version
     FROM unnest(CAST(:names AS text[]), CAST(:own AS integer[])) AS n (name, own)
-    JOIN prism_table_definitions d ON d.prism_table_id = :table
-        AND EXISTS (SELECT 1 FROM jsonb_array_elements(d.definition -> 'columns') c
-            WHERE n.name IN (coalesce(c ->> 'stored_as', c ->> 'name'), c -> 'rename' ->> 'former')
-                AND CAST(c ->> 'column_id' AS integer) <> n.own)
+    JOIN columns c ON n.name IN (c.name, c.former) AND c.id <> n.own
+    GROUP BY n.name, c.id
+),
+held AS (
+    SELECT n.name, array_agg(DISTINCT c.version) AS with_column,
+        array_agg(DISTINCT c.version) FILTER (WHERE c.version <= n.last_version) AS versions
+    FROM named n JOIN columns c ON c.id = n.id
     GROUP BY n.name
 )
 SELECT h.name, count(p.date) AS days, min(p.date) AS first, max(p.date) AS last,
@@ -340,7 +351,11 @@ FROM held h LEFT JOIN prism_partition_states p ON p.table_id = :table
             WHERE q.prism_partition_id = p.partition_id AND q.publisher <> 'iceberg' AND q.version >= 0
                 AND q.revision < p.revision)
         OR EXISTS (SELECT 1 FROM prism_small_objects s
-            WHERE s.prism_partition_id = p.partition_id AND s.definition_version = ANY(h.versions)))
+            WHERE s.prism_partition_id = p.partition_id AND s.definition_version = ANY(h.versions))
+        OR EXISTS (SELECT 1 FROM prism_merge_ranges r
+            WHERE r.prism_partition_id = p.partition_id AND r.definition_version = ANY(h.versions))
+        AND EXISTS (SELECT 1 FROM prism_small_objects s
+            WHERE s.prism_partition_id = p.partition_id AND s.definition_version = ANY(h.with_column)))
 GROUP BY h.name, h.versions
 """
 

@@ -68,6 +68,14 @@ def test_a_merge_of_all_kinds_has_the_names_of_its_definition(lake: Lake, table:
     assert all(len(set(values[name])) == 7 and None not in values[name] for name in names.keys() & {"v", "w"})
 
 
+@pytest.mark.parametrize("name", ["w", "v"], ids=["the column", "its copy"])
+def test_no_object_is_written_with_two_columns_of_one_name(lake: Lake, name: str) -> None:
+    dropped = a_table(a_column("u", "string", 2, source="v"), a_column(name, "string", 9))
+    failure = lake.merge([converted(lake, dropped, 1)], BEHIND).failure
+    assert failure is not None
+    assert f"two columns of one object would be called {name}; nothing was written" in failure.message
+
+
 def test_what_lies_under_a_key_with_the_name_of_before_is_not_taken_for_it(lake: Lake) -> None:
     small = [converted(lake, BEFORE, 1)]
     assert lake.merge(small, BEFORE).failure is None

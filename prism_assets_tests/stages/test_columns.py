@@ -123,7 +123,7 @@ def test_a_rebuild_frees_the_name_of_a_dropped_column(world: World, rows: list[d
     world.apply(events(SIZE))
     held = (
         "color was another column, whose values readers of Glue would take for those of the new one: objects of "
-        f"{DAY} have it under that name; choose another name, or have them made again: "
+        f"{DAY} may have it under that name; choose another name, or have them made again: "
         f"`prism rebuild log.events --date {DAY}` when the days are closed, and `prism catalog`"
     )
     again = events(SIZE, "{name: color, type: integer, source: size}")

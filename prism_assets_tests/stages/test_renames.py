@@ -39,6 +39,7 @@ from prism_assets_tests.stages.seen_columns import (
     each_once,
     events,
     look,
+    merged,
     publish,
     refusal,
 )
@@ -245,6 +246,45 @@ def test_a_column_that_was_renamed_by_an_older_version_begins_with_the_next_appl
     assert state(world) is RenameState.BOTH
     wanted = {row["id"]: (row["color"], row["color"]) for row in rows}
     assert each_once(world.query("SELECT id, hue, color FROM log.events")) == wanted
+
+
+def test_a_name_is_held_by_what_may_have_been_written_while_a_column_had_it(world: World) -> None:
+    def table(*columns: str) -> str:
+        return a_table(columns=columns, merge=MERGE)
+
+    world.apply(table(COLOR, SIZE))
+    rows = [*arrive(world), *arrive(world)]
+    world.catalog(NIGHT)
+    world.merge(NIGHT, everything=True)
+    back, new = COLOR.replace("}", ", was: hue}"), COLOR.replace("color", "hue")
+    held = (
+        "hue was another column, whose values readers of Glue would take for those of the new one: objects of "
+        f"{DAY} may have it under that name; choose another name, or have them made again: "
+        f"`prism rebuild log.events --date {DAY}` when the days are closed, and `prism catalog`"
+    )
+    world.apply(table(HUE, SIZE), now=RENAMED)
+    world.apply(table(back, SIZE), now=RENAMED)
+    assert refusal(world, table(back, SIZE, new)) == held, "a merge under the name may still be in flight"
+    world.apply(table(HUE, SIZE), now=RENAMED)
+    assert plans(world.merge(RENAMED)) == ["write (0, 2] anew"]
+    world.catalog(RENAMED)
+    world.apply(table(back, SIZE), now=RENAMED)
+    assert refusal(world, table(back, SIZE, new)) == held
+    assert refusal(world, table(back, "{name: hue, type: bigint, was: size}")) == held
+    with world.context.database.begin() as connection:  # what a merge of before takes in that goes on beside an apply
+        connection.exec_driver_sql("UPDATE prism_small_objects SET definition_version = 5")
+    assert refusal(world, table(back, SIZE, new)) == held
+    world.apply(table(SIZE), now=RENAMED)
+    assert refusal(world, table(SIZE, new)) == held
+    assert run_rebuild(world.context, "log.events", day=utc(NOON).date(), now=utc(RENAMED)).errors == ()
+    world.catalog(LATER)
+    assert world.apply(table(SIZE, new), now=LATER).lines == ("add column hue string to log.events",)
+    arrive(world, LATER)
+    world.merge(LATER, everything=True)
+    world.catalog(LATER)
+    assert columns_of(world, merged(world)) == {"time": 1, "id": 2, "size": 4, "hue": 5}
+    found = each_once(world.query("SELECT id, hue FROM log.events"))
+    assert {found[row["id"]] for row in rows} == {(None,)}
 
 
 def test_a_rebuild_or_a_merge_that_is_first_is_as_good(world: World, rows: list[dict[str, Any]]) -> None:

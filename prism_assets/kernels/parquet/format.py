@@ -10,6 +10,7 @@ by the field that `field_of` makes; the encoder alone writes copies, whatever re
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.tables import Column
 from prism_assets.domain.types import MICROSECONDS, MILLISECONDS
 from prism_assets.kernels.fingerprint import COPY_IDS, FIELD_ID
@@ -90,6 +92,14 @@ def without_copies(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field for field in schema if not is_copy(field)])
 
 
+def with_own_names(schema: pa.Schema) -> pa.Schema:
+    """The same schema; InvariantBroken if two columns have one name: readers by id would refuse the whole object."""
+    twice = sorted(name for name, times in Counter(schema.names).items() if times > 1)
+    if twice:
+        raise InvariantBroken(f"two columns of one object would be called {', '.join(twice)}; nothing was written")
+    return schema
+
+
 def in_format(schema: pa.Schema, file_format: int) -> pa.Schema:
     """The schema of an object of a file format: kernels work with timestamps in milliseconds."""
     kind = pa.timestamp(_UNITS[file_format], "UTC")
@@ -110,7 +120,7 @@ class Encoder:
     ) -> None:
         copies = _copies(schema)
         self._copied = [place for place, _ in copies]
-        self._schema = in_format(pa.schema([*schema, *(field for _, field in copies)]), file_format)
+        self._schema = in_format(with_own_names(pa.schema([*schema, *(field for _, field in copies)])), file_format)
         copied = [field.name for place, field in copies if schema[place].name in dictionaries]
         self._file = new_file() if on_disk else None
         self._sink = pa.PythonFile(self._file, "w") if on_disk else pa.BufferOutputStream()

@@ -15,7 +15,7 @@ from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.kernels.parquet.format import column_id, field_of, identity, is_copy, without_copies
+from prism_assets.kernels.parquet.format import column_id, field_of, identity, is_copy, with_own_names, without_copies
 from prism_assets.kernels.parquet.large_strings import LARGE, enlarged
 from prism_assets.kernels.parquet.sorting import sort_keys, sorted_positions
 
@@ -63,7 +63,7 @@ def union_schema(schemas: Sequence[pa.Schema], table: TableDefinition) -> pa.Sch
     """All columns of the inputs by column id, named and typed as the table has them, or else as in the last input."""
     fields = {column_id(field): field for schema in dict.fromkeys(schemas) for field in schema if not is_copy(field)}
     defined = {column.column_id: field_of(column) for column in table.columns}
-    return pa.schema([defined.get(number, fields[number]) for number in sorted(fields)])
+    return with_own_names(pa.schema([defined.get(number, fields[number]) for number in sorted(fields)]))
 
 
 def aligned(read: pa.Table, schema: pa.Schema) -> pa.Table:
