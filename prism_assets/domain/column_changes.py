@@ -71,16 +71,35 @@ def continued_columns(table: TableDefinition, old: TableDefinition, stored: Stor
 
     A renamed column is on the way to its new name from then on, as readers of Glue look for one name in all objects; in
     a table without any object it has the new one everywhere. One that objects have under its first name alone, as
-    those of earlier versions did, begins now.
+    those of earlier versions did, begins now, if the name is not held: it waits for that, as its file cannot help it.
     """
     followed = followed_columns(table, old)
     columns = []
     for column in table.columns:
-        if before := followed.get(column.name):
+        before = followed.get(column.name)
+        if before and _waits(column, before, stored):
+            column = replace(column, column_id=before.column_id, stored_as=before.stored_as)
+        elif before:
             rename = None if stored.is_empty else _rename(column, before, old.version + 1)
             column = replace(column, column_id=before.column_id, rename=rename)
         columns.append(column)
     return (*columns, *kept_columns(table, old))
+
+
+def waiting_columns(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> Iterator[str]:
+    """Why columns of a file that objects have under their first name alone do not take their name yet, a line each."""
+    for name, before in followed_columns(table, old).items():
+        if _waits(table.column(name), before, stored):
+            held = stored.held[name]
+            yield (
+                f"{old.name} keeps the name {before.stored_as} for {name} in objects and Glue, as {name} was another "
+                f"column: {_holders(held)}; to have readers of Glue find {name}, {_remedy(str(old.name), held)}, and "
+                "apply again"
+            )
+
+
+def _waits(column: Column, before: Column, stored: StoredColumns) -> bool:
+    return column.name == before.name and before.stored_as is not None and column.name in stored.held
 
 
 def _rename(column: Column, before: Column, version: int) -> ColumnRename | None:
@@ -106,7 +125,8 @@ def column_problems(table: TableDefinition, old: TableDefinition, stored: Stored
             yield from _unusable_name(column, before, table, old, stored)
         if before is not None:
             yield from _changed(before, column, stored)
-        if (held := stored.held.get(column.name)) and column.name not in known:
+        is_known = column.name in known or (before is not None and before.name == column.name)
+        if (held := stored.held.get(column.name)) and not is_known:
             yield _taken(str(old.name), column.name, held)
     gone = {column.column_id for column in old.columns}
     gone -= {column.column_id for column in (*followed.values(), *kept_columns(table, old))}

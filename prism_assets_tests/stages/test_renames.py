@@ -15,7 +15,7 @@ import pytest
 from prism_assets import failpoints
 from prism_assets.domain.column_renames import RenameState
 from prism_assets.kernels.fingerprint import COPY_IDS
-from prism_assets.metadata import merge_jobs, partitions, retention
+from prism_assets.metadata import merge_jobs, partitions, retention, tables
 from prism_assets.stages.catalog.preview import preview
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.doctor.run import run_doctor
@@ -285,6 +285,49 @@ def test_a_name_is_held_by_what_may_have_been_written_while_a_column_had_it(worl
     assert columns_of(world, merged(world)) == {"time": 1, "id": 2, "size": 4, "hue": 5}
     found = each_once(world.query("SELECT id, hue FROM log.events"))
     assert {found[row["id"]] for row in rows} == {(None,)}
+
+
+def test_a_column_that_was_renamed_by_an_older_version_waits_while_objects_have_another_of_its_name(
+    world: World,
+) -> None:
+    other = "{name: hue, type: string, length: 20, value: upper(color)}"
+    world.apply(a_table(columns=[COLOR, SIZE, other], merge=MERGE))
+    rows = arrive(world)
+    world.apply(a_table(columns=[COLOR, SIZE], merge=MERGE))
+    with world.context.database.begin() as connection:  # what that version did
+        (table,) = tables.load_definitions(connection)
+        columns = [
+            replace(item, name="hue", stored_as="color") if item.name == "color" else item for item in table.columns
+        ]
+        table = replace(table, columns=tuple(columns), version=table.version + 1)
+        tables.save_version(connection, table, utc(NOON))
+        tables.save_columns(connection, table, utc(NOON))
+    renamed = a_table(columns=[HUE, SIZE], merge=MERGE)
+    plan = world.apply(renamed, now=NOON)
+    assert (plan.lines, plan.notices) == (
+        (),
+        (
+            "log.events keeps the name color for hue in objects and Glue, as hue was another column: objects of "
+            f"{DAY} may have it under that name; to have readers of Glue find hue, have them made again: `prism "
+            f"rebuild log.events --date {DAY}` when the days are closed, and `prism catalog`, and apply again",
+        ),
+    )
+    rows += arrive(world)
+    world.catalog(NIGHT)
+    world.merge(NIGHT, everything=True)
+    world.catalog(NIGHT)
+    assert columns_of(world, merged(world)) == {"time": 1, "id": 2, "color": 3, "size": 4, "hue": 5}
+    wanted = {row["id"]: (row["color"],) for row in rows}
+    assert each_once(world.query("SELECT id, color FROM log.events")) == wanted
+    assert run_rebuild(world.context, "log.events", day=utc(NOON).date(), now=utc(RENAMED)).errors == ()
+    world.catalog(RENAMED)
+    plan = world.apply(renamed, now=RENAMED)
+    assert plan.notices == ()
+    assert plan.lines[0].startswith("have readers of Glue find column hue of log.events by this name")
+    world.merge(RENAMED)
+    world.catalog(RENAMED)
+    assert columns_of(world, merged(world)) == {"time": 1, "id": 2, "hue": 3, "size": 4, "color": COPY_IDS[3]}
+    assert each_once(world.query("SELECT id, color FROM log.events")) == wanted
 
 
 def test_a_rebuild_or_a_merge_that_is_first_is_as_good(world: World, rows: list[dict[str, Any]]) -> None:

@@ -49,13 +49,13 @@ def _linked_tables(context: StageContext, connection: Connection, known: Sequenc
 def _stored_columns(
     context: StageContext, connection: Connection, table: TableDefinition, old: TableDefinition
 ) -> StoredColumns:
-    """Looks into objects only for names that columns of before had, and at erasures only where columns go.
+    """Looks into objects only for names that come to be those of other columns, and at erasures only where columns go.
 
     Whether there is any object is asked where a column is renamed or widened; no batch starts until that is done.
     """
     followed = followed_columns(table, old)
     ids = {column.name: followed[column.name].column_id if column.name in followed else 0 for column in table.columns}
-    new = ids.keys() - {column.name for column in old.columns}
+    new = ids.keys() - {name for name, column in followed.items() if column.stored_name == name}
     used = new & tables.load_column_names(connection, old.table_id) if new else ()
     held = tables.load_held_names(connection, old.table_id, {name: ids[name] for name in used})
     is_empty = False

@@ -12,6 +12,7 @@ from prism_assets.domain.column_changes import (
     column_problems,
     continued_columns,
     kept_columns,
+    waiting_columns,
 )
 from prism_assets.domain.names import TableName
 from prism_assets.domain.table_changes import Change, changes_between, describe
@@ -91,7 +92,8 @@ def plan_apply(
     for table in ordered:
         old = names.old(table)
         if _file_of(table) not in broken:
-            notices += _notices(table, old) if old else []
+            if old:
+                notices += [*_notices(table, old), *waiting_columns(table, old, of_table(old))]
             name = names.unused(table.name)
             wanted = _on_top_of(table, old, of_table(old)) if old else dataclasses.replace(table, name=name)
             changes = changes_between(old, wanted, claims.moves_of(table, old))
