@@ -95,11 +95,14 @@ class RenameLeft:
 
 @dataclass(frozen=True, kw_only=True)
 class RenameFacts:
-    """What decides besides the state: since when that is, what is left, and whether every catalog shows its version."""
+    """What decides besides the state: since when that is, what is left, and since when every catalog shows it.
+
+    `shown` is None as long as one does not, or what was sent to it before may still change that.
+    """
 
     since: datetime
     left: RenameLeft
-    is_shown: bool
+    shown: datetime | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,19 +122,21 @@ def next_step(
 ) -> RenameStep:
     """The step that ends the present state of a rename, due or not.
 
-    Nothing that is made under a definition in force adds to what is left: once it is nothing it stays so.
+    Nothing that is made under a definition in force adds to what is left: once it is nothing it stays so. What Glue is
+    to show counts from when the last catalog shows it, which may be long after its definition came into force.
     """
     to = NEXT_STATE[rename.state]
     stays = {RenameState.SETTLING: reader_lease, RenameState.BOTH: grace, RenameState.ENDING: reader_lease}
-    end = facts.since + stays.get(rename.state, timedelta())
+    begun = facts.since if rename.state in SHOWS_FORMER or facts.shown is None else max(facts.since, facts.shown)
+    end = begun + stays.get(rename.state, timedelta())
     until = f"until {end:%Y-%m-%d %H:%M}Z"
     match rename.state:
         case RenameState.REWRITING if not facts.left.is_nothing:
             return RenameStep(to=to, is_due=False, reason=f"objects of before are left: {facts.left}")
         case RenameState.SETTLING if now < end:
             return RenameStep(to=to, is_due=False, reason=f"readers may use objects of before {until}")
-        case RenameState.BOTH | RenameState.ENDING if not facts.is_shown:
-            return RenameStep(to=to, is_due=False, reason="the next catalog run is to show it")
+        case RenameState.BOTH | RenameState.ENDING if facts.shown is None:
+            return RenameStep(to=to, is_due=False, reason="a catalog does not show the present state yet")
         case RenameState.BOTH if now < end:
             return RenameStep(to=to, is_due=False, reason=f"Glue shows both names {until}")
         case RenameState.ENDING if now < end:

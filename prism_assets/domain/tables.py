@@ -399,6 +399,11 @@ class TableDefinition:
         return max((column.rename.version for column in self.columns if column.rename), default=0)
 
     @property
+    def rename_step(self) -> int:
+        """The version that came with the last step of a rename that has not ended; 0 if there is none."""
+        return max((column.rename.since for column in self.columns if column.rename), default=0)
+
+    @property
     def glue_columns(self) -> tuple[tuple[str, Column], ...]:
         """The columns under the names that Glue shows, a former name that it shows beside a new one last."""
         both = [item for item in self.columns if item.rename and item.rename.state is RenameState.BOTH]

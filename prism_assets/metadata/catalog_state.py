@@ -153,15 +153,28 @@ WHERE prism_table_id = :table AND publisher = :publisher
 """
 
 
-def record_definition(connection: Connection, table_id: int, publisher: str, version: int) -> None:
+def record_definition(connection: Connection, known: CatalogState, now: datetime, *, was_other: bool) -> None:
     """Records the version of the definition that a catalog shows, upwards only. Locks the row.
 
-    It is the one that a run defined, also where a newer one came into force meanwhile: that is still to come.
+    It is the one that a run defined, also where a newer one came into force meanwhile: that is still to come. From when
+    on the catalog shows the last step of a rename is noted with the first version that has it, and anew if the catalog
+    `was_other` than recorded: by the clock of the run, at which it was `now` when it loaded what is `known`.
     """
-    connection.execute(text(_RECORD_DEFINITION), {"table": table_id, "publisher": publisher, "version": version})
+    values = {
+        "table": known.definition.table_id,
+        "publisher": known.publisher,
+        "version": known.definition.version,
+        "step": known.definition.rename_step,
+        "was_other": was_other,
+        "now": now,
+        "known": known.time,
+    }
+    connection.execute(text(_RECORD_DEFINITION), values)
 
 
 _RECORD_DEFINITION = """
-UPDATE prism_table_publications SET defined_version = greatest(defined_version, :version)
-WHERE prism_table_id = :table AND publisher = :publisher AND defined_version < :version
+UPDATE prism_table_publications SET defined_version = greatest(defined_version, :version),
+    renamed_time = CASE WHEN :was_other OR defined_version < :step
+        THEN CAST(:now AS timestamptz) + (clock_timestamp() - CAST(:known AS timestamptz)) ELSE renamed_time END
+WHERE prism_table_id = :table AND publisher = :publisher AND (defined_version < :version OR :was_other)
 """

@@ -67,14 +67,15 @@ def load_rename(connection: Connection, table_id: int, rename: ColumnRename) -> 
     left = RenameLeft()
     if rename.state is RenameState.REWRITING:
         left = RenameLeft(**connection.execute(text(_LEFT), values).one()._mapping)
-    return RenameRecord(begun=row.begun, facts=RenameFacts(since=row.since, left=left, is_shown=row.is_shown))
+    return RenameRecord(begun=row.begun, facts=RenameFacts(since=row.since, left=left, shown=row.shown))
 
 
 _TIMES = """
 SELECT (SELECT create_time FROM prism_table_definitions WHERE prism_table_id = :table AND version = :version) AS begun,
     (SELECT create_time FROM prism_table_definitions WHERE prism_table_id = :table AND version = :since) AS since,
-    NOT EXISTS (SELECT 1 FROM prism_table_publications WHERE prism_table_id = :table AND defined_version < :since)
-        AS is_shown
+    (SELECT CASE WHEN bool_and(defined_version >= :since) THEN max(renamed_time) END FROM prism_table_publications
+        WHERE prism_table_id = :table AND NOT EXISTS (
+            SELECT 1 FROM prism_publication_notes WHERE prism_table_id = :table)) AS shown
 """
 
 # Readers of an open day list all its objects; those of one that is switched are sent to its ranges and to what is above

@@ -356,6 +356,28 @@ def test_a_rewriting_that_died_is_done_by_the_next_run(
     assert "merged object" not in said(world, LATER)
 
 
+def test_readers_look_back_from_when_glue_shows_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.apply(a_table(columns=[COLOR], merge=MERGE))
+    arrive(world)
+    world.catalog(NOON)
+    world.apply(a_table(columns=[HUE], merge=MERGE), now=RENAMED)
+    world.catalog(NIGHT)
+    world.merge(NIGHT, everything=True)
+    for now in (NIGHT, RENAMED, SETTLED, SHOWN):
+        world.catalog(now)
+    assert state(world) is RenameState.BOTH
+    monkeypatch.setattr(failpoints, "_POINTS", failpoints.parse("catalog.after_begin=1*raise(InjectedFault)"))
+    with suppress(failpoints.InjectedFault):
+        run_catalog(world.context, now=utc(ALONE))
+    assert state(world) is RenameState.ENDING
+    for now in (ENDED, "2026-04-02T14:59"):
+        world.catalog(now)
+        assert state(world) is RenameState.ENDING
+    assert said(world, ENDED) == "readers may use the former name until 2026-04-02 15:00Z"
+    world.catalog("2026-04-02T15:01")
+    assert state(world) is None
+
+
 def test_a_day_that_expires_meanwhile_is_not_rewritten(world: World) -> None:
     world.apply(events(COLOR, SIZE))
     arrive(world)

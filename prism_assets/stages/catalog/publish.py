@@ -130,7 +130,7 @@ def publish_table(
     table = known.definition
     if plan.changes_nothing:
         if plan.is_full or known.defined_version != table.version:
-            _record_end(context, lease, known, plan, None)
+            _record_end(context, lease, known, plan, None, now)
         return PublishReport()
     with context.database.begin() as connection:
         leases.hold(connection, lease)
@@ -156,7 +156,7 @@ def publish_table(
             removed.append(str(name))
         left = {item.date for item in done if isinstance(item, Problem | HeldBack)}
         if plan.outdated.isdisjoint(left):
-            _record_end(context, lease, known, plan, note_id)
+            _record_end(context, lease, known, plan, note_id, now)
     except PrismError as error:
         done.append(Problem.of(error, str(table.name)))
         calls.break_off()
@@ -216,16 +216,20 @@ def _remove_name(
 
 
 def _record_end(
-    context: StageContext, lease: Lease, known: CatalogState, plan: PublishPlan, note_id: int | None
+    context: StageContext, lease: Lease, known: CatalogState, plan: PublishPlan, note_id: int | None, now: datetime
 ) -> None:
     """Records that the catalog shows what is recorded, and takes back the notes that this makes good.
 
+    A table that differs where nothing new was to be shown, or behind a run that was not seen to end, was shown
+    otherwise than recorded.
+
     One transaction: a death in it leaves the notes, and the next run compares once more.
     """
-    table = known.definition
+    table, due = known.definition, known.comparison_due
+    was_other = plan.differs and (table.version == known.defined_version or bool(due and due.notes))
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        catalog_state.record_definition(connection, table.table_id, known.publisher, table.version)
+        catalog_state.record_definition(connection, known, now, was_other=was_other)
         if note_id is not None:
             publication_notes.remove_note(connection, note_id)
         if plan.is_full:

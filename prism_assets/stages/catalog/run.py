@@ -151,7 +151,7 @@ def run_catalog(
         for table in chosen:
             if table.table_id in reports and not reports[table.table_id].skipped:
                 continue
-            reports[table.table_id] = report = _report_on(context, table, now, republish, seconds)
+            reports[table.table_id] = report = _report_on(context, table, now, republish, seconds, started)
             if report.changed:
                 context.progress(f"catalog: {table.name} changed")
             if report.skipped and not seconds:
@@ -160,14 +160,19 @@ def run_catalog(
 
 
 def _report_on(
-    context: StageContext, table: TableDefinition, now: datetime, republish: bool, wait_seconds: float
+    context: StageContext,
+    table: TableDefinition,
+    now: datetime,
+    republish: bool,
+    wait_seconds: float,
+    started: float,
 ) -> TableReport:
     name, table_id = str(table.name), table.table_id
     try:
         with leased(context, LeaseKind.CATALOG, [table_id], wait_seconds) as held:
             if held:
                 failpoint("catalog.after_lease")
-                return _run_table(context, held[table_id], now, republish)
+                return _run_table(context, held[table_id], now, republish, started)
         with context.database.begin() as connection:
             holder = leases.holders(connection, LeaseKind.CATALOG, [table_id]).get(table_id)
         return TableReport(table=name, table_id=table_id, skipped=True, holder=holder)
@@ -175,8 +180,11 @@ def _report_on(
         return TableReport(table=name, table_id=table_id, problems=(Problem.of(error, name),))
 
 
-def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bool) -> TableReport:
-    """The definition is read under the lease: one that was read before may have been replaced and shown meanwhile."""
+def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bool, started: float) -> TableReport:
+    """The definition is read under the lease: one that was read before may have been replaced and shown meanwhile.
+
+    It was `now` when the run `started`, by the monotonic clock; what is shown is noted with the time that it is then.
+    """
     with context.database.begin() as connection:
         known = _load_state(context, connection, lease)
         pending = load_candidates(connection, [known.definition], now)
@@ -193,7 +201,8 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
         marked, closed = _close(context, table, lease, pending, now, waiting)
         renamed = advance_renames(context, lease, table, min(now, known.time))
     shown = {
-        one.publisher.name: _show(one, lease, table, now, republish) for one in _begun_catalogs(context, lease, table)
+        one.publisher.name: _show(one, lease, table, now + _since(started), republish)
+        for one in _begun_catalogs(context, lease, table)
     }
     with context.database.begin() as connection:
         current = tables.load_current(connection, table)
@@ -216,6 +225,10 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
         problems=(*glue.problems, *map(_of_symlinks, symlink.problems)),
         symlink=replace(symlink, problems=(), held_back=()),
     )
+
+
+def _since(started: float) -> timedelta:
+    return timedelta(seconds=time.monotonic() - started)
 
 
 def _of_symlinks(item: _Told) -> _Told:
