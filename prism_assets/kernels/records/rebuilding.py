@@ -225,10 +225,10 @@ class _Rebuild:
         )
         visible, joined = merged.visible(sessions.count), merged.joined(sessions.count)
         settled = settle_times(sessions.last_events, self._join) < self._settle_before
-        days, is_gone = self._days(sessions, found)
-        is_gone |= settled if self._join.after == DELETE else settled & ~visible
         buckets = np.zeros(sessions.count, np.int64)
         buckets[sessions.of_changes] = changes.buckets
+        days, is_gone = self._days(sessions, found, buckets)
+        is_gone |= settled if self._join.after == DELETE else settled & ~visible
         cohorts = np.where(settled, _SETTLED, cohorts_of(sessions.first_events, self._join))
         order = np.lexsort((~visible, cohorts, buckets, days))
         order = order[~is_gone[order]]
@@ -283,14 +283,14 @@ class _Rebuild:
         self._count(orphans=int((is_orphan & ~there.erased & ~there.kept).sum()))
         return sessions
 
-    def _days(self, sessions: Sessions, there: _There) -> tuple[Numbers, Mask]:
+    def _days(self, sessions: Sessions, there: _There, buckets: Numbers) -> tuple[Numbers, Mask]:
         """The day of each record, and which are not to be made; notes what moves between days.
 
-        A record that is new to readers may have been in an object that is lost: then its row moves from there.
+        A part of a record, or all that there was of it, may have been in an object that is lost. Where that may be the
+        part with the first event, the record is of the day of that; and from a later day its row moves.
         """
         is_new = sessions.elders < 0
-        days = days_of(sessions.first_events, self._table.zone).astype(np.int64)
-        days[~is_new] = there.days[sessions.elders[~is_new]]
+        days = self._first_days(sessions, there, buckets)
         is_gone = np.zeros(sessions.count, bool)
         if self._task.expired_day is not None:
             is_gone |= is_new & (days <= times.to_day(self._task.expired_day))
@@ -302,13 +302,29 @@ class _Rebuild:
         pairs = {(there.days[row], days[sessions.of_records[row]]) for row in inside.tolist()}
         for item in self._task.lost:
             if item.part is RecordPart.VISIBLE:
-                first = to_instant(item.min_time) if item.min_time else np.iinfo(np.int64).min
-                last = to_instant(item.max_time) if item.max_time else np.iinfo(np.int64).max
-                maybe = is_new & ~is_gone & (sessions.first_events <= last) & (sessions.last_events >= first)
-                pairs |= {(times.to_day(item.date), day) for day in np.unique(days[maybe]).tolist()}
+                lost_day = times.to_day(item.date)
+                maybe = _may_be_in(item, buckets, sessions.first_events, sessions.last_events)
+                maybe &= ~is_gone & (days < lost_day)
+                pairs |= {(lost_day, day) for day in np.unique(days[maybe]).tolist()}
         dates = ((times.to_date(int(one)), times.to_date(int(other))) for one, other in pairs if one != other)
         self._moves |= {RecordMove(from_date=one, to_date=other) for one, other in dates}
         return days, is_gone
+
+    def _first_days(self, sessions: Sessions, there: _There, buckets: Numbers) -> Numbers:
+        """The day of each record's elder; that of its first event if there is none, or an earlier one may be lost."""
+        born = days_of(sessions.first_events, self._table.zone).astype(np.int64)
+        days = born.copy()
+        found = sessions.elders >= 0
+        elders = sessions.elders[found]
+        days[found] = there.days[elders]
+        is_earlier = np.zeros(sessions.count, bool)
+        is_earlier[found] = sessions.first_events[found] < there.first_events[elders]
+        if self._task.expired_day is not None:
+            is_earlier &= born > times.to_day(self._task.expired_day)
+        for item in self._task.lost:
+            maybe = is_earlier & _may_be_in(item, buckets, sessions.first_events, sessions.first_events)
+            days[maybe] = born[maybe]
+        return days
 
     def _add_up(self, made: _Made) -> None:
         rows = made.rows.drop_columns([_JOINED])
@@ -404,6 +420,14 @@ class _Rebuild:
             joined_rows=int(rows[_JOINED].to_numpy().sum()),
             definition_version=self._task.definition_version,
         )
+
+
+def _may_be_in(item: RecordObject, buckets: Numbers, since: Numbers, until: Numbers) -> Mask:
+    """Of which records the first event may be in an object: they are of its bucket, and it is between two instants."""
+    first = to_instant(item.min_time) if item.min_time else np.iinfo(np.int64).min
+    last = to_instant(item.max_time) if item.max_time else np.iinfo(np.int64).max
+    mask: Mask = (since <= last) & (until >= first)
+    return mask if item.merges else mask & (buckets == item.bucket_number)
 
 
 def _runs(values: Numbers) -> Iterator[tuple[int, int, int]]:

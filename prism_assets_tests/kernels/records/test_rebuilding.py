@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from prism_assets.domain.folding import RecordMove
 from prism_assets.domain.joins import DELETE
+from prism_assets.domain.record_rebuild import rebuild_tasks
 from prism_assets.kernels.records.rebuilding import rebuild_records
 from prism_assets_tests.kernels.builders import Lake
 from prism_assets_tests.kernels.records.builders import WINDOW, FoldedTable, a_change, a_join, a_join_table
@@ -20,6 +22,8 @@ AT_ONCE = 4
 MORE_PORTIONS = range(2, 300)
 BEFORE_MIDNIGHT = 2_400.0
 """Seconds behind the start of histories: then records are born on either side of midnight."""
+TO_MIDNIGHT = 3_600
+"""Seconds from START to the first midnight in the table's zone."""
 
 
 def lived(tmp_path: Path, seeds: range, rebuilds: Rebuilds, **more: Any) -> Iterator[History]:
@@ -71,6 +75,21 @@ def test_each_task_checks_the_objects_that_it_reads_alone(tmp_path: Path) -> Non
         alone = replace(task, buckets=(item.bucket_number,), records=(other,))
         result = rebuild_records(alone, table.table, table.lake.stores, table.lake.lake)
         assert [unread.object_id for unread in result.unread] == [item.object_id]
+
+
+@pytest.mark.parametrize("lost", range(2), ids=["elder", "younger"])
+def test_a_record_that_a_change_bridges_is_of_its_first_day_whichever_part_is_lost(tmp_path: Path, lost: int) -> None:
+    table = FoldedTable(Lake(tmp_path), a_join_table(a_join(buckets=1)))
+    table.put(a_change("front", 1, TO_MIDNIGHT - 300, page="x"))
+    table.put(a_change("front", 2, TO_MIDNIGHT + 500, page="y"))
+    first, second = sorted(table.objects.values(), key=lambda item: item.date)
+    assert first.date < second.date
+    table.taken.append(table.commit([a_change("front", 3, TO_MIDNIGHT + 100, page="z")]))
+    gone = {(first, second)[lost].object_id}
+    (task,) = rebuild_tasks(table.table, [first, second], table.taken, lost=gone)
+    result = table.remake(replace(task, fold_id=9, days=(first.date, second.date)))
+    assert [(item.date, item.row_count) for item in result.written] == [(first.date, 1)]
+    assert result.moves == (RecordMove(from_date=second.date, to_date=first.date),)
 
 
 # Null controls: without one of the two things that a rebuild knows beside the changes, histories come out otherwise.
