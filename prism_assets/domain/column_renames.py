@@ -58,7 +58,9 @@ class RenameLeft:
     """What readers of Glue are sent to, or may be yet, and that has the former name alone.
 
     Merged objects of closed days are rewritten; small objects are merged when their days are closed; staging objects
-    are still to be converted under a definition of before. Of `days` a catalog shows objects that were replaced since.
+    are still to be converted under a definition of before. Of `days` a catalog shows objects that were replaced since,
+    or may do so, as a publication may have landed that is not on record. So may what one of the `publications` sent
+    that were not seen to end.
     """
 
     merged: int = 0
@@ -66,13 +68,14 @@ class RenameLeft:
     open_small: int = 0
     staging: int = 0
     days: int = 0
+    publications: int = 0
     first_day: date | None = None
     last_day: date | None = None
 
     @property
     def is_nothing(self) -> bool:
         """Whether all objects have the new name."""
-        return not (self.merged or self.small or self.open_small or self.staging or self.days)
+        return not (self.merged or self.small or self.open_small or self.staging or self.days or self.publications)
 
     def __str__(self) -> str:
         return ", ".join(self._parts())
@@ -88,6 +91,8 @@ class RenameLeft:
             yield f"{counted(self.staging, 'staging object')} to be converted that were claimed before"
         if self.days:
             yield f"{counted(self.days, 'day')} to be published"
+        if self.publications:
+            yield f"{counted(self.publications, 'publication')} not seen to end"
         if self.first_day:
             days = f"{self.first_day}" if self.first_day == self.last_day else f"{self.first_day} to {self.last_day}"
             yield f"of {days}"

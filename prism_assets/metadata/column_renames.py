@@ -78,9 +78,10 @@ SELECT (SELECT create_time FROM prism_table_definitions WHERE prism_table_id = :
             SELECT 1 FROM prism_publication_notes WHERE prism_table_id = :table)) AS shown
 """
 
-# Readers of an open day list all its objects; those of one that is switched are sent to its ranges and to what is above
-# these. What a catalog shows of a closed day is of before as long as it was not published behind the last change of its
-# ranges. Whatever is written under a definition of before was claimed under it, or has such an object for input.
+# Readers of an open day list all its objects; those of one that is switched are sent to its ranges and to what is
+# above these. What a catalog shows of a closed day is of before as long as it was not published behind the last
+# change of its ranges; where nothing of it is on record, a publication may have landed all the same, as its run died.
+# Whatever is written under a definition of before was claimed under it, or has such an object for input.
 _LEFT = """
 WITH days AS MATERIALIZED (
     SELECT p.partition_date AS date, p.last_live_object_id IS NULL AS is_open,
@@ -92,9 +93,12 @@ WITH days AS MATERIALIZED (
                 AND s.prism_small_object_id > CASE WHEN p.switched THEN p.desired_manifest_version ELSE 0 END
                 AND s.definition_version < :version) END AS small,
         EXISTS (SELECT 1 FROM prism_publications q WHERE q.prism_partition_id = p.prism_partition_id
-            AND q.publisher <> 'iceberg' AND q.version >= 0 AND (p.expire_time IS NOT NULL
-                OR p.last_live_object_id IS NOT NULL AND (q.revision < p.revision
-                    OR p.switched AND q.version < p.desired_manifest_version))) AS is_behind
+            AND q.publisher <> 'iceberg' AND CASE
+                WHEN p.expire_time IS NOT NULL THEN q.version >= 0
+                WHEN p.last_live_object_id IS NULL THEN false
+                WHEN q.version < 0 THEN q.dirty
+                ELSE q.revision < p.revision OR p.switched AND q.version < p.desired_manifest_version
+            END) AS is_behind
     FROM prism_partitions p WHERE p.prism_table_id = :table
 )
 SELECT CAST(coalesce(sum(merged) FILTER (WHERE NOT is_open), 0) AS bigint) AS merged,
@@ -103,6 +107,7 @@ SELECT CAST(coalesce(sum(merged) FILTER (WHERE NOT is_open), 0) AS bigint) AS me
     (SELECT count(*) FROM prism_staging_objects o WHERE o.prism_table_id = :table
         AND o.state IN ('pending', 'claimed') AND o.definition_version < :version) AS staging,
     count(*) FILTER (WHERE is_behind) AS days,
+    (SELECT count(*) FROM prism_publication_notes n WHERE n.prism_table_id = :table) AS publications,
     min(date) FILTER (WHERE merged + small > 0 OR is_behind) AS first_day,
     max(date) FILTER (WHERE merged + small > 0 OR is_behind) AS last_day
 FROM days

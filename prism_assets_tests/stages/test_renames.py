@@ -378,6 +378,33 @@ def test_readers_look_back_from_when_glue_shows_it(world: World, monkeypatch: py
     assert state(world) is None
 
 
+def test_what_landed_without_a_record_is_of_before(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.apply(a_table(columns=[COLOR], merge=MERGE))
+    arrive(world)
+    monkeypatch.setattr(failpoints, "_POINTS", failpoints.parse("catalog.after_publish=1*raise(InjectedFault)"))
+    with suppress(failpoints.InjectedFault):
+        run_catalog(world.context, now=utc(NIGHT))
+    monkeypatch.setattr(failpoints, "_POINTS", {})
+    world.apply(a_table(columns=[HUE], merge=MERGE), now=RENAMED)
+    world.merge(RENAMED, everything=True)
+    assert said(world, RENAMED) == (
+        "objects of before are left: 1 small object to be merged, 1 day to be published, 1 publication not seen to "
+        "end, of 2026-03-01"
+    )
+    (path,) = (world.root / "buckets/lake").rglob("part-*")
+    body = path.read_bytes()
+    path.unlink()
+    for now in (RENAMED, LATER):
+        (error,) = run_catalog(world.context, now=utc(now)).errors
+        assert "2026-03-01" in error
+        assert state(world) is RenameState.REWRITING
+    assert "1 day to be published" in said(world, LATER)
+    path.write_bytes(body)
+    world.catalog(SETTLED)
+    world.catalog(SETTLED)
+    assert state(world) is RenameState.SETTLING
+
+
 def test_a_day_that_expires_meanwhile_is_not_rewritten(world: World) -> None:
     world.apply(events(COLOR, SIZE))
     arrive(world)
