@@ -70,9 +70,9 @@ class RecordRebuildResult:
     """What the changes of the buckets of one task make.
 
     `sums` are the records by day, `written` the objects of the days that the task was to write. `changes` were read,
-    and `records` made. `orphans` are records that are there and are of no change of the log, or of one that is not
-    there any more. `moves` are the days between which records move. Where an object is `unread` nothing else is told:
-    one of records is to be left out of the next attempt.
+    and `records` made; `expired` ones were not, as their day has. `orphans` are records that are there and are of no
+    change of the log, or of one that is not there any more. `moves` are the days between which records move. Where an
+    object is `unread` nothing else is told: one of records is to be left out of the next attempt.
     """
 
     fold_id: int
@@ -82,6 +82,7 @@ class RecordRebuildResult:
     moves: tuple[RecordMove, ...] = ()
     changes: int = 0
     records: int = 0
+    expired: int = 0
     orphans: int = 0
     undecided: int = 0
     unread: tuple[UnreadObject, ...] = ()
@@ -98,10 +99,10 @@ class RecordRebuildTask:
     """Some buckets of a join table whose records are made anew of all changes of the log.
 
     `changes` are all objects of the log, `records` all objects of records that can be read; both hold rows of other
-    buckets, too. They are gone through in so many `slices` of keys, a power of two, one of
-    which is in memory at a time. Records that
-    settle before `settle_before` have settled. A record that is there keeps its day; those that are not, and would be
-    of a day up to `expired_day`, are not made. `lost` are objects of records that cannot be read.
+    buckets, too. They are gone through in so many `slices` of keys, a power of two, one of which is in memory at a
+    time. Records that settle before `settle_before` have settled. A record that is there keeps its day; those that are
+    not, would be of a day up to `expired_day` and have settled, are not made, unless they may be of a later day by an
+    object of `lost`: these are objects of records that cannot be read.
 
     Where the log holds changes from `changes_from` on alone, records in `kept` stay as they are, with all changes that
     are of them; and what begins within a window from then on, and is not there, is the rest of a record that is gone.

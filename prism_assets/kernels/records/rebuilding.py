@@ -227,8 +227,8 @@ class _Rebuild:
         settled = settle_times(sessions.last_events, self._join) < self._settle_before
         buckets = np.zeros(sessions.count, np.int64)
         buckets[sessions.of_changes] = changes.buckets
-        days, is_gone = self._days(sessions, found, buckets)
-        is_gone |= settled if self._join.after == DELETE else settled & ~visible
+        went = settled if self._join.after == DELETE else settled & ~visible
+        days, is_gone = self._days(sessions, found, buckets, settled, went)
         cohorts = np.where(settled, _SETTLED, cohorts_of(sessions.first_events, self._join))
         order = np.lexsort((~visible, cohorts, buckets, days))
         order = order[~is_gone[order]]
@@ -283,21 +283,33 @@ class _Rebuild:
         self._count(orphans=int((is_orphan & ~there.erased & ~there.kept).sum()))
         return sessions
 
-    def _days(self, sessions: Sessions, there: _There, buckets: Numbers) -> tuple[Numbers, Mask]:
-        """The day of each record, and which are not to be made; notes what moves between days.
+    def _days(
+        self, sessions: Sessions, there: _There, buckets: Numbers, settled: Mask, went: Mask
+    ) -> tuple[Numbers, Mask]:
+        """The day of each record, and which are not to be made, as those that `went`; notes what moves between days.
 
         A part of a record, or all that there was of it, may have been in an object that is lost. Where that may be the
-        part with the first event, the record is of the day of that; and from a later day its row moves.
+        part with the first event, the record is of the day of that; and from a later day its row moves. Where that day
+        has expired, it is of the day of the object: in one that may still change also a later event may be the first.
         """
         is_new = sessions.elders < 0
         days = self._first_days(sessions, there, buckets)
-        is_gone = np.zeros(sessions.count, bool)
-        if self._task.expired_day is not None:
-            is_gone |= is_new & (days <= times.to_day(self._task.expired_day))
+        is_gone = went.copy()
         if self._task.changes_from is not None and self._join.window_seconds is not None:
             whole_from = to_instant(self._task.changes_from) + self._join.window_seconds * 1_000
             is_gone |= is_new & (sessions.first_events <= whole_from)
         is_gone[sessions.of_records[there.kept & (sessions.of_records != ALONE)]] = True
+        if self._task.expired_day is not None:
+            expired_day = times.to_day(self._task.expired_day)
+            is_old = is_new & ~is_gone & (days <= expired_day)
+            for item in sorted(self._task.lost, key=lambda item: item.date):
+                if (lost_day := times.to_day(item.date)) > expired_day:
+                    until = sessions.first_events if item.is_settled else sessions.last_events
+                    maybe = is_old & _may_be_in(item, buckets, sessions.first_events, until)
+                    days[maybe] = lost_day
+                    is_old &= ~maybe
+            self._count(expired=int((is_old & settled).sum()))
+            is_gone |= is_old & settled
         inside = np.flatnonzero((sessions.of_records != ALONE) & ~there.kept)
         pairs = {(there.days[row], days[sessions.of_records[row]]) for row in inside.tolist()}
         for item in self._task.lost:

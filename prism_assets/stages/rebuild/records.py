@@ -107,6 +107,11 @@ class _Compared:
         """So many records the changes make."""
         return sum(result.records for result in self.results)
 
+    @property
+    def expired(self) -> int:
+        """So many more they would make, of days that have expired."""
+        return sum(result.expired for result in self.results)
+
 
 def check_days(table: TableDefinition, day: date | None, since: date | None) -> None:
     """WrongUse if a table is to be rebuilt without a day, a join table by days, or the log of one at all."""
@@ -363,6 +368,7 @@ def _rebuild(context: StageContext, lease: Lease, now: datetime) -> RebuiltRecor
         table_id=table.table_id,
         changes=sum(item.row_count for item in inputs.changes),
         records=compared.records,
+        expired=compared.expired,
         unread=tuple(compared.lost.values()),
         changes_from=inputs.changes_from,
     )

@@ -120,8 +120,8 @@ class RecordsPlan:
 class RebuiltRecords:
     """What became of the records of a join table. `different` says of the `days` that were written why they were.
 
-    Of `changes` so many `records` were made; `unread` are the objects that could not be read. `skipped` if a fold is at
-    the table: its `holder`, unless it just ended.
+    Of `changes` so many `records` were made, `expired` ones were not, as their day has; `unread` are the objects that
+    could not be read. `skipped` if a fold is at the table: its `holder`, unless it just ended.
     """
 
     table: str
@@ -129,6 +129,7 @@ class RebuiltRecords:
     fold_id: int | None = None
     changes: int = 0
     records: int = 0
+    expired: int = 0
     days: tuple[datetime.date, ...] = ()
     different: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
@@ -145,6 +146,8 @@ class RebuiltRecords:
             who = f" ({self.holder})" if self.holder else ""
             return f"{self.table}: a fold is at it{who}; nothing was done; repeat when that has ended"
         made = f"{self.table}: {self.records:,} records made of {self.changes:,} changes"
+        if self.expired:
+            made += f" ({self.expired:,} of days that have expired left out)"
         if self.fold_id is None:
             return f"{made}; nothing to rebuild, they are those that are there"
         waited = f", {self.waited:,} changes that waited taken" if self.waited else ""

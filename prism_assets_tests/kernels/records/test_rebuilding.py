@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,7 +16,7 @@ from prism_assets.domain.joins import DELETE
 from prism_assets.domain.record_rebuild import rebuild_tasks
 from prism_assets.kernels.records.rebuilding import rebuild_records
 from prism_assets_tests.kernels.builders import Lake
-from prism_assets_tests.kernels.records.builders import WINDOW, FoldedTable, a_change, a_join, a_join_table
+from prism_assets_tests.kernels.records.builders import START, WINDOW, FoldedTable, a_change, a_join, a_join_table
 from prism_assets_tests.kernels.records.histories import History, Rebuilds, a_history
 
 AT_ONCE = 4
@@ -90,6 +91,27 @@ def test_a_record_that_a_change_bridges_is_of_its_first_day_whichever_part_is_lo
     result = table.remake(replace(task, fold_id=9, days=(first.date, second.date)))
     assert [(item.date, item.row_count) for item in result.written] == [(first.date, 1)]
     assert result.moves == (RecordMove(from_date=second.date, to_date=first.date),)
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_a_record_of_a_lost_object_is_there_though_the_day_of_its_first_event_expired(
+    tmp_path: Path, settled: bool
+) -> None:
+    table = FoldedTable(Lake(tmp_path), a_join_table(a_join(buckets=1)))
+    table.put(a_change("front", 1, 0, page="old"))
+    table.put(a_change("front", 2, TO_MIDNIGHT + 300, page="y"))
+    table.put(a_change("back", 3, TO_MIDNIGHT - 200, version=1))
+    clock = START + timedelta(seconds=TO_MIDNIGHT * 2) if settled else None
+    if settled:
+        table.publish((), clock)
+    old, moved = sorted(table.objects.values(), key=lambda item: item.date)
+    assert (old.is_settled, moved.is_settled) == (settled, settled)
+    planned = rebuild_tasks(
+        table.table, [moved], table.taken, lost={moved.object_id}, settle_before=clock, expired_day=old.date
+    )
+    result = table.remake(replace(planned[0], fold_id=9, days=(old.date, moved.date)))
+    there = {item.date: item.row_count for item in result.written}
+    assert (there, result.expired) == ({moved.date: 1} if settled else {old.date: 1, moved.date: 1}, int(settled))
 
 
 # Null controls: without one of the two things that a rebuild knows beside the changes, histories come out otherwise.
