@@ -163,7 +163,7 @@ def _unusable_name(
     elif before.rename and not stored.is_empty and column.name != before.glue_name:
         yield (
             f"{before.name} cannot become {column.name} yet: it is still known as {before.rename.former} to readers of "
-            f"Glue, as `prism status {old.name}` says; rename it when that has ended"
+            f"Glue, as `prism status --table {old.name}` says; rename it when that has ended"
         )
 
 

@@ -21,21 +21,21 @@ class RenameState(enum.StrEnum):
 
     REWRITING = "rewriting"
     """Objects of before have the former name alone, and Glue shows that one."""
-    SETTLING = "settling"
+    DRAINING = "draining"
     """All objects have both; readers may still use others that they were sent to before."""
-    BOTH = "both"
+    BOTH_SHOWN = "both_shown"
     """Glue shows both names."""
-    ENDING = "ending"
+    DRAINING_FORMER = "draining_former"
     """Glue shows the new name alone; objects still have both, for readers of before."""
 
 
 NEXT_STATE = {
-    RenameState.REWRITING: RenameState.SETTLING,
-    RenameState.SETTLING: RenameState.BOTH,
-    RenameState.BOTH: RenameState.ENDING,
-    RenameState.ENDING: None,
+    RenameState.REWRITING: RenameState.DRAINING,
+    RenameState.DRAINING: RenameState.BOTH_SHOWN,
+    RenameState.BOTH_SHOWN: RenameState.DRAINING_FORMER,
+    RenameState.DRAINING_FORMER: None,
 }
-SHOWS_FORMER = frozenset({RenameState.REWRITING, RenameState.SETTLING})
+SHOWS_FORMER = frozenset({RenameState.REWRITING, RenameState.DRAINING})
 """While Glue shows the former name alone."""
 
 
@@ -131,19 +131,23 @@ def next_step(
     to show counts from when the last catalog shows it, which may be long after its definition came into force.
     """
     to = NEXT_STATE[rename.state]
-    stays = {RenameState.SETTLING: reader_lease, RenameState.BOTH: grace, RenameState.ENDING: reader_lease}
+    stays = {
+        RenameState.DRAINING: reader_lease,
+        RenameState.BOTH_SHOWN: grace,
+        RenameState.DRAINING_FORMER: reader_lease,
+    }
     begun = facts.since if rename.state in SHOWS_FORMER or facts.shown is None else max(facts.since, facts.shown)
     end = begun + stays.get(rename.state, timedelta())
     until = f"until {end:%Y-%m-%d %H:%M}Z"
     match rename.state:
         case RenameState.REWRITING if not facts.left.is_nothing:
             return RenameStep(to=to, is_due=False, reason=f"objects of before are left: {facts.left}")
-        case RenameState.SETTLING if now < end:
+        case RenameState.DRAINING if now < end:
             return RenameStep(to=to, is_due=False, reason=f"readers may use objects of before {until}")
-        case RenameState.BOTH | RenameState.ENDING if facts.shown is None:
+        case RenameState.BOTH_SHOWN | RenameState.DRAINING_FORMER if facts.shown is None:
             return RenameStep(to=to, is_due=False, reason="a catalog does not show the present state yet")
-        case RenameState.BOTH if now < end:
+        case RenameState.BOTH_SHOWN if now < end:
             return RenameStep(to=to, is_due=False, reason=f"Glue shows both names {until}")
-        case RenameState.ENDING if now < end:
+        case RenameState.DRAINING_FORMER if now < end:
             return RenameStep(to=to, is_due=False, reason=f"readers may use the former name {until}")
     return RenameStep(to=to, is_due=True)

@@ -378,11 +378,11 @@ def _line(name: str, change: Change) -> str | None:
 
 def _advance(name: str, former: str, rename: ColumnRename | None) -> str:
     match rename.state if rename else None:
-        case RenameState.SETTLING:
+        case RenameState.DRAINING:
             return f"find column {name} beside {former} in every object"
-        case RenameState.BOTH:
+        case RenameState.BOTH_SHOWN:
             return f"show column {name} beside {former} in Glue"
-        case RenameState.ENDING:
+        case RenameState.DRAINING_FORMER:
             return f"show column {name} without {former} in Glue"
         case _:
             return f"write column {name} without {former} into objects"

@@ -406,7 +406,7 @@ class TableDefinition:
     @property
     def glue_columns(self) -> tuple[tuple[str, Column], ...]:
         """The columns under the names that Glue shows, a former name that it shows beside a new one last."""
-        both = [item for item in self.columns if item.rename and item.rename.state is RenameState.BOTH]
+        both = [item for item in self.columns if item.rename and item.rename.state is RenameState.BOTH_SHOWN]
         shown = [(column.glue_name, column) for column in self.columns]
         return (*shown, *((item.rename.former, item) for item in both if item.rename))
 

@@ -140,11 +140,11 @@ def test_a_reader_by_name_finds_every_value_through_a_rename(world: World, rows:
     see_former(world, rows)
     assert state(world) is RenameState.REWRITING
     publish(world, SETTLED)
-    assert state(world) is RenameState.SETTLING
+    assert state(world) is RenameState.DRAINING
     assert said(world, SETTLED) == "readers may use objects of before until 2026-03-03 05:00Z"
     see_former(world, rows)
     publish(world, SHOWN)
-    assert state(world) is RenameState.BOTH
+    assert state(world) is RenameState.BOTH_SHOWN
     see_both(world, rows)
     rows += arrive(world, SHOWN, at=NEXT)
     world.merge(SHOWN, everything=True)
@@ -152,7 +152,7 @@ def test_a_reader_by_name_finds_every_value_through_a_rename(world: World, rows:
     see_both(world, rows)
     assert said(world, SHOWN) == "Glue shows both names until 2026-04-02 05:01Z"
     publish(world, ALONE)
-    assert state(world) is RenameState.ENDING
+    assert state(world) is RenameState.DRAINING_FORMER
     see_new(world, rows)
     world.catalog(ENDED)
     assert state(world) is None
@@ -211,8 +211,8 @@ def test_a_rebuild_that_was_under_way_takes_no_name_back(world: World, rows: lis
 def test_another_name_waits_until_readers_know_the_column_by_this_one(world: World, rows: list[dict[str, Any]]) -> None:
     rename(world)
     assert refusal(world, events(HUE.replace("name: hue", "name: tint").replace("color", "hue"), SIZE)) == (
-        "hue cannot become tint yet: it is still known as color to readers of Glue, as `prism status log.events` says; "
-        "rename it when that has ended"
+        "hue cannot become tint yet: it is still known as color to readers of Glue, as `prism status --table "
+        "log.events` says; rename it when that has ended"
     )
     assert "color is the name that objects and Glue have for hue" in refusal(world, events(HUE, SIZE, COLOR))
     back = events("{name: color, type: string, length: 20, was: hue, source: color}", SIZE)
@@ -243,7 +243,7 @@ def test_a_column_that_was_renamed_by_an_older_version_begins_with_the_next_appl
     world.merge(NIGHT, everything=True)
     for now in (NIGHT, SETTLED, SHOWN):
         world.catalog(now)
-    assert state(world) is RenameState.BOTH
+    assert state(world) is RenameState.BOTH_SHOWN
     wanted = {row["id"]: (row["color"], row["color"]) for row in rows}
     assert each_once(world.query("SELECT id, hue, color FROM log.events")) == wanted
 
@@ -365,14 +365,14 @@ def test_readers_look_back_from_when_glue_shows_it(world: World, monkeypatch: py
     world.merge(NIGHT, everything=True)
     for now in (NIGHT, RENAMED, SETTLED, SHOWN):
         world.catalog(now)
-    assert state(world) is RenameState.BOTH
+    assert state(world) is RenameState.BOTH_SHOWN
     monkeypatch.setattr(failpoints, "_POINTS", failpoints.parse("catalog.after_begin=1*raise(InjectedFault)"))
     with suppress(failpoints.InjectedFault):
         run_catalog(world.context, now=utc(ALONE))
-    assert state(world) is RenameState.ENDING
+    assert state(world) is RenameState.DRAINING_FORMER
     for now in (ENDED, "2026-04-02T14:59"):
         world.catalog(now)
-        assert state(world) is RenameState.ENDING
+        assert state(world) is RenameState.DRAINING_FORMER
     assert said(world, ENDED) == "readers may use the former name until 2026-04-02 15:00Z"
     world.catalog("2026-04-02T15:01")
     assert state(world) is None
@@ -402,7 +402,7 @@ def test_what_landed_without_a_record_is_of_before(world: World, monkeypatch: py
     path.write_bytes(body)
     world.catalog(SETTLED)
     world.catalog(SETTLED)
-    assert state(world) is RenameState.SETTLING
+    assert state(world) is RenameState.DRAINING
 
 
 def test_a_day_that_expires_meanwhile_is_not_rewritten(world: World) -> None:
