@@ -68,11 +68,15 @@ class JoinEntry:
         changes = self.top.mapping("changes")
         changes.only({"retention_days"})
         days: int | None = changes.number("retention_days", None, 1, _LONGEST_RETENTION)
+        self._check_retention(changes, days)
+        return days
+
+    def _check_retention(self, mapping: YamlMapping, days: int | None) -> None:
+        """A day is kept as long at least as a record of it can begin or change."""
         least = -(-((self.options.window_seconds or 0) + self.options.lateness_seconds) // _DAY) + 1
         if days is not None and days < least:
             message = f"must be {least} or more: the day itself, and window and lateness together as begun days"
-            changes.complain("retention_days", message)
-        return days
+            mapping.complain("retention_days", message)
 
     def _check_others(self) -> None:
         """Fields that say something in other tables."""
@@ -80,6 +84,8 @@ class JoinEntry:
         if "retention_days" in top.children and self.options.window_seconds is None:
             message = "goes by the day of the first event, and records with window: forever change at any time after it"
             top.complain("retention_days", message)
+        else:
+            self._check_retention(top, top.number("retention_days", None, 1, _LONGEST_RETENTION))
         merge = top.mapping("merge")
         if "sort_by" in merge.children:
             merge.complain("sort_by", "records are sorted by their key, and changes by time; remove the field")
