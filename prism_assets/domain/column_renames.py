@@ -58,24 +58,26 @@ class RenameLeft:
     """What readers of Glue are sent to, or may be yet, and that has the former name alone.
 
     Merged objects of closed days are rewritten; small objects are merged when their days are closed; staging objects
-    are still to be converted under a definition of before. Of `days` a catalog shows objects that were replaced since,
-    or may do so, as a publication may have landed that is not on record. So may what one of the `publications` sent
-    that were not seen to end.
+    are still to be converted under a definition of before. Of `unpublished_days` a catalog shows objects that were
+    replaced since, or may do so, as a publication may have landed that is not on record. So may what one of the
+    `publications` sent that were not seen to end.
     """
 
     merged: int = 0
     small: int = 0
-    open_small: int = 0
+    in_open_days: int = 0
     staging: int = 0
-    days: int = 0
+    unpublished_days: int = 0
     publications: int = 0
     first_day: date | None = None
     last_day: date | None = None
 
     @property
-    def is_nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether all objects have the new name."""
-        return not (self.merged or self.small or self.open_small or self.staging or self.days or self.publications)
+        return not (
+            self.merged or self.small or self.in_open_days or self.staging or self.unpublished_days or self.publications
+        )
 
     def __str__(self) -> str:
         return ", ".join(self._parts())
@@ -85,12 +87,12 @@ class RenameLeft:
             yield f"{counted(self.merged, 'merged object')} to be rewritten"
         if self.small:
             yield f"{counted(self.small, 'small object')} to be merged"
-        if self.open_small:
-            yield f"{counted(self.open_small, 'object')} of days that are open"
+        if self.in_open_days:
+            yield f"{counted(self.in_open_days, 'object')} of days that are open"
         if self.staging:
             yield f"{counted(self.staging, 'staging object')} to be converted that were claimed before"
-        if self.days:
-            yield f"{counted(self.days, 'day')} to be published"
+        if self.unpublished_days:
+            yield f"{counted(self.unpublished_days, 'day')} to be published"
         if self.publications:
             yield f"{counted(self.publications, 'publication')} not seen to end"
         if self.first_day:
@@ -102,9 +104,11 @@ class RenameLeft:
 class RenameFacts:
     """What decides besides the state: since when that is, what is left, and since when every catalog shows it.
 
-    `shown` is None as long as one does not, or what was sent to it before may still change that.
+    `shown` is None as long as one does not, or what was sent to it before may still change that. The rename itself has
+    `begun` before.
     """
 
+    begun: datetime
     since: datetime
     left: RenameLeft
     shown: datetime | None
@@ -112,14 +116,18 @@ class RenameFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class RenameStep:
-    """What the next catalog run does about a rename: `to` another state, or to its end, if it `is_due`.
+    """What the next catalog run does about a rename: `to` another state, or to its end.
 
-    Otherwise `reason` says what is waited for.
+    Where it is not due yet, `reason` says what is waited for.
     """
 
     to: RenameState | None
-    is_due: bool
     reason: str = ""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the next run takes it."""
+        return not self.reason
 
 
 def next_step(
@@ -140,14 +148,14 @@ def next_step(
     end = begun + stays.get(rename.state, timedelta())
     until = f"until {end:%Y-%m-%d %H:%M}Z"
     match rename.state:
-        case RenameState.REWRITING if not facts.left.is_nothing:
-            return RenameStep(to=to, is_due=False, reason=f"objects of before are left: {facts.left}")
+        case RenameState.REWRITING if not facts.left.is_empty:
+            return RenameStep(to=to, reason=f"objects of before are left: {facts.left}")
         case RenameState.DRAINING if now < end:
-            return RenameStep(to=to, is_due=False, reason=f"readers may use objects of before {until}")
+            return RenameStep(to=to, reason=f"readers may use objects of before {until}")
         case RenameState.BOTH_SHOWN | RenameState.DRAINING_FORMER if facts.shown is None:
-            return RenameStep(to=to, is_due=False, reason="a catalog does not show the present state yet")
+            return RenameStep(to=to, reason="a catalog does not show the present state yet")
         case RenameState.BOTH_SHOWN if now < end:
-            return RenameStep(to=to, is_due=False, reason=f"Glue shows both names {until}")
+            return RenameStep(to=to, reason=f"Glue shows both names {until}")
         case RenameState.DRAINING_FORMER if now < end:
-            return RenameStep(to=to, is_due=False, reason=f"readers may use the former name {until}")
-    return RenameStep(to=to, is_due=True)
+            return RenameStep(to=to, reason=f"readers may use the former name {until}")
+    return RenameStep(to=to)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 
 from sqlalchemy import Connection, text
 
@@ -52,22 +52,14 @@ ORDER BY p.partition_date DESC LIMIT :most
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class RenameRecord:
-    """A rename as it is recorded: when it `begun`, and what decides how it goes on."""
-
-    begun: datetime
-    facts: RenameFacts
-
-
-def load_rename(connection: Connection, table_id: int, rename: ColumnRename) -> RenameRecord:
-    """What is left is counted only as long as it decides."""
+def load_rename(connection: Connection, table_id: int, rename: ColumnRename) -> RenameFacts:
+    """What decides how a rename goes on; what is left is counted only as long as it does."""
     values = {"table": table_id, "version": rename.version, "since": rename.since}
     row = connection.execute(text(_TIMES), values).one()
     left = RenameLeft()
     if rename.state is RenameState.REWRITING:
         left = RenameLeft(**connection.execute(text(_LEFT), values).one()._mapping)
-    return RenameRecord(begun=row.begun, facts=RenameFacts(since=row.since, left=left, shown=row.shown))
+    return RenameFacts(left=left, **row._mapping)
 
 
 _TIMES = """
@@ -103,10 +95,10 @@ WITH days AS MATERIALIZED (
 )
 SELECT CAST(coalesce(sum(merged) FILTER (WHERE NOT is_open), 0) AS bigint) AS merged,
     CAST(coalesce(sum(small) FILTER (WHERE NOT is_open), 0) AS bigint) AS small,
-    CAST(coalesce(sum(merged + small) FILTER (WHERE is_open), 0) AS bigint) AS open_small,
+    CAST(coalesce(sum(merged + small) FILTER (WHERE is_open), 0) AS bigint) AS in_open_days,
     (SELECT count(*) FROM prism_staging_objects o WHERE o.prism_table_id = :table
         AND o.state IN ('pending', 'claimed') AND o.definition_version < :version) AS staging,
-    count(*) FILTER (WHERE is_behind) AS days,
+    count(*) FILTER (WHERE is_behind) AS unpublished_days,
     (SELECT count(*) FROM prism_publication_notes n WHERE n.prism_table_id = :table) AS publications,
     min(date) FILTER (WHERE merged + small > 0 OR is_behind) AS first_day,
     max(date) FILTER (WHERE merged + small > 0 OR is_behind) AS last_day

@@ -75,8 +75,8 @@ class TableStatus:
     of it. `unfit_values` are those of the last `unfit_days` that did not fit their column; only where tables are named.
     `undeleted_objects` should have been deleted by a garbage collection of days ago. `stopped` are streams at which
     objects wait that are in no other count. `erasures` are those that are not proved yet. `records_wait` says what
-    keeps folds and merges of records back, `renames` which columns Glue does not show by their new names alone yet. Of
-    a table that is being dropped there is nothing but the `drop`.
+    keeps folds and merges of records back, `open_renames` which columns Glue does not show by their new names alone.
+    Of a table that is being dropped there is nothing but the `drop`.
     """
 
     table: str
@@ -93,7 +93,7 @@ class TableStatus:
     erasures: tuple[ErasureStatus, ...] = ()
     drop: DropStatus | None = None
     records_wait: tuple[str, ...] = ()
-    renames: tuple[RenameStatus, ...] = ()
+    open_renames: tuple[RenameStatus, ...] = ()
 
 
 def read_status(
@@ -142,7 +142,7 @@ def read_status(
                 stopped=tuple(item for item in stopped if item.table_id == table.table_id),
                 erasures=tuple(item for item in erasures if item.table == str(table.name)),
                 records_wait=held[table.table_id],
-                renames=renames[table.table_id],
+                open_renames=renames[table.table_id],
             )
             for table, status in zip(chosen, found, strict=True)
         ),

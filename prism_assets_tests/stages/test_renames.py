@@ -89,7 +89,7 @@ def state(world: World) -> RenameState | None:
 
 def said(world: World, now: str) -> str:
     (status,) = read_status(world.context, now=utc(now))
-    (found,) = status.renames
+    (found,) = status.open_renames
     assert any(str(found) in str(step) for step in preview(world.context, now=utc(now)))
     return str(found).partition(": ")[2]
 

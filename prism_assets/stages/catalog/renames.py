@@ -7,7 +7,7 @@ it does any other.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from prism_assets.domain.column_renames import ColumnRename, RenameStep, next_step
 from prism_assets.domain.table_changes import changes_between
-from prism_assets.domain.tables import GRACE_DAYS, Column, TableDefinition
+from prism_assets.domain.tables import GRACE_DAYS, TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import column_renames, leases, locks, tables
 from prism_assets.metadata.leases import Lease
@@ -42,29 +42,30 @@ def read_renames(
     context: StageContext, connection: Connection, table: TableDefinition, now: datetime
 ) -> tuple[RenameStatus, ...]:
     """How far the renamed columns of a table are. Asks nothing where there is none."""
-    return tuple(
-        RenameStatus(column=column.name, former=rename.former, begun=begun, step=step)
-        for column, rename, begun, step in _steps(context, connection, table, now)
-    )
+    lease, grace = timedelta(hours=context.settings.gc_reader_lease_hours), timedelta(days=GRACE_DAYS)
+    found = []
+    for column in table.columns:
+        if column.rename is not None:
+            facts = column_renames.load_rename(connection, table.table_id, column.rename)
+            step = next_step(column.rename, facts, now, reader_lease=lease, grace=grace)
+            found.append(RenameStatus(column=column.name, former=column.rename.former, begun=facts.begun, step=step))
+    return tuple(found)
 
 
 def advance_renames(context: StageContext, lease: Lease, table: TableDefinition, now: datetime) -> tuple[str, ...]:
     """Takes the steps that are due of a table, and says which these were. By the clock of the caller."""
     with context.database.begin() as connection:
-        if not any(step.is_due for _, _, _, step in _steps(context, connection, table, now)):
+        if not tables_to_advance(context, connection, [table], now):
             return ()
     with context.database.begin() as connection:
         locks.hold_apply(connection)
         leases.hold(connection, lease)
         current = tables.load_current(connection, table)
-        version = current.version + 1
-        further = {
-            column.name: replace(rename, state=step.to, since=version) if step.to else None
-            for column, rename, _, step in _steps(context, connection, current, now)
-            if step.is_due
-        }
+        due = {item.column: item.step for item in read_renames(context, connection, current, now) if item.step.is_due}
         columns = tuple(
-            replace(column, rename=further[column.name]) if column.name in further else column
+            replace(column, rename=_further(column.rename, due[column.name], current.version + 1))
+            if column.rename and column.name in due
+            else column
             for column in current.columns
         )
         changes = changes_between(current, replace(current, columns=columns))
@@ -75,19 +76,15 @@ def advance_renames(context: StageContext, lease: Lease, table: TableDefinition,
     return plan.lines
 
 
+def _further(rename: ColumnRename, step: RenameStep, version: int) -> ColumnRename | None:
+    """A rename behind a step, which comes with that version of the definition."""
+    return replace(rename, state=step.to, since=version) if step.to else None
+
+
 def tables_to_advance(
     context: StageContext, connection: Connection, wanted: Collection[TableDefinition], now: datetime
 ) -> list[TableDefinition]:
     """Those of the tables that a catalog run would take a step of."""
-    return [table for table in wanted if any(step.is_due for _, _, _, step in _steps(context, connection, table, now))]
-
-
-def _steps(
-    context: StageContext, connection: Connection, table: TableDefinition, now: datetime
-) -> Iterator[tuple[Column, ColumnRename, datetime, RenameStep]]:
-    lease = timedelta(hours=context.settings.gc_reader_lease_hours)
-    for column in table.columns:
-        if column.rename is not None:
-            known = column_renames.load_rename(connection, table.table_id, column.rename)
-            step = next_step(column.rename, known.facts, now, reader_lease=lease, grace=timedelta(days=GRACE_DAYS))
-            yield column, column.rename, known.begun, step
+    return [
+        table for table in wanted if any(item.step.is_due for item in read_renames(context, connection, table, now))
+    ]
