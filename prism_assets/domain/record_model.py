@@ -158,7 +158,7 @@ class RecordModel:
         if member.merge == FIRST:
             return (ordered[0].values.get(member.column), ordered[0]) if ordered else (None, None)
         if member.merge == COUNT:
-            return len(told) if ordered else None, None
+            return len(told) or None, None
         if not told:
             return None, None
         if member.merge == LAST_NON_NULL:

@@ -264,3 +264,16 @@ def test_an_error_changes_nothing_and_the_next_call_goes_on(
     assert rebuild(requests, NOON).fold_id is None
     requests.world.catalog(NOON)
     assert requests.seen() == rows
+
+
+def test_a_column_that_counts_and_came_later_is_the_same_in_records_of_before(world: World) -> None:
+    text = a_join_table()
+    world.apply(text)
+    requests = Requests(world)
+    requests.arrive([("front", front("a", NOON, "home")), ("back", back("a", NOON, 1, 200))], NOON)
+    requests.show(NOON)
+    hits = "  - {name: hits, type: bigint, group: front, merge: count}\n"
+    world.apply(text.replace("  - {name: op,", f"{hits}  - {{name: op,"))
+    world.catalog(NOON)
+    assert rebuild(requests, NOON).fold_id is None
+    assert requests.seen() == requests.wanted()

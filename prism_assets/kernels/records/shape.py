@@ -191,7 +191,9 @@ class LiftedChanges:
         return _where(self._there[group.name], self._changes[name])
 
     def _one(self, group: Group, name: str) -> Any:
-        return _where(self._own[group.name], pc.is_valid(self._changes[name]).cast(pa.int64()))
+        """What counts: null where nothing does, as records have that were folded before the column came."""
+        values = self._changes[name]
+        return _where(pc.and_(self._own[group.name], pc.is_valid(values)), pa.scalar(1, pa.int64()))
 
     def _place(self, slot: Slot, source: str) -> Any:
         """A part of the place of each change that fills a slot."""
