@@ -341,6 +341,19 @@ def test_what_there_was_no_time_for_comes_first_at_the_next_tick(
     }
 
 
+OTHERS = {
+    "unread_objects",
+    "undefined_fields",
+    "quarantine_rate",
+    "object_sizes",
+    "unmerged_age",
+    "closing_blocked",
+    "catalog_agrees",
+    "erasures_proved",
+}
+"""What the checks of a table are beside the balance of its rows."""
+
+
 def test_a_check_that_takes_all_the_time_there_is_does_not_keep_the_others_waiting(
     settled: World, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,17 +365,15 @@ def test_a_check_that_takes_all_the_time_there_is_does_not_keep_the_others_waiti
         cut = tick(instance, location, "table_checks", Reported(first="rows_balance").write())
         assert events(cut) == {}
         assert Reported.read(cut.cursor).first == "unread_objects"
-        rest = tick(instance, location, "table_checks", cut.cursor)
-    assert {check for _, check in events(rest)} == {
-        "unread_objects",
-        "undefined_fields",
-        "quarantine_rate",
-        "object_sizes",
-        "unmerged_age",
-        "closing_blocked",
-        "catalog_agrees",
-        "erasures_proved",
-    }
+        told: set[str] = set()
+        cursor = cut.cursor
+        for _ in range(20):  # one is enough, but on a busy machine
+            rest = tick(instance, location, "table_checks", cursor)
+            told |= {check for _, check in events(rest)}
+            cursor = rest.cursor
+            if told >= OTHERS:
+                break
+    assert told == OTHERS
 
 
 def test_a_catalog_that_lost_a_table_is_told_apart_from_postgresql(settled: World, instance: DagsterInstance) -> None:
