@@ -179,7 +179,7 @@ def test_a_day_is_rebuilt_where_the_tag_of_the_run_says_so(settled: World, insta
     assert again.metadata["objects converted again"].value == 0
     location = a_location(settled.root, a_table(columns=["{name: mark, type: integer, value: '8'}"]))
     settled.context.stores.delete("staging", [gone])
-    assert "staging objects are gone" in description_of(run(instance, location, ["live"], day=YESTERDAY, rebuild="yes"))
+    assert "1 staging object is gone" in description_of(run(instance, location, ["live"], day=YESTERDAY, rebuild="yes"))
     ((_, _, partly),) = made(run(instance, location, ["live"], day=YESTERDAY, rebuild="without-missing"))
     assert partly.metadata["examples of them"].value == [f"s3://staging/{gone}"]
 

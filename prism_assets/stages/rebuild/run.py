@@ -277,9 +277,9 @@ def _certify(connection: Connection, table: TableDefinition, partition: Partitio
 def _gone(missing: Sequence[str]) -> str:
     more = f" and {len(missing) - _EXAMPLES} more" if len(missing) > _EXAMPLES else ""
     return (
-        f"{counted(len(missing), 'staging object is', 'staging objects are')} gone, or are no longer those that were "
-        "converted: "
-        f"{', '.join(missing[:_EXAMPLES])}{more}; restore them, or leave their rows as they are with --without-missing"
+        f"{counted(len(missing), 'staging object is', 'staging objects are')} gone, or changed since the conversion: "
+        f"{', '.join(missing[:_EXAMPLES])}{more}; restore what is gone, or leave the rows as they are with "
+        "--without-missing"
     )
 
 
