@@ -74,7 +74,7 @@ class RecordsReader:
                 still = [item for item in error.objects if _is_as_before(item, snapshot, now)]
                 aside = {item.object_id for item in still if item.is_new_changes and item.object_id in now.set_aside}
                 if lost := [item for item in still if not item.is_new_changes or item.object_id not in aside]:
-                    raise _unreadable(lost) from error
+                    raise _unreadable(name, lost) from error
                 left_out |= aside
             except MissingSecret as error:
                 told = f"an erasure of {name} is under way, and what it matches must be left out"
@@ -143,12 +143,12 @@ def _recorded(item: UnreadObject, snapshot: RecordsSnapshot) -> tuple[str, int, 
     return next(((one.key, one.content_length, one.fingerprint) for one in found), None)
 
 
-def _unreadable(lost: list[UnreadObject]) -> TerminalError:
+def _unreadable(name: str, lost: list[UnreadObject]) -> TerminalError:
     first = lost[0]
     mend = (
         "`prism repair --deep` writes it again, or `prism fold` sets it aside"
         if first.is_new_changes
-        else "`prism rebuild` makes it again, or restore it (a version of the bucket, a backup)"
+        else f"`prism rebuild {name}` makes it again, or restore it (a version of the bucket, a backup)"
     )
     kind = ObjectMissing if first.is_missing else TerminalError
     return kind(f"{first.reason}; {mend}; {PUBLISHED_HINT}")
