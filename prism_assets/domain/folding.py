@@ -19,7 +19,7 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.domain.work import Failure
 
-_TASK_BYTES = 64 << 20
+TASK_BYTES = 64 << 20
 """Bytes of records and changes for which there is one task more."""
 
 
@@ -81,6 +81,11 @@ class ChangesObject(DataFile):
     @classmethod
     def of(cls, item: SmallObject) -> ChangesObject:
         """A small object of the log as folds read it."""
+        return cls.of_file(item, committed=item.upload_start_time, object_id=item.object_id)
+
+    @classmethod
+    def of_file(cls, item: DataFile, *, committed: datetime, object_id: int = 0) -> ChangesObject:
+        """Any object of the log, without its metrics, which no kernel reads."""
         return cls(
             bucket=item.bucket,
             key=item.key,
@@ -91,8 +96,8 @@ class ChangesObject(DataFile):
             max_time=item.max_time,
             file_format=item.file_format,
             erasure_id=item.erasure_id,
-            committed=item.upload_start_time,
-            object_id=item.object_id,
+            committed=committed,
+            object_id=object_id,
         )
 
 
@@ -208,6 +213,11 @@ class FoldTask:
         return FoldResult(fold_id=self.fold_id, number=self.number, failure=failure)
 
 
+def count_tasks(buckets: int, content_length: int) -> int:
+    """Into how many tasks buckets are dealt that read so many bytes; a bucket is of one."""
+    return min(buckets, max(1, -(-content_length // TASK_BYTES)))
+
+
 def bucket_tasks(
     table: TableDefinition,
     records: Sequence[RecordObject],
@@ -224,7 +234,7 @@ def bucket_tasks(
     """
     assert table.join is not None
     size = sum(item.content_length for item in (*records, *changes))
-    count = min(table.join.buckets, max(1, -(-size // _TASK_BYTES)))
+    count = count_tasks(table.join.buckets, size)
     return [
         FoldTask(
             fold_id=fold_id,

@@ -14,13 +14,18 @@ from typing import ClassVar
 from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.fingerprints import combine
-from prism_assets.domain.folding import ChangesObject, RecordMove, RecordObject, RecordPart, UnreadObject
+from prism_assets.domain.folding import (
+    TASK_BYTES,
+    ChangesObject,
+    RecordMove,
+    RecordObject,
+    RecordPart,
+    UnreadObject,
+    count_tasks,
+)
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.domain.work import Failure
-
-_TASK_BYTES = 64 << 20
-"""Bytes of changes for which there is one task more, and within a task one slice more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +169,7 @@ def rebuild_tasks(
     """
     assert table.join is not None
     size = sum(item.content_length for item in changes)
-    count = min(table.join.buckets, max(1, -(-size // _TASK_BYTES)))
+    count = count_tasks(table.join.buckets, size)
     files = [replace(item, metrics=()) for item in records if item.part is not RecordPart.PENDING]
 
     def concerned(number: int, item: RecordObject) -> bool:
@@ -178,7 +183,7 @@ def rebuild_tasks(
             table_id=table.table_id,
             definition_version=table.version,
             buckets=tuple(range(number, table.join.buckets, count)),
-            slices=1 << max(0, (-(-size // (count * _TASK_BYTES)) - 1).bit_length()),
+            slices=1 << max(0, (-(-size // (count * TASK_BYTES)) - 1).bit_length()),
             records=tuple(item for item in files if item.object_id not in lost and concerned(number, item)),
             lost=tuple(item for item in files if item.object_id in lost and concerned(number, item)),
             changes=tuple(changes),

@@ -197,8 +197,7 @@ class _Fold:
         everyone = np.arange(len(living))
         visible = merged.visible(len(living))
         joined = joined & visible
-        # Nothing accepted meets a settled record any more: there is nothing that one which nobody sees would win over.
-        gone = erased | (settled if self._join.after == DELETE else settled & ~visible)
+        gone = erased | self._shape.gone(settled, visible)
         if self._join.after == DELETE:
             self._done.settled += int((settled & visible & ~erased).sum())
             self._done.joined += int((settled & joined & ~erased).sum())

@@ -25,7 +25,6 @@ import pyarrow as pa
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.folding import RecordMove, RecordObject, RecordPart
-from prism_assets.domain.joins import DELETE
 from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.record_rebuild import DaySum, RecordRebuildResult, RecordRebuildTask, RowSum
 from prism_assets.domain.tables import TableDefinition
@@ -227,7 +226,7 @@ class _Rebuild:
         settled = settle_times(sessions.last_events, self._join) < self._settle_before
         buckets = np.zeros(sessions.count, np.int64)
         buckets[sessions.of_changes] = changes.buckets
-        went = settled if self._join.after == DELETE else settled & ~visible
+        went = self._shape.gone(settled, visible)
         days, is_gone = self._days(sessions, found, buckets, settled, went)
         cohorts = np.where(settled, _SETTLED, cohorts_of(sessions.first_events, self._join))
         order = np.lexsort((~visible, cohorts, buckets, days))

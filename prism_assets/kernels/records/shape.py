@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,6 +22,7 @@ from prism_assets.domain.joins import (
     CHANGE_LINE,
     CHANGE_OBJECT,
     COUNT,
+    DELETE,
     FIRST,
     LAST_NON_NULL,
     MAX,
@@ -34,6 +37,7 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.kernels.parquet.format import field_of, field_with_id
 from prism_assets.kernels.records.times import event_times
 
+Mask = npt.NDArray[np.bool_]
 LAST_EVENT = "_p_last_event"
 COMMITTED = "_p_committed"
 """Of a change that waits: when it was committed, in milliseconds."""
@@ -104,6 +108,13 @@ class RecordShape:
         for name in members[LAST_NON_NULL]:
             number = str(self.table.column(name).column_id)  # names may change
             yield Slot("value", number, group, (name,), own_sequence("value", number))
+
+    def gone(self, settled: Mask, visible: Mask) -> Mask:
+        """Which records are not kept any more, asked by folds and rebuilds.
+
+        Nothing accepted meets a settled record: there is nothing that one which nobody sees would win over.
+        """
+        return settled if self.join.after == DELETE else settled & ~visible
 
     def columns_of(self, group: Group, *merges: str) -> tuple[str, ...]:
         """The columns of a group with one of these rules."""

@@ -30,8 +30,6 @@ from prism_assets.metadata.folds import UnfoldedDay
 from prism_assets.metadata.record_faults import SetAside
 from prism_assets.objectstore.lake import Lake
 
-_TASK_BYTES = 64 << 20
-"""Bytes of records and changes for which a fold has one task more."""
 ERASING = "records are erased"
 
 

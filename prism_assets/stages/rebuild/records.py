@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, timedelta, timezone
 
 from sqlalchemy import Connection
 
@@ -29,7 +29,6 @@ from prism_assets.domain.errors import (
     TerminalError,
     WrongUse,
 )
-from prism_assets.domain.files import MergedRange
 from prism_assets.domain.folding import ChangesObject, RecordMove, RecordObject, RecordPart
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.problems import Problem
@@ -65,6 +64,7 @@ from prism_assets.stages.fold.run import fold_all
 from prism_assets.stages.leases import leased, takeover_seconds
 from prism_assets.stages.rebuild.report import RebuildReport, RebuiltRecords, RecordsPlan
 
+_ANY_TIME = datetime.fromtimestamp(0, timezone.utc)
 _ATTEMPTS = 5
 """So often objects may turn out to be unreadable that could be read before."""
 
@@ -254,25 +254,10 @@ def _load_changes(
                 "fold`, and repeat"
             )
         small = small_objects.load_above(connection, keys, day.partition_id, merged_to)
-        found += [_merged(item) for item in chain]
-        found += [replace(ChangesObject.of(item), metrics=()) for item in small if item.object_id <= upper]
+        # When merged ones were committed nobody asks, as nothing of a rebuild waits.
+        found += [ChangesObject.of_file(item, committed=_ANY_TIME) for item in chain]
+        found += [ChangesObject.of(item) for item in small if item.object_id <= upper]
     return [item for item in found if item.row_count]
-
-
-def _merged(item: MergedRange) -> ChangesObject:
-    """A merged object of the log as rebuilds read it; when it was committed nobody asks, as nothing of it waits."""
-    return ChangesObject(
-        bucket=item.bucket,
-        key=item.key,
-        content_length=item.content_length,
-        row_count=item.row_count,
-        fingerprint=item.fingerprint,
-        min_time=item.min_time,
-        max_time=item.max_time,
-        file_format=item.file_format,
-        erasure_id=item.erasure_id,
-        committed=datetime.fromtimestamp(0).astimezone(),
-    )
 
 
 def _compare(context: StageContext, inputs: _Inputs) -> _Compared:
