@@ -24,9 +24,10 @@ from prism_assets.domain.joins import CHANGE_DELETED, CHANGE_GROUP, CHANGE_LINE,
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.kernels.fingerprint import fingerprint_of
-from prism_assets.kernels.records.outputs import write_rows
+from prism_assets.kernels.records.outputs import RecordWriter
 from prism_assets.kernels.records.sessions import buckets_of
 from prism_assets.kernels.records.shape import COMMITTED, LAST_EVENT, RecordShape, deleted_column
+from prism_assets.kernels.records.times import settle_times
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
@@ -227,27 +228,17 @@ def _base(chance: np.random.Generator, shape: RecordShape, keys: Any, times: Any
 
 def _record_objects(base: pa.Table, shape: RecordShape, stores: Stores, lake: Lake) -> Iterator[RecordObject]:
     """One object a bucket, sorted by key, as a fold leaves them."""
+    fold = FoldTask(fold_id=1, number=0, table_id=1, definition_version=1, buckets=(), records=(), changes=(), now=NOW)
+    writer = RecordWriter(fold, shape, stores, lake.keys(shape.table))
     found = buckets_of(base.select([KEY]), shape.join.buckets)
     day = datetime.fromtimestamp(int(base[LAST_EVENT][0].as_py()) / 1_000, timezone.utc).date()
     for bucket in range(shape.join.buckets):
         rows = base.filter(pa.array(found == bucket)).sort_by(KEY)
         if not rows.num_rows:
             continue
-        keys = lake.keys(shape.table)
-        key = keys.record_object(day, RecordPart.VISIBLE, 1, bucket, 0)
-        written = write_rows(
-            rows, rows[LAST_EVENT].to_numpy(), shape.table, stores, keys.bucket, key, kind=str(RecordPart.VISIBLE)
-        )
-        yield RecordObject(
-            **vars(written),
-            date=day,
-            part=RecordPart.VISIBLE,
-            bucket_number=bucket,
-            cohort=0,
-            fold_id=1,
-            object_id=bucket + 1,
-            definition_version=1,
-        )
+        settle = settle_times(rows[LAST_EVENT].to_numpy(), shape.join)
+        written = writer.write(rows, day=day, part=RecordPart.VISIBLE, bucket=bucket, cohort=0, settle=settle)
+        yield replace(written, object_id=bucket + 1)
 
 
 def _changes(

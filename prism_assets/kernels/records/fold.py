@@ -35,10 +35,10 @@ from prism_assets.kernels.records.homes import Homes, Work, batches
 from prism_assets.kernels.records.inputs import NEW, Changes, UnreadInputs, read_changes, read_places
 from prism_assets.kernels.records.merging import MergedRecords
 from prism_assets.kernels.records.ordering import record_order
-from prism_assets.kernels.records.outputs import write_rows
+from prism_assets.kernels.records.outputs import RecordWriter
 from prism_assets.kernels.records.sessions import Numbers, Sessions
 from prism_assets.kernels.records.shape import COMMITTED, LAST_EVENT, RecordShape
-from prism_assets.kernels.records.times import event_times, settle_times, settles_at
+from prism_assets.kernels.records.times import event_times, settle_times
 from prism_assets.kernels.times import to_datetime
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
@@ -122,8 +122,8 @@ class _Fold:
         self._table = table
         self._join = table.join
         self._stores = stores
-        self._keys = keys
         self._shape = RecordShape(table, table.join)
+        self._writer = RecordWriter(task, self._shape, stores, keys)
         self._done = _Done()
 
     def run(self) -> FoldResult:
@@ -201,62 +201,34 @@ class _Fold:
         if self._join.after == DELETE:
             self._done.settled += int((settled & visible & ~erased).sum())
             self._done.joined += int((settled & joined & ~erased).sum())
-        time = self._table.partition_column
-        keys = [merged.column(name, everyone) for name in (*self._join.key, time)]
+        keys = [merged.column(name, everyone) for name in (*self._join.key, self._table.partition_column)]
         order = record_order(2 * living + ~visible, keys)
         order = order[~gone[order]]
         rows = merged.into_table(order)
-        first_events = event_times(rows[time], self._table.zone)
         settle = settle_times(rows[LAST_EVENT].to_numpy(), self._join)
         living, visible, settled, joined = living[order], visible[order], settled[order], joined[order]
         for home in batch:
+            day, bucket, cohort = homes.addresses[home]
             self._done.replaced += [item.object_id for item in homes.recorded(home)]
             start, end = np.searchsorted(living, [home, home + 1])
             middle = start + int(visible[start:end].sum())
             is_settled = bool(settled[start:end].all())
             for part, own in ((RecordPart.VISIBLE, slice(start, middle)), (RecordPart.HIDDEN, slice(middle, end))):
                 if own.start < own.stop:
-                    taken = rows.slice(own.start, own.stop - own.start)
-                    whole = int(joined[own].sum())
-                    self._put(home, homes, part, taken, first_events[own], settle[start:end], whole, is_settled)
+                    written = self._writer.write(
+                        rows.slice(own.start, own.stop - own.start),
+                        day=day,
+                        part=part,
+                        bucket=bucket,
+                        cohort=cohort,
+                        settle=settle[start:end],
+                        is_settled=is_settled,
+                        joined_rows=int(joined[own].sum()),
+                    )
+                    self._done.written.append(written)
             if self._join.after != DELETE and start < end and is_settled:
                 self._done.settled += int(middle - start)
                 self._done.joined += int(joined[start:end].sum())
-
-    def _put(
-        self,
-        home: int,
-        homes: Homes,
-        part: RecordPart,
-        rows: pa.Table,
-        first_events: Numbers,
-        settle: Numbers,
-        joined: int,
-        is_settled: bool,
-    ) -> None:
-        """Writes one object. Settle times are those of its home: both objects of that are written together."""
-        day, bucket, cohort = homes.addresses[home]
-        key = self._keys.record_object(day, part, self._task.fold_id, bucket, cohort)
-        metric_columns = self._task.metric_columns if part is RecordPart.VISIBLE else ()
-        written = write_rows(
-            rows.cast(self._shape.stored), first_events, self._table, self._stores, self._keys.bucket, key,
-            kind=str(part), metric_columns=metric_columns,
-        )  # fmt: skip
-        self._done.written.append(
-            RecordObject(
-                **vars(written),
-                date=day,
-                part=part,
-                bucket_number=bucket,
-                cohort=cohort,
-                fold_id=self._task.fold_id,
-                earliest_settle=settles_at(int(settle.min())),
-                latest_settle=settles_at(int(settle.max())),
-                is_settled=is_settled,
-                joined_rows=joined,
-                definition_version=self._task.definition_version,
-            )
-        )
 
     def _settle(self, homes: Homes, work: Work) -> None:
         """Says of homes in which all has settled that no fold reads them again; what nobody sees there goes."""
@@ -288,23 +260,15 @@ class _Fold:
         objects, lines = (changes.rows[name].to_numpy()[rows] for name in (CHANGE_OBJECT, CHANGE_LINE))
         rows = rows[np.lexsort((lines, objects))]
         settle = settle_times(sessions.last_events[sessions.of_changes[rows]], self._join)
-        day = self._task.now.astimezone(timezone.utc).date()
-        key = self._keys.record_object(day, RecordPart.PENDING, self._task.fold_id, bucket, 0)
         taken = changes.rows.take(pa.array(rows))
-        written = write_rows(
-            taken, changes.times[rows], self._table, self._stores, self._keys.bucket, key, kind=str(RecordPart.PENDING)
-        )
-        return RecordObject(
-            **vars(written),
-            date=day,
+        return self._writer.write(
+            taken,
+            day=self._task.now.astimezone(timezone.utc).date(),
             part=RecordPart.PENDING,
-            bucket_number=bucket,
+            bucket=bucket,
             cohort=0,
-            fold_id=self._task.fold_id,
-            earliest_settle=settles_at(int(settle.min())),
-            latest_settle=settles_at(int(settle.min())),
+            settle=settle.min(keepdims=True),
             oldest_change=to_datetime(int(pc.min(taken[COMMITTED]).as_py())),
-            definition_version=self._task.definition_version,
         )
 
 

@@ -37,7 +37,7 @@ from prism_assets.kernels.records.erasing import find_erased
 from prism_assets.kernels.records.inputs import NEW, Changes, UnreadInputs, placed, read_parts
 from prism_assets.kernels.records.merging import merge_records
 from prism_assets.kernels.records.ordering import record_order
-from prism_assets.kernels.records.outputs import write_rows
+from prism_assets.kernels.records.outputs import RecordWriter
 from prism_assets.kernels.records.sessions import (
     ALONE,
     Numbers,
@@ -50,7 +50,7 @@ from prism_assets.kernels.records.sessions import (
 )
 from prism_assets.kernels.records.shape import LAST_EVENT, LiftedChanges, RecordShape
 from prism_assets.kernels.records.spool import Spool
-from prism_assets.kernels.records.times import cohorts_of, days_of, event_times, settle_times, settles_at, to_instant
+from prism_assets.kernels.records.times import cohorts_of, days_of, event_times, settle_times, to_instant
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 
@@ -126,9 +126,9 @@ class _Rebuild:
         self._table = table
         self._join = table.join
         self._stores = stores
-        self._keys = keys
         self._stack = stack
         self._shape = RecordShape(table, table.join)
+        self._writer = RecordWriter(task, self._shape, stores, keys)
         self._settle_before = to_instant(task.settle_before) if task.settle_before else np.iinfo(np.int64).min
         self._result = RecordRebuildResult(fold_id=task.fold_id, number=task.number)
         self._sums: dict[date, DaySum] = {}
@@ -389,48 +389,19 @@ class _Rebuild:
         self, day: date, bucket: int, cohort: int, part: RecordPart, rows: pa.Table, settle: Numbers
     ) -> Iterator[RecordObject]:
         """Open records of one birth are one object, settled ones of a day as many as memory takes."""
-        if cohort != _SETTLED:
-            yield self._put(day, bucket, cohort, part, rows, settle, is_settled=False)
-            return
-        for number, start in enumerate(range(0, rows.num_rows, BATCH_ROWS)):
-            yield self._put(day, bucket, number, part, rows.slice(start, BATCH_ROWS), settle, is_settled=True)
-
-    def _put(
-        self,
-        day: date,
-        bucket: int,
-        cohort: int,
-        part: RecordPart,
-        rows: pa.Table,
-        settle: Numbers,
-        *,
-        is_settled: bool,
-    ) -> RecordObject:
-        """Writes one object. Settle times are those of its home: both objects of that are rewritten together."""
-        first_events = event_times(rows[self._table.partition_column], self._table.zone)
-        written = write_rows(
-            rows.drop_columns([_JOINED]).cast(self._shape.stored),
-            first_events,
-            self._table,
-            self._stores,
-            self._keys.bucket,
-            self._keys.record_object(day, part, self._task.fold_id, bucket, cohort),
-            kind=str(part),
-            metric_columns=self._task.metric_columns if part is RecordPart.VISIBLE else (),
-        )
-        return RecordObject(
-            **vars(written),
-            date=day,
-            part=part,
-            bucket_number=bucket,
-            cohort=cohort,
-            fold_id=self._task.fold_id,
-            earliest_settle=settles_at(int(settle.min())),
-            latest_settle=settles_at(int(settle.max())),
-            is_settled=is_settled,
-            joined_rows=int(rows[_JOINED].to_numpy().sum()),
-            definition_version=self._task.definition_version,
-        )
+        whole = BATCH_ROWS if cohort == _SETTLED else rows.num_rows
+        for number, start in enumerate(range(0, rows.num_rows, whole)):
+            own = rows.slice(start, whole)
+            yield self._writer.write(
+                own.drop_columns([_JOINED]),
+                day=day,
+                part=part,
+                bucket=bucket,
+                cohort=number if cohort == _SETTLED else cohort,
+                settle=settle,
+                is_settled=cohort == _SETTLED,
+                joined_rows=int(own[_JOINED].to_numpy().sum()),
+            )
 
 
 def _may_be_in(item: RecordObject, buckets: Numbers, since: Numbers, until: Numbers) -> Mask:
