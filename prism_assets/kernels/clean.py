@@ -68,9 +68,9 @@ def _cleaned(task: CleanTask, table: TableDefinition, stores: Stores, lake: Lake
     )
     if task.output_key is None or not result.changed or not kept:
         return result
-    failpoint("erase.before_lines_put")
+    failpoint("erase.before_put_lines")
     stores.put(lake.bucket, task.output_key, packed(kept))
-    failpoint("erase.after_lines_put")
+    failpoint("erase.after_put_lines")
     return CleanResult(**{**vars(result), "key": task.output_key})
 
 

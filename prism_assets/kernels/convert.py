@@ -150,5 +150,5 @@ class Conversion:
         keys = self._lake.keys(self._layout.table)
         key = keys.quarantine(arrival, self._task.staging_object_id, self._task.generation)
         self._stores.put(self._lake.bucket, key, quarantine.finish())
-        failpoint("convert.after_quarantine_put")
+        failpoint("stream.after_put_quarantine")
         return key

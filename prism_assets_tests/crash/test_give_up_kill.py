@@ -33,7 +33,7 @@ def unremoved(world: World) -> int:
         return int(connection.exec_driver_sql(statement).scalar_one())
 
 
-@pytest.mark.parametrize("point", ["stream.after_commit", "stream.after_removal"])
+@pytest.mark.parametrize("point", ["stream.after_commit", "stream.after_remove"])
 def test_what_a_given_up_object_left_is_removed_by_the_next_run_after_a_kill_at(vanished: World, point: str) -> None:
     status, output = run(vanished, *STREAM, PRISM_FAILPOINTS=f"{point}=kill9", **ONE_ATTEMPT)
     assert status == -signal.SIGKILL, f"the kill did not happen: {output}"

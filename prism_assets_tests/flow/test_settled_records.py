@@ -134,7 +134,7 @@ def test_a_merge_that_stood_still_while_a_fold_went_on_changes_nothing(
 
     def stand_still(name: str) -> None:
         """The lease runs out meanwhile, and a fold takes it."""
-        if name != "settled_merge.after_execute":
+        if name != "merge.after_execute_settled":
             return
         with context.database.begin() as connection:
             connection.exec_driver_sql("UPDATE prism_leases SET heartbeat_time = now() - interval '1 hour'")
@@ -159,7 +159,7 @@ def test_nothing_is_put_into_a_day_that_expires_meanwhile(requests: Requests, mo
     before, context = shown(requests), requests.world.context
 
     def expire(name: str) -> None:
-        if name == "settled_merge.after_execute":
+        if name == "merge.after_execute_settled":
             with context.database.begin() as connection:
                 connection.exec_driver_sql("UPDATE prism_partitions SET expire_time = now() WHERE switched")
 
@@ -170,8 +170,8 @@ def test_nothing_is_put_into_a_day_that_expires_meanwhile(requests: Requests, mo
 
 
 POINTS = (
-    "settled_merge.in_begin", "settled_merge.after_begin", "settled_merge.before_put", "settled_merge.after_put",
-    "settled_merge.after_execute", "settled_merge.in_commit", "settled_merge.after_commit",
+    "merge.in_begin_settled", "merge.after_begin_settled", "merge.before_put_settled", "merge.after_put_settled",
+    "merge.after_execute_settled", "merge.in_commit_settled", "merge.after_commit_settled",
 )  # fmt: skip
 
 
@@ -187,7 +187,7 @@ def test_a_merge_that_fails_anywhere_is_made_good_by_the_next(
         monkeypatch.setattr(failpoints, "_POINTS", failpoints.parse(f"{point}=raise(StoreUnavailable)"))
         (problem,) = requests.world.merge(OVER).record_problems
         assert problem.transient
-        assert (shown(requests) == before) == (point != "settled_merge.after_commit")
+        assert (shown(requests) == before) == (point != "merge.after_commit_settled")
         requests.world.catalog(OVER)
         assert requests.seen() == rows
     monkeypatch.setattr(failpoints, "_POINTS", {})

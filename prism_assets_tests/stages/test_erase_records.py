@@ -293,8 +293,8 @@ def test_a_fold_whose_changes_an_erasure_rewrites_meanwhile_reads_them_where_the
 
 
 POINTS = (
-    "erase.in_rule", "erase.after_rule", "fold.in_commit", "fold.after_commit", "erase.before_records_commit",
-    "erase.in_records_commit", "erase.after_records_commit", "erase.before_advance",
+    "erase.in_rule", "erase.after_rule", "fold.in_commit", "fold.after_commit", "erase.before_commit_records",
+    "erase.in_commit_records", "erase.after_commit_records", "erase.before_advance",
 )  # fmt: skip
 
 

@@ -120,7 +120,7 @@ class SmallObjects:
             fingerprint=small.fingerprint,
             file_format=small.file_format,
         )
-        failpoint("convert.after_put")
+        failpoint("stream.after_put")
         return replace(
             small, upload_start_time=started, content_length=there.content_length, file_format=there.file_format
         )

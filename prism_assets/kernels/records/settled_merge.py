@@ -75,9 +75,9 @@ def _written(task: SettledMergeTask, table: TableDefinition, stores: Stores, lak
     except Exception:
         _check_each(task, inputs)
         raise
-    failpoint("settled_merge.before_put")
+    failpoint("merge.before_put_settled")
     there = merged.put(stores, lake.bucket, key, kind=str(RecordPart.VISIBLE), file_format=table.file_format)
-    failpoint("settled_merge.after_put")
+    failpoint("merge.after_put_settled")
     first, last = time_bounds(task.inputs)
     settle = [item.earliest_settle for item in task.inputs if item.earliest_settle]
     settled = [item.latest_settle for item in task.inputs if item.latest_settle]

@@ -185,7 +185,7 @@ class RecordErasure:
             for before, result in done
             if result.written is not None
         ]
-        failpoint("erase.before_records_commit")
+        failpoint("erase.before_commit_records")
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
             leases.hold(connection, lease)
@@ -202,8 +202,8 @@ class RecordErasure:
                 bytes_written=sum(item.content_length for item in written),
             )
             folds.finish(connection, fold_id, counts)
-            failpoint("erase.in_records_commit")
-        failpoint("erase.after_records_commit")
+            failpoint("erase.in_commit_records")
+        failpoint("erase.after_commit_records")
         self.done.objects += len(done)
         self.done.rows += rows
 

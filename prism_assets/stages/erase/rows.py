@@ -204,13 +204,13 @@ class RowErasure:
                 Problem(table=str(self._table.name), reason=result.failure.message, transient=result.failure.transient)
             )
             return
-        failpoint("erase.before_lines_commit")
+        failpoint("erase.before_commit_lines")
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
             done = erasures.record_cleaning(connection, self._erasure.erasure_id, key, result)
             if result.erased:
                 erasures.add_sources(connection, self._erasure.erasure_id, [result.staging_object_id])
-            failpoint("erase.in_lines_commit")
+            failpoint("erase.in_commit_lines")
         self.done.lots += done
         self.done.overtaken += not done
 

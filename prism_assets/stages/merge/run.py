@@ -171,7 +171,7 @@ def _schedule_rewrites(
             if not partitions.lock_partition(connection, item.partition_id).expired:
                 merge_jobs.schedule(connection, [item.partition_id], now)
                 scheduled += 1
-            failpoint("merge.in_rewrite_schedule")
+            failpoint("merge.in_schedule_rewrites")
     return scheduled
 
 

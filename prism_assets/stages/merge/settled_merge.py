@@ -94,15 +94,15 @@ def _merge_next(
             return None
         table = chosen.table
         merge_id = folds.begin(connection, table.table_id, table.version, None, context.worker, FoldKind.MERGE)
-        failpoint("settled_merge.in_begin")
-    failpoint("settled_merge.after_begin")
+        failpoint("merge.in_begin_settled")
+    failpoint("merge.after_begin_settled")
     tasks = settled_merge_tasks(chosen, merge_id)
     definitions = {(table.table_id, table.version): table}
     results = list(run_bisected(lambda part: context.engine.run(part, definitions), tasks, context.engine.probe))
-    failpoint("settled_merge.after_execute")
+    failpoint("merge.after_execute_settled")
     failed = [result for result in results if result.failure]
     written = _commit(context, lease, chosen, merge_id, results)
-    failpoint("settled_merge.after_commit")
+    failpoint("merge.after_commit_settled")
     merged = (_merged(chosen, written),) if written or chosen.plan.kept else ()
     return MergeReport(
         jobs=len(merged),
@@ -147,7 +147,7 @@ def _commit(
         if written:
             record_objects.replace(connection, [item.object_id for group in groups for item in group], merge_id)
             record_objects.insert_written(connection, day.table.table_id, written, {day.date: day.partition_id})
-            failpoint("settled_merge.in_commit")
+            failpoint("merge.in_commit_settled")
             partitions.raise_desired(connection, day.partition_id, merge_id)
         folds.finish(connection, merge_id, _counts(written))
     return written

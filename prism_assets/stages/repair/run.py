@@ -216,7 +216,7 @@ class _Repair:
         """Removes what nobody will commit. A death in between leaves the rest to the next repair."""
         if strays := [key for plan in plans for key in plan.strays]:
             self._context.stores.delete(self._context.lake.bucket, strays)
-            failpoint("repair.after_removal")
+            failpoint("repair.after_remove")
 
     def _look(
         self, plans: Sequence[RepairPlan], results: dict[tuple[int, int], RepairResult], held: Mapping[int, Lease]

@@ -53,7 +53,7 @@ def remove_abandoned(context: StageContext, table_ids: Collection[int] | None) -
         removed, errors = _remove(context, due, tables, committed)
         refused += errors
         kept += _kept(removed, tables, committed)
-        failpoint("stream.after_removal")
+        failpoint("stream.after_remove")
         with context.database.begin() as connection:
             abandoned_uploads.note_removal(connection, removed)
             abandoned_uploads.postpone_removal(connection, [item for item, _ in errors], _PAUSE_SECONDS)
