@@ -51,6 +51,11 @@ class Holder:
         return f"{self.worker}, since {self.since:%Y-%m-%d %H:%M:%S}Z"
 
 
+def mention(holder: Holder | None) -> str:
+    """What is said of the holder behind work that was skipped: nothing if it just ended."""
+    return f" ({holder})" if holder else ""
+
+
 def take(
     connection: Connection, kind: LeaseKind, subject_ids: Collection[int], worker: str, lease_seconds: float
 ) -> list[Lease]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 
 from prism_assets.domain.errors import PrismError
 from prism_assets.metadata import leases
-from prism_assets.metadata.leases import Lease, LeaseKind
+from prism_assets.metadata.leases import Holder, Lease, LeaseKind
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.heartbeats import Heartbeat
 
@@ -19,6 +19,12 @@ _MARGIN = 1.0
 def takeover_seconds(context: StageContext) -> float:
     """How many seconds to wait for a lease so that a holder that died or stands still has lost it for certain."""
     return context.settings.lease_seconds + _MARGIN
+
+
+def find_holder(context: StageContext, kind: LeaseKind, subject_id: int) -> Holder | None:
+    """Who holds a lease that could not be taken; None if it was given back since."""
+    with context.database.begin() as connection:
+        return leases.holders(connection, kind, [subject_id]).get(subject_id)
 
 
 @contextmanager

@@ -37,14 +37,14 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import catalog_state, leases, locks, merge_jobs, partitions, retention, tables
 from prism_assets.metadata.catalog_state import CatalogState
-from prism_assets.metadata.leases import Holder, Lease, LeaseKind
+from prism_assets.metadata.leases import Holder, Lease, LeaseKind, mention
 from prism_assets.stages.catalog.candidates import load_candidates
 from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.catalog.publications import PublishedPartition
 from prism_assets.stages.catalog.publish import PublishReport, end_table, plan_publish, publish_table
 from prism_assets.stages.catalog.renames import RenameStatus, advance_renames, read_renames
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.leases import leased
+from prism_assets.stages.leases import find_holder, leased
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +95,7 @@ class TableReport:
     @property
     def skip_reason(self) -> str:
         """Why a table was skipped, and who has it."""
-        who = f" ({self.holder})" if self.holder else ""
-        return f"another catalog run is at it{who}; nothing was done"
+        return f"another catalog run is at it{mention(self.holder)}; nothing was done"
 
     @property
     def changed(self) -> bool:
@@ -174,8 +173,7 @@ def _report_on(
             if held:
                 failpoint("catalog.after_lease")
                 return _run_table(context, held[table_id], now, republish, started)
-        with context.database.begin() as connection:
-            holder = leases.holders(connection, LeaseKind.CATALOG, [table_id]).get(table_id)
+        holder = find_holder(context, LeaseKind.CATALOG, table_id)
         return TableReport(table=name, table_id=table_id, skipped=True, holder=holder)
     except PrismError as error:
         return TableReport(table=name, table_id=table_id, problems=(Problem.of(error, name),))

@@ -27,7 +27,7 @@ from prism_assets.stages.erase.records import RecordErasure
 from prism_assets.stages.erase.report import ErasurePlan, ErasureReport, ErasureStatus, read_erasures
 from prism_assets.stages.erase.rows import RowErasure, put_in_place
 from prism_assets.stages.gc.run import run_gc
-from prism_assets.stages.leases import leased, takeover_seconds
+from prism_assets.stages.leases import find_holder, leased, takeover_seconds
 
 _PATIENCE = timedelta(hours=1)
 """How often everything is read for a proof that was not to be had."""
@@ -138,9 +138,7 @@ class _Run:
                 if held:
                     self._all_of(table, held[table.table_id])
                     return
-            with self._context.database.begin() as connection:
-                holder = leases.holders(connection, LeaseKind.ERASE, [table.table_id]).get(table.table_id)
-            self.holders[name] = holder
+            self.holders[name] = find_holder(self._context, LeaseKind.ERASE, table.table_id)
         except PrismError as error:
             self.problems.append(Problem.of(error, name))
 

@@ -36,7 +36,7 @@ from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.fold.plan import FoldPlan, fold_tasks, plan_fold
 from prism_assets.stages.fold.report import Fold, FoldReport, SkippedTable
-from prism_assets.stages.leases import leased
+from prism_assets.stages.leases import find_holder, leased
 from prism_assets.stages.record_faults import load_record_faults
 
 
@@ -74,8 +74,7 @@ def _fold_leased(
     try:
         with leased(context, LeaseKind.FOLD, [table.table_id], wait_seconds) as held:
             if not held:
-                with context.database.begin() as connection:
-                    holder = leases.holders(connection, LeaseKind.FOLD, [table.table_id]).get(table.table_id)
+                holder = find_holder(context, LeaseKind.FOLD, table.table_id)
                 return replace(report, skipped=(*report.skipped, SkippedTable(table=str(table.name), holder=holder)))
             for fold in _folds(context, held[table.table_id], now, ignore_pace=ignore_pace):
                 done.append(fold)

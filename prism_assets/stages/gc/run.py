@@ -30,7 +30,7 @@ from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.gc.plan import GcPlan, Horizon, load_records, plan_gc
 from prism_assets.stages.gc.report import GcReport, ObjectSum, TableGcReport, by_reason
-from prism_assets.stages.leases import leased, takeover_seconds
+from prism_assets.stages.leases import find_holder, leased, takeover_seconds
 
 _AT_ONCE = 500
 
@@ -96,8 +96,7 @@ def _report_on(
         with leased(context, LeaseKind.GC, [table_id], takeover_seconds(context)) as held:
             if held:
                 return _collect(context, table, held[table_id], horizon)
-        with context.database.begin() as connection:
-            holder = leases.holders(connection, LeaseKind.GC, [table_id]).get(table_id)
+        holder = find_holder(context, LeaseKind.GC, table_id)
         return TableGcReport(table=name, table_id=table_id, skipped=True, holder=holder)
     except PrismError as error:
         return TableGcReport(table=name, table_id=table_id, problems=(Problem.of(error, name),))

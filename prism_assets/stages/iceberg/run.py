@@ -44,7 +44,7 @@ from prism_assets.stages.context import StageContext
 from prism_assets.stages.iceberg.pending import published_tables
 from prism_assets.stages.iceberg.plan import IcebergPlan, head_of, plan_commit
 from prism_assets.stages.iceberg.report import IcebergReport, IcebergTableReport
-from prism_assets.stages.leases import leased
+from prism_assets.stages.leases import find_holder, leased
 
 _TRIES = 5
 _FIRST_PAUSE_SECONDS = 0.05
@@ -95,8 +95,7 @@ def _report_on(context: StageContext, table: TableDefinition, how: _Options, wai
                 if report.changed:
                     context.progress(f"iceberg: {name} changed")
                 return report
-        with context.database.begin() as connection:
-            holder = leases.holders(connection, LeaseKind.ICEBERG, [table_id]).get(table_id)
+        holder = find_holder(context, LeaseKind.ICEBERG, table_id)
         return IcebergTableReport(table=name, table_id=table_id, skipped=True, holder=holder)
     except PrismError as error:
         return IcebergTableReport(table=name, table_id=table_id, problems=(Problem.of(error, name),))

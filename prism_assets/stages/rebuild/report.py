@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.words import counted
-from prism_assets.metadata.leases import Holder
+from prism_assets.metadata.leases import Holder, mention
 from prism_assets.metadata.rebuilds import CandidateTotals, RebuiltTotals
 
 
@@ -62,8 +62,9 @@ class RebuiltDay:
     def __str__(self) -> str:
         where = f"{self.table} {self.date}"
         if self.skipped:
-            who = f" ({self.holder})" if self.holder else ""
-            return f"{where}: another rebuild is at it{who}; nothing was done; repeat when that has ended"
+            return (
+                f"{where}: another rebuild is at it{mention(self.holder)}; nothing was done; repeat when that has ended"
+            )
         if self.totals is None:
             return f"{where}: nothing to rebuild, its rows are of version {self.version} of the definition"
         done = self.totals
@@ -143,8 +144,7 @@ class RebuiltRecords:
 
     def __str__(self) -> str:
         if self.skipped:
-            who = f" ({self.holder})" if self.holder else ""
-            return f"{self.table}: a fold is at it{who}; nothing was done; repeat when that has ended"
+            return f"{self.table}: a fold is at it{mention(self.holder)}; nothing was done; repeat when that has ended"
         made = f"{self.table}: {self.records:,} records made of {self.changes:,} changes"
         if self.expired:
             made += f" ({self.expired:,} of days that have expired left out)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 
-from prism_assets.metadata.leases import Holder
+from prism_assets.metadata.leases import Holder, mention
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +43,7 @@ class PartitionRepair:
     @property
     def skip_reason(self) -> str:
         """Why a partition was skipped, and who has it."""
-        who = f" ({self.holder})" if self.holder else ""
-        return f"another repair is at it{who}; it was not looked at"
+        return f"another repair is at it{mention(self.holder)}; it was not looked at"
 
 
 @dataclass(frozen=True, kw_only=True)
