@@ -18,7 +18,11 @@ def rebuild(
     ] = None,
     since: Annotated[str | None, typer.Option("--since", help="All days from this one up to --date.")] = None,
     without_missing: Annotated[
-        bool, typer.Option("--without-missing", help="Leave the rows of staging objects that are gone as they are.")
+        bool,
+        typer.Option(
+            "--without-missing",
+            help="Leave the rows of staging objects that are gone as they are.",
+        ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plans and change nothing.")] = False,
     now: Now = None,
@@ -29,16 +33,16 @@ def rebuild(
 
     The records of a join table are made again of all changes of its log, and take the place of those that differ.
     """
-    from prism_assets.stages.rebuild.plan import preview
-    from prism_assets.stages.rebuild.records import preview_records
     from prism_assets.stages.rebuild.report import unmade
-    from prism_assets.stages.rebuild.run import run_rebuild
+    from prism_assets.stages.rebuild.run import preview_days, preview_records, run_rebuild
 
     context, clock = open_context(as_json), read_clock(now, force)
     wanted, first = read_day(day), read_day(since)
     if dry_run:
         plans = (
-            preview(context, table, day=wanted, since=first) if wanted else preview_records(context, table, since=first)
+            preview_days(context, table, day=wanted, since=first)
+            if wanted
+            else preview_records(context, table, since=first, without_missing=without_missing)
         )
         console.show_lines(plans, list(map(str, plans)), as_json=as_json)
         return

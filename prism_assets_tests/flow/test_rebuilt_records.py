@@ -15,9 +15,8 @@ from prism_assets.stages.checks.run import run_checks
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.erase.run import run_erase
 from prism_assets.stages.fold.run import run_fold
-from prism_assets.stages.rebuild.records import preview_records
 from prism_assets.stages.rebuild.report import RebuiltRecords, unmade
-from prism_assets.stages.rebuild.run import run_rebuild
+from prism_assets.stages.rebuild.run import preview_records, run_rebuild
 from prism_assets_tests.builders import utc
 from prism_assets_tests.requests import Requests, a_join_table, back, front, some_changes
 from prism_assets_tests.world import World
@@ -238,6 +237,10 @@ def test_it_is_refused_where_the_log_does_not_hold_what_records_are_made_of(requ
     one.write_bytes(body)
     with pytest.raises(WrongUse, match="rebuilt as a whole"):
         run_rebuild(world.context, TABLE, day=utc(NOON).date(), now=utc(NOON))
+    with pytest.raises(WrongUse, match="rebuilt without --without-missing"):
+        run_rebuild(world.context, TABLE, without_missing=True, now=utc(NOON))
+    with pytest.raises(WrongUse, match="rebuilt without --without-missing"):
+        preview_records(world.context, TABLE, without_missing=True)
     with pytest.raises(WrongUse, match="send them again"):
         run_rebuild(world.context, "log.request_changes", day=utc(NOON).date(), now=utc(NOON))
     requests.arrive([("front", front("b", NOON, "home"))], NOON)

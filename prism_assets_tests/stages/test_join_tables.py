@@ -13,7 +13,7 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.stages.apply.run import apply_sound
 from prism_assets.stages.checks.run import CATALOG_AGREES, ROWS_BALANCE, run_checks
 from prism_assets.stages.discover.listings import run_discover
-from prism_assets.stages.rebuild.plan import preview
+from prism_assets.stages.rebuild.run import preview_days
 from prism_assets.stages.status import read_status
 from prism_assets.stages.stream.run import run_stream
 from prism_assets_tests.builders import a_table, utc
@@ -180,6 +180,6 @@ def test_no_command_breaks_with_records_that_no_stream_feeds(world: World) -> No
     )
     assert [outcome.passed for outcome in outcomes] == [True, True]
     with pytest.raises(WrongUse, match="belongs to a join table"):
-        preview(world.context, "log.request_changes", day=utc(NOON).date())
+        preview_days(world.context, "log.request_changes", day=utc(NOON).date())
     assert len(changes(world)) == 1
     assert world.query("SELECT count(*) FROM log.request") == [(0,)]

@@ -18,9 +18,8 @@ from prism_assets.metadata.leases import LeaseKind
 from prism_assets.stages.checks.run import ROWS_BALANCE
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.leases import leased
-from prism_assets.stages.rebuild.plan import preview
 from prism_assets.stages.rebuild.report import RebuildReport, RebuiltDay
-from prism_assets.stages.rebuild.run import run_rebuild
+from prism_assets.stages.rebuild.run import preview_days, run_rebuild
 from prism_assets.stages.repair.run import run_repair
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
 from prism_assets_tests.crash.reader import IdReader
@@ -293,7 +292,7 @@ def test_other_days_keep_their_rows_as_they_are(world: World) -> None:
     ids = two_days(world, "ab", "abb")
     location = world.partition(NEXT).location
     world.apply(a_version(2, keep="kind = 'a'"))
-    (plan,) = preview(world.context, "log.events", day=utc(NOON).date())
+    (plan,) = preview_days(world.context, "log.events", day=utc(NOON).date())
     assert "1 of them have rows of other days, too, which stay as they are" in str(plan)
     rebuilt(world)
     world.catalog(LATEST)
@@ -367,7 +366,7 @@ def test_an_open_day_is_not_rebuilt_and_the_way_out_is_told(world: World) -> Non
     (error,) = rebuild(world).errors
     assert error.startswith("log.events 2026-03-01: it is not rebuilt: it is live: readers list its folder")
     assert "rebuild it when it is closed" in error
-    (plan,) = preview(world.context, "log.events", day=utc(NOON).date())
+    (plan,) = preview_days(world.context, "log.events", day=utc(NOON).date())
     assert "not rebuild: it is live" in str(plan)
 
 
@@ -383,11 +382,11 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(world: World) -> Non
     a_switched_day(world)
     world.apply(a_version(2))
     before = keys(world)
-    (plan,) = preview(world.context, "log.events", day=utc(NOON).date())
+    (plan,) = preview_days(world.context, "log.events", day=utc(NOON).date())
     assert str(plan).startswith("log.events 2026-03-01: convert 3 staging objects of 0.0 MB under version 2")
     assert (keys(world), scalar(world, "SELECT count(*) FROM prism_rebuilds")) == (before, 0)
     rebuilt(world)
-    (plan,) = preview(world.context, "log.events", day=utc(NOON).date())
+    (plan,) = preview_days(world.context, "log.events", day=utc(NOON).date())
     assert plan.changes_nothing
 
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
 from prism_assets.defs.assets.latency import latency_of_batch
 from prism_assets.defs.assets.outcome import Facts, Outcome, Task
-from prism_assets.defs.assets.rebuilds import rebuild_day, rebuild_facts
+from prism_assets.defs.assets.rebuilds import rebuild_days, rebuild_facts
 from prism_assets.defs.assets.reported_positions import read_positions
 from prism_assets.defs.keys import Stage
 from prism_assets.domain.errors import PrismError
@@ -39,7 +39,7 @@ def make_live(context: StageContext, task: Task) -> Outcome:
         problems = _unconverted(context, ids, now)
     repaired, irreparable = (None, ()) if task.by_sensor or problems else _repaired(context, task)
     rebuilt, refused = (
-        ({}, ()) if task.rebuild is None or task.by_sensor or problems else rebuild_day(context, task, ids)
+        ({}, ()) if task.rebuild is None or task.by_sensor or problems else rebuild_days(context, task, ids)
     )
     changes = {(change.table_id, change.date): change for change in streamed.changes}
     days = with_own_day(ids, task.day, changes)

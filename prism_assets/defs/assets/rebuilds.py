@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from datetime import date
 
 from prism_assets.defs.assets.outcome import Facts, Task
 from prism_assets.defs.keys import REBUILD_TAG, Rebuilding
@@ -16,41 +17,39 @@ from prism_assets.stages.rebuild.run import run_rebuild
 _EXAMPLES = 20
 
 
-def rebuild_day(
+def rebuild_days(
     context: StageContext, task: Task, ids: Mapping[int, str]
 ) -> tuple[dict[str, RebuildReport], tuple[Problem, ...]]:
     """Rebuilds the day of each table that has it; returns what was done by table, and what is wrong.
 
-    A backfill goes over days without rows, too. A tag that says something else rebuilds nothing, and is told.
+    A backfill goes over days without rows, too.
     """
-    if (said := _said(task)) is None:
-        return {}, _misunderstood(task)
     with context.database.begin() as connection:
         wanted = [name for table, name in ids.items() if partitions.load_days(connection, table, [task.day])]
+    return _rebuild(context, task, wanted, task.day)
+
+
+def rebuild_join_tables(context: StageContext, task: Task) -> tuple[dict[str, RebuildReport], tuple[Problem, ...]]:
+    """Rebuilds join tables as a whole, whatever day was asked for; returns what was done and what is wrong."""
+    return _rebuild(context, task, task.tables, None)
+
+
+def _rebuild(
+    context: StageContext, task: Task, names: Collection[str], day: date | None
+) -> tuple[dict[str, RebuildReport], tuple[Problem, ...]]:
+    """A tag that says something else rebuilds nothing, and is told."""
+    if (said := _said(task)) is None:
+        return {}, _misunderstood(task)
     reports: dict[str, RebuildReport] = {}
     problems: list[Problem] = []
     without_missing = said is Rebuilding.WITHOUT_MISSING
-    for name in wanted:
+    for name in names:
         try:
-            report = run_rebuild(context, name, day=task.day, without_missing=without_missing, now=task.started)
+            reports[name] = run_rebuild(context, name, day=day, without_missing=without_missing, now=task.started)
         except PrismError as error:
-            problems.append(Problem.of(error, name, task.day))
-            continue
-        reports[name] = report
-        skipped = [day for day in report.days if day.skipped]
-        problems += report.problems
-        problems += [Problem(table=name, date=day.date, reason=str(day), transient=True) for day in skipped]
-    return reports, tuple(problems)
-
-
-def rebuild_records(context: StageContext, task: Task) -> tuple[dict[str, RebuildReport], tuple[Problem, ...]]:
-    """Rebuilds join tables as a whole, whatever day was asked for; returns what was done and what is wrong."""
-    if _said(task) is None:
-        return {}, _misunderstood(task)
-    reports = {name: run_rebuild(context, name, now=task.started) for name in task.tables}
-    problems = [problem for report in reports.values() for problem in report.problems]
-    skipped = [item for report in reports.values() for item in report.records if item.skipped]
-    problems += [Problem(table=item.table, reason=str(item), transient=True) for item in skipped]
+            problems.append(Problem.of(error, name, day))
+        else:
+            problems += [*reports[name].problems, *reports[name].skipped]
     return reports, tuple(problems)
 
 

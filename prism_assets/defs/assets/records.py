@@ -11,7 +11,7 @@ from datetime import date, datetime, timezone
 
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
 from prism_assets.defs.assets.outcome import Facts, Outcome, Task
-from prism_assets.defs.assets.rebuilds import rebuild_records, record_facts
+from prism_assets.defs.assets.rebuilds import rebuild_join_tables, record_facts
 from prism_assets.defs.assets.reported_positions import read_positions
 from prism_assets.defs.keys import Stage
 from prism_assets.defs.pictures import sizes_picture
@@ -34,7 +34,7 @@ def make_records(context: StageContext, task: Task) -> Outcome:
     ids = table_ids(context, task.tables)
     wait_seconds = 0.0 if task.by_sensor else takeover_seconds(context)
     now = datetime.now(timezone.utc)
-    rebuilt, refused = ({}, ()) if task.rebuild is None or task.by_sensor else rebuild_records(context, task)
+    rebuilt, refused = ({}, ()) if task.rebuild is None or task.by_sensor else rebuild_join_tables(context, task)
     done = run_fold(context, now=now, names=task.tables, ignore_pace=not task.by_sensor, wait_seconds=wait_seconds)
     day = None if task.by_sensor else task.day
     merges = sum(

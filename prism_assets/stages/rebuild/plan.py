@@ -13,7 +13,6 @@ from prism_assets.domain.work import DayOfObject, RebuildTask
 from prism_assets.metadata import merge_ranges, partitions, rebuilds, staging_objects, tables
 from prism_assets.metadata.rebuilds import Arrival, Candidate, Rebuild
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.rebuild.records import check_days
 from prism_assets.stages.rebuild.report import RebuildPlan
 from prism_assets.stages.stream.plan import convert_task
 
@@ -47,15 +46,8 @@ def find_days(context: StageContext, table: TableDefinition, *, day: date, since
     return found
 
 
-def preview(context: StageContext, name: str, *, day: date, since: date | None = None) -> list[RebuildPlan]:
-    """What a rebuild would do, day by day; changes nothing, and reads no staging object."""
-    context.check_lake()
-    table = context.choose_tables([name])[0]
-    check_days(table, day, since)
-    return [_plan(context, table, item) for item in find_days(context, table, day=day, since=since)]
-
-
-def _plan(context: StageContext, table: TableDefinition, partition: Partition) -> RebuildPlan:
+def plan_day(context: StageContext, table: TableDefinition, partition: Partition) -> RebuildPlan:
+    """What a rebuild of a day would do; changes nothing, and reads no staging object."""
     with context.database.begin() as connection:
         chain = merge_ranges.load_bounds(connection, [partition.partition_id])
         totals = rebuilds.count_candidates(connection, partition, table.version, arrival_of(table, partition.date))

@@ -24,14 +24,11 @@ from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.errors import (
     EngineFailed,
     InvariantBroken,
-    PrismError,
     StoreUnavailable,
     TerminalError,
-    WrongUse,
 )
 from prism_assets.domain.folding import ChangesObject, RecordMove, RecordObject, RecordPart
 from prism_assets.domain.partitions import Partition
-from prism_assets.domain.problems import Problem
 from prism_assets.domain.record_rebuild import (
     RecordRebuildResult,
     RecordRebuildTask,
@@ -61,8 +58,8 @@ from prism_assets.objectstore.lake import Lake
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.fold.run import fold_all
-from prism_assets.stages.leases import leased, takeover_seconds
-from prism_assets.stages.rebuild.report import RebuildReport, RebuiltRecords, RecordsPlan
+from prism_assets.stages.leases import find_holder, leased, takeover_seconds
+from prism_assets.stages.rebuild.report import RebuiltRecords, RecordsPlan
 
 _ANY_TIME = datetime.fromtimestamp(0, timezone.utc)
 _ATTEMPTS = 5
@@ -113,69 +110,30 @@ class _Compared:
         return sum(result.expired for result in self.results)
 
 
-def check_days(table: TableDefinition, day: date | None, since: date | None) -> None:
-    """WrongUse if a table is to be rebuilt without a day, a join table by days, or the log of one at all."""
-    if table.change_log is not None:
-        raise WrongUse(
-            f"{table.name} belongs to a join table, whose changes are folded into records once, and no rebuild makes "
-            "other changes: send them again, as new objects; `prism rebuild` of the join table makes its records again"
-        )
-    if table.join is None and day is None:
-        raise WrongUse(f"{table.name} is rebuilt day by day: say which with --date")
-    if table.join is not None and (day or since):
-        raise WrongUse(
-            f"{table.name} is a join table, whose records are made of changes of several days: it is rebuilt as a "
-            "whole, without --date and --since"
-        )
-
-
-def rebuild_table(context: StageContext, table: TableDefinition, now: datetime) -> RebuildReport:
+def rebuild_records(context: StageContext, table: TableDefinition, now: datetime) -> RebuiltRecords:
     """Rebuilds a join table as a whole. Repeating it changes nothing more."""
-    started = time.monotonic()
-    context.stores.check_bucket(context.lake.bucket)
-    done: list[RebuiltRecords] = []
-    problems: list[Problem] = []
     number = table.table_id
-    try:
-        with leased(context, LeaseKind.FOLD, [number], takeover_seconds(context)) as held:
-            if held:
-                done.append(_rebuild(context, held[number], now))
-        if not done:
-            with context.database.begin() as connection:
-                holder = leases.holders(connection, LeaseKind.FOLD, [number]).get(number)
-            done.append(RebuiltRecords(table=str(table.name), table_id=number, skipped=True, holder=holder))
-    except PrismError as error:
-        problems.append(Problem.of(error, str(table.name)))
-    else:
-        context.progress(f"rebuild: {done[0]}")
-    return RebuildReport(
-        table=str(table.name),
-        days=(),
-        records=tuple(done),
-        problems=tuple(problems),
-        seconds=time.monotonic() - started,
-    )
+    with leased(context, LeaseKind.FOLD, [number], takeover_seconds(context)) as held:
+        if held:
+            return _rebuild(context, held[number], now)
+    holder = find_holder(context, LeaseKind.FOLD, number)
+    return RebuiltRecords(table=str(table.name), table_id=number, skipped=True, holder=holder)
 
 
-def preview_records(context: StageContext, name: str, *, since: date | None = None) -> list[RecordsPlan]:
+def plan_records(context: StageContext, table: TableDefinition) -> RecordsPlan:
     """What a rebuild of a join table would do; it makes all records, writes none and changes nothing."""
-    context.check_lake()
-    table = context.choose_tables([name])[0]
-    check_days(table, None, since)
     with context.database.repeatable_read() as connection:
         inputs = _load(connection, table.table_id, context.lake)
     compared = _compare(context, inputs)
-    return [
-        RecordsPlan(
-            table=str(table.name),
-            changes=sum(item.row_count for item in inputs.changes),
-            content_length=sum(item.content_length for item in (*inputs.changes, *inputs.records)),
-            waiting=sum(item.row_count for item in inputs.waiting),
-            different=tuple(f"{day}: {why}" for day, why in compared.days.items()),
-            unread=tuple(compared.lost.values()),
-            changes_from=inputs.changes_from,
-        )
-    ]
+    return RecordsPlan(
+        table=str(table.name),
+        changes=sum(item.row_count for item in inputs.changes),
+        content_length=sum(item.content_length for item in (*inputs.changes, *inputs.records)),
+        waiting=sum(item.row_count for item in inputs.waiting),
+        different=tuple(f"{day}: {why}" for day, why in compared.days.items()),
+        unread=tuple(compared.lost.values()),
+        changes_from=inputs.changes_from,
+    )
 
 
 def _load(connection: Connection, table_id: int, lake: Lake) -> _Inputs:

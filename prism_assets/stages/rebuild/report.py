@@ -173,9 +173,9 @@ class RebuildReport:
     """
 
     table: str
-    days: tuple[RebuiltDay, ...]
-    problems: tuple[Problem, ...]
-    seconds: float
+    days: tuple[RebuiltDay, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    seconds: float = 0.0
     records: tuple[RebuiltRecords, ...] = ()
 
     @property
@@ -184,10 +184,13 @@ class RebuildReport:
         return any(day.totals for day in self.days) or any(item.fold_id for item in self.records)
 
     @property
+    def skipped(self) -> tuple[Problem, ...]:
+        """What other runs are at, to be tried again."""
+        days = [(day.date, str(day)) for day in self.days if day.skipped]
+        whole = [(None, str(item)) for item in self.records if item.skipped]
+        return tuple(Problem(table=self.table, date=day, reason=why, transient=True) for day, why in (*days, *whole))
+
+    @property
     def errors(self) -> tuple[str, ...]:
         """What went wrong and what was left undone, one sentence each."""
-        return (
-            *map(str, self.problems),
-            *(str(day) for day in self.days if day.skipped),
-            *(str(item) for item in self.records if item.skipped),
-        )
+        return (*map(str, self.problems), *(item.reason for item in self.skipped))

@@ -1,0 +1,257 @@
+"""Rebuilds a day: converts its staging objects again, under new keys, and then takes them all in one step.
+
+No reader is sent to the new objects before the commit, which one transaction makes under the lock of the partition's
+row: small objects keep their ids and ranges their bounds, so that each row stays in its place, and what changes is in
+which object it is. Clients of DuckLake read these from then on; Glue and Iceberg show them as one publication each, by
+the next catalog run. Old objects stay until no reader can have been sent to them (`domain/garbage.py`).
+
+A death leaves what is ready on record, under a lease that runs out; the next rebuild of the day goes on with it, or
+drops it if another definition is in force by then. A day is one transaction, and so is its publication.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from prism_assets.domain.errors import (
+    EngineUnavailable,
+    InvariantBroken,
+    KeyOccupied,
+    LeaseLost,
+    PrismError,
+    StoreUnavailable,
+    TerminalError,
+)
+from prism_assets.domain.partitions import Partition, contradiction, rebuild_obstacle
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
+from prism_assets.domain.work import RebuildResult
+from prism_assets.failpoints import failpoint
+from prism_assets.metadata import erasures, leases, locks, merge_jobs, partitions, rebuilds, tables
+from prism_assets.metadata.leases import Lease, LeaseKind
+from prism_assets.metadata.rebuilds import Candidate, Rebuild, RebuiltTotals
+from prism_assets.stages.bisect import run_bisected
+from prism_assets.stages.context import StageContext
+from prism_assets.stages.leases import find_holder, leased, takeover_seconds
+from prism_assets.stages.rebuild.plan import RebuildPart, arrival_of, next_part
+from prism_assets.stages.rebuild.ranges import merge_ranges_anew
+from prism_assets.stages.rebuild.report import RebuiltDay
+
+_ROUNDS = 10
+"""How often a commit may find that merges or other rebuilds were faster, before it leaves that to another call."""
+_EXAMPLES = 5
+
+
+def rebuild_day(
+    context: StageContext, table: TableDefinition, partition: Partition, *, without_missing: bool, now: datetime
+) -> RebuiltDay:
+    """Rebuilds one day. One at a time: two rebuilds of a day would write twice what one of them commits.
+
+    With `without_missing` rows of staging objects that are gone stay as they are; otherwise a day with any does.
+    """
+    if obstacle := rebuild_obstacle(partition):
+        raise TerminalError(f"it is not rebuilt: {obstacle}")
+    with context.database.begin() as connection:
+        _refuse_if_erased(connection, table)
+    number = partition.partition_id
+    with leased(context, LeaseKind.REBUILD, [number], takeover_seconds(context)) as held:
+        if number in held:
+            return _DayRebuild(context, table, partition, held[number], without_missing, now).run()
+    return RebuiltDay(
+        table=str(table.name),
+        table_id=table.table_id,
+        date=partition.date,
+        version=table.version,
+        skipped=True,
+        holder=find_holder(context, LeaseKind.REBUILD, number),
+    )
+
+
+class _DayRebuild:
+    """One day that is rebuilt, under its lease."""
+
+    def __init__(
+        self,
+        context: StageContext,
+        table: TableDefinition,
+        partition: Partition,
+        lease: Lease,
+        without_missing: bool,
+        now: datetime,
+    ) -> None:
+        self._context = context
+        self._table = table
+        self._partition = partition
+        self._lease = lease
+        self._without_missing = without_missing
+        self._now = now
+
+    def run(self) -> RebuiltDay:
+        """Converts, merges and commits. Where other rows lie under a key of it, the next call begins under others."""
+        rebuild = self._begin()
+        failpoint("rebuild.after_begin")
+        if rebuild is None:
+            return self._report(None)
+        try:
+            return self._carry_out(rebuild)
+        except KeyOccupied:
+            with self._context.database.begin() as connection:
+                leases.hold(connection, self._lease)
+                rebuilds.drop(connection, rebuild.rebuild_id)
+            raise
+
+    def _begin(self) -> Rebuild | None:
+        """One transaction: a death in it begins nothing; after it, the next call finds what is begun."""
+        with self._context.database.begin() as connection:
+            leases.hold(connection, self._lease)
+            self._table = tables.load_current(connection, self._table)
+            arrival = arrival_of(self._table, self._partition.date)
+            if not rebuilds.count_candidates(connection, self._partition, self._table.version, arrival).objects:
+                return None
+            return rebuilds.begin(connection, self._partition, self._table.version, self._context.worker)
+
+    def _report(
+        self, totals: RebuiltTotals | None, missing: Sequence[str] = (), rebuild: Rebuild | None = None
+    ) -> RebuiltDay:
+        return RebuiltDay(
+            table=str(self._table.name),
+            table_id=self._table.table_id,
+            date=self._partition.date,
+            version=self._table.version,
+            totals=totals if totals and totals.objects else None,
+            missing=tuple(missing),
+            resumed=rebuild is not None and rebuild.resumed,
+        )
+
+    def _carry_out(self, rebuild: Rebuild) -> RebuiltDay:
+        for _ in range(_ROUNDS):
+            self._convert(rebuild)
+            with self._context.database.begin() as connection:
+                leases.hold(connection, self._lease)
+                missing = rebuilds.leave_out(connection, rebuild)
+            if missing and not self._without_missing:
+                raise TerminalError(_gone(missing))
+            merge_ranges_anew(self._context, self._table, self._partition, rebuild, self._lease)
+            failpoint("rebuild.before_commit")
+            if (totals := self._commit(rebuild)) is not None:
+                failpoint("rebuild.after_commit")
+                return self._report(totals, missing, rebuild)
+        raise LeaseLost("other runs changed the day as often as it was ready to be rebuilt: repeat it")
+
+    def _convert(self, rebuild: Rebuild) -> None:
+        """Converts what is not ready, part by part: those with rows of the day, and then others."""
+        count, above, with_rows = 0, 0, True
+        while True:
+            part = next_part(self._context, self._table, self._partition, rebuild, above if with_rows else None)
+            if part is None:
+                if not with_rows:
+                    return
+                with_rows = False
+                continue
+            count += self._convert_part(rebuild, part)
+            above = max((item.object_id or 0 for item in part.candidates), default=above)
+            self._context.progress(
+                f"rebuild: {self._table.name} {self._partition.date}, {counted(count, 'object')} converted"
+            )
+
+    def _convert_part(self, rebuild: Rebuild, part: RebuildPart) -> int:
+        """Converts some objects as one job, and records those that went well also where others failed.
+
+        A death before the record leaves keys that are written again byte by byte.
+        """
+        known = {item.staging_object_id: item for item in part.candidates}
+        definitions = {(self._table.table_id, self._table.version): self._table}
+        engine = self._context.engine
+        ready: list[tuple[Candidate, RebuildResult]] = []
+        failed: list[RebuildResult] = []
+        gone: EngineUnavailable | None = None
+        try:
+            for result in run_bisected(lambda tasks: engine.run(tasks, definitions), part.tasks, engine.probe):
+                if result.failure and not result.is_missing:
+                    failed.append(result)
+                else:
+                    ready.append((known[result.staging_object_id], result))
+        except EngineUnavailable as error:
+            gone = error
+        failpoint("rebuild.after_convert")
+        with self._context.database.begin() as connection:
+            leases.hold(connection, self._lease)
+            rebuilds.lock_running(connection, rebuild)
+            rebuilds.add_ready(connection, rebuild, sorted(ready, key=lambda item: item[0].staging_object_id))
+            failpoint("rebuild.in_ready")
+        failpoint("rebuild.after_ready")
+        if gone:
+            raise gone
+        if failed:
+            raise _error_of(failed)
+        return len(ready)
+
+    def _commit(self, rebuild: Rebuild) -> RebuiltTotals | None:
+        """Takes what is ready into place, in one transaction; None if something of it is not, as others were faster.
+
+        A death before it leaves everything as it was; after it, the day is rebuilt, and marked to be published. Objects
+        that came meanwhile stay beside it.
+        """
+        number = self._partition.partition_id
+        with self._context.database.begin() as connection:
+            leases.hold(connection, self._lease)
+            locks.share_epoch(connection)  # a rule is there before, or finds what is committed here
+            _refuse_if_erased(connection, self._table)
+            if tables.load_current(connection, self._table).renamed_in > self._table.version:
+                raise LeaseLost("columns were renamed meanwhile, and what is ready has their former names: repeat it")
+            locked = partitions.lock_partition(connection, number)
+            rebuilds.lock_running(connection, rebuild)
+            if locked.rebuild > rebuild.generation:
+                raise KeyOccupied("its merged objects were written anew meanwhile, under later numbers: repeat it")
+            changed = rebuilds.forget_changed(connection, rebuild)
+            rebuilds.leave_out(connection, rebuild)
+            if changed or rebuilds.load_ranges_to_rebuild(connection, rebuild):
+                return None
+            totals = rebuilds.apply(connection, rebuild)
+            if totals.added:
+                due = self._now + timedelta(seconds=self._table.merge.interval)
+                merge_jobs.schedule(connection, [number], due)
+            failpoint("rebuild.in_commit")
+            if locked.switched:
+                _certify(connection, self._table, locked)
+            rebuilds.finish(connection, rebuild)
+            return totals
+
+
+def _refuse_if_erased(connection: Connection, table: TableDefinition) -> None:
+    """Staging objects still hold the rows that were erased, and which of their lines these were nobody has recorded."""
+    if erasures.load_rules(connection, [table.table_id]):
+        raise TerminalError(
+            "rows of the table were erased, which its staging objects still hold: days of such a table are not rebuilt"
+        )
+
+
+def _certify(connection: Connection, table: TableDefinition, partition: Partition) -> None:
+    """Has the certificate of a switched day tell what its ranges hold now; nothing is changed if they contradict."""
+    evidence = partitions.switch_evidence(connection, partition.partition_id)
+    if reason := contradiction(evidence):
+        raise InvariantBroken(f"{table.name} {partition.date}: {reason}; nothing of the day was rebuilt")
+    partitions.certify_again(connection, partition.partition_id, evidence)
+
+
+def _gone(missing: Sequence[str]) -> str:
+    more = f" and {len(missing) - _EXAMPLES} more" if len(missing) > _EXAMPLES else ""
+    return (
+        f"{counted(len(missing), 'staging object is', 'staging objects are')} gone, or changed since the conversion: "
+        f"{', '.join(missing[:_EXAMPLES])}{more}; restore what is gone, or leave the rows as they are with "
+        "--without-missing"
+    )
+
+
+def _error_of(failed: Sequence[RebuildResult]) -> PrismError:
+    """Why objects could not be converted, the first of them named; transient if waiting may help all of them."""
+    failures = [result.failure for result in failed if result.failure]
+    messages = [failure.message for failure in failures]
+    more = f"; and {len(messages) - _EXAMPLES} more" if len(messages) > _EXAMPLES else ""
+    text = f"{counted(len(messages), 'staging object')} could not be converted: {'; '.join(messages[:_EXAMPLES])}{more}"
+    if any(failure.occupied for failure in failures):
+        return KeyOccupied(text)
+    return StoreUnavailable(text) if all(failure.transient for failure in failures) else TerminalError(text)
