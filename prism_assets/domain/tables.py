@@ -556,6 +556,11 @@ Definitions = Mapping[tuple[int, int], TableDefinition]
 """Table definitions by (table id, version)."""
 
 
+def by_version(*tables: TableDefinition) -> Definitions:
+    """Some definitions as tasks name them."""
+    return {(table.table_id, table.version): table for table in tables}
+
+
 def _check_known(kind: type, document: Mapping[str, Any], what: str) -> None:
     """InvariantBroken if a later version stored fields that this one would leave out."""
     if unknown := document.keys() - _FIELDS[kind]:

@@ -2,45 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from prism_assets.domain.errors import EngineFailed, EngineUnavailable
+from prism_assets.domain.tables import Definitions
 from prism_assets.domain.work import Failure, Result, Task
+from prism_assets.engine.base import Engine
 
 _Result = TypeVar("_Result", bound=Result)
-Run = Callable[[Sequence[Task[_Result]]], Iterator[_Result]]
 
 
-def run_bisected(run: Run[_Result], tasks: Sequence[Task[_Result]], probe: Callable[[], None]) -> Iterator[_Result]:
+def run_bisected(engine: Engine, tasks: Sequence[Task[_Result]], definitions: Definitions) -> Iterator[_Result]:
     """Yields one result for every task, as each is there.
 
     A task over which the job died, or that it left unanswered, when it was alone, fails as one that kills. Before a
-    task is blamed, `probe` gives the engine something harmless: if it dies of that too, the engine itself is at fault,
-    which is EngineUnavailable, and no task is blamed.
+    task is blamed, the engine gets something harmless: if it dies of that too, the engine itself is at fault, which is
+    EngineUnavailable, and no task is blamed.
     """
     left = {task.task_id: task for task in tasks}
     error = EngineFailed("the engine ended without a result for it")
     try:
-        for result in run(tasks):
+        for result in engine.run(tasks, definitions):
             if left.pop(result.task_id, None) is not None:
                 yield result
     except EngineFailed as died:
         error = died
     rest = list(left.values())
     if len(tasks) == 1 and rest:
-        check_engine(probe)
+        check_engine(engine)
         yield rest[0].failed(Failure(message=str(error), transient=False, killed=True))
     elif rest:
         half = (len(rest) + 1) // 2
-        yield from run_bisected(run, rest[:half], probe)
+        yield from run_bisected(engine, rest[:half], definitions)
         if rest[half:]:
-            yield from run_bisected(run, rest[half:], probe)
+            yield from run_bisected(engine, rest[half:], definitions)
 
 
-def check_engine(probe: Callable[[], None]) -> None:
+def check_engine(engine: Engine) -> None:
     """Gives the engine something harmless; EngineUnavailable if it dies of that, too."""
     try:
-        probe()
+        engine.probe()
     except EngineFailed as error:
         raise EngineUnavailable(f"the engine fails whatever it is given: {error}") from error

@@ -26,7 +26,7 @@ from prism_assets.stages.erase.search import (
     load_unclean,
     rewrite_tasks,
     run_lots,
-    run_tasks,
+    run_rewrites,
 )
 
 _NEVER = (1 << 63) - 1
@@ -161,7 +161,7 @@ def _search(
     """
     found = _Found()
     for start in range(0, len(tasks), AT_ONCE):
-        for result in run_tasks(context, table, tasks[start : start + AT_ONCE]):
+        for result in run_rewrites(context, table, tasks[start : start + AT_ONCE]):
             if result.failure is not None and not skips_unread:
                 raise InvariantBroken(f"{result.failure.message}: repair it, and repeat; nothing was erased")
             found.unread += result.failure is not None

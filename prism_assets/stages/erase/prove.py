@@ -22,7 +22,7 @@ from prism_assets.metadata import erasures, leases
 from prism_assets.metadata.leases import Lease
 from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.erase.search import AT_ONCE, load_lots, run_lots, run_tasks
+from prism_assets.stages.erase.search import AT_ONCE, load_lots, run_lots, run_rewrites
 
 _EXAMPLES = 3
 
@@ -103,7 +103,7 @@ def _read_objects(
         )
         for number, item in enumerate(part)
     ]
-    for result in run_tasks(context, table, tasks):
+    for result in run_rewrites(context, table, tasks):
         item = part[result.number]
         if result.failure is not None:
             if not _is_gone(context, item.key):

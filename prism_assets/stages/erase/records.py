@@ -30,7 +30,7 @@ from prism_assets.metadata.folds import FoldCounts, FoldKind
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.report import ErasureProgress
-from prism_assets.stages.erase.search import AT_ONCE, is_excluded, plain, run_tasks
+from prism_assets.stages.erase.search import AT_ONCE, is_excluded, plain, run_rewrites
 from prism_assets.stages.fold.run import fold_without_erased
 from prism_assets.stages.leases import leased, takeover_seconds
 from prism_assets.stages.record_faults import load_record_faults
@@ -134,7 +134,7 @@ class RecordErasure:
     def _run(self, tasks: Sequence[RewriteTask]) -> list[RewriteResult]:
         """The results of tasks that tell; why others do not is noted."""
         found = []
-        for result in run_tasks(self._context, self._table, tasks):
+        for result in run_rewrites(self._context, self._table, tasks):
             failure = result.failure
             if failure is not None:
                 self._note(failure.message, transient=failure.transient)

@@ -22,7 +22,7 @@ from prism_assets.domain.files import DataFile, MergedRange, SmallObject
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.domain.work import CleanResult, RewriteResult
+from prism_assets.domain.work import CleanResult, RewriteResult, RewriteTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import erasures, leases, partitions, small_objects
 from prism_assets.metadata.leases import Lease
@@ -36,10 +36,9 @@ from prism_assets.stages.erase.search import (
     load_unclean,
     rewrite_tasks,
     run_lots,
-    run_tasks,
+    run_rewrites,
 )
-
-_TRIES = 5
+from prism_assets.stages.free_keys import run_under_free_keys
 
 
 class RowErasure:
@@ -92,19 +91,18 @@ class RowErasure:
             else 1 + item.file.revision
             for item in part
         ]
-        left = list(range(len(part)))
-        for number in range(_TRIES):
-            chosen = [part[place] for place in left]
-            tasks = rewrite_tasks(self._context, self._table, self._rules, chosen, [revisions[place] for place in left])
-            results = {left[result.number]: result for result in run_tasks(self._context, self._table, tasks)}
-            occupied = [place for place, result in results.items() if result.failure and result.failure.occupied]
-            again = occupied if number < _TRIES - 1 else []
-            self._commit(part, {place: result for place, result in results.items() if place not in again}, revisions)
-            if not again:
-                return
-            for place in again:
-                revisions[place] += 1
-            left = again
+        keys = self._context.lake.keys(self._table)
+
+        def under_next_key(task: RewriteTask) -> RewriteTask:
+            revisions[task.number] += 1
+            return replace(task, output_key=part[task.number].key_of(keys, revisions[task.number]))
+
+        results = run_under_free_keys(
+            lambda tasks: run_rewrites(self._context, self._table, tasks),
+            rewrite_tasks(self._context, self._table, self._rules, part, revisions),
+            under_next_key,
+        )
+        self._commit(part, {result.number: result for result in results}, revisions)
 
     def _commit(
         self, part: Sequence[Candidate], results: Mapping[int, RewriteResult], revisions: Sequence[int]

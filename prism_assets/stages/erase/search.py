@@ -10,7 +10,7 @@ from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.files import DataFile, MergedRange, SmallObject
 from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.partitions import Partition, needed_above
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables import TableDefinition, by_version
 from prism_assets.domain.work import CleanResult, CleanTask, RewriteResult, RewriteTask
 from prism_assets.metadata import erasures, folds, merge_ranges, partitions, staging_objects, tables
 from prism_assets.metadata import small_objects as small
@@ -138,12 +138,13 @@ def plain(file: DataFile) -> DataFile:
     )
 
 
-def run_tasks(context: StageContext, table: TableDefinition, tasks: Sequence[RewriteTask]) -> Iterator[RewriteResult]:
+def run_rewrites(
+    context: StageContext, table: TableDefinition, tasks: Sequence[RewriteTask]
+) -> Iterator[RewriteResult]:
     """Runs tasks as one job; one that kills it ends up alone."""
     with context.database.begin() as connection:
         known = tables.load_versions(connection, {(task.table_id, task.definition_version) for task in tasks})
-    definitions = {**known, (table.table_id, table.version): table}
-    return run_bisected(lambda part: context.engine.run(part, definitions), tasks, context.engine.probe)
+    return run_bisected(context.engine, tasks, {**known, **by_version(table)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,9 +185,7 @@ def run_lots(context: StageContext, lots: Sequence[Lot]) -> Iterator[CleanResult
     with context.database.begin() as connection:
         versions = {(lot.task.table_id, lot.task.definition_version) for lot in lots}
         definitions = tables.load_versions(connection, versions)
-    return run_bisected(
-        lambda part: context.engine.run(part, definitions), [lot.task for lot in lots], context.engine.probe
-    )
+    return run_bisected(context.engine, [lot.task for lot in lots], definitions)
 
 
 def load_unclean(context: StageContext, table: TableDefinition, erasure_id: int) -> list[tuple[int, str]]:

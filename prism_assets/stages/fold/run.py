@@ -16,7 +16,7 @@ from prism_assets.domain.errors import EngineFailed, InvariantBroken, PrismError
 from prism_assets.domain.folding import FoldResult, RecordPart, UnreadObject
 from prism_assets.domain.join_delays import added
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables import TableDefinition, by_version
 from prism_assets.domain.words import counted
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import (
@@ -136,8 +136,7 @@ def _fold(
         failpoint("fold.in_begin")
     failpoint("fold.after_begin")
     tasks = fold_tasks(plan, fold_id, now)
-    definitions = {(table.table_id, table.version): table}
-    results = list(run_bisected(lambda part: context.engine.run(part, definitions), tasks, context.engine.probe))
+    results = list(run_bisected(context.engine, tasks, by_version(table)))
     failpoint("fold.after_execute")
     if faults := {item.object_id: item.reason for item in _unread(results) if item.is_new_changes}:
         _set_aside(context, lease, fold_id, faults, {item.object_id: item.key for item in plan.changes}, changes)

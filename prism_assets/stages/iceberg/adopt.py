@@ -16,7 +16,7 @@ from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.files import MergedRange
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables import TableDefinition, by_version
 from prism_assets.domain.types import MICROSECONDS
 from prism_assets.domain.words import counted
 from prism_assets.domain.work import MergeResult, MergeTask
@@ -148,8 +148,7 @@ def _task(context: StageContext, table: TableDefinition, partition: Partition, i
 
 
 def _rewrite(context: StageContext, table: TableDefinition, tasks: Sequence[MergeTask]) -> Collection[MergeResult]:
-    definitions = {(table.table_id, table.version): table}
-    return list(run_bisected(lambda part: context.engine.run(part, definitions), tasks, context.engine.probe))
+    return list(run_bisected(context.engine, tasks, by_version(table)))
 
 
 def _record(context: StageContext, item: _Rewrite, written: MergedRange, now: datetime) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime, timezone
 from itertools import chain
+from typing import TypeVar
 
 from prism_assets.domain.errors import (
     EngineFailed,
@@ -19,14 +20,16 @@ from prism_assets.domain.errors import (
 )
 from prism_assets.domain.files import MergedRange
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.tables import Definitions, TableDefinition
+from prism_assets.domain.tables import Definitions, TableDefinition, by_version
 from prism_assets.domain.words import counted
-from prism_assets.domain.work import Failure, MergeResult, MergeTask
+from prism_assets.domain.work import Failure, MergeTask, Task
+from prism_assets.engine.base import Engine
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import column_renames, merge_jobs, partitions
 from prism_assets.metadata.merge_jobs import MergeJob
 from prism_assets.stages.bisect import check_engine, run_bisected
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.free_keys import run_under_free_keys
 from prism_assets.stages.heartbeats import Heartbeat
 from prism_assets.stages.merge.commit import commit_job, fail_dead_job, fail_job
 from prism_assets.stages.merge.job import RunningJob
@@ -34,24 +37,29 @@ from prism_assets.stages.merge.plan import PartitionPlan, plan_partition, range_
 from prism_assets.stages.merge.report import MergedPartition, MergeReport
 from prism_assets.stages.merge.settled_merge import merge_settled
 
-_TRIES = 5
+_Result = TypeVar("_Result")
 
 
-@dataclass
-class _EngineSeen:
-    """Whether the engine was seen at work in this run of jobs: by a probe, a result, or a job that died in it."""
+class _WatchedEngine:
+    """An engine, and whether it was seen at work in a run of jobs: by a probe, a result, or a job that died in it."""
 
-    at_work: bool = False
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.at_work = False
 
-    def watched(self, run: Callable[[], Iterator[MergeResult]]) -> Iterator[MergeResult]:
+    def run(self, tasks: Sequence[Task[_Result]], definitions: Definitions) -> Iterator[_Result]:
         """Passes the results of a job on, and notes them."""
         try:
-            for result in run():
+            for result in self._engine.run(tasks, definitions):
                 self.at_work = True
                 yield result
         except EngineFailed:
             self.at_work = True
             raise
+
+    def probe(self) -> None:
+        """Does nothing, where kernels run."""
+        self._engine.probe()
 
 
 def run_merge(
@@ -185,7 +193,7 @@ def _run_jobs(
         context.settings.lease_seconds,
         lambda connection: merge_jobs.heartbeat(connection, tuple(tokens)),
     )
-    engine = _EngineSeen()
+    engine = _WatchedEngine(context.engine)
     with beat, _released_on_error(context, jobs, engine, now):
         in_flight: list[RunningJob] = []
         for job in jobs:
@@ -216,7 +224,7 @@ def probe_engine(context: StageContext, jobs: Collection[MergeJob]) -> None:
 
     So a death that follows is one over these jobs, and not that of an engine that is away.
     """
-    check_engine(context.engine.probe)
+    check_engine(context.engine)
     with context.database.begin() as connection:
         merge_jobs.note_probe(connection, jobs)
     failpoint("merge.after_probe")
@@ -285,59 +293,41 @@ def _fail_unplanned(
     return MergeReport(jobs=1, problems=(Problem(table=table, date=partition.date, reason=failure.message),))
 
 
-def _completed(context: StageContext, in_flight: Sequence[RunningJob], engine: _EngineSeen) -> Iterator[RunningJob]:
+def _completed(context: StageContext, in_flight: Sequence[RunningJob], engine: _WatchedEngine) -> Iterator[RunningJob]:
     """Yields each job when all its ranges are written; at once if there is nothing to write."""
     by_id = {running.job.job_id: running for running in in_flight}
     tasks = [task for running in in_flight for task in range_tasks(running.plan, running.job.job_id, context.lake)]
     for running in in_flight:
         if not running.plan.merge.ranges:
             yield running
-    definitions = {
-        (running.plan.table.table_id, running.plan.table.version): running.plan.table for running in in_flight
-    }
-    for turn in range(_TRIES):
-        wanted = {task.task_id: task for task in tasks}
-        tasks = []
-        for result in _merged(context, list(wanted.values()), definitions, engine):
-            running, task = by_id[result.job_id], wanted[result.task_id]
-            if result.failure and result.failure.occupied and turn < _TRIES - 1 and not _is_rewriting(task):
-                tasks.append(_under_next_key(context, running.plan, task))
-                continue
-            running.results[result.upper_bound] = result
-            if running.is_complete:
-                yield running
-        if not tasks:
-            return
+    definitions = by_version(*(running.plan.table for running in in_flight))
+    for result in run_under_free_keys(
+        lambda part: run_bisected(engine, part, definitions),
+        tasks,
+        lambda task: _under_next_key(context, by_id[task.job_id].plan, task),
+    ):
+        running = by_id[result.job_id]
+        running.results[result.upper_bound] = result
+        if running.is_complete:
+            yield running
 
 
-def _is_rewriting(task: MergeTask) -> bool:
-    """Whether a range is written anew, under a number of its own: another attempt takes another one."""
+def _under_next_key(context: StageContext, plan: PartitionPlan, task: MergeTask) -> MergeTask | None:
+    """The same under another key: a merge that died left other rows under that of the task, or other names.
+
+    None for a range that is written anew, under a number of its own: another attempt takes another one.
+    """
     (first, *others) = task.inputs
-    return isinstance(first, MergedRange) and not others
-
-
-def _under_next_key(context: StageContext, plan: PartitionPlan, task: MergeTask) -> MergeTask:
-    """The same under another key: a merge that died left other rows under that of the task, or other names."""
+    if isinstance(first, MergedRange) and not others:
+        return None
     revision = task.revision + 1
     key = context.lake.keys(plan.table).merged_object(task.date, task.lower_bound, task.upper_bound, revision)
     return replace(task, output_key=key, revision=revision)
 
 
-def _merged(
-    context: StageContext,
-    tasks: Sequence[MergeTask],
-    definitions: Definitions,
-    engine: _EngineSeen,
-) -> Iterator[MergeResult]:
-    """Writes the ranges; one that kills its job ends up alone and fails alone."""
-    return run_bisected(
-        lambda part: engine.watched(lambda: context.engine.run(part, definitions)), tasks, context.engine.probe
-    )
-
-
 @contextmanager
 def _released_on_error(
-    context: StageContext, jobs: Sequence[MergeJob], engine: _EngineSeen, now: datetime
+    context: StageContext, jobs: Sequence[MergeJob], engine: _WatchedEngine, now: datetime
 ) -> Iterator[None]:
     """Gives jobs that cannot go on back at once; where that fails too, their leases run out by themselves.
 

@@ -19,7 +19,7 @@ from prism_assets.domain.errors import InvariantBroken, PrismError
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.folding import RecordObject, SettledMergeResult
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables import TableDefinition, by_version
 from prism_assets.domain.words import counted
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import folds, leases, partitions, record_faults, record_objects
@@ -97,8 +97,7 @@ def _merge_next(
         failpoint("merge.in_begin_settled")
     failpoint("merge.after_begin_settled")
     tasks = settled_merge_tasks(chosen, merge_id)
-    definitions = {(table.table_id, table.version): table}
-    results = list(run_bisected(lambda part: context.engine.run(part, definitions), tasks, context.engine.probe))
+    results = list(run_bisected(context.engine, tasks, by_version(table)))
     failpoint("merge.after_execute_settled")
     failed = [result for result in results if result.failure]
     written = _commit(context, lease, chosen, merge_id, results)

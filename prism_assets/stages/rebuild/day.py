@@ -26,7 +26,7 @@ from prism_assets.domain.errors import (
     TerminalError,
 )
 from prism_assets.domain.partitions import Partition, contradiction, rebuild_obstacle
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables import TableDefinition, by_version
 from prism_assets.domain.words import counted
 from prism_assets.domain.work import RebuildResult
 from prism_assets.failpoints import failpoint
@@ -163,13 +163,11 @@ class _DayRebuild:
         A death before the record leaves keys that are written again byte by byte.
         """
         known = {item.staging_object_id: item for item in part.candidates}
-        definitions = {(self._table.table_id, self._table.version): self._table}
-        engine = self._context.engine
         ready: list[tuple[Candidate, RebuildResult]] = []
         failed: list[RebuildResult] = []
         gone: EngineUnavailable | None = None
         try:
-            for result in run_bisected(lambda tasks: engine.run(tasks, definitions), part.tasks, engine.probe):
+            for result in run_bisected(self._context.engine, part.tasks, by_version(self._table)):
                 if result.failure and not result.is_missing:
                     failed.append(result)
                 else:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from prism_assets.domain.errors import EngineFailed, InvariantBroken, KeyOccupied, StoreUnavailable
 from prism_assets.domain.files import DataFile, MergedRange, SmallObject
 from prism_assets.domain.partitions import Partition
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables import TableDefinition, by_version
 from prism_assets.domain.work import MergeResult, MergeTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import leases, rebuilds, tables
@@ -73,11 +73,7 @@ def _grow(
     tasks = {
         task.task_id: (item, task) for item in growing for task in [_task(context, current, partition, rebuild, item)]
     }
-    definitions = {(current.table_id, current.version): current}
-    results = run_bisected(
-        lambda part: context.engine.run(part, definitions), [task for _, task in tasks.values()], context.engine.probe
-    )
-    for result in results:
+    for result in run_bisected(context.engine, [task for _, task in tasks.values()], by_version(current)):
         item, task = tasks[result.task_id]
         item.so_far, item.above = _written(result), task.upper_bound
         yield item, current

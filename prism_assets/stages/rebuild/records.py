@@ -36,7 +36,7 @@ from prism_assets.domain.record_rebuild import (
     different_days,
     rebuild_tasks,
 )
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables import TableDefinition, by_version
 from prism_assets.domain.words import counted
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import (
@@ -278,8 +278,7 @@ def _check_all_told(inputs: _Inputs, results: Sequence[RecordRebuildResult]) -> 
 def _run(
     context: StageContext, table: TableDefinition, tasks: Sequence[RecordRebuildTask]
 ) -> list[RecordRebuildResult]:
-    definitions = {(table.table_id, table.version): table}
-    results = list(run_bisected(lambda part: context.engine.run(part, definitions), tasks, context.engine.probe))
+    results = list(run_bisected(context.engine, tasks, by_version(table)))
     failures = [result.failure for result in results if result.failure]
     if not failures:
         return results

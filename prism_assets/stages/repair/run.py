@@ -252,7 +252,7 @@ def _results(context: StageContext, tasks: Sequence[RepairTask]) -> Iterator[Rep
     The engine writes a key only after it found the rows equal: a death in the job leaves some objects repaired.
     """
     definitions = _definitions(context, tasks)
-    return run_bisected(lambda part: context.engine.run(part, definitions), tasks, context.engine.probe)
+    return run_bisected(context.engine, tasks, definitions)
 
 
 def _definitions(context: StageContext, tasks: Sequence[RepairTask]) -> Definitions:

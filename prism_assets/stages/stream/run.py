@@ -102,9 +102,7 @@ def _run_batch(context: StageContext, plan: StreamPlan, now: datetime) -> Stream
             if plan.holds_suspects:
                 probe_engine(context, plan)
                 was_at_work = True
-            for result in run_bisected(
-                lambda tasks: context.engine.run(tasks, plan.definitions), plan.tasks, context.engine.probe
-            ):
+            for result in run_bisected(context.engine, plan.tasks, plan.definitions):
                 results.append(result)
                 was_at_work = True
             failpoint("stream.after_convert")
@@ -138,7 +136,7 @@ def probe_engine(context: StageContext, plan: StreamPlan) -> None:
 
     So a death that follows is one over these objects, and not that of an engine at fault.
     """
-    check_engine(context.engine.probe)
+    check_engine(context.engine)
     with context.database.begin() as connection:
         batches.note_probe(connection, plan.batch)
     failpoint("stream.after_probe")
