@@ -23,6 +23,7 @@ from prism_assets.domain.folding import (
     UnreadObject,
     count_tasks,
 )
+from prism_assets.domain.names import TableName
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.domain.work import Failure
@@ -228,3 +229,12 @@ def different_days(
         elif wanted.hidden != wanted.hidden_there:
             found[day] = "hidden records are not as their changes say"
     return found
+
+
+def how_to_mend(table: TableName | str, *, several: bool = False) -> str:
+    """What people are told to do about a lost or damaged object of records, or several."""
+    it, its = ("them", "their") if several else ("it", "its")
+    return (
+        f"`prism rebuild {table}` makes {it} again, as long as {its} changes are in the log; otherwise restore {it} (a "
+        "version of the bucket, a backup)"
+    )

@@ -11,6 +11,7 @@ import pyarrow.dataset as ds
 
 from prism_assets.domain.errors import MissingSecret, ObjectMissing, TerminalError
 from prism_assets.domain.folding import ChangesObject, RecordObject, RecordPart, UnreadObject
+from prism_assets.domain.record_rebuild import how_to_mend
 from prism_assets.kernels.records.current import DAY, CurrentRecords, current_records, seen_schema
 from prism_assets.kernels.records.inputs import UnreadInputs
 from prism_assets.merge_on_read.query_reader import PUBLISHED_HINT
@@ -148,7 +149,7 @@ def _unreadable(name: str, lost: list[UnreadObject]) -> TerminalError:
     mend = (
         "`prism repair --deep` writes it again, or `prism fold` sets it aside"
         if first.is_new_changes
-        else f"`prism rebuild {name}` makes it again, or restore it (a version of the bucket, a backup)"
+        else how_to_mend(name)
     )
     kind = ObjectMissing if first.is_missing else TerminalError
     return kind(f"{first.reason}; {mend}; {PUBLISHED_HINT}")

@@ -7,6 +7,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from prism_assets.domain.change_log import log_name
+from prism_assets.domain.record_rebuild import how_to_mend
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.metadata import record_faults, settle_clock, tables
@@ -38,8 +39,8 @@ def load_fold_faults(connection: Connection, table: TableDefinition) -> list[str
     if unread := record_faults.load_unread(connection, table.table_id):
         told.append(
             f"{counted(unread.objects, 'object of folds', 'objects of folds')} cannot be read, "
-            f"one of them as {unread.fault}; changes wait in {counted(unread.buckets, 'bucket')}; restore the objects "
-            f"(a version of the bucket, a backup), or have them made again by `prism rebuild {table.name}`"
+            f"one of them as {unread.fault}; changes wait in {counted(unread.buckets, 'bucket')}; "
+            + how_to_mend(table.name, several=unread.objects > 1)
         )
     return told
 
@@ -51,8 +52,8 @@ def load_merge_faults(connection: Connection, table: TableDefinition) -> list[st
         return []
     return [
         f"{counted(unread.objects, 'object of settled records', 'objects of settled records')} cannot be read nor "
-        f"merged, one of them as {unread.fault}; have them made again by `prism rebuild {table.name}`, or restore the "
-        f"objects (a version of the bucket, a backup) and run `prism merge --all --table {table.name}`"
+        f"merged, one of them as {unread.fault}; {how_to_mend(table.name, several=unread.objects > 1)} and run "
+        f"`prism merge --all --table {table.name}`"
     ]
 
 

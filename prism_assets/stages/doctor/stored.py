@@ -19,6 +19,7 @@ from prism_assets.domain.keys import SmallObjectKey
 from prism_assets.domain.partitions import Partition, current_publication
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.publishers import words_of
+from prism_assets.domain.record_rebuild import how_to_mend
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.metadata import damage, merge_ranges, partitions, publications, record_objects, small_objects
@@ -131,8 +132,7 @@ def _damaged_records(
                 table=str(table.name),
                 date=item.date,
                 facts=f"the object {item.key} of a fold {wrong}",
-                advice=f"`prism rebuild {table.name}` makes it again as long as its changes are in the log; otherwise "
-                "restore it (a version of the bucket, a backup)",
+                advice=how_to_mend(table.name),
             )
 
 
