@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from prism_assets.domain.errors import InvariantBroken
 
 
-class _State(threading.local):
+class _ThreadState(threading.local):
     depth = 0
 
 
-_state = _State()
+_state = _ThreadState()
 
 
 @contextmanager

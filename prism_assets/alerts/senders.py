@@ -111,14 +111,14 @@ class SnsSender:
             raise AlertNotSent(f"SNS cannot be reached ({type(error).__name__})") from None
 
 
-class _Refuse(urllib.request.HTTPRedirectHandler):
+class _RefuseRedirects(urllib.request.HTTPRedirectHandler):
     """Follows no redirection: the address is a secret, and so is what is sent there."""
 
     def redirect_request(self, *_args: Any, **_more: Any) -> None:
         return None
 
 
-_OPENER = urllib.request.build_opener(_Refuse)
+_OPENER = urllib.request.build_opener(_RefuseRedirects)
 
 
 def make_sender(alert: str, write: Callable[[str], Any], sns_endpoint: str | None = None) -> Sender:

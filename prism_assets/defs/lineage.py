@@ -38,15 +38,15 @@ def placed(spec: AssetSpec, table: TableDefinition, location: Location) -> Asset
     """
     stage = part_of(spec.key)
     module = _PACKAGE / "stages" / f"{_MODULES[stage]}.py"
-    links = [_Link(Path(table.path), location.folder.absolute().parent, "table file")] if table.path else []
-    links.append(_Link(module, _PACKAGE.parent, f"what {stage} does"))
+    links = [_SourceLink(Path(table.path), location.folder.absolute().parent, "table file")] if table.path else []
+    links.append(_SourceLink(module, _PACKAGE.parent, f"what {stage} does"))
     return spec.merge_attributes(
         tags={TABLE_TAG: str(table.name)},
         metadata={"dagster/table_name": str(table.name), **_metadata(links, location.source_url)},
     )
 
 
-class _Link:
+class _SourceLink:
     """A file, and the folder that stands for the root of the repository."""
 
     def __init__(self, path: Path, root: Path, label: str) -> None:
@@ -58,7 +58,7 @@ class _Link:
         return f"{base.rstrip('/')}/{self.path.relative_to(self._root).as_posix()}#L1"
 
 
-def _metadata(links: list[_Link], source_url: str | None) -> dict[str, Any]:
+def _metadata(links: list[_SourceLink], source_url: str | None) -> dict[str, Any]:
     """Code references: addresses in the repository where its address is set, files of this machine otherwise."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BetaWarning)  # one a table and stage; what is used of it is pinned by a test

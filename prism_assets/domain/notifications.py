@@ -45,7 +45,7 @@ class Notification:
     errors: tuple[str, ...] = ()
 
 
-class _Unreadable(Exception):
+class _UnreadableEvent(Exception):
     """Why an event cannot be read; does not leave this module."""
 
 
@@ -53,7 +53,7 @@ def parse_notification(body: str) -> Notification:
     """Reads the body of a message. Removals, other events and test events are counted as ignored."""
     try:
         document = _unwrap(body)
-    except _Unreadable as error:
+    except _UnreadableEvent as error:
         return Notification(errors=(str(error),))
     if document.get("Event") == "s3:TestEvent":
         return Notification(ignored=1)
@@ -85,16 +85,16 @@ def _unwrap(body: str) -> dict[str, Any]:
         if document.get("Type") != "Notification" or not isinstance(document.get("Message"), str):
             return document
         text = document["Message"]
-    raise _Unreadable("it is wrapped more often than SNS wraps events")
+    raise _UnreadableEvent("it is wrapped more often than SNS wraps events")
 
 
 def _decode(text: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        raise _Unreadable("it is not JSON") from None
+        raise _UnreadableEvent("it is not JSON") from None
     if not isinstance(document, dict):
-        raise _Unreadable("it is not a JSON object")
+        raise _UnreadableEvent("it is not a JSON object")
     return document
 
 
@@ -105,7 +105,7 @@ def _read_all(records: list[Any]) -> Notification:
     for number, record in enumerate(records, start=1):
         try:
             item = _read(record)
-        except _Unreadable as error:
+        except _UnreadableEvent as error:
             errors.append(f"event {number} of {len(records)}: {error}")
             continue
         if item is None:
@@ -118,12 +118,12 @@ def _read_all(records: list[Any]) -> Notification:
 def _read(record: Any) -> CreatedObject | None:
     """Reads one event; None if it tells of something else than a new object."""
     if not isinstance(record, dict):
-        raise _Unreadable("it is not a JSON object")
+        raise _UnreadableEvent("it is not a JSON object")
     if "detail-type" in record:
         return _read_bridged(record) if record["detail-type"] == "Object Created" else None
     name = record.get("eventName")
     if not isinstance(name, str):
-        raise _Unreadable("it has no eventName")
+        raise _UnreadableEvent("it has no eventName")
     return _read_record(record) if name.removeprefix("s3:").startswith("ObjectCreated:") else None
 
 
@@ -133,7 +133,7 @@ def _read_record(record: Mapping[str, Any]) -> CreatedObject:
     try:
         key = unquote_plus(_text(item, "key"), errors="strict")
     except UnicodeDecodeError:
-        raise _Unreadable("its key is not UTF-8") from None
+        raise _UnreadableEvent("its key is not UTF-8") from None
     return _created(bucket, item, key, etag=item.get("eTag"), at=record.get("eventTime"))
 
 
@@ -148,9 +148,9 @@ def _read_bridged(event: Mapping[str, Any]) -> CreatedObject:
 def _created(bucket: Mapping[str, Any], item: Mapping[str, Any], key: str, *, etag: Any, at: Any) -> CreatedObject:
     name, length, sequencer = _text(bucket, "name"), item.get("size"), item.get("sequencer")
     if not _BUCKET.fullmatch(name):
-        raise _Unreadable("its bucket has no name that a bucket can have")
+        raise _UnreadableEvent("its bucket has no name that a bucket can have")
     if not isinstance(length, int) or isinstance(length, bool) or not 0 <= length <= _MOST_BYTES:
-        raise _Unreadable("it has no size in bytes")
+        raise _UnreadableEvent("it has no size in bytes")
     return CreatedObject(
         bucket=name,
         key=key,
@@ -164,14 +164,14 @@ def _created(bucket: Mapping[str, Any], item: Mapping[str, Any], key: str, *, et
 def _part(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     part = record.get(name)
     if not isinstance(part, dict):
-        raise _Unreadable(f"it has no {name}")
+        raise _UnreadableEvent(f"it has no {name}")
     return part
 
 
 def _text(part: Mapping[str, Any], name: str) -> str:
     value = part.get(name)
     if not isinstance(value, str) or not value:
-        raise _Unreadable(f"it has no {name}")
+        raise _UnreadableEvent(f"it has no {name}")
     return value
 
 

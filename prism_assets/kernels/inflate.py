@@ -52,7 +52,7 @@ class Inflation:
     """A gzip, zstd or plain object: its content, and then what follows its last member, each to be read once."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
-        self._source = _Source(chunks)
+        self._source = _PeekableBytes(chunks)
         self.padding = 0
 
     def __iter__(self) -> Iterator[bytes]:
@@ -85,12 +85,12 @@ def salvage(chunks: Iterable[bytes], offset: int) -> Iterator[bytes]:
     Slow for gzip. Of zstd nothing can be decoded of a block (128 KiB of content) that is not there as a whole.
     """
     try:
-        yield from _inflated(_Source(chunks), _careful_member, offset)
+        yield from _inflated(_PeekableBytes(chunks), _careful_member, offset)
     except UnsoundError:
         return
 
 
-class _Source:
+class _PeekableBytes:
     """Compressed bytes with a look at what comes next."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
@@ -125,10 +125,10 @@ class _Source:
         self.consumed -= count
 
 
-_MemberReader = Callable[[_Source], Iterator[bytes]]
+_MemberReader = Callable[[_PeekableBytes], Iterator[bytes]]
 
 
-def _inflated(source: _Source, member_of: _MemberReader, fault: int | None) -> Iterator[bytes]:
+def _inflated(source: _PeekableBytes, member_of: _MemberReader, fault: int | None) -> Iterator[bytes]:
     head = source.peek(4)
     if head.startswith(_GZIP):
         return _gathered(_bounded(_gzip(source, member_of), source))
@@ -137,7 +137,7 @@ def _inflated(source: _Source, member_of: _MemberReader, fault: int | None) -> I
     return _gathered(_plain(source))
 
 
-def _plain(source: _Source) -> Iterator[memoryview]:
+def _plain(source: _PeekableBytes) -> Iterator[memoryview]:
     while data := source.take(PIECE):
         yield data
 
@@ -146,13 +146,13 @@ def _is_zstd(head: bytes) -> bool:
     return head == _ZSTD or (head[1:] == _ZSTD_SKIPPABLE and 0x50 <= head[0] <= 0x5F)
 
 
-def _gzip(source: _Source, member_of: _MemberReader) -> Iterator[bytes]:
+def _gzip(source: _PeekableBytes, member_of: _MemberReader) -> Iterator[bytes]:
     """Member after member."""
     while source.peek(2) == _GZIP:
         yield from member_of(source)
 
 
-def _quick_member(source: _Source) -> Iterator[bytes]:
+def _quick_member(source: _PeekableBytes) -> Iterator[bytes]:
     member = isal_zlib.decompressobj(wbits=31)
     bite = _FIRST_BITE
     while not member.eof:
@@ -166,7 +166,7 @@ def _quick_member(source: _Source) -> Iterator[bytes]:
         yield piece
 
 
-def _careful_member(source: _Source) -> Iterator[bytes]:
+def _careful_member(source: _PeekableBytes) -> Iterator[bytes]:
     """Decodes up to the very byte at fault: what could not be decoded is tried again in halves."""
     member = zlib.decompressobj(wbits=31)
     bite = _CAREFUL_BITE
@@ -185,14 +185,14 @@ def _careful_member(source: _Source) -> Iterator[bytes]:
         yield piece
 
 
-def _more(source: _Source, most: int) -> memoryview:
+def _more(source: _PeekableBytes, most: int) -> memoryview:
     data = source.take(most)
     if not data:
         raise UnsoundError(TRUNCATED, source.consumed)
     return data
 
 
-def _zstd(source: _Source, fault: int | None) -> Iterator[bytes]:
+def _zstd(source: _PeekableBytes, fault: int | None) -> Iterator[bytes]:
     """Frame after frame; byte by byte behind `fault`, as a bite that fails gives nothing of what it holds."""
     decompressor = zstandard.ZstdDecompressor()
     while _is_zstd(source.peek(4)):
@@ -208,7 +208,7 @@ def _zstd(source: _Source, fault: int | None) -> Iterator[bytes]:
             yield piece
 
 
-def _bounded(pieces: Iterator[bytes], source: _Source) -> Iterator[bytes]:
+def _bounded(pieces: Iterator[bytes], source: _PeekableBytes) -> Iterator[bytes]:
     total = 0
     for piece in pieces:
         total += len(piece)
@@ -234,7 +234,7 @@ def _gathered(pieces: Iterator[bytes] | Iterator[memoryview]) -> Iterator[bytes]
     yield b"".join(held)
 
 
-def _pass_zeros(source: _Source) -> int:
+def _pass_zeros(source: _PeekableBytes) -> int:
     """How many zeros come next; they are taken."""
     zeros = 0
     while data := source.take(PIECE):
@@ -246,7 +246,7 @@ def _pass_zeros(source: _Source) -> int:
     return zeros
 
 
-def _zeros_and_rest(zeros: int, source: _Source) -> Iterator[bytes]:
+def _zeros_and_rest(zeros: int, source: _PeekableBytes) -> Iterator[bytes]:
     for start in range(0, zeros, PIECE):
         yield bytes(min(PIECE, zeros - start))
     while data := source.take(PIECE):

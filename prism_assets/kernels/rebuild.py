@@ -33,7 +33,7 @@ def rebuild_object(task: RebuildTask, table: TableDefinition, stores: Stores, la
     Nothing is raised for an object that cannot be rebuilt: the result's failure tells why. The same object gives the
     same bytes under the same keys.
     """
-    rebuild = _Rebuild(task, table, stores, lake)
+    rebuild = _ObjectRebuild(task, table, stores, lake)
     try:
         return rebuild.run()
     except MemoryError:
@@ -46,7 +46,7 @@ def rebuild_object(task: RebuildTask, table: TableDefinition, stores: Stores, la
         return task.failed(failure_of(error, rebuild.doing, at_source=rebuild.is_reading))
 
 
-class _Rebuild:
+class _ObjectRebuild:
     def __init__(self, task: RebuildTask, table: TableDefinition, stores: Stores, lake: Lake) -> None:
         self._task = task
         self._table = self._with_format_of_then(task, table)

@@ -47,7 +47,7 @@ def repair_object(task: RepairTask, table: TableDefinition, stores: Stores, lake
     Nothing is raised for an object that cannot be repaired: the result's failure tells why, and nothing was written
     over. An object that is sound is left as it is, whatever its bytes.
     """
-    repair = _Repair(task, table, stores, lake)
+    repair = _ObjectRepair(task, table, stores, lake)
     try:
         repair.run()
     except MemoryError:
@@ -58,7 +58,7 @@ def repair_object(task: RepairTask, table: TableDefinition, stores: Stores, lake
     return repair.result(None)
 
 
-class _Repair:
+class _ObjectRepair:
     def __init__(self, task: RepairTask, table: TableDefinition, stores: Stores, lake: Lake) -> None:
         self._task = task
         self._table = table

@@ -48,7 +48,7 @@ def rewrite_object(task: RewriteTask, table: TableDefinition, stores: Stores, la
     try:
         with ExitStack() as stack:
             predicates = [stack.enter_context(Predicate(rule)) for rule in task.erasures]
-            return _Rewriting(task, table, stores, lake, predicates).run()
+            return _ObjectRewrite(task, table, stores, lake, predicates).run()
     except MemoryError:
         raise
     except Exception as error:
@@ -57,7 +57,7 @@ def rewrite_object(task: RewriteTask, table: TableDefinition, stores: Stores, la
 
 
 @dataclass
-class _Found:
+class _MatchingRows:
     """What was found row group by row group: which rows go, None where none does."""
 
     masks: list[Mask | None] = field(default_factory=list)
@@ -66,7 +66,7 @@ class _Found:
     groups_read: int = 0
 
 
-class _Rewriting:
+class _ObjectRewrite:
     def __init__(
         self, task: RewriteTask, table: TableDefinition, stores: Stores, lake: Lake, predicates: Sequence[Predicate]
     ) -> None:
@@ -124,8 +124,8 @@ class _Rewriting:
             )
         return file
 
-    def _look(self, file: pq.ParquetFile) -> _Found:
-        found = _Found()
+    def _look(self, file: pq.ParquetFile) -> _MatchingRows:
+        found = _MatchingRows()
         names = {column_id(column): column.name for column in file.schema_arrow}
         places = {number: place for place, number in enumerate(names)}
         for group in range(file.metadata.num_row_groups):
@@ -136,7 +136,7 @@ class _Rewriting:
         return found
 
     def _asked(
-        self, file: pq.ParquetFile, group: int, names: dict[int, str], asked: Sequence[Predicate], found: _Found
+        self, file: pq.ParquetFile, group: int, names: dict[int, str], asked: Sequence[Predicate], found: _MatchingRows
     ) -> Mask | None:
         """The rows of a row group that go; reads the columns that predicates name, and no others."""
         ids = sorted({number for item in asked for number in item.column_ids if number in names})
@@ -153,12 +153,12 @@ class _Rewriting:
         found.undecided += int((undecided & ~mask).sum())
         return mask if mask.any() else None
 
-    def _written(self, result: RewriteResult, found: _Found) -> RewriteResult:
+    def _written(self, result: RewriteResult, found: _MatchingRows) -> RewriteResult:
         said, key = self._task.file, self._task.output_key
         assert key is not None
         file = self._opened(pa.BufferReader(self._body if self._body is not None else self._read()))
         schema = union_schema([file.schema_arrow], self._table)
-        kept = _Kept(schema, self._table.file_format)
+        kept = _KeptRows(schema, self._table.file_format)
         with kept:
             for rows, gone in _divided(file, schema, found.masks):
                 kept.add(rows, gone)
@@ -191,7 +191,7 @@ class _Rewriting:
         )
         return replace(result, erased_fingerprint=kept.fingerprint_gone, written=written)
 
-    def _check(self, kept: _Kept) -> None:
+    def _check(self, kept: _KeptRows) -> None:
         """Raises InvariantBroken unless what stays and what goes is what was recorded."""
         said = self._task.file
         found = combine([kept.fingerprint, kept.fingerprint_gone])
@@ -202,7 +202,7 @@ class _Rewriting:
             )
 
 
-class _Kept:
+class _KeptRows:
     """The rows that stay, encoded in a thread while the next ones are read, and the sums of what stays and goes."""
 
     def __init__(self, schema: pa.Schema, file_format: int) -> None:
@@ -240,7 +240,7 @@ class _Kept:
         self._empty = False
         self._writing = self._pool.submit(self._encoder.write, rows)
 
-    def __enter__(self) -> _Kept:
+    def __enter__(self) -> _KeptRows:
         """Itself."""
         return self
 

@@ -23,7 +23,7 @@ def run_lock(database: Database, run_id: str) -> Iterator[None]:
 
     It goes with its session also when PostgreSQL restarts or fails over; it is then taken again over a new one.
     """
-    keeper = _Keeper(database, run_id)
+    keeper = _LockThread(database, run_id)
     keeper.start()
     try:
         yield
@@ -31,7 +31,7 @@ def run_lock(database: Database, run_id: str) -> Iterator[None]:
         keeper.stop()
 
 
-class _Keeper:
+class _LockThread:
     """Takes the lock in a thread that looks after it. The thread ends with the process whatever it does."""
 
     def __init__(self, database: Database, run_id: str) -> None:

@@ -60,7 +60,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class _Patience:
+class _RetryTimes:
     """How often a call is tried, and how long each try waits for a connection and for an answer."""
 
     tries: int
@@ -75,8 +75,8 @@ class _Patience:
 
 _LONGEST_BACKOFF = 20
 """Seconds: botocore's standard mode never pauses longer between two tries."""
-_USUAL = _Patience(tries=4, connect_seconds=5, read_seconds=30)
-_FAIL_FAST = _Patience(tries=2, connect_seconds=2, read_seconds=5)
+_USUAL = _RetryTimes(tries=4, connect_seconds=5, read_seconds=30)
+_FAIL_FAST = _RetryTimes(tries=2, connect_seconds=2, read_seconds=5)
 
 
 def glue_client(endpoint: str | None, region: str, *, fail_fast: bool = False) -> GlueClient:
@@ -280,22 +280,22 @@ class GlueCatalog:
         with _translated():
             return {day: shape.location for day, shape in self._shapes(table, sorted(days)).items()}
 
-    def _shapes(self, table: TableDefinition, days: Sequence[date]) -> dict[date, _Shape]:
-        found: dict[date, _Shape] = {}
+    def _shapes(self, table: TableDefinition, days: Sequence[date]) -> dict[date, _PartitionShape]:
+        found: dict[date, _PartitionShape] = {}
         for part in _parts(days, BATCH_GET):
             found.update(self._get(table, part))
         return found
 
-    def _get(self, table: TableDefinition, days: Sequence[date]) -> dict[date, _Shape]:
+    def _get(self, table: TableDefinition, days: Sequence[date]) -> dict[date, _PartitionShape]:
         """One batch, and again what the service left undone; CatalogUnavailable if it goes on leaving things."""
-        found: dict[date, _Shape] = {}
+        found: dict[date, _PartitionShape] = {}
         wanted: list[Any] = [{"Values": [day.isoformat()]} for day in days]
         for _ in range(_GET_TRIES):
             answer = self._client.batch_get_partition(
                 DatabaseName=self.database_name(table), TableName=table.name.table, PartitionsToGet=wanted
             )
             for partition in answer["Partitions"]:
-                found[date.fromisoformat(partition["Values"][0])] = _Shape.of(partition["StorageDescriptor"])
+                found[date.fromisoformat(partition["Values"][0])] = _PartitionShape.of(partition["StorageDescriptor"])
             wanted = answer.get("UnprocessedKeys") or []
             if not wanted:
                 return found
@@ -305,7 +305,7 @@ class GlueCatalog:
 
 
 @dataclass(frozen=True)
-class _Shape:
+class _PartitionShape:
     """What readers see of a partition: Athena and Trino take columns and formats from here, not from the table."""
 
     location: str
@@ -313,13 +313,13 @@ class _Shape:
     input_format: str | None
 
     @classmethod
-    def of(cls, storage: Any) -> _Shape:
+    def of(cls, storage: Any) -> _PartitionShape:
         columns = tuple((column["Name"], column["Type"]) for column in storage.get("Columns", []))
         return cls(storage["Location"], columns, storage.get("InputFormat"))
 
 
-def _shape(table: TableDefinition, location: str) -> _Shape:
-    return _Shape.of(_storage(table, location))
+def _shape(table: TableDefinition, location: str) -> _PartitionShape:
+    return _PartitionShape.of(_storage(table, location))
 
 
 def table_input(table: TableDefinition, location: str) -> Any:

@@ -17,7 +17,7 @@ from prism_assets.objectstore.stores import Stores
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Pair:
+class _LakeMatch:
     """A database and a lake as they were found. `known` is what PostgreSQL says, `found` what that means here."""
 
     place: Place
@@ -28,7 +28,7 @@ class _Pair:
         return WrongLake(wrong_lake_sentence(self.found, self.known, self.place, marker_url(lake)))
 
 
-def _look(database: Database, lake: Lake, stores: Stores) -> _Pair:
+def _look(database: Database, lake: Lake, stores: Stores) -> _LakeMatch:
     """Compares row and marker as they were at one time: an apply that joins them meanwhile makes it look again."""
     known = _load(database)
     while (pair := _compare(lake, stores, known)).found is not Belonging.OURS:
@@ -43,13 +43,13 @@ def _load(database: Database) -> Installation | None:
         return installation.load(connection)
 
 
-def _compare(lake: Lake, stores: Stores, known: Installation | None) -> _Pair:
+def _compare(lake: Lake, stores: Stores, known: Installation | None) -> _LakeMatch:
     """Reads the marker only where it can matter: settings that name another lake may name none that exists."""
     place = lake.place
     found = belonging(known, place, None)
     if found is not Belonging.ELSEWHERE:
         found = belonging(known, place, read_marker(stores, lake))
-    return _Pair(place=place, known=known, found=found)
+    return _LakeMatch(place=place, known=known, found=found)
 
 
 def check_lake(database: Database, lake: Lake, stores: Stores) -> Installation:
@@ -105,7 +105,7 @@ def _confirm(database: Database, lake: Lake, known: Installation, place: Place, 
         )
 
 
-def _plan(pair: _Pair, database: Database, lake: Lake, stores: Stores, *, restore_marker: bool) -> tuple[str, ...]:
+def _plan(pair: _LakeMatch, database: Database, lake: Lake, stores: Stores, *, restore_marker: bool) -> tuple[str, ...]:
     if pair.found is Belonging.OURS:
         return ()
     if pair.found is Belonging.FREE:

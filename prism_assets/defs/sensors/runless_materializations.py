@@ -43,7 +43,7 @@ News = Sequence[tuple[Unreported, Sequence[Stage]]]
 
 
 @dataclass(frozen=True)
-class _Told:
+class _LastTick:
     """What the tick before told of an installation, and the partition that it ended with."""
 
     installation_id: str
@@ -51,7 +51,7 @@ class _Told:
     last: int | None = None
 
     @classmethod
-    def read(cls, cursor: str | None, installation_id: str) -> _Told:
+    def read(cls, cursor: str | None, installation_id: str) -> _LastTick:
         """From a cursor. One of another form, or of another installation, tells nothing."""
         try:
             document = json.loads(cursor or "{}")
@@ -70,7 +70,7 @@ def runless_materializations(
     stages: StageContext, context: SensorEvaluationContext, location: Location, _deadline: Deadline
 ) -> SensorResult:
     """Tells of partitions that changed outside of Dagster, a hundred of them a tick, in turn."""
-    told = _Told.read(context.cursor, stages.installation.installation_id)
+    told = _LastTick.read(context.cursor, stages.installation.installation_id)
     known = set(location.names())
     tables = {table.table_id: table for table in stages.choose_tables(None) if str(table.name) in known}
     idle = _idle(location, tables.values(), context.instance)
@@ -84,7 +84,7 @@ def runless_materializations(
     return SensorResult(
         asset_events=events,
         skip_reason=SkipReason(_sentence(events, goes_on=last is not None)),
-        cursor=_Told(told.installation_id, tuple(_positions(told_now)), last).write(),
+        cursor=_LastTick(told.installation_id, tuple(_positions(told_now)), last).write(),
     )
 
 

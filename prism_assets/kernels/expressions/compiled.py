@@ -60,7 +60,7 @@ class Problem:
     message: str
 
 
-class _Steps:
+class _GrowingQuery:
     """The query while it grows: each value is computed over the answer of all before it."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, program: RowProgram) -> None:
@@ -164,7 +164,7 @@ def _compile(program: RowProgram) -> Compiled | list[Problem]:
 class _Compilation:
     def __init__(self, connection: duckdb.DuckDBPyConnection, program: RowProgram) -> None:
         self._program = program
-        self._steps = _Steps(connection, program)
+        self._steps = _GrowingQuery(connection, program)
         self._problems: list[Problem] = []
         self._kinds: dict[str, tuple[Kind, str]] = {}
         self._stored = {column.name: column for column in program.stored}

@@ -50,7 +50,7 @@ class Uses:
 
 def check(connection: duckdb.DuckDBPyConnection, text: str, names: Collection[str]) -> Uses:
     """What an expression uses of the columns `names`. Raises ExpressionError for one that is not allowed."""
-    reading = _Reading(connection, text, frozenset(names))
+    reading = _TreeWalk(connection, text, frozenset(names))
     reading.visit(_parsed(connection, text), frozenset())
     return Uses(frozenset(reading.columns), frozenset(reading.secrets))
 
@@ -87,7 +87,7 @@ def _character(text: str, position: object) -> int | None:
     return len(text.encode()[: int(position) - len(_BEFORE)].decode(errors="ignore")) + 1
 
 
-class _Reading:
+class _TreeWalk:
     """One walk through a tree."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, text: str, names: frozenset[str]) -> None:

@@ -97,13 +97,13 @@ class Lines:
 
 def split(pieces: Iterable[bytes]) -> Iterator[Block | LongLine]:
     """Cuts a stream of bytes into blocks of whole lines, drops a byte order mark, and bounds what one line holds."""
-    splitter = _Splitter()
+    splitter = _LineSplitter()
     for piece in _without_bom(pieces, splitter):
         yield from splitter.feed(piece)
     yield from splitter.finish()
 
 
-def _without_bom(pieces: Iterable[bytes], splitter: _Splitter) -> Iterator[bytes]:
+def _without_bom(pieces: Iterable[bytes], splitter: _LineSplitter) -> Iterator[bytes]:
     iterator = iter(pieces)
     head = b""
     for piece in iterator:
@@ -116,7 +116,7 @@ def _without_bom(pieces: Iterable[bytes], splitter: _Splitter) -> Iterator[bytes
     yield from iterator
 
 
-class _Splitter:
+class _LineSplitter:
     """Keeps the beginning of a line whose end has not come yet."""
 
     def __init__(self) -> None:

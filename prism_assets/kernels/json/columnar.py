@@ -60,7 +60,7 @@ def read_block(layout: Layout, block: Block, hints: Hints, *, by_columns: bool =
     parts: list[TypedRows] = []
     undefined = UndefinedFields()
     if not marked.all():
-        reading = _Reading(layout, block.data, lines, marked, hints)
+        reading = _BlockReading(layout, block.data, lines, marked, hints)
         rows = reading.rows()
         marked, undefined = reading.marked, reading.undefined
         parts.extend([rows] if rows is not None else [])
@@ -78,7 +78,7 @@ def _cut_out(data: bytes, lines: Lines, wanted: Indices) -> list[tuple[int, byte
     return [(line, data[start:end]) for line, start, end in zip(wanted.tolist(), starts, ends, strict=True)]
 
 
-class _Reading:
+class _BlockReading:
     """One block being read by columns. `marked` are the lines that are left to the exact way."""
 
     def __init__(self, layout: Layout, data: bytes, lines: Lines, marked: Mask, hints: Hints) -> None:

@@ -115,7 +115,7 @@ class FieldFinder:
         seen = self._seen(keys, lines)
         return Seen(seen.fields, chosen[seen.lines])
 
-    def _seen(self, keys: _Keys, lines: Lines) -> Seen:
+    def _seen(self, keys: _KeyPositions, lines: Lines) -> Seen:
         hashes = keys.hashes()
         strange = np.flatnonzero(~np.isin(hashes, self._hashes) & (keys.kinds != _NONE))
         if not len(strange):
@@ -125,7 +125,7 @@ class FieldFinder:
     def _nothing(self) -> Seen:
         return Seen(UndefinedFields(), np.zeros(0, np.int64))
 
-    def _told(self, keys: _Keys, hashes: Hashes, strange: Indices, lines: Lines) -> Seen:
+    def _told(self, keys: _KeyPositions, hashes: Hashes, strange: Indices, lines: Lines) -> Seen:
         own, kinds = hashes[strange], keys.kinds[strange]
         places = np.searchsorted(lines.starts, keys.starts[strange], side="right") - 1
         _, firsts, groups = np.unique(own, return_index=True, return_inverse=True)
@@ -145,7 +145,7 @@ class FieldFinder:
 
 
 @dataclass(frozen=True)
-class _Keys:
+class _KeyPositions:
     """The keys of the lines of a body: where each begins and ends in it, and the kind of its value."""
 
     body: bytes
@@ -182,7 +182,7 @@ def _mixed(hashes: Hashes, words: Hashes) -> Hashes:
 def _hash_of(name: bytes) -> int:
     """The hash of a key that is written without escapes."""
     padded = name + bytes(_WORD)
-    keys = _Keys(padded, np.zeros(1, np.int64), np.array([len(name)], np.int64), np.zeros(1, np.int64))
+    keys = _KeyPositions(padded, np.zeros(1, np.int64), np.array([len(name)], np.int64), np.zeros(1, np.int64))
     return int(keys.hashes()[0])
 
 
@@ -198,7 +198,7 @@ def _cut_out(body: bytes | bytearray, lines: Lines, chosen: Indices) -> tuple[by
     return b"\n".join(pieces), Lines(lines.starts[chosen] + shifts, lines.ends[chosen] + shifts, lines.numbers[chosen])
 
 
-def _keys(body: bytes | bytearray, lines: Lines) -> _Keys | None:
+def _keys(body: bytes | bytearray, lines: Lines) -> _KeyPositions | None:
     """The keys of the lines; None where there is none."""
     padded = bytes(body) + bytes(2 * _WORD)
     data = np.frombuffer(padded, np.uint8)
@@ -215,7 +215,7 @@ def _keys(body: bytes | bytearray, lines: Lines) -> _Keys | None:
         top = _at_top(data, quotes, starts)
         starts, ends, colons = starts[top], ends[top], colons[top]
     kinds = _KIND_OF_BYTE[data[_past_spaces(data, colons + 1)]]
-    return _Keys(padded, starts + 1, ends - starts - 1, kinds)
+    return _KeyPositions(padded, starts + 1, ends - starts - 1, kinds)
 
 
 def _escaped(data: npt.NDArray[np.uint8], quotes: Indices) -> npt.NDArray[np.bool_]:

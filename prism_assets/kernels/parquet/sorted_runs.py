@@ -27,7 +27,7 @@ _Key = tuple[tuple[tuple[bool, Any], ...], int, int]
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _RunPiece:
     """Rows that follow each other in one run, of one date, and where they lie in the file."""
 
     run: int
@@ -52,7 +52,7 @@ class SortedRuns:
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         self._writer = pa.ipc.new_stream(pa.PythonFile(self._file, "w"), schema, options=options)
         self._writer.write_batch(pa.RecordBatch.from_pylist([], schema=schema))  # behind it, pieces are alone
-        self._pieces: list[_Piece] = []
+        self._pieces: list[_RunPiece] = []
         self._runs = 0
 
     def close(self) -> None:
@@ -79,7 +79,7 @@ class SortedRuns:
         self._writer.write_batch(rows.combine_chunks().to_batches()[0])
         key = (self._sort_values(rows, 0), self._runs, first)
         size = payload(rows.columns)
-        self._pieces.append(_Piece(self._runs, day, first, rows.num_rows, size, start, self._file.tell(), key))
+        self._pieces.append(_RunPiece(self._runs, day, first, rows.num_rows, size, start, self._file.tell(), key))
 
     def days(self) -> dict[int, tuple[int, int]]:
         """Each date with its number of rows and their payload, the earliest first."""
@@ -98,7 +98,7 @@ class SortedRuns:
             order = np.arange(rows.num_rows)
             yield rows.take(pa.array(order_of(rows, order, self._sort_by, order)))
 
-    def _bounds(self, pieces: Sequence[_Piece]) -> Iterator[_Key]:
+    def _bounds(self, pieces: Sequence[_RunPiece]) -> Iterator[_Key]:
         """Beginnings of pieces, as many bytes of other pieces' beginnings apart as a portion has."""
         size = 0
         for piece in sorted(pieces, key=lambda piece: piece.key):
@@ -107,12 +107,12 @@ class SortedRuns:
                 size = 0
             size += piece.payload
 
-    def read(self, piece: _Piece) -> pa.Table:
+    def read(self, piece: _RunPiece) -> pa.Table:
         """The rows of a piece."""
         data = os.pread(self._file.fileno(), piece.stop - piece.start, piece.start)
         return pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(data), self._schema)])
 
-    def key_of(self, piece: _Piece, rows: pa.Table, row: int) -> _Key:
+    def key_of(self, piece: _RunPiece, rows: pa.Table, row: int) -> _Key:
         """The place of a row of a piece."""
         return self._sort_values(rows, row), piece.run, piece.first + row
 
@@ -124,7 +124,7 @@ class SortedRuns:
 class _RunReader:
     """The pieces of one run and date, read one by one as far as rows are asked for."""
 
-    def __init__(self, runs: SortedRuns, pieces: Sequence[_Piece]) -> None:
+    def __init__(self, runs: SortedRuns, pieces: Sequence[_RunPiece]) -> None:
         self._runs = runs
         self._left = list(reversed(pieces))
         self._rows: pa.Table | None = None
@@ -142,7 +142,7 @@ class _RunReader:
             self._left.pop()
             self._rows, self._done = None, 0
 
-    def _find(self, piece: _Piece, rows: pa.Table, bound: _Key | None) -> int:
+    def _find(self, piece: _RunPiece, rows: pa.Table, bound: _Key | None) -> int:
         """How many rows of a piece come before a place."""
         low, high = self._done, piece.row_count
         if bound is None:

@@ -102,7 +102,7 @@ def _only(task: FoldTask, buckets: Collection[int]) -> FoldTask:
 
 
 @dataclass
-class _Done:
+class _FoldProgress:
     """What was written and replaced so far."""
 
     written: list[RecordObject] = field(default_factory=list)
@@ -124,7 +124,7 @@ class _Fold:
         self._stores = stores
         self._shape = RecordShape(table, table.join)
         self._writer = RecordWriter(task, self._shape, stores, keys)
-        self._done = _Done()
+        self._done = _FoldProgress()
 
     def run(self) -> FoldResult:
         """All of it, in the order of the module's list."""

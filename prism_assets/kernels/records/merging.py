@@ -42,7 +42,7 @@ def merge_records(
 
     `owners` says of which record each part is one; each record has one at least.
     """
-    merging = _Merging(shape, stored, lifted, owners, count)
+    merging = _ColumnMerge(shape, stored, lifted, owners, count)
     firsts = merging.first_parts()
     for name in (*shape.join.key, shape.table.partition_column):
         merging.take(name, firsts)
@@ -113,7 +113,7 @@ def whole_column(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks()
 
 
-class _Merging:
+class _ColumnMerge:
     """The columns of merged records, as far as it is known where they are."""
 
     def __init__(

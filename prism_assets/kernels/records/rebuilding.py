@@ -14,7 +14,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date
 from itertools import pairwise
 
@@ -64,6 +64,8 @@ _SETTLED = -1
 
 Address = tuple[int, int, int]
 """Of records that are written together: day, bucket and cohort."""
+Piece = tuple[int, bool, int, int]
+"""Where some of them are: in which slice, whether they are visible, from where to where."""
 
 
 def rebuild_records(task: RecordRebuildTask, table: TableDefinition, stores: Stores, lake: Lake) -> RecordRebuildResult:
@@ -74,7 +76,7 @@ def rebuild_records(task: RecordRebuildTask, table: TableDefinition, stores: Sto
     """
     try:
         with ExitStack() as stack:
-            return _Rebuild(task, table, stores, lake.keys(table), stack).run()
+            return _RecordRebuild(task, table, stores, lake.keys(table), stack).run()
     except MemoryError:
         raise
     except UnreadInputs as error:
@@ -87,7 +89,7 @@ def rebuild_records(task: RecordRebuildTask, table: TableDefinition, stores: Sto
 
 
 @dataclass(frozen=True)
-class _There:
+class _StoredRecords:
     """Records that are there, of one slice: keys, times, days, which of them are erased, and which stay as they are."""
 
     keys: pa.Table
@@ -99,7 +101,7 @@ class _There:
 
 
 @dataclass(frozen=True)
-class _Made:
+class _SliceRecords:
     """Records that one slice makes, sorted by address, hidden ones behind visible ones of the same."""
 
     rows: pa.Table
@@ -109,14 +111,7 @@ class _Made:
     visible: Mask
 
 
-@dataclass
-class _Written:
-    """Where the rows of one address are: of each slice from where to where, visible and hidden ones."""
-
-    pieces: list[tuple[int, bool, int, int]] = field(default_factory=list)
-
-
-class _Rebuild:
+class _RecordRebuild:
     def __init__(
         self, task: RecordRebuildTask, table: TableDefinition, stores: Stores, keys: TableKeys, stack: ExitStack
     ) -> None:
@@ -134,7 +129,7 @@ class _Rebuild:
         self._sums: dict[date, DaySum] = {}
         self._moves = set[RecordMove]()
         self._kept = {item.object_id for item in task.kept}
-        self._addresses: dict[Address, _Written] = {}
+        self._addresses: dict[Address, list[Piece]] = {}
         stored = self._shape.stored
         self._made = self._spool(stored.append(pa.field(_JOINED, pa.bool_())))
         self._place = [*self._join.key, table.partition_column, LAST_EVENT]
@@ -231,7 +226,7 @@ class _Rebuild:
         cohorts = np.where(settled, _SETTLED, cohorts_of(sessions.first_events, self._join))
         order = np.lexsort((~visible, cohorts, buckets, days))
         order = order[~is_gone[order]]
-        made = _Made(
+        made = _SliceRecords(
             rows=merged.into_table(order)
             .cast(self._shape.stored)
             .append_column(_JOINED, pa.array(joined[order] & visible[order])),
@@ -251,10 +246,10 @@ class _Rebuild:
         self._count(changes=changes.new, undecided=changes.undecided)
         return changes
 
-    def _there(self, rows: pa.Table) -> _There:
+    def _there(self, rows: pa.Table) -> _StoredRecords:
         erased = find_erased(self._task.erasures, rows)
         self._count(undecided=erased.undecided)
-        return _There(
+        return _StoredRecords(
             keys=rows.select(self._join.key),
             first_events=event_times(rows[self._table.partition_column], self._table.zone),
             last_events=rows[LAST_EVENT].to_numpy(),
@@ -263,7 +258,7 @@ class _Rebuild:
             kept=rows[_KEPT].to_numpy(),
         )
 
-    def _sessions(self, changes: Changes, there: _There) -> Sessions:
+    def _sessions(self, changes: Changes, there: _StoredRecords) -> Sessions:
         """What belongs together, by the changes alone: of each record that is there only its first event is looked at.
 
         That is the time of a change of it; where there is none, or an earlier one is missing, the record is an orphan.
@@ -283,7 +278,7 @@ class _Rebuild:
         return sessions
 
     def _days(
-        self, sessions: Sessions, there: _There, buckets: Numbers, settled: Mask, went: Mask
+        self, sessions: Sessions, there: _StoredRecords, buckets: Numbers, settled: Mask, went: Mask
     ) -> tuple[Numbers, Mask]:
         """The day of each record, and which are not to be made, as those that `went`; notes what moves between days.
 
@@ -321,7 +316,7 @@ class _Rebuild:
         self._moves |= {RecordMove(from_date=one, to_date=other) for one, other in dates}
         return days, is_gone
 
-    def _first_days(self, sessions: Sessions, there: _There, buckets: Numbers) -> Numbers:
+    def _first_days(self, sessions: Sessions, there: _StoredRecords, buckets: Numbers) -> Numbers:
         """The day of each record's elder; that of its first event if there is none, or an earlier one may be lost."""
         born = days_of(sessions.first_events, self._table.zone).astype(np.int64)
         days = born.copy()
@@ -337,7 +332,7 @@ class _Rebuild:
             days[maybe] = born[maybe]
         return days
 
-    def _add_up(self, made: _Made) -> None:
+    def _add_up(self, made: _SliceRecords) -> None:
         rows = made.rows.drop_columns([_JOINED])
         for day, start, end in _runs(made.days):
             own = rows.slice(start, end - start)
@@ -348,7 +343,7 @@ class _Rebuild:
                     found = RowSum(row_count=part.num_rows, fingerprint=fingerprint_of(part))
                     self._add(times.to_date(day), **{name: found})
 
-    def _keep(self, number: int, made: _Made) -> None:
+    def _keep(self, number: int, made: _SliceRecords) -> None:
         """Keeps the rows of the days that are to be written, and where those of each address are."""
         if not self._task.days:
             return
@@ -361,25 +356,24 @@ class _Rebuild:
         starts = [*np.flatnonzero(changes).tolist(), rows.num_rows]
         for start, end in pairwise(starts):
             day, bucket, cohort, visible = (part[start].item() for part in parts)
-            place = self._addresses.setdefault((day, bucket, cohort), _Written())
-            place.pieces.append((number, visible, start, end))
+            self._addresses.setdefault((day, bucket, cohort), []).append((number, visible, start, end))
 
     def _write(self) -> Iterator[RecordObject]:
         if not self._addresses:
             return
         slices = {number: self._made.take(number) for number in range(self._task.slices)}
-        for (day, bucket, cohort), place in sorted(self._addresses.items()):
+        for (day, bucket, cohort), pieces in sorted(self._addresses.items()):
             parts = {
                 part: _sorted(
                     pa.concat_tables(
                         slices[number].slice(start, end - start)
-                        for number, visible, start, end in place.pieces
+                        for number, visible, start, end in pieces
                         if visible == (part is RecordPart.VISIBLE)
                     ),
                     [*self._join.key, self._table.partition_column],
                 )
                 for part in (RecordPart.VISIBLE, RecordPart.HIDDEN)
-                if any(visible == (part is RecordPart.VISIBLE) for _, visible, _, _ in place.pieces)
+                if any(visible == (part is RecordPart.VISIBLE) for _, visible, _, _ in pieces)
             }
             settle = settle_times(np.concatenate([rows[LAST_EVENT].to_numpy() for rows in parts.values()]), self._join)
             for part, rows in parts.items():

@@ -46,25 +46,25 @@ _BLOCK = 1_000
 
 def read_manifests(files: FileIO, manifest_list: str) -> list[ManifestFile]:
     """The manifests that a snapshot names. Not from the library's cache, which grows with every table of a process."""
-    with _Input[ManifestFile](files, manifest_list, _reader_of_list) as found:
+    with _AvroInput[ManifestFile](files, manifest_list, _reader_of_list) as found:
         return list(found)
 
 
 def read_entries(files: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """The files that a manifest lists, without those that its snapshot took out."""
-    with _Input[ManifestEntry](files, manifest.manifest_path, _reader_of_manifest) as found:
+    with _AvroInput[ManifestEntry](files, manifest.manifest_path, _reader_of_manifest) as found:
         live = [entry for entry in found if entry.status is not ManifestEntryStatus.DELETED]
     return [_inherit_from_manifest(entry, manifest) for entry in live]
 
 
-class _Input(AvroFile[T]):
+class _AvroInput(AvroFile[T]):
     """Reads a file by the reader of its schema."""
 
     def __init__(self, files: FileIO, location: str, reader_of: Any) -> None:
         super().__init__(files.new_input(location))
         self._reader_of = reader_of
 
-    def __enter__(self) -> _Input[T]:
+    def __enter__(self) -> _AvroInput[T]:
         with self.input_file.open() as stream:
             self.decoder = new_decoder(stream.read())
         self.header = _header_reader().read(self.decoder)

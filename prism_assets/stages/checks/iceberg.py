@@ -45,7 +45,7 @@ def check_snapshot_rows(context: StageContext, request: CheckRequest) -> list[Ch
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Look:
+class _IcebergState:
     """What is recorded of a table, the rows of what it lists, and what the catalog showed after that was read.
 
     `missing` is the object that it names and that is not there.
@@ -57,7 +57,7 @@ class _Look:
     missing: str | None = None
 
 
-def _look(context: StageContext, tables: Sequence[TableDefinition]) -> dict[int, _Look]:
+def _look(context: StageContext, tables: Sequence[TableDefinition]) -> dict[int, _IcebergState]:
     ids = [table.table_id for table in tables if table.iceberg]
     rows: dict[int, dict[date, int]] = {}
     with context.database.repeatable_read() as connection:
@@ -66,13 +66,13 @@ def _look(context: StageContext, tables: Sequence[TableDefinition]) -> dict[int,
             rows.setdefault(item.table_id, {})[item.date] = item.rows
     return {
         table.table_id: _with_head(
-            context, table, _Look(known=known.get(table.table_id), rows=rows.get(table.table_id, {}))
+            context, table, _IcebergState(known=known.get(table.table_id), rows=rows.get(table.table_id, {}))
         )
         for table in tables
     }
 
 
-def _with_head(context: StageContext, table: TableDefinition, look: _Look) -> _Look:
+def _with_head(context: StageContext, table: TableDefinition, look: _IcebergState) -> _IcebergState:
     if look.known is None or look.known.table_uuid is None:
         return look
     try:
@@ -81,7 +81,7 @@ def _with_head(context: StageContext, table: TableDefinition, look: _Look) -> _L
         return replace(look, missing=str(error))
 
 
-def _judge_rows(table: TableDefinition, look: _Look) -> CheckOutcome:
+def _judge_rows(table: TableDefinition, look: _IcebergState) -> CheckOutcome:
     known, loaded, recorded = look.known, look.loaded, sum(look.rows.values())
     figures: Figures = {"rows recorded as listed": recorded, "days": len(look.rows)}
     if known is None or known.table_uuid is None:

@@ -348,7 +348,7 @@ def _judge_unmerged(
 
 
 @dataclass(frozen=True)
-class _Waiting:
+class _Unswitched:
     """A partition that is not switched. It waits from the end of its day, or from its first object if that is later."""
 
     partition: Partition
@@ -380,7 +380,7 @@ def _closing_blocked(context: StageContext, request: CheckRequest) -> list[Check
     return outcomes
 
 
-def _late(connection: Connection, request: CheckRequest) -> dict[int, list[_Waiting]]:
+def _late(connection: Connection, request: CheckRequest) -> dict[int, list[_Unswitched]]:
     """What waits longer than the limit of its table, by table. Rows of a day long past need their time, too."""
     tables = {table.table_id: table for table in request.tables}
     limits = {number: timedelta(hours=request.limits_of(table).closing_hours) for number, table in tables.items()}
@@ -390,17 +390,17 @@ def _late(connection: Connection, request: CheckRequest) -> dict[int, list[_Wait
         if not item.switched and tables[item.table_id].day_ends(item.date) + limits[item.table_id] < request.now
     ]
     commits = small_objects.first_commits(connection, [item.partition_id for item in over])
-    late: dict[int, list[_Waiting]] = {}
+    late: dict[int, list[_Unswitched]] = {}
     for item in over:
         ends = tables[item.table_id].day_ends(item.date)
         since = max(ends, commits.get(item.partition_id, ends))
         if since + limits[item.table_id] < request.now:
-            late.setdefault(item.table_id, []).append(_Waiting(item, since, since > ends))
+            late.setdefault(item.table_id, []).append(_Unswitched(item, since, since > ends))
     return late
 
 
 def _judge_closing(
-    table: TableDefinition, late: Sequence[_Waiting], reasons: Sequence[str], limit: timedelta, now: datetime
+    table: TableDefinition, late: Sequence[_Unswitched], reasons: Sequence[str], limit: timedelta, now: datetime
 ) -> CheckOutcome:
     oldest = max((item.hours(now) for item in late), default=0.0)
     figures: Figures = {"days that wait": len(late), "longest in hours": round(oldest, 2)}

@@ -136,7 +136,7 @@ def _gather(queue: SqsQueue, deadline: Deadline, wait: float) -> tuple[list[Mess
 
 
 @dataclass
-class _Sorting:
+class _SortedEvents:
     """Events by what becomes of them. `named` counts those of objects under streams, doubles included."""
 
     streams: dict[int, tuple[KnownStream, list[CreatedObject]]] = field(default_factory=dict)
@@ -161,8 +161,8 @@ class _Sorting:
             self.streams.setdefault(known.stream_id, (known, []))[1].append(item)
 
 
-def _sort(messages: Sequence[Message], queue: SqsQueue, index: StreamIndex) -> _Sorting:
-    sorting = _Sorting()
+def _sort(messages: Sequence[Message], queue: SqsQueue, index: StreamIndex) -> _SortedEvents:
+    sorting = _SortedEvents()
     for message in messages:
         notification = parse_notification(message.body)
         sorting.ignored += notification.ignored
@@ -184,7 +184,7 @@ def _unreadable(message: Message, queue: SqsQueue, number: int, error: str) -> t
     ), f"the message cannot be read: {error}; it begins with {message.body[:_BODY_SHOWN]!a}"
 
 
-def _register(connection: Connection, sorting: _Sorting, now: datetime) -> int:
+def _register(connection: Connection, sorting: _SortedEvents, now: datetime) -> int:
     """Streams in the order of their ids, objects in that of their keys: two receivers never wait for each other."""
     registered = 0
     for _, (known, created) in sorted(sorting.streams.items()):

@@ -41,7 +41,7 @@ class StoredObjects:
 
 
 @dataclass(frozen=True)
-class _Comparison:
+class _TableFindings:
     objects: int
     findings: frozenset[Finding]
 
@@ -62,7 +62,7 @@ def look_at_store(context: StageContext, tables: Sequence[TableDefinition]) -> S
     return found
 
 
-def _note(found: StoredObjects, seen: _Comparison | PrismError, table: str) -> None:
+def _note(found: StoredObjects, seen: _TableFindings | PrismError, table: str) -> None:
     if isinstance(seen, PrismError):
         found.unseen.append(Problem.of(seen, table))
     else:
@@ -70,7 +70,7 @@ def _note(found: StoredObjects, seen: _Comparison | PrismError, table: str) -> N
         found.findings += sorted(seen.findings, key=str)
 
 
-def _merged_twice(context: StageContext, table: TableDefinition) -> _Comparison | PrismError:
+def _merged_twice(context: StageContext, table: TableDefinition) -> _TableFindings | PrismError:
     try:
         first = _look_at_merged(context, table)
         return first if not first.findings else _lasting(first, _look_at_merged(context, table))
@@ -78,7 +78,7 @@ def _merged_twice(context: StageContext, table: TableDefinition) -> _Comparison 
         return error
 
 
-def _small_twice(context: StageContext, table: TableDefinition, partition: Partition) -> _Comparison | PrismError:
+def _small_twice(context: StageContext, table: TableDefinition, partition: Partition) -> _TableFindings | PrismError:
     try:
         first = _look_at_small(context, table, partition)
         return first if not first.findings else _lasting(first, _look_at_small(context, table, partition))
@@ -86,11 +86,11 @@ def _small_twice(context: StageContext, table: TableDefinition, partition: Parti
         return error
 
 
-def _lasting(first: _Comparison, second: _Comparison) -> _Comparison:
-    return _Comparison(second.objects, first.findings & second.findings)
+def _lasting(first: _TableFindings, second: _TableFindings) -> _TableFindings:
+    return _TableFindings(second.objects, first.findings & second.findings)
 
 
-def _look_at_merged(context: StageContext, table: TableDefinition) -> _Comparison:
+def _look_at_merged(context: StageContext, table: TableDefinition) -> _TableFindings:
     """Ranges and manifests on record, against one listing of all merged objects of the table."""
     keys = context.lake.keys(table)
     with context.database.begin() as connection:
@@ -118,7 +118,7 @@ def _look_at_merged(context: StageContext, table: TableDefinition) -> _Compariso
             seen = publications.as_shown_by(connection, catalog.publisher.name, found)
         for partition in seen:
             findings |= set(_missing_list(catalog, table, partition, listed))
-    return _Comparison(len(listed), frozenset(findings))
+    return _TableFindings(len(listed), frozenset(findings))
 
 
 def _damaged_records(
@@ -177,7 +177,7 @@ def _missing_list(
         )
 
 
-def _look_at_small(context: StageContext, table: TableDefinition, found: Partition) -> _Comparison:
+def _look_at_small(context: StageContext, table: TableDefinition, found: Partition) -> _TableFindings:
     """The small objects of one day that readers or merges need, against a listing; and what else readers would see."""
     keys = context.lake.keys(table)
     with context.database.begin() as connection:
@@ -203,7 +203,7 @@ def _look_at_small(context: StageContext, table: TableDefinition, found: Partiti
     if partition.is_open:
         unknown = {key for key in listed.keys() - {item.key for item in known} if key.startswith(live)}
         findings |= set(_strangers(context, table, partition, unknown))
-    return _Comparison(len(known), frozenset(findings))
+    return _TableFindings(len(known), frozenset(findings))
 
 
 def _strangers(

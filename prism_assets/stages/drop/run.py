@@ -179,7 +179,7 @@ def continue_drops(
     with context.database.begin() as connection:
         found = drops.load_drops(connection, open_only=True)
         time = now or gc_log.current_time(connection)
-    run = _Run(context, time)
+    run = _DropRun(context, time)
     chosen = [drop for drop in found if names is None or str(drop.name) in names]
     statuses = tuple(run.drop(drop) for drop in chosen)
     return DropReport(
@@ -191,7 +191,7 @@ def continue_drops(
     )
 
 
-class _Run:
+class _DropRun:
     """One call over several tables."""
 
     def __init__(self, context: StageContext, time: datetime) -> None:

@@ -115,7 +115,7 @@ def _plan_rows(context: StageContext, table: TableDefinition, rule: ErasureRule,
 
 
 @dataclass
-class _Found:
+class _ErasureHits:
     """What some objects hold of an erasure."""
 
     objects: int = 0
@@ -153,13 +153,13 @@ def _search(
     days: Sequence[date | None],
     *,
     skips_unread: bool,
-) -> _Found:
+) -> _ErasureHits:
     """Looks through objects by tasks that are numbered in their order, and counts what matches by the days of these.
 
     Rows of objects without a day are counted elsewhere. InvariantBroken for one that cannot be read, if that is not
     to be counted, too.
     """
-    found = _Found()
+    found = _ErasureHits()
     for start in range(0, len(tasks), AT_ONCE):
         for result in run_rewrites(context, table, tasks[start : start + AT_ONCE]):
             if result.failure is not None and not skips_unread:

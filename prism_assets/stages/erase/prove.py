@@ -28,7 +28,7 @@ _EXAMPLES = 3
 
 
 @dataclass
-class _Read:
+class _ProofTotals:
     """What was read so far. `left` are objects that hold a row, or that could not be read."""
 
     objects: int = 0
@@ -41,7 +41,7 @@ class _Read:
 
 def prove(context: StageContext, table: TableDefinition, lease: Lease, erasure: Erasure) -> str | None:
     """Reads everything, and records the proof; or says why there is none yet."""
-    read = _Read()
+    read = _ProofTotals()
     keys = context.lake.keys(table)
     for part in _parts(context.stores.list(context.lake.bucket, keys.root)):
         _read_objects(context, table, erasure, [item for item in part if item.key.endswith(".parquet")], read)
@@ -65,7 +65,7 @@ def prove(context: StageContext, table: TableDefinition, lease: Lease, erasure: 
     return None
 
 
-def _document(read: _Read, sources: Sequence[tuple[str, bool]], erasure: Erasure) -> dict[str, Any]:
+def _document(read: _ProofTotals, sources: Sequence[tuple[str, bool]], erasure: Erasure) -> dict[str, Any]:
     certain = sum(certain for _, certain in sources)
     return {
         "digest": erasure.digest,
@@ -85,7 +85,7 @@ def _parts(listed: Iterator[ObjectInfo]) -> Iterator[Sequence[ObjectInfo]]:
 
 
 def _read_objects(
-    context: StageContext, table: TableDefinition, erasure: Erasure, part: Sequence[ObjectInfo], read: _Read
+    context: StageContext, table: TableDefinition, erasure: Erasure, part: Sequence[ObjectInfo], read: _ProofTotals
 ) -> None:
     tasks = [
         RewriteTask(
@@ -118,7 +118,7 @@ def _read_objects(
 
 
 def _read_lines(
-    context: StageContext, table: TableDefinition, erasure: Erasure, part: Sequence[ObjectInfo], read: _Read
+    context: StageContext, table: TableDefinition, erasure: Erasure, part: Sequence[ObjectInfo], read: _ProofTotals
 ) -> None:
     keys = context.lake.keys(table)
     found = [

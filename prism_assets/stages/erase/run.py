@@ -102,7 +102,7 @@ def continue_erasures(
         time_of = now or gc_log.current_time(connection)
     if not found:
         return ErasureReport(seconds=time.monotonic() - started)
-    run = _Run(context, time_of, now, forced)
+    run = _ErasureRun(context, time_of, now, forced)
     for table_id in sorted({item.table_id for item in found}):
         run.table(tables[table_id])
     statuses = read_erasures(context, [tables[table_id] for table_id in {item.table_id for item in found}])
@@ -116,7 +116,7 @@ def continue_erasures(
     )
 
 
-class _Run:
+class _ErasureRun:
     """One call over several tables."""
 
     def __init__(self, context: StageContext, time: datetime, now: datetime | None, forced: bool) -> None:
@@ -222,4 +222,4 @@ class _Run:
             erasures.note_error(connection, erasure, reason)
 
 
-_STEPS = (_Run._rewrite, _Run._publish, _Run._prove)
+_STEPS = (_ErasureRun._rewrite, _ErasureRun._publish, _ErasureRun._prove)

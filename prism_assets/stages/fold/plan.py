@@ -147,7 +147,7 @@ def plan_fold(
 
 
 @dataclass
-class _Taken:
+class _TakenChanges:
     """The objects of changes that a fold takes, and per partition up to which and with how many rows.
 
     `rows_again` are those of objects that were set aside and are tried again. It `is_whole` if nothing is left behind.
@@ -169,7 +169,7 @@ def _take(
     unfolded: Sequence[UnfoldedDay],
     most_objects: int,
     most_bytes: int,
-) -> _Taken:
+) -> _TakenChanges:
     """What is to be tried again, and behind that what is new, day by day, as far as both bounds go."""
     left_out = {item.object_id for item in set_aside if not item.is_due}
     again = {item.object_id: item.partition_id for item in set_aside if item.is_to_be_retried}
@@ -178,7 +178,7 @@ def _take(
     rows_again = Counter[int]()
     for item in inputs:
         rows_again[again[item.object_id]] += item.row_count + item.rows_erased
-    taken = _Taken(inputs, rows_again, is_whole=len(inputs) == len(due))
+    taken = _TakenChanges(inputs, rows_again, is_whole=len(inputs) == len(due))
     for day in unfolded:
         left = max(0, most_objects - len(inputs))
         found = small_objects.load_above(

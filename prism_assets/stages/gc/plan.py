@@ -91,7 +91,7 @@ class GcPlan:
 
 
 @dataclass
-class _Found:
+class _JudgedObjects:
     """What was listed and judged so far; `unjudged` are files of an Iceberg table, which its snapshots judge."""
 
     listed: ObjectSum = field(default_factory=ObjectSum)
@@ -107,7 +107,7 @@ def plan_gc(
     context: StageContext, table: TableDefinition, horizon: Horizon, marked: Collection[str] = frozenset()
 ) -> GcPlan:
     """Lists everything of a table, and judges it. `marked` are the keys that earlier runs have marked."""
-    found = _Found()
+    found = _JudgedObjects()
     keys = context.lake.keys(table)
     for part in _parts(context.stores.list(context.lake.bucket, keys.root)):
         found.keys_marked.update(item.key for item in part if item.key in marked)
@@ -115,7 +115,7 @@ def plan_gc(
     needed = _needed(context, table, found.garbage)
     iceberg = load_iceberg_needs(context, table, _days_to_ask_for(context, table, found))
     if iceberg is not None:
-        needed = _Needed(needed.keys | iceberg)
+        needed = _NeededKeys(needed.keys | iceberg)
     _judge_iceberg(found, iceberg, horizon)
     whole = horizon.dropped or found.listed
     chosen, held_back = within_fraction(
@@ -137,7 +137,7 @@ def plan_gc(
     )
 
 
-def _days_to_ask_for(context: StageContext, table: TableDefinition, found: _Found) -> Collection[date] | None:
+def _days_to_ask_for(context: StageContext, table: TableDefinition, found: _JudgedObjects) -> Collection[date] | None:
     """Those with garbage; all, where somebody else has written data into the folder of the Iceberg table."""
     own = f"{context.lake.keys(table).iceberg_prefix}metadata/"
     if any(not item.key.startswith(own) for item in found.unjudged):
@@ -151,7 +151,7 @@ def _parts(listed: Iterator[ObjectInfo]) -> Iterator[Sequence[ObjectInfo]]:
 
 
 def _judge(
-    context: StageContext, table: TableDefinition, horizon: Horizon, part: Sequence[ObjectInfo], found: _Found
+    context: StageContext, table: TableDefinition, horizon: Horizon, part: Sequence[ObjectInfo], found: _JudgedObjects
 ) -> None:
     keys = context.lake.keys(table)
     named = {item.key: known for item in part if (known := keys.parse(item.key))}
@@ -181,7 +181,7 @@ def _judge(
             )
 
 
-def _judge_iceberg(found: _Found, needs: frozenset[str] | None, horizon: Horizon) -> None:
+def _judge_iceberg(found: _JudgedObjects, needs: frozenset[str] | None, horizon: Horizon) -> None:
     """Of a table that is not published as Iceberg its files are nobody's here, and stay."""
     for item in found.unjudged:
         one = ObjectSum(objects=1, content_length=item.content_length)
@@ -259,7 +259,7 @@ def load_records(
 
 
 @dataclass(frozen=True)
-class _Needed:
+class _NeededKeys:
     """Keys and folders that readers are sent to. A stray in a folder that they list is what they should not see."""
 
     keys: frozenset[str] = frozenset()
@@ -270,7 +270,7 @@ class _Needed:
         return item.key in self.keys or (folder in self.keys and item.reason is not Reason.STRAY)
 
 
-def _needed(context: StageContext, table: TableDefinition, garbage: Sequence[Garbage]) -> _Needed:
+def _needed(context: StageContext, table: TableDefinition, garbage: Sequence[Garbage]) -> _NeededKeys:
     """What all publishers of the table say that readers are sent to, of the days with garbage.
 
     A second opinion, as the records decide already: a call of long ago may show an older publication again. If one
@@ -278,6 +278,6 @@ def _needed(context: StageContext, table: TableDefinition, garbage: Sequence[Gar
     """
     days = {item.date for item in garbage}
     if not days:
-        return _Needed()
+        return _NeededKeys()
     catalogs = context.for_catalogs([table])[table.table_id]
-    return _Needed(frozenset().union(*(one.publisher.needed_keys(table, days) for one in catalogs)))
+    return _NeededKeys(frozenset().union(*(one.publisher.needed_keys(table, days) for one in catalogs)))

@@ -60,7 +60,7 @@ class AdoptReport:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Rewrite:
+class _OldRange:
     """A range to be rewritten."""
 
     partition: Partition
@@ -79,7 +79,7 @@ def run_adopt(context: StageContext, name: str, *, since: date | None, now: date
     if table.file_format != MICROSECONDS:
         raise WrongUse(f"{table.name} stores timestamps in milliseconds: say `iceberg: true` in its file first")
     old, unmerged = _find_old(context, table, since)
-    done: list[_Rewrite] = []
+    done: list[_OldRange] = []
     problems: list[Problem] = []
     for start in range(0, len(old), _AT_ONCE):
         part = {item.task.task_id: item for item in old[start : start + _AT_ONCE]}
@@ -108,9 +108,9 @@ def run_adopt(context: StageContext, name: str, *, since: date | None, now: date
     )
 
 
-def _find_old(context: StageContext, table: TableDefinition, since: date | None) -> tuple[list[_Rewrite], list[date]]:
+def _find_old(context: StageContext, table: TableDefinition, since: date | None) -> tuple[list[_OldRange], list[date]]:
     keys = context.lake.keys(table)
-    found: list[_Rewrite] = []
+    found: list[_OldRange] = []
     unmerged: list[date] = []
     with context.database.begin() as connection:
         for partition in partitions.load_table_partitions(connection, table.table_id):
@@ -121,7 +121,7 @@ def _find_old(context: StageContext, table: TableDefinition, since: date | None)
             if old:
                 partition = partitions.take_revision(connection, partition.partition_id)
             found += [
-                _Rewrite(partition=partition, before=item, task=_task(context, table, partition, item)) for item in old
+                _OldRange(partition=partition, before=item, task=_task(context, table, partition, item)) for item in old
             ]
             small = small_objects.load_above(connection, keys, partition.partition_id, partition.desired_version)
             if any(item.file_format != MICROSECONDS for item in small):
@@ -151,7 +151,7 @@ def _rewrite(context: StageContext, table: TableDefinition, tasks: Sequence[Merg
     return list(run_bisected(context.engine, tasks, by_version(table)))
 
 
-def _record(context: StageContext, item: _Rewrite, written: MergedRange, now: datetime) -> bool:
+def _record(context: StageContext, item: _OldRange, written: MergedRange, now: datetime) -> bool:
     """Records the new object, and has every catalog that names the old one published anew. One transaction."""
     failpoint("adopt.before_record")
     partition_id = item.partition.partition_id

@@ -21,7 +21,7 @@ _AT_ONCE = 8
 
 
 @dataclass
-class _Growing:
+class _GrowingRange:
     """A range on its way: the object that holds what is merged of it so far, and up to which small object."""
 
     known: RangeToRebuild
@@ -47,7 +47,7 @@ def merge_ranges_anew(
     with context.database.begin() as connection:
         missing = rebuilds.load_ranges_to_rebuild(connection, rebuild)
     for start in range(0, len(missing), _AT_ONCE):
-        part = [_Growing(known, known.lower_bound) for known in missing[start : start + _AT_ONCE]]
+        part = [_GrowingRange(known, known.lower_bound) for known in missing[start : start + _AT_ONCE]]
         while growing := [item for item in part if not item.is_whole]:
             for item, current in _grow(context, table, partition, rebuild, growing):
                 if item.is_whole:
@@ -59,8 +59,8 @@ def _grow(
     table: TableDefinition,
     partition: Partition,
     rebuild: Rebuild,
-    growing: Sequence[_Growing],
-) -> Iterator[tuple[_Growing, TableDefinition]]:
+    growing: Sequence[_GrowingRange],
+) -> Iterator[tuple[_GrowingRange, TableDefinition]]:
     """Merges one step of each range as one job; yields it with the definition whose columns the object has."""
     keys = context.lake.keys(table)
     with context.database.begin() as connection:
@@ -80,7 +80,7 @@ def _grow(
 
 
 def _task(
-    context: StageContext, table: TableDefinition, partition: Partition, rebuild: Rebuild, item: _Growing
+    context: StageContext, table: TableDefinition, partition: Partition, rebuild: Rebuild, item: _GrowingRange
 ) -> MergeTask:
     inputs: list[DataFile] = [replace(item.so_far, metrics=())] if item.so_far else []
     inputs += item.inputs
@@ -115,7 +115,9 @@ def _written(result: MergeResult) -> MergedRange:
     raise EngineFailed(failure.message) if failure.killed else InvariantBroken(failure.message)
 
 
-def _record(context: StageContext, rebuild: Rebuild, lease: Lease, item: _Growing, current: TableDefinition) -> None:
+def _record(
+    context: StageContext, rebuild: Rebuild, lease: Lease, item: _GrowingRange, current: TableDefinition
+) -> None:
     assert item.so_far is not None
     failpoint("rebuild.after_merge")
     with context.database.begin() as connection:

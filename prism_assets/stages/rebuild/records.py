@@ -67,7 +67,7 @@ _ATTEMPTS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Inputs:
+class _RebuildInputs:
     """What there is to a rebuild: all changes that folds have taken, and all records that readers may be sent to.
 
     Where the log holds changes from `changes_from` on alone, `kept` are the objects with records of before that, of
@@ -91,7 +91,7 @@ class _Inputs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Compared:
+class _Comparison:
     """The days on which other records are there than the changes make, and why; `lost` objects cannot be read."""
 
     tasks: tuple[RecordRebuildTask, ...]
@@ -136,7 +136,7 @@ def plan_records(context: StageContext, table: TableDefinition) -> RecordsPlan:
     )
 
 
-def _load(connection: Connection, table_id: int, lake: Lake) -> _Inputs:
+def _load(connection: Connection, table_id: int, lake: Lake) -> _RebuildInputs:
     """Reads without locks. TerminalError where the log does not hold all changes that records were made of.
 
     Records have settled as the last fold of all changes had it, which is before what the log was read up to since.
@@ -164,7 +164,7 @@ def _load(connection: Connection, table_id: int, lake: Lake) -> _Inputs:
             "a backup)"
         )
     rules, own = erasures.load_join_rules(connection, table_id, changes.table_id)
-    return _Inputs(
+    return _RebuildInputs(
         table=table,
         changes=tuple(_load_changes(connection, changes, lake, [day for day in days if not day.expired], taken)),
         records=tuple(item for item in current if item.object_id not in early),
@@ -218,7 +218,7 @@ def _load_changes(
     return [item for item in found if item.row_count]
 
 
-def _compare(context: StageContext, inputs: _Inputs) -> _Compared:
+def _compare(context: StageContext, inputs: _RebuildInputs) -> _Comparison:
     """Makes all records, and holds them against those that are there, as far as these can be read."""
     lost: dict[int, str] = {}
     for _ in range(_ATTEMPTS):
@@ -245,10 +245,10 @@ def _compare(context: StageContext, inputs: _Inputs) -> _Compared:
         )
     _check_all_told(inputs, results)
     days = different_days(added_sums(results), inputs.records, lost)
-    return _Compared(tasks=tuple(tasks), results=tuple(results), lost=lost, days=days)
+    return _Comparison(tasks=tuple(tasks), results=tuple(results), lost=lost, days=days)
 
 
-def _check_can_be_made(inputs: _Inputs, lost: Mapping[int, str]) -> None:
+def _check_can_be_made(inputs: _RebuildInputs, lost: Mapping[int, str]) -> None:
     """TerminalError where the log may lack changes of a record in an object that cannot be read."""
     if inputs.changes_from is None:
         return
@@ -263,7 +263,7 @@ def _check_can_be_made(inputs: _Inputs, lost: Mapping[int, str]) -> None:
         )
 
 
-def _check_all_told(inputs: _Inputs, results: Sequence[RecordRebuildResult]) -> None:
+def _check_all_told(inputs: _RebuildInputs, results: Sequence[RecordRebuildResult]) -> None:
     """Each change is of one bucket, and each record that is there is made of changes: InvariantBroken otherwise."""
     wanted = sum(item.row_count for item in inputs.changes)
     read = sum(result.changes for result in results)
@@ -343,8 +343,8 @@ def _rebuild(context: StageContext, lease: Lease, now: datetime) -> RebuiltRecor
 def _commit(
     context: StageContext,
     lease: Lease,
-    inputs: _Inputs,
-    compared: _Compared,
+    inputs: _RebuildInputs,
+    compared: _Comparison,
     fold_id: int,
     results: Sequence[RecordRebuildResult],
 ) -> list[RecordObject]:

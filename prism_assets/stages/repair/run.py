@@ -56,7 +56,7 @@ def run_repair(
     context.stores.check_bucket(context.lake.bucket)
     with context.database.begin() as connection:
         found = partitions.load_needed(connection, list(chosen), day)
-    repair = _Repair(context, chosen, deep=deep, dry_run=dry_run)
+    repair = _RepairRun(context, chosen, deep=deep, dry_run=dry_run)
     repair.run(found)
     return _report(repair.done, repair.left, time.monotonic() - started)
 
@@ -76,7 +76,7 @@ def _report(done: Sequence[PartitionRepair], left: Sequence[IrreparableObject], 
     )
 
 
-class _Repair:
+class _RepairRun:
     """What one call has found so far, and what is still wrong."""
 
     def __init__(

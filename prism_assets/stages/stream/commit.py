@@ -49,7 +49,7 @@ _WITNESSES = 5
 
 
 @dataclass
-class _Outcome:
+class _SortedResults:
     """Results of a batch by what becomes of the object."""
 
     done: list[ConvertResult] = field(default_factory=list)
@@ -134,8 +134,8 @@ def _serves(context: StageContext, bucket: str) -> bool:
 
 def _sort_out(
     plan: StreamPlan, results: Sequence[ConvertResult], serving: Collection[str], policy: AttemptPolicy
-) -> _Outcome:
-    outcome = _Outcome()
+) -> _SortedResults:
+    outcome = _SortedResults()
     for result in results:
         item = plan.claimed[result.staging_object_id]
         if result.changed is not None:
@@ -197,7 +197,7 @@ def _schedule_merges(
         merge_jobs.schedule(connection, ids, now + timedelta(seconds=interval))
 
 
-def _report(plan: StreamPlan, outcome: _Outcome) -> StreamReport:
+def _report(plan: StreamPlan, outcome: _SortedResults) -> StreamReport:
     changes = [
         PartitionChange(
             table_id=plan.task(result).table_id,
