@@ -13,7 +13,7 @@ from datetime import date, datetime
 from typing import ClassVar
 
 from prism_assets.domain.erasures import ErasureRule
-from prism_assets.domain.files import DataFile, SmallObject
+from prism_assets.domain.files import DataFile, MergedRange, SmallObject
 from prism_assets.domain.joins import PublishPolicy
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
@@ -73,19 +73,17 @@ class RecordObject(DataFile):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangesObject(DataFile):
-    """Changes of all buckets that no fold has taken: a small object of the log of changes, committed at `committed`."""
+    """Changes of all buckets: an object of the log of changes, without its metrics, which no kernel reads.
 
-    committed: datetime
+    Folds take small ones, which were `committed` then and have an `object_id`; merged ones only rebuilds read.
+    """
+
+    committed: datetime | None = None
     object_id: int = 0
 
     @classmethod
-    def of(cls, item: SmallObject) -> ChangesObject:
-        """A small object of the log as folds read it."""
-        return cls.of_file(item, committed=item.upload_start_time, object_id=item.object_id)
-
-    @classmethod
-    def of_file(cls, item: DataFile, *, committed: datetime, object_id: int = 0) -> ChangesObject:
-        """Any object of the log, without its metrics, which no kernel reads."""
+    def of(cls, item: SmallObject | MergedRange) -> ChangesObject:
+        """An object of the log as kernels read it."""
         return cls(
             bucket=item.bucket,
             key=item.key,
@@ -96,8 +94,8 @@ class ChangesObject(DataFile):
             max_time=item.max_time,
             file_format=item.file_format,
             erasure_id=item.erasure_id,
-            committed=committed,
-            object_id=object_id,
+            committed=item.upload_start_time if isinstance(item, SmallObject) else None,
+            object_id=item.object_id if isinstance(item, SmallObject) else 0,
         )
 
 

@@ -235,6 +235,7 @@ def read_changes(task: FoldTask, shape: RecordShape, stores: Stores) -> Changes:
         rows = StoredObject(item, stores).read(shape.changes, check=is_checked_here)
         found = buckets_of(rows.select(shape.join.key), shape.join.buckets)
         own = np.isin(found, task.buckets)
+        assert item.committed is not None
         committed = pa.array(np.full(int(own.sum()), to_instant(item.committed), np.int64))
         rows = rows.filter(pa.array(own))
         place = rows.column_names.index(COMMITTED)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, timedelta
 
 from sqlalchemy import Connection
 
@@ -61,7 +61,6 @@ from prism_assets.stages.fold.run import fold_all
 from prism_assets.stages.leases import find_holder, leased, takeover_seconds
 from prism_assets.stages.rebuild.report import RebuiltRecords, RecordsPlan
 
-_ANY_TIME = datetime.fromtimestamp(0, timezone.utc)
 _ATTEMPTS = 5
 """So often objects may turn out to be unreadable that could be read before."""
 
@@ -212,8 +211,7 @@ def _load_changes(
                 "fold`, and repeat"
             )
         small = small_objects.load_above(connection, keys, day.partition_id, merged_to)
-        # When merged ones were committed nobody asks, as nothing of a rebuild waits.
-        found += [ChangesObject.of_file(item, committed=_ANY_TIME) for item in chain]
+        found += map(ChangesObject.of, chain)
         found += [ChangesObject.of(item) for item in small if item.object_id <= upper]
     return [item for item in found if item.row_count]
 
