@@ -110,6 +110,19 @@ class UnreadObject:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PartOfFold:
+    """What a task and its result say of themselves: the fold, or what has a number among folds, and a number in it."""
+
+    fold_id: int
+    number: int
+
+    @property
+    def task_id(self) -> tuple[int, int]:
+        """Its fold, and its number in it."""
+        return self.fold_id, self.number
+
+
+@dataclass(frozen=True, kw_only=True)
 class RecordMove:
     """Records of a later day that a fold found to be part of records of an earlier one, where their rows are since."""
 
@@ -127,7 +140,7 @@ class ErasedRecords:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FoldResult:
+class FoldResult(PartOfFold):
     """What became of the buckets of one task: `written` takes the place of the objects with the ids `replaced`.
 
     Objects with the ids `settled_objects` stay, and all of their records have settled: no pending change is of any.
@@ -144,8 +157,6 @@ class FoldResult:
     changes is, the task fails.
     """
 
-    fold_id: int
-    number: int
     written: tuple[RecordObject, ...] = ()
     replaced: tuple[int, ...] = ()
     settled_objects: tuple[int, ...] = ()
@@ -164,14 +175,9 @@ class FoldResult:
     undecided: int = 0
     failure: Failure | None = None
 
-    @property
-    def task_id(self) -> tuple[int, int]:
-        """Its fold, and its number in it."""
-        return self.fold_id, self.number
-
 
 @dataclass(frozen=True, kw_only=True)
-class FoldTask:
+class FoldTask(PartOfFold):
     """Some buckets of a join table to fold.
 
     `records` are all objects of these buckets that are not settled as a whole, with those of pending changes;
@@ -180,8 +186,6 @@ class FoldTask:
     no other fold has. Records and changes that `erasures` match, by keys alone, are left out.
     """
 
-    fold_id: int
-    number: int
     table_id: int
     definition_version: int
     buckets: tuple[int, ...]
@@ -195,11 +199,6 @@ class FoldTask:
     kernel: ClassVar[str] = "fold"
     result: ClassVar[type[FoldResult]] = FoldResult
     alone: ClassVar[bool] = True
-
-    @property
-    def task_id(self) -> tuple[int, int]:
-        """Its fold, and its number in it."""
-        return self.fold_id, self.number
 
     @property
     def input_bytes(self) -> int:
@@ -252,30 +251,21 @@ def bucket_tasks(
 
 
 @dataclass(frozen=True, kw_only=True)
-class SettledMergeResult:
+class SettledMergeResult(PartOfFold):
     """The merged object of settled records that was written, or why not; `unread` are inputs that cannot be read."""
 
-    fold_id: int
-    number: int
     written: RecordObject | None = None
     unread: tuple[UnreadObject, ...] = ()
     failure: Failure | None = None
 
-    @property
-    def task_id(self) -> tuple[int, int]:
-        """Its merge, and its number in it."""
-        return self.fold_id, self.number
-
 
 @dataclass(frozen=True, kw_only=True)
-class SettledMergeTask:
+class SettledMergeTask(PartOfFold):
     """Settled records of a day to be written as one object, sorted by key; `number` tells it from others of the merge.
 
     The merge has a number of its own among folds, `fold_id`, and so keys that nobody else writes.
     """
 
-    fold_id: int
-    number: int
     table_id: int
     definition_version: int
     date: date
@@ -285,11 +275,6 @@ class SettledMergeTask:
     kernel: ClassVar[str] = "merge_settled"
     result: ClassVar[type[SettledMergeResult]] = SettledMergeResult
     alone: ClassVar[bool] = True
-
-    @property
-    def task_id(self) -> tuple[int, int]:
-        """Its merge, and its number in it."""
-        return self.fold_id, self.number
 
     @property
     def input_bytes(self) -> int:

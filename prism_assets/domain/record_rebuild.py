@@ -17,6 +17,7 @@ from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.folding import (
     TASK_BYTES,
     ChangesObject,
+    PartOfFold,
     RecordMove,
     RecordObject,
     RecordPart,
@@ -72,7 +73,7 @@ class DaySum:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordRebuildResult:
+class RecordRebuildResult(PartOfFold):
     """What the changes of the buckets of one task make.
 
     `sums` are the records by day, `written` the objects of the days that the task was to write. `changes` were read,
@@ -81,8 +82,6 @@ class RecordRebuildResult:
     object is `unread` nothing else is told: one of records is to be left out of the next attempt.
     """
 
-    fold_id: int
-    number: int
     sums: tuple[DaySum, ...] = ()
     written: tuple[RecordObject, ...] = ()
     moves: tuple[RecordMove, ...] = ()
@@ -94,14 +93,9 @@ class RecordRebuildResult:
     unread: tuple[UnreadObject, ...] = ()
     failure: Failure | None = None
 
-    @property
-    def task_id(self) -> tuple[int, int]:
-        """Its rebuild, and its number in it."""
-        return self.fold_id, self.number
-
 
 @dataclass(frozen=True, kw_only=True)
-class RecordRebuildTask:
+class RecordRebuildTask(PartOfFold):
     """Some buckets of a join table whose records are made anew of all changes of the log.
 
     `changes` are all objects of the log, `records` all objects of records that can be read; both hold rows of other
@@ -116,8 +110,6 @@ class RecordRebuildTask:
     Objects of `days` are written, under keys with `fold_id`; with no days nothing is.
     """
 
-    fold_id: int
-    number: int
     table_id: int
     definition_version: int
     buckets: tuple[int, ...]
@@ -136,11 +128,6 @@ class RecordRebuildTask:
     kernel: ClassVar[str] = "rebuild_records"
     result: ClassVar[type[RecordRebuildResult]] = RecordRebuildResult
     alone: ClassVar[bool] = True
-
-    @property
-    def task_id(self) -> tuple[int, int]:
-        """Its rebuild, and its number in it."""
-        return self.fold_id, self.number
 
     @property
     def input_bytes(self) -> int:

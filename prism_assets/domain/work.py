@@ -223,6 +223,28 @@ class ConvertTask:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SourceTask:
+    """A task about a staging object, `source`, which says under which definition, and how much is read at the most."""
+
+    source: ConvertTask
+
+    @property
+    def table_id(self) -> int:
+        """The table, for its definition."""
+        return self.source.table_id
+
+    @property
+    def definition_version(self) -> int:
+        """The definition to read the staging object under."""
+        return self.source.definition_version
+
+    @property
+    def input_bytes(self) -> int:
+        """Those of the staging object."""
+        return self.source.content_length
+
+
+@dataclass(frozen=True, kw_only=True)
 class RepairedObject:
     """What was found under the key of one recorded object, and what lies there now; the length is in bytes.
 
@@ -252,14 +274,13 @@ class RepairResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RepairTask:
+class RepairTask(SourceTask):
     """Small objects of one start or rebuild of a staging object that may be missing or damaged.
 
     `source` is the staging object as it was converted, `recorded` what must lie under their keys again, row by row.
     With `look_only` nothing is written.
     """
 
-    source: ConvertTask
     recorded: tuple[SmallObject, ...]
     look_only: bool = False
 
@@ -271,21 +292,6 @@ class RepairTask:
     def task_id(self) -> tuple[int, int]:
         """The staging object that all of `recorded` come from, and which start or rebuild of it."""
         return self.source.staging_object_id, self.source.generation
-
-    @property
-    def table_id(self) -> int:
-        """The table, for its definition."""
-        return self.source.table_id
-
-    @property
-    def definition_version(self) -> int:
-        """The definition that the objects were converted under."""
-        return self.source.definition_version
-
-    @property
-    def input_bytes(self) -> int:
-        """Those of the staging object, which is read if anything is wrong."""
-        return self.source.content_length
 
     def failed(self, failure: Failure) -> RepairResult:
         """Nothing was found out."""
@@ -335,7 +341,7 @@ class RebuildResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RebuildTask:
+class RebuildTask(SourceTask):
     """The rows of one staging object on one day, made again under another definition.
 
     `source` is the staging object as it is converted now: its generation is the number of the rebuild. `recorded` are
@@ -343,7 +349,6 @@ class RebuildTask:
     under, as JSON by version, but for the one in force. `lines_in` is what was read before.
     """
 
-    source: ConvertTask
     date: date
     recorded: tuple[DayOfObject, ...]
     definitions: tuple[tuple[int, str], ...]
@@ -357,16 +362,6 @@ class RebuildTask:
     def task_id(self) -> int:
         """The staging object."""
         return self.source.staging_object_id
-
-    @property
-    def table_id(self) -> int:
-        """The table, for its definition."""
-        return self.source.table_id
-
-    @property
-    def definition_version(self) -> int:
-        """The definition that the rows are made under now."""
-        return self.source.definition_version
 
     @property
     def input_bytes(self) -> int:
@@ -519,14 +514,13 @@ class CleanResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CleanTask:
+class CleanTask(SourceTask):
     """The quarantined lines of one staging object, to be written again under `output_key` as far as they may stay.
 
     `source` is the staging object as it was converted, and its definition that under which lines are read. Without a
     key nothing is written.
     """
 
-    source: ConvertTask
     key: str
     output_key: str | None = None
 
@@ -538,21 +532,6 @@ class CleanTask:
     def task_id(self) -> int:
         """The staging object."""
         return self.source.staging_object_id
-
-    @property
-    def table_id(self) -> int:
-        """The table, for its definition."""
-        return self.source.table_id
-
-    @property
-    def definition_version(self) -> int:
-        """The definition that the staging object was converted under."""
-        return self.source.definition_version
-
-    @property
-    def input_bytes(self) -> int:
-        """No more than the staging object had."""
-        return self.source.content_length
 
     def failed(self, failure: Failure) -> CleanResult:
         """Nothing was found out."""
