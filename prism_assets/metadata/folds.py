@@ -16,6 +16,7 @@ from enum import Enum
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.errors import LeaseLost
+from prism_assets.domain.folding import RecordObject
 
 
 class FoldKind(Enum):
@@ -43,6 +44,15 @@ class FoldCounts:
     records_changed: int = 0
     records_joined: int = 0
     bucket_changes: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, written: Sequence[RecordObject], *, changes_folded: int = 0) -> FoldCounts:
+        """What was written, and how many changes are folded by that."""
+        return cls(
+            changes_folded=changes_folded,
+            rows_written=sum(item.row_count for item in written),
+            bytes_written=sum(item.content_length for item in written),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -127,9 +127,12 @@ def list_quarantine(connection: Connection, wanted: QuarantineFilter) -> list[Qu
     return [QuarantineRow(**row._mapping) for row in rows]
 
 
-_OF_ALL = """
-SELECT p.schema_name || '.' || p.table_name AS "table", q.prism_staging_object_id AS staging_object_id,
+_ROW = """
+    p.schema_name || '.' || p.table_name AS "table", q.prism_staging_object_id AS staging_object_id,
     o.bucket_name AS bucket, o.object_key AS key, q.reason, q.line_count, q.object_key, q.create_time
+"""
+_OF_ALL = f"""
+SELECT {_ROW}
 FROM prism_quarantine q JOIN prism_staging_objects o USING (prism_staging_object_id)
 JOIN prism_tables p ON p.prism_table_id = o.prism_table_id
 WHERE (CAST(:tables AS bigint[]) IS NULL OR o.prism_table_id = ANY(CAST(:tables AS bigint[])))
@@ -140,9 +143,8 @@ ORDER BY q.prism_staging_object_id DESC, q.reason DESC LIMIT :limit
 """
 # The newest objects of each table first, by an index that holds only those with lines in quarantine: joined as a whole,
 # the lots of a table with hardly any would be looked for among those of all.
-_OF_TABLES = """
-SELECT p.schema_name || '.' || p.table_name AS "table", q.prism_staging_object_id AS staging_object_id,
-    o.bucket_name AS bucket, o.object_key AS key, q.reason, q.line_count, q.object_key, q.create_time
+_OF_TABLES = f"""
+SELECT {_ROW}
 FROM unnest(CAST(:tables AS bigint[])) AS t (id)
 CROSS JOIN LATERAL (
     SELECT o.prism_staging_object_id, o.prism_table_id, o.bucket_name, o.object_key FROM prism_staging_objects o
@@ -154,9 +156,8 @@ JOIN prism_tables p ON p.prism_table_id = o.prism_table_id
 ORDER BY q.prism_staging_object_id DESC, q.reason DESC LIMIT :limit
 """
 # A statement of its own: only where the look for the reasons is no part of an OR does the planner join it.
-_OF_TABLES_FOR_REASONS = """
-SELECT p.schema_name || '.' || p.table_name AS "table", q.prism_staging_object_id AS staging_object_id,
-    o.bucket_name AS bucket, o.object_key AS key, q.reason, q.line_count, q.object_key, q.create_time
+_OF_TABLES_FOR_REASONS = f"""
+SELECT {_ROW}
 FROM unnest(CAST(:tables AS bigint[])) AS t (id)
 CROSS JOIN LATERAL (
     SELECT o.prism_staging_object_id, o.prism_table_id, o.bucket_name, o.object_key FROM prism_staging_objects o

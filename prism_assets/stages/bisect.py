@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from prism_assets.domain.errors import EngineFailed, EngineUnavailable
+from prism_assets.domain.errors import (
+    EngineFailed,
+    EngineUnavailable,
+    InvariantBroken,
+    KeyOccupied,
+    PrismError,
+    StoreUnavailable,
+)
 from prism_assets.domain.tables import Definitions
 from prism_assets.domain.work import Failure, Result, Task
 from prism_assets.engine.base import Engine
@@ -37,6 +44,15 @@ def run_bisected(engine: Engine, tasks: Sequence[Task[_Result]], definitions: De
         yield from run_bisected(engine, rest[:half], definitions)
         if rest[half:]:
             yield from run_bisected(engine, rest[half:], definitions)
+
+
+def error_of(failures: Sequence[Failure], text: str, advice_if_killed: str = "") -> PrismError:
+    """What failures of tasks mean for work that cannot do without any; transient if waiting may help all of them."""
+    if any(failure.occupied for failure in failures):
+        return KeyOccupied(text)
+    if any(failure.killed for failure in failures):
+        return EngineFailed(text + advice_if_killed)
+    return StoreUnavailable(text) if all(failure.transient for failure in failures) else InvariantBroken(text)
 
 
 def check_engine(engine: Engine) -> None:

@@ -9,7 +9,8 @@ taken over, as it stood still, changes nothing more: every transaction and every
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from typing import TypeVar
@@ -20,6 +21,7 @@ from prism_assets.domain.errors import PrismError
 from prism_assets.domain.lifecycle import (
     Close,
     Expire,
+    Step,
     Switch,
     WaitForMerge,
     WaitForObjects,
@@ -274,6 +276,17 @@ def _show(context: StageContext, lease: Lease, table: TableDefinition, now: date
         return PublishReport(problems=(Problem.of(error, str(table.name)),))
 
 
+@contextmanager
+def _decided(
+    context: StageContext, table: TableDefinition, lease: Lease, partition: Partition, now: datetime
+) -> Iterator[tuple[Connection, Partition, Sequence[Step]]]:
+    """A transaction of the holder of a table's lease: a partition as it is under its lock, and what is next for it."""
+    with context.database.begin() as connection:
+        leases.hold(connection, lease)
+        locked = partitions.lock_partition(connection, partition.partition_id)
+        yield connection, locked, next_steps(locked, StoredFacts(connection, table), now)
+
+
 def _expire(
     context: StageContext,
     table: TableDefinition,
@@ -307,10 +320,7 @@ def _expire(
         failpoint("catalog.after_retain")
     expired = []
     for partition in chosen:
-        with context.database.begin() as connection:
-            leases.hold(connection, lease)
-            locked = partitions.lock_partition(connection, partition.partition_id)
-            steps = next_steps(locked, StoredFacts(connection, table), now)
+        with _decided(context, table, lease, partition, now) as (connection, locked, steps):
             if Expire() in steps:
                 retention.expire(connection, partition.partition_id)
                 failpoint("catalog.in_expire")
@@ -336,10 +346,7 @@ def _switch(
     """
     switched = []
     for partition in filter(may_switch, pending):
-        with context.database.begin() as connection:
-            leases.hold(connection, lease)
-            locked = partitions.lock_partition(connection, partition.partition_id)
-            steps = next_steps(locked, StoredFacts(connection, table), now)
+        with _decided(context, table, lease, partition, now) as (connection, locked, steps):
             for step in steps:
                 if isinstance(step, Switch) and step.evidence:
                     partitions.switch(connection, partition.partition_id, step.evidence, now)
@@ -377,10 +384,7 @@ def _close(
         marked = [p.date for p in unmarked if p.partition_id in marks]
     closed = []
     for partition in over:
-        with context.database.begin() as connection:
-            leases.hold(connection, lease)
-            locked = partitions.lock_partition(connection, partition.partition_id)
-            steps = next_steps(locked, StoredFacts(connection, table), now)
+        with _decided(context, table, lease, partition, now) as (connection, locked, steps):
             if Close() in steps:
                 partitions.close(connection, partition.partition_id)
                 if locked.last_object_id > locked.desired_version:

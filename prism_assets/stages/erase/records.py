@@ -197,11 +197,7 @@ class RecordErasure:
                 partitions.raise_desired(connection, partition_ids[day], fold_id)
             rows = sum(result.matching for _, result in done)
             erasures.count_rewritten(connection, number, len(done), rows)
-            counts = FoldCounts(
-                rows_written=sum(item.row_count for item in written),
-                bytes_written=sum(item.content_length for item in written),
-            )
-            folds.finish(connection, fold_id, counts)
+            folds.finish(connection, fold_id, FoldCounts.of(written))
             failpoint("erase.in_commit_records")
         failpoint("erase.after_commit_records")
         self.done.objects += len(done)

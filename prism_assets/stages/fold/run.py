@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 
-from prism_assets.domain.errors import EngineFailed, InvariantBroken, PrismError, StoreUnavailable
+from prism_assets.domain.errors import InvariantBroken, PrismError
 from prism_assets.domain.folding import FoldResult, RecordPart, UnreadObject
 from prism_assets.domain.join_delays import added
 from prism_assets.domain.problems import Problem
@@ -32,7 +32,7 @@ from prism_assets.metadata import (
 )
 from prism_assets.metadata.folds import FoldCounts
 from prism_assets.metadata.leases import Lease, LeaseKind
-from prism_assets.stages.bisect import run_bisected
+from prism_assets.stages.bisect import error_of, run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.fold.plan import FoldPlan, fold_tasks, plan_fold
 from prism_assets.stages.fold.report import Fold, FoldReport, SkippedTable
@@ -248,14 +248,14 @@ def _check_balance(plan: FoldPlan, results: Sequence[FoldResult]) -> None:
 
 def _counts(results: Sequence[FoldResult], buckets: int) -> FoldCounts:
     of_buckets = dict(pair for result in results for pair in result.bucket_changes)
-    written = [item for result in results for item in result.written]
-    return FoldCounts(
+    return replace(
+        FoldCounts.of(
+            [item for result in results for item in result.written],
+            changes_folded=sum(result.folded for result in results),
+        ),
         changes_in=sum(result.changes for result in results),
-        changes_folded=sum(result.folded for result in results),
         changes_unsequenced=sum(result.unsequenced for result in results),
         records_settled=sum(result.settled for result in results),
-        rows_written=sum(item.row_count for item in written),
-        bytes_written=sum(item.content_length for item in written),
         records_changed=sum(result.changed for result in results),
         records_joined=sum(result.joined for result in results),
         bucket_changes=tuple(of_buckets.get(bucket, 0) for bucket in range(buckets)) if of_buckets else (),
@@ -266,6 +266,4 @@ def _error_of(failed: Sequence[FoldResult]) -> PrismError:
     """Why buckets could not be folded, the first told; transient if waiting may help all of them."""
     failures = [result.failure for result in failed if result.failure]
     text = f"{counted(len(failures), 'part')} of the records could not be folded, the first as {failures[0].message}"
-    if any(failure.killed for failure in failures):
-        return EngineFailed(f"{text}; give Spark's Python workers more memory, or set PRISM_FOLD_MAX_BYTES lower")
-    return StoreUnavailable(text) if all(failure.transient for failure in failures) else InvariantBroken(text)
+    return error_of(failures, text, "; give Spark's Python workers more memory, or set PRISM_FOLD_MAX_BYTES lower")

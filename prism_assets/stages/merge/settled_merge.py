@@ -148,7 +148,7 @@ def _commit(
             record_objects.insert_written(connection, day.table.table_id, written, {day.date: day.partition_id})
             failpoint("merge.in_commit_settled")
             partitions.raise_desired(connection, day.partition_id, merge_id)
-        folds.finish(connection, merge_id, _counts(written))
+        folds.finish(connection, merge_id, FoldCounts.of(written))
     return written
 
 
@@ -164,13 +164,6 @@ def _check_sums(day: SettledMergeDay, written: RecordObject, group: Sequence[Rec
             f"{day.table.name} {day.date}: {written.key} has not the rows of the {counted(len(group), 'object')} that "
             "it was merged of; nothing was changed"
         )
-
-
-def _counts(written: Sequence[RecordObject]) -> FoldCounts:
-    return FoldCounts(
-        rows_written=sum(item.row_count for item in written),
-        bytes_written=sum(item.content_length for item in written),
-    )
 
 
 def _merged(day: SettledMergeDay, written: Sequence[RecordObject]) -> MergedPartition:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from prism_assets.domain.errors import EngineFailed, InvariantBroken, KeyOccupied, StoreUnavailable
 from prism_assets.domain.files import DataFile, MergedRange, SmallObject
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition, by_version
@@ -14,7 +13,7 @@ from prism_assets.failpoints import failpoint
 from prism_assets.metadata import leases, rebuilds, tables
 from prism_assets.metadata.leases import Lease
 from prism_assets.metadata.rebuilds import RangeToRebuild, Rebuild
-from prism_assets.stages.bisect import run_bisected
+from prism_assets.stages.bisect import error_of, run_bisected
 from prism_assets.stages.context import StageContext
 
 _AT_ONCE = 8
@@ -106,13 +105,8 @@ def _written(result: MergeResult) -> MergedRange:
     """What was merged; the error of the result if nothing was."""
     if result.written is not None:
         return result.written
-    failure = result.failure
-    assert failure is not None
-    if failure.occupied:
-        raise KeyOccupied(failure.message)
-    if failure.transient:
-        raise StoreUnavailable(failure.message)
-    raise EngineFailed(failure.message) if failure.killed else InvariantBroken(failure.message)
+    assert result.failure is not None
+    raise error_of([result.failure], result.failure.message)
 
 
 def _record(

@@ -22,7 +22,6 @@ from sqlalchemy import Connection
 from prism_assets.domain.change_log import log_name
 from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.errors import (
-    EngineFailed,
     InvariantBroken,
     StoreUnavailable,
     TerminalError,
@@ -55,7 +54,7 @@ from prism_assets.metadata import (
 from prism_assets.metadata.folds import FoldCounts, FoldKind
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.objectstore.lake import Lake
-from prism_assets.stages.bisect import run_bisected
+from prism_assets.stages.bisect import error_of, run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.fold.run import fold_all
 from prism_assets.stages.leases import find_holder, leased, takeover_seconds
@@ -286,9 +285,7 @@ def _run(
             f"{text}; run `prism repair --deep --table {log_name(table.name)}`, which writes small objects of changes "
             "again, or restore it (a version of the bucket, a backup)"
         )
-    if any(failure.killed for failure in failures):
-        raise EngineFailed(f"{text}; give Spark's Python workers more memory")
-    raise StoreUnavailable(text) if all(failure.transient for failure in failures) else InvariantBroken(text)
+    raise error_of(failures, text, "; give Spark's Python workers more memory")
 
 
 def _rebuild(context: StageContext, lease: Lease, now: datetime) -> RebuiltRecords:
@@ -362,11 +359,7 @@ def _commit(
     homes = {item.date for item in written} | {day for move in moves for day in (move.from_date, move.to_date)}
     homes |= {item.date for item in replaced if item.part is not RecordPart.PENDING}
     seen = {item.date for item in (*replaced, *written) if item.part is RecordPart.VISIBLE} - inputs.expired
-    counts = FoldCounts(
-        changes_folded=sum(item.row_count for item in inputs.waiting),
-        rows_written=sum(item.row_count for item in written),
-        bytes_written=sum(item.content_length for item in written),
-    )
+    counts = FoldCounts.of(written, changes_folded=sum(item.row_count for item in inputs.waiting))
     with context.database.begin() as connection:
         leases.hold(connection, lease)
         partition_ids = partitions.ensure_and_lock_records(connection, table.table_id, homes)
