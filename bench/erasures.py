@@ -17,7 +17,9 @@ from bench.harness import System, race, report
 from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import ConvertTask, MergeTask, RewriteTask
+from prism_assets.domain.work.convert import ConvertTask
+from prism_assets.domain.work.erase import RewriteTask
+from prism_assets.domain.work.merge import MergeTask
 from prism_assets.kernels.convert import convert_object
 from prism_assets.kernels.expressions.predicate import check_predicate
 from prism_assets.kernels.merge import merge_range

@@ -32,7 +32,7 @@ from bench.erasures import Erasures
 from bench.harness import System, race, report
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import ConvertTask
+from prism_assets.domain.work.convert import ConvertTask
 from prism_assets.kernels.convert import convert_object
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake

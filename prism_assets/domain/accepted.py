@@ -12,7 +12,7 @@ from datetime import date, datetime, timedelta, timezone, tzinfo
 
 from prism_assets.domain.names import original_date
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import ConvertTask
+from prism_assets.domain.work.convert import ConvertTask
 
 _FARTHEST_EAST = timezone(timedelta(hours=14))
 

@@ -16,7 +16,7 @@ from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import did_you_mean
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.types import JsonType
-from prism_assets.domain.work import ConvertTask
+from prism_assets.domain.work.convert import ConvertTask
 from prism_assets.drafting.trial import SENSITIVE, read_table
 from prism_assets.kernels.json.head import FirstLines
 from prism_assets.kernels.json.rows import EVERY_KEY, Fields, RejectedError, Value, read_line, read_object

@@ -16,7 +16,7 @@ from prism_assets.domain.reasons import NOT_OBJECT
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.domain.work import ConvertTask, ValueErrors
+from prism_assets.domain.work.convert import ConvertTask, ValueErrors
 from prism_assets.drafting.differences import Differences, differences
 from prism_assets.drafting.sample_lines import MOST_BYTES, SampleObject, find_objects
 from prism_assets.kernels import times

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from prism_assets.domain.errors import EngineFailed, EngineUnavailable, PrismError
 from prism_assets.domain.tables import Definitions
-from prism_assets.domain.work import MergeTask, Task, from_json
+from prism_assets.domain.work import Task, from_json
+from prism_assets.domain.work.merge import MergeTask
 from prism_assets.engine.packing import divide
 from prism_assets.engine.worker import RESULT_SCHEMA, encode_share, run_batches
 from prism_assets.objectstore.lake import Lake

@@ -14,7 +14,8 @@ from typing import Any
 
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import CleanResult, CleanTask, QuarantineCount
+from prism_assets.domain.work.convert import QuarantineCount
+from prism_assets.domain.work.erase import CleanResult, CleanTask
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.convert import LIMITS
 from prism_assets.kernels.erased_lines import ErasedLines

@@ -13,7 +13,7 @@ from prism_assets.domain.accepted import accepted_days
 from prism_assets.domain.errors import ObjectChanged, PrismError
 from prism_assets.domain.files import SmallObject
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import ConvertResult, ConvertTask, SourceVersion
+from prism_assets.domain.work.convert import ConvertResult, ConvertTask, SourceVersion
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.parquet.accepted_rows import AcceptedRows, Limits

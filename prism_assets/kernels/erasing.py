@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from prism_assets.domain.work import ConvertTask
+from prism_assets.domain.work.convert import ConvertTask
 from prism_assets.kernels import times
 from prism_assets.kernels.erased_lines import ErasedLines
 from prism_assets.kernels.expressions.predicate import Predicate

@@ -13,7 +13,7 @@ from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.files import ColumnMetrics, DataFile, MergedRange, time_bounds
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import MergeResult, MergeTask
+from prism_assets.domain.work.merge import MergeResult, MergeTask
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.fingerprint import fingerprint_of

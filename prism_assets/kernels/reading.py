@@ -15,7 +15,7 @@ from prism_assets.domain.accepted import DateRange, earliest_change
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.reasons import ZERO_PADDING
 from prism_assets.domain.words import counted
-from prism_assets.domain.work import ConvertTask, QuarantineCount, UndefinedField, ValueErrors
+from prism_assets.domain.work.convert import ConvertTask, QuarantineCount, UndefinedField, ValueErrors
 from prism_assets.kernels.erasing import Erasing
 from prism_assets.kernels.expressions.rows import Computation
 from prism_assets.kernels.expressions.session import Secrets, secret_of_worker

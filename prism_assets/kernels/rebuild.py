@@ -17,7 +17,8 @@ import numpy as np
 from prism_assets.domain.errors import InvariantBroken, ObjectChanged, ObjectMissing
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.domain.work import ConvertTask, DayOfObject, RebuildResult, RebuildTask
+from prism_assets.domain.work.convert import ConvertTask
+from prism_assets.domain.work.rebuild import DayOfObject, RebuildResult, RebuildTask
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels import times
 from prism_assets.kernels.convert import Conversion

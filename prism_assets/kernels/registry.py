@@ -9,16 +9,12 @@ from typing import Any, Generic, TypeVar
 from prism_assets.domain.folding import FoldTask, SettledMergeTask
 from prism_assets.domain.record_rebuild import RecordRebuildTask
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import (
-    CleanTask,
-    ConvertTask,
-    MergeTask,
-    RebuildTask,
-    RepairTask,
-    Result,
-    RewriteTask,
-    Task,
-)
+from prism_assets.domain.work import Result, Task
+from prism_assets.domain.work.convert import ConvertTask
+from prism_assets.domain.work.erase import CleanTask, RewriteTask
+from prism_assets.domain.work.merge import MergeTask
+from prism_assets.domain.work.rebuild import RebuildTask
+from prism_assets.domain.work.repair import RepairTask
 from prism_assets.kernels.clean import clean_lines
 from prism_assets.kernels.convert import convert_object
 from prism_assets.kernels.merge import merge_range

@@ -31,7 +31,8 @@ from prism_assets.domain.errors import (
 from prism_assets.domain.files import SmallObject
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.domain.work import Failure, RepairedObject, RepairResult, RepairTask
+from prism_assets.domain.work import Failure
+from prism_assets.domain.work.repair import RepairedObject, RepairResult, RepairTask
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels import times
 from prism_assets.kernels.convert import Conversion

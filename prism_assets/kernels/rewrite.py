@@ -21,7 +21,7 @@ from prism_assets.domain.files import DataFile
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.domain.work import RewriteResult, RewriteTask
+from prism_assets.domain.work.erase import RewriteResult, RewriteTask
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels.expressions.predicate import Predicate
 from prism_assets.kernels.failures import failure_of

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from prism_assets.domain.accepted import DateRange, accepted_days
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import ConvertTask, QuarantineCount, UndefinedField, ValueErrors
+from prism_assets.domain.work.convert import ConvertTask, QuarantineCount, UndefinedField, ValueErrors
 from prism_assets.kernels import times
 from prism_assets.kernels.expressions.session import Secrets, secret_of_worker
 from prism_assets.kernels.json.accept import Accepted

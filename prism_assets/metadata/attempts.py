@@ -14,7 +14,7 @@ from sqlalchemy import Connection, text
 from prism_assets.domain.attempts import GiveUp, Retry, Verdict
 from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.words import counted
-from prism_assets.domain.work import SourceVersion
+from prism_assets.domain.work.convert import SourceVersion
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Row, text
 
 from prism_assets.domain.erasures import ColumnValues, Erasure, ErasureRule, ErasureState
 from prism_assets.domain.files import DataFile, MergedRange, SmallObject
-from prism_assets.domain.work import CleanResult
+from prism_assets.domain.work.erase import CleanResult
 from prism_assets.metadata.column_metrics import to_jsonb
 
 

@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta, timezone
 
 from sqlalchemy import Connection, text
 
-from prism_assets.domain.work import ConvertResult
+from prism_assets.domain.work.convert import ConvertResult
 
 
 @dataclass(frozen=True, kw_only=True)

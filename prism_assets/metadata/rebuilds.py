@@ -17,7 +17,7 @@ from prism_assets.domain.errors import InvariantBroken, LeaseLost
 from prism_assets.domain.files import MergedRange, SmallObject
 from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.partitions import Partition
-from prism_assets.domain.work import DayOfObject, RebuildResult
+from prism_assets.domain.work.rebuild import DayOfObject, RebuildResult
 from prism_assets.metadata import partitions
 from prism_assets.metadata.column_metrics import to_jsonb
 from prism_assets.metadata.small_objects import small_object_of

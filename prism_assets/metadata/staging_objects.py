@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, text
 
 from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.words import counted
-from prism_assets.domain.work import ConvertResult
+from prism_assets.domain.work.convert import ConvertResult
 
 _TURN_OF_SUSPECTS = 8
 """Every so-many-th batch begins with objects that a batch died with, however many others keep coming."""

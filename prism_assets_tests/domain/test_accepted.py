@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from prism_assets.domain.accepted import DateRange, accepted_days
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import ConvertTask
+from prism_assets.domain.work.convert import ConvertTask
 from prism_assets_tests.builders import a_table, utc
 
 PLAIN = "events/x.gz"

@@ -11,20 +11,10 @@ from pydantic_core import PydanticSerializationError
 
 from prism_assets.domain.files import ColumnMetrics, DataFile, MergedRange, SmallObject
 from prism_assets.domain.fingerprints import combine
-from prism_assets.domain.work import (
-    ConvertResult,
-    ConvertTask,
-    Failure,
-    MergeResult,
-    MergeTask,
-    QuarantineCount,
-    RepairedObject,
-    RepairResult,
-    RepairTask,
-    ValueErrors,
-    from_json,
-    to_json,
-)
+from prism_assets.domain.work import Failure, from_json, to_json
+from prism_assets.domain.work.convert import ConvertResult, ConvertTask, QuarantineCount, ValueErrors
+from prism_assets.domain.work.merge import MergeResult, MergeTask
+from prism_assets.domain.work.repair import RepairedObject, RepairResult, RepairTask
 
 instants = st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1), timezones=st.just(timezone.utc))
 counts = st.integers(0, 1 << 62)

@@ -9,7 +9,7 @@ from datetime import date
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prism_assets.domain.work import MergeTask
+from prism_assets.domain.work.merge import MergeTask
 from prism_assets.engine.packing import divide
 from prism_assets.engine.worker import encode_share
 from prism_assets.objectstore.config import StoreConfig

@@ -23,7 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.lifecycle import Close, Mark, Publish, Step, Switch, next_steps
 from prism_assets.domain.partitions import Publication
-from prism_assets.domain.work import ConvertResult
+from prism_assets.domain.work.convert import ConvertResult
 from prism_assets.metadata import partitions
 from prism_assets.reading.lake_reader import path_of
 from prism_assets.stages.catalog.facts import StoredFacts

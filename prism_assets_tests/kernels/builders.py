@@ -18,7 +18,8 @@ from prism_assets.domain.files import DataFile
 from prism_assets.domain.names import TableName
 from prism_assets.domain.tables import Column, MergePolicy, TableDefinition
 from prism_assets.domain.types import type_named
-from prism_assets.domain.work import ConvertResult, ConvertTask, MergeResult, MergeTask
+from prism_assets.domain.work.convert import ConvertResult, ConvertTask
+from prism_assets.domain.work.merge import MergeResult, MergeTask
 from prism_assets.kernels.convert import LIMITS, convert_object
 from prism_assets.kernels.merge import merge_range
 from prism_assets.kernels.parquet.accepted_rows import Limits

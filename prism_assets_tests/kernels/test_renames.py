@@ -12,7 +12,8 @@ from prism_assets.domain.column_renames import ColumnRename, RenameState
 from prism_assets.domain.files import DataFile, SmallObject
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import RepairTask, RewriteTask
+from prism_assets.domain.work.erase import RewriteTask
+from prism_assets.domain.work.repair import RepairTask
 from prism_assets.kernels.expressions.predicate import check_predicate
 from prism_assets.kernels.fingerprint import COPY_IDS, fingerprint_of
 from prism_assets.kernels.parquet.format import column_id

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from prism_assets.domain.errors import ObjectMissing, WrongUse
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.fingerprints import combine
-from prism_assets.domain.work import RewriteResult, RewriteTask, from_json, to_json
+from prism_assets.domain.work import from_json, to_json
+from prism_assets.domain.work.erase import RewriteResult, RewriteTask
 from prism_assets.kernels import merge, rewrite
 from prism_assets.kernels.expressions.predicate import Predicate, check_predicate
 from prism_assets.kernels.expressions.session import connect

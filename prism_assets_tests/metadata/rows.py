@@ -16,7 +16,7 @@ from prism_assets.domain.names import TableName
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import ConvertTask
+from prism_assets.domain.work.convert import ConvertTask
 from prism_assets.metadata import batches, merge_jobs, partitions, small_objects, staging_objects, tables
 from prism_assets.metadata.batches import Batch
 from prism_assets.metadata.database import Database

@@ -10,16 +10,11 @@ from typing import Any, TypeVar
 
 from prism_assets.domain.errors import EngineFailed, EngineUnavailable
 from prism_assets.domain.tables import Definitions
-from prism_assets.domain.work import (
-    ConvertTask,
-    Failure,
-    MergeResult,
-    MergeTask,
-    RebuildTask,
-    RepairResult,
-    RepairTask,
-    Task,
-)
+from prism_assets.domain.work import Failure, Task
+from prism_assets.domain.work.convert import ConvertTask
+from prism_assets.domain.work.merge import MergeResult, MergeTask
+from prism_assets.domain.work.rebuild import RebuildTask
+from prism_assets.domain.work.repair import RepairResult, RepairTask
 from prism_assets.engine.base import Engine
 from prism_assets_tests.world import World
 

@@ -12,7 +12,8 @@ import pytest
 
 from prism_assets.domain.errors import AccessDenied, EngineUnavailable, ObjectArchived, StoreUnavailable
 from prism_assets.domain.tables import Definitions
-from prism_assets.domain.work import ConvertResult, ConvertTask, Failure, SourceVersion
+from prism_assets.domain.work import Failure
+from prism_assets.domain.work.convert import ConvertResult, ConvertTask, SourceVersion
 from prism_assets.metadata.unread_objects import Unread
 from prism_assets.objectstore.stores import Stores
 from prism_assets.stages.status import read_status

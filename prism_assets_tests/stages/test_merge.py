@@ -11,11 +11,8 @@ import pytest
 
 from prism_assets.domain.errors import EngineUnavailable
 from prism_assets.domain.tables import Definitions
-from prism_assets.domain.work import (
-    Failure,
-    MergeResult,
-    MergeTask,
-)
+from prism_assets.domain.work import Failure
+from prism_assets.domain.work.merge import MergeResult, MergeTask
 from prism_assets.metadata import merge_jobs
 from prism_assets.metadata.merge_jobs import JobStatus
 from prism_assets.stages.merge.plan import preview

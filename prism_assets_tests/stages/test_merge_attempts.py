@@ -11,7 +11,8 @@ import pytest
 
 from prism_assets.domain.errors import EngineFailed, EngineUnavailable
 from prism_assets.domain.tables import Definitions
-from prism_assets.domain.work import Failure, MergeResult, MergeTask
+from prism_assets.domain.work import Failure
+from prism_assets.domain.work.merge import MergeResult, MergeTask
 from prism_assets.engine.base import Engine
 from prism_assets.metadata import merge_jobs, merge_queue
 from prism_assets.stages.merge.run import probe_engine, revive, run_merge

@@ -11,7 +11,7 @@ import pytest
 
 from prism_assets.domain.errors import AccessDenied, MissingBucket, PrismError, StoreUnavailable, WrongUse
 from prism_assets.domain.tables import Definitions
-from prism_assets.domain.work import RepairResult, RepairTask
+from prism_assets.domain.work.repair import RepairResult, RepairTask
 from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.objectstore.stores import Stores
 from prism_assets.stages.repair.run import run_repair

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from prism_assets import failpoints
-from prism_assets.domain.work import RepairResult
+from prism_assets.domain.work.repair import RepairResult
 from prism_assets.stages.repair.run import run_repair
 from prism_assets_tests.builders import a_table
 from prism_assets_tests.stages.engines import ForgottenEngine, another_worker, in_background

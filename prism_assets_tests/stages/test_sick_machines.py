@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from prism_assets.domain.tables import Definitions
-from prism_assets.domain.work import ConvertResult, ConvertTask, MergeResult, MergeTask
+from prism_assets.domain.work.convert import ConvertResult, ConvertTask
+from prism_assets.domain.work.merge import MergeResult, MergeTask
 from prism_assets.kernels.convert import convert_object
 from prism_assets.kernels.merge import merge_range
 from prism_assets.kernels.parquet.accepted_rows import Limits

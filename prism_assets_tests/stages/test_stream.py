@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from prism_assets.domain.errors import EngineUnavailable, LeaseLost
-from prism_assets.domain.work import ConvertResult, Failure
+from prism_assets.domain.work import Failure
+from prism_assets.domain.work.convert import ConvertResult
 from prism_assets.stages.stream.commit import commit_batch, revive
 from prism_assets.stages.stream.plan import start_batch
 from prism_assets.stages.stream.run import run_stream

@@ -13,7 +13,8 @@ import pytest
 
 from prism_assets.domain.errors import EngineUnavailable, InvariantBroken, PrismError, StoreUnavailable, WrongUse
 from prism_assets.domain.tables import Definitions
-from prism_assets.domain.work import ConvertResult, ConvertTask, Failure, SourceVersion
+from prism_assets.domain.work import Failure
+from prism_assets.domain.work.convert import ConvertResult, ConvertTask, SourceVersion
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores

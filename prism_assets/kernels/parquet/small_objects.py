@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from prism_assets.domain.files import SmallObject
 from prism_assets.domain.fingerprints import combine
-from prism_assets.domain.work import ConvertTask
+from prism_assets.domain.work.convert import ConvertTask
 from prism_assets.failpoints import failpoint
 from prism_assets.kernels import times
 from prism_assets.kernels.fingerprint import fingerprint_of

@@ -13,7 +13,7 @@ from prism_assets.domain.errors import InvariantBroken, WrongUse
 from prism_assets.domain.folding import RecordPart
 from prism_assets.domain.names import SECRET_PREFIX
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import RewriteTask
+from prism_assets.domain.work.erase import RewriteTask
 from prism_assets.metadata import record_objects
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.records import record_tasks

@@ -16,7 +16,7 @@ from prism_assets.domain.files import DataFile
 from prism_assets.domain.keys import QuarantineKey
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.domain.work import RewriteTask
+from prism_assets.domain.work.erase import RewriteTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import erasures, leases
 from prism_assets.metadata.leases import Lease

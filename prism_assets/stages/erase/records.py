@@ -23,7 +23,7 @@ from prism_assets.domain.folding import RecordObject, RecordPart
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.domain.work import RewriteResult, RewriteTask
+from prism_assets.domain.work.erase import RewriteResult, RewriteTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import erasures, folds, leases, partitions, record_objects
 from prism_assets.metadata.folds import FoldCounts, FoldKind

@@ -22,7 +22,7 @@ from prism_assets.domain.files import DataFile, MergedRange, SmallObject
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.domain.work import CleanResult, RewriteResult, RewriteTask
+from prism_assets.domain.work.erase import CleanResult, RewriteResult, RewriteTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import erasures, leases, partitions, small_objects
 from prism_assets.metadata.leases import Lease

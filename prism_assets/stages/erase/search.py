@@ -11,7 +11,7 @@ from prism_assets.domain.files import DataFile, MergedRange, SmallObject
 from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.partitions import Partition, needed_above
 from prism_assets.domain.tables import TableDefinition, by_version
-from prism_assets.domain.work import CleanResult, CleanTask, RewriteResult, RewriteTask
+from prism_assets.domain.work.erase import CleanResult, CleanTask, RewriteResult, RewriteTask
 from prism_assets.metadata import erasures, folds, merge_ranges, partitions, staging_objects, tables
 from prism_assets.metadata import small_objects as small
 from prism_assets.stages.bisect import run_bisected

@@ -19,7 +19,7 @@ from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition, by_version
 from prism_assets.domain.types import MICROSECONDS
 from prism_assets.domain.words import counted
-from prism_assets.domain.work import MergeResult, MergeTask
+from prism_assets.domain.work.merge import MergeResult, MergeTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import merge_ranges, partitions, small_objects
 from prism_assets.stages.bisect import run_bisected

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from prism_assets.domain.files import MergedRange
-from prism_assets.domain.work import Failure, MergeResult
+from prism_assets.domain.work import Failure
+from prism_assets.domain.work.merge import MergeResult
 from prism_assets.metadata.merge_jobs import MergeJob
 from prism_assets.objectstore.lake import Lake
 from prism_assets.stages.merge.plan import PartitionPlan, range_tasks

@@ -13,7 +13,7 @@ from prism_assets.domain.merge_plan import DEFAULT_SHRINKAGE, MergePlan, Planned
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.domain.work import MergeTask
+from prism_assets.domain.work.merge import MergeTask
 from prism_assets.metadata import column_renames, merge_jobs, merge_ranges, partitions, small_objects
 from prism_assets.metadata import tables as tables_stored
 from prism_assets.objectstore.lake import Lake

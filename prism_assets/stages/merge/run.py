@@ -22,7 +22,8 @@ from prism_assets.domain.files import MergedRange
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import Definitions, TableDefinition, by_version
 from prism_assets.domain.words import counted
-from prism_assets.domain.work import Failure, MergeTask, Task
+from prism_assets.domain.work import Failure, Task
+from prism_assets.domain.work.merge import MergeTask
 from prism_assets.engine.base import Engine
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import column_renames, merge_jobs, partitions

@@ -28,7 +28,7 @@ from prism_assets.domain.errors import (
 from prism_assets.domain.partitions import Partition, contradiction, rebuild_obstacle
 from prism_assets.domain.tables import TableDefinition, by_version
 from prism_assets.domain.words import counted
-from prism_assets.domain.work import RebuildResult
+from prism_assets.domain.work.rebuild import RebuildResult
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import erasures, leases, locks, merge_jobs, partitions, rebuilds, tables
 from prism_assets.metadata.leases import Lease, LeaseKind

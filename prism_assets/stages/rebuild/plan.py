@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta, timezone
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.partitions import Partition, rebuild_obstacle
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import DayOfObject, RebuildTask
+from prism_assets.domain.work.rebuild import DayOfObject, RebuildTask
 from prism_assets.metadata import merge_ranges, partitions, rebuilds, staging_objects, tables
 from prism_assets.metadata.rebuilds import Arrival, Candidate, Rebuild
 from prism_assets.stages.context import StageContext

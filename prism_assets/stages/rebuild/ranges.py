@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from prism_assets.domain.files import DataFile, MergedRange, SmallObject
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition, by_version
-from prism_assets.domain.work import MergeResult, MergeTask
+from prism_assets.domain.work.merge import MergeResult, MergeTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import leases, rebuilds, tables
 from prism_assets.metadata.leases import Lease

@@ -13,7 +13,8 @@ from prism_assets.domain.garbage import upload_of
 from prism_assets.domain.keys import SmallObjectKey, TableKeys
 from prism_assets.domain.partitions import Partition, needed_above
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import ConvertTask, RepairTask
+from prism_assets.domain.work.convert import ConvertTask
+from prism_assets.domain.work.repair import RepairTask
 from prism_assets.metadata import erasures, folds, partitions, publications, small_objects, staging_objects
 from prism_assets.metadata.staging_objects import ClaimedObject
 from prism_assets.stages.context import StageContext

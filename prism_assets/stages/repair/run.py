@@ -19,7 +19,8 @@ from prism_assets.domain.errors import WORTH_REPEATING, LeaseLost, PrismError, T
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import Definitions, TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.domain.work import Failure, RepairedObject, RepairResult, RepairTask
+from prism_assets.domain.work import Failure
+from prism_assets.domain.work.repair import RepairedObject, RepairResult, RepairTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import leases, partitions, record_faults, small_objects, tables
 from prism_assets.metadata.leases import Lease, LeaseKind

@@ -22,7 +22,7 @@ from prism_assets.domain.drift import FieldKind, SeenField, summed
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.domain.work import ConvertResult, ConvertTask, SourceVersion
+from prism_assets.domain.work.convert import ConvertResult, ConvertTask, SourceVersion
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import (
     abandoned_uploads,

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from prism_assets.domain.accepted import DateRange, accepted_days
 from prism_assets.domain.tables import Definitions, TableDefinition
-from prism_assets.domain.work import ConvertResult, ConvertTask
+from prism_assets.domain.work.convert import ConvertResult, ConvertTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import batches, erasures, locks, partitions, staging_objects, tables
 from prism_assets.metadata.abandoned_uploads import AbandonedUpload

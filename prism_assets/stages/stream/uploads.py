@@ -10,7 +10,7 @@ from prism_assets.domain.accepted import accepted_days
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import ConvertTask
+from prism_assets.domain.work.convert import ConvertTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import abandoned_uploads
 from prism_assets.metadata.abandoned_uploads import AbandonedUpload
