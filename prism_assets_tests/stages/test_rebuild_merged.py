@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from prism_assets.metadata import rebuilds
+from prism_assets.metadata import rebuilt_objects
 from prism_assets.metadata.rebuilds import Rebuild
 from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets_tests.builders import utc
@@ -122,7 +122,9 @@ def test_what_is_left_out_of_a_day_of_many_objects_is_found_at_once(world: World
         connection.exec_driver_sql(_MANY)
         number = connection.exec_driver_sql("SELECT prism_rebuild_id FROM prism_rebuilds").scalar_one()
         day = connection.exec_driver_sql("SELECT prism_partition_id FROM prism_partitions").scalar_one()
-        rebuilds.leave_out(connection, Rebuild(rebuild_id=number, partition_id=day, generation=1, definition_version=2))
+        rebuilt_objects.leave_out(
+            connection, Rebuild(rebuild_id=number, partition_id=day, generation=1, definition_version=2)
+        )
         left = connection.exec_driver_sql(
             "SELECT min(small_object_id), max(small_object_id), count(*) FROM prism_rebuilt_objects WHERE left_out"
         ).one()

@@ -30,9 +30,21 @@ from prism_assets.domain.tables import TableDefinition, by_version
 from prism_assets.domain.words import counted
 from prism_assets.domain.work.rebuild import RebuildResult
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import erasures, leases, locks, merge_jobs, partitions, rebuilds, tables
+from prism_assets.metadata import (
+    erasures,
+    leases,
+    locks,
+    merge_jobs,
+    partitions,
+    rebuild_candidates,
+    rebuilds,
+    rebuilt_objects,
+    tables,
+)
 from prism_assets.metadata.leases import Lease, LeaseKind
-from prism_assets.metadata.rebuilds import Candidate, Rebuild, RebuiltTotals
+from prism_assets.metadata.rebuild_candidates import Candidate
+from prism_assets.metadata.rebuilds import Rebuild
+from prism_assets.metadata.rebuilt_objects import RebuiltTotals
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.leases import find_holder, leased, takeover_seconds
@@ -109,7 +121,7 @@ class _DayRebuild:
             leases.hold(connection, self._lease)
             self._table = tables.load_current(connection, self._table)
             arrival = arrival_of(self._table, self._partition.date)
-            if not rebuilds.count_candidates(connection, self._partition, self._table.version, arrival).objects:
+            if not rebuild_candidates.count(connection, self._partition, self._table.version, arrival).objects:
                 return None
             return rebuilds.begin(connection, self._partition, self._table.version, self._context.worker)
 
@@ -131,7 +143,7 @@ class _DayRebuild:
             self._convert(rebuild)
             with self._context.database.begin() as connection:
                 leases.hold(connection, self._lease)
-                missing = rebuilds.leave_out(connection, rebuild)
+                missing = rebuilt_objects.leave_out(connection, rebuild)
             if missing and not self._without_missing:
                 raise TerminalError(_gone(missing))
             merge_ranges_anew(self._context, self._table, self._partition, rebuild, self._lease)
@@ -178,7 +190,7 @@ class _DayRebuild:
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
             rebuilds.lock_running(connection, rebuild)
-            rebuilds.add_ready(connection, rebuild, sorted(ready, key=lambda item: item[0].staging_object_id))
+            rebuilt_objects.add_ready(connection, rebuild, sorted(ready, key=lambda item: item[0].staging_object_id))
             failpoint("rebuild.in_ready")
         failpoint("rebuild.after_ready")
         if gone:
@@ -204,11 +216,11 @@ class _DayRebuild:
             rebuilds.lock_running(connection, rebuild)
             if locked.rebuild > rebuild.generation:
                 raise KeyOccupied("its merged objects were written anew meanwhile, under later numbers: repeat it")
-            changed = rebuilds.forget_changed(connection, rebuild)
-            rebuilds.leave_out(connection, rebuild)
-            if changed or rebuilds.load_ranges_to_rebuild(connection, rebuild):
+            changed = rebuilt_objects.forget_changed(connection, rebuild)
+            rebuilt_objects.leave_out(connection, rebuild)
+            if changed or rebuilt_objects.load_ranges_to_rebuild(connection, rebuild):
                 return None
-            totals = rebuilds.apply(connection, rebuild)
+            totals = rebuilt_objects.apply(connection, rebuild)
             if totals.added:
                 due = self._now + timedelta(seconds=self._table.merge.interval)
                 merge_jobs.schedule(connection, [number], due)

@@ -10,8 +10,9 @@ from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.partitions import Partition, rebuild_obstacle
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work.rebuild import DayOfObject, RebuildTask
-from prism_assets.metadata import merge_ranges, partitions, rebuilds, staging_objects, tables
-from prism_assets.metadata.rebuilds import Arrival, Candidate, Rebuild
+from prism_assets.metadata import merge_ranges, partitions, rebuild_candidates, staging_objects, tables
+from prism_assets.metadata.rebuild_candidates import Arrival, Candidate
+from prism_assets.metadata.rebuilds import Rebuild
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.rebuild.report import RebuildPlan
 from prism_assets.stages.stream.plan import convert_task
@@ -50,7 +51,7 @@ def plan_day(context: StageContext, table: TableDefinition, partition: Partition
     """What a rebuild of a day would do; changes nothing, and reads no staging object."""
     with context.database.begin() as connection:
         chain = merge_ranges.load_bounds(connection, [partition.partition_id])
-        totals = rebuilds.count_candidates(connection, partition, table.version, arrival_of(table, partition.date))
+        totals = rebuild_candidates.count(connection, partition, table.version, arrival_of(table, partition.date))
     return RebuildPlan(
         table=str(table.name),
         date=partition.date,
@@ -68,15 +69,15 @@ def next_part(
     most = context.settings.stream_max_objects
     with context.database.begin() as connection:
         if above is not None:
-            found = rebuilds.next_holders(connection, rebuild, above, most)
+            found = rebuild_candidates.next_holders(connection, rebuild, above, most)
         else:
             arrival = arrival_of(table, partition.date)
-            found = rebuilds.next_others(connection, rebuild, partition, arrival, most)
+            found = rebuild_candidates.next_others(connection, rebuild, partition, arrival, most)
         if not found:
             return None
         numbers = [item.staging_object_id for item in found]
         # Behind the candidates: a day that changes meanwhile is one of an object that is not as it was read there.
-        days = rebuilds.load_days(connection, numbers)
+        days = rebuild_candidates.load_days(connection, numbers)
         sources = staging_objects.load_claimed(connection, numbers)
         versions = {day.definition_version for known in days.values() for day in known} - {table.version}
         earlier = tables.load_versions(connection, {(table.table_id, version) for version in versions})

@@ -10,9 +10,10 @@ from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition, by_version
 from prism_assets.domain.work.merge import MergeResult, MergeTask
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import leases, rebuilds, tables
+from prism_assets.metadata import leases, rebuilds, rebuilt_objects, tables
 from prism_assets.metadata.leases import Lease
-from prism_assets.metadata.rebuilds import RangeToRebuild, Rebuild
+from prism_assets.metadata.rebuilds import Rebuild
+from prism_assets.metadata.rebuilt_objects import RangeToRebuild
 from prism_assets.stages.bisect import error_of, run_bisected
 from prism_assets.stages.context import StageContext
 
@@ -44,7 +45,7 @@ def merge_ranges_anew(
     writes the same bytes under the same keys.
     """
     with context.database.begin() as connection:
-        missing = rebuilds.load_ranges_to_rebuild(connection, rebuild)
+        missing = rebuilt_objects.load_ranges_to_rebuild(connection, rebuild)
     for start in range(0, len(missing), _AT_ONCE):
         part = [_GrowingRange(known, known.lower_bound) for known in missing[start : start + _AT_ONCE]]
         while growing := [item for item in part if not item.is_whole]:
@@ -64,7 +65,7 @@ def _grow(
     keys = context.lake.keys(table)
     with context.database.begin() as connection:
         for item in growing:
-            item.inputs = rebuilds.load_inputs(
+            item.inputs = rebuilt_objects.load_inputs(
                 connection, keys, rebuild, item.above, item.known.upper_bound, table.merge.max_objects
             )
         # Behind the objects: none of them is of a later definition, so the merged ones have the names of all columns.
@@ -117,5 +118,5 @@ def _record(
     with context.database.begin() as connection:
         leases.hold(connection, lease)
         rebuilds.lock_running(connection, rebuild)
-        rebuilds.add_range(connection, rebuild, item.known, item.so_far, current.version)
+        rebuilt_objects.add_range(connection, rebuild, item.known, item.so_far, current.version)
     failpoint("rebuild.after_range")

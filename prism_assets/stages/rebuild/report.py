@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.words import counted
 from prism_assets.metadata.leases import Holder, mention
-from prism_assets.metadata.rebuilds import CandidateTotals, RebuiltTotals
+from prism_assets.metadata.rebuild_candidates import CandidateTotals
+from prism_assets.metadata.rebuilt_objects import RebuiltTotals
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,161 @@
+"""Which staging objects a rebuild of a day reads again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, text
+
+from prism_assets.domain.partitions import Partition
+from prism_assets.domain.work.rebuild import DayOfObject
+from prism_assets.metadata.rebuilds import Rebuild
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A staging object that a rebuild of a day reads again.
+
+    `object_id` is that of its small object of the day, None where it has no row of the day. `rebuilds` counts how often
+    anything of it was rebuilt, as long as which it is as it was read here.
+    """
+
+    staging_object_id: int
+    content_length: int
+    lines_in: int
+    rebuilds: int
+    object_id: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateTotals:
+    """How much a rebuild of a day reads: staging objects, their bytes, and how many hold rows of other days."""
+
+    objects: int
+    content_length: int
+    of_several_days: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrival:
+    """When the objects came whose lines may be rows of a day: from `first` till before `last`."""
+
+    first: datetime
+    last: datetime
+
+
+def count(connection: Connection, partition: Partition, version: int, arrival: Arrival) -> CandidateTotals:
+    """What a rebuild of a day under a definition would read. Reads without locks."""
+    values = {"partition": partition.partition_id, "version": version}
+    held = connection.execute(text(_COUNT_HOLDERS), values).one()
+    others = connection.execute(text(_COUNT_OTHERS), {**values, **_window(partition, arrival)}).one()
+    return CandidateTotals(
+        objects=held.objects + others.objects,
+        content_length=int(held.content_length + others.content_length),
+        of_several_days=held.of_several_days,
+    )
+
+
+# A merged object holds the rows of many: where one of these is made again, all are, as garbage collections may have
+# deleted the small objects that it was merged from.
+_MIXED = """
+mixed AS MATERIALIZED (
+    SELECT g.lower_bound, g.upper_bound FROM prism_merge_ranges g
+    WHERE g.prism_partition_id = :partition AND EXISTS (SELECT 1 FROM prism_small_objects m
+        WHERE m.prism_partition_id = :partition AND m.prism_small_object_id > g.lower_bound
+            AND m.prism_small_object_id <= g.upper_bound AND m.definition_version <> :version))
+"""
+_IS_HOLDER = """
+s.prism_partition_id = :partition AND (s.definition_version <> :version OR EXISTS (SELECT 1 FROM mixed
+    WHERE s.prism_small_object_id > mixed.lower_bound AND s.prism_small_object_id <= mixed.upper_bound))
+"""
+_COUNT_HOLDERS = f"""
+WITH {_MIXED} SELECT count(*) AS objects, coalesce(sum(o.content_length), 0) AS content_length,
+    count(*) FILTER (WHERE EXISTS (SELECT 1 FROM prism_small_objects t
+        WHERE t.prism_staging_object_id = s.prism_staging_object_id AND t.prism_partition_id <> :partition)) AS of_several_days
+FROM prism_small_objects s JOIN prism_staging_objects o USING (prism_staging_object_id)
+WHERE {_IS_HOLDER}
+"""
+# Objects without a row of the day, whose lines may be some now: they came on that day, or on the next, and have lines
+# that were set aside or filtered under another definition, or that another rebuild left for this day.
+_WITHOUT_ROWS = """
+FROM prism_staging_objects o
+WHERE o.prism_table_id = :table AND o.state = 'done' AND o.finish_time >= :first
+    AND (o.send_time >= :first AND o.send_time < :last OR o.first_receive_time >= :first AND o.first_receive_time < :last)
+    AND o.rows_quarantined + o.rows_filtered > 0
+    AND (o.definition_version <> :version OR EXISTS (SELECT 1 FROM prism_quarantine q
+        WHERE q.prism_staging_object_id = o.prism_staging_object_id AND q.reason = 'other_day' AND q.line_count > 0))
+    AND NOT EXISTS (SELECT 1 FROM prism_small_objects s
+        WHERE s.prism_staging_object_id = o.prism_staging_object_id AND s.prism_partition_id = :partition)
+"""
+_COUNT_OTHERS = f"SELECT count(*) AS objects, coalesce(sum(o.content_length), 0) AS content_length {_WITHOUT_ROWS}"
+
+
+def _window(partition: Partition, arrival: Arrival) -> dict[str, object]:
+    return {"table": partition.table_id, "first": arrival.first, "last": arrival.last}
+
+
+def next_holders(connection: Connection, rebuild: Rebuild, above: int, limit: int) -> list[Candidate]:
+    """Objects with rows of the day that are not ready yet, in the order of their small objects, of those above one.
+
+    Those of the definition in force are among them where they are merged with others. Reads without locks.
+    """
+    values = {
+        "above": above,
+        "rebuild": rebuild.rebuild_id,
+        "partition": rebuild.partition_id,
+        "version": rebuild.definition_version,
+        "limit": limit,
+    }
+    return [Candidate(**row._mapping) for row in connection.execute(text(_NEXT_HOLDERS), values)]
+
+
+_NEXT_HOLDERS = f"""
+WITH {_MIXED} SELECT o.prism_staging_object_id AS staging_object_id, o.content_length, o.lines_in, o.rebuilds,
+    s.prism_small_object_id AS object_id
+FROM prism_small_objects s JOIN prism_staging_objects o USING (prism_staging_object_id)
+WHERE {_IS_HOLDER}
+    AND s.prism_small_object_id > :above AND NOT EXISTS (SELECT 1 FROM prism_rebuilt_objects r
+        WHERE r.prism_rebuild_id = :rebuild AND r.prism_staging_object_id = s.prism_staging_object_id)
+ORDER BY s.prism_small_object_id LIMIT :limit
+"""
+
+
+def next_others(
+    connection: Connection, rebuild: Rebuild, partition: Partition, arrival: Arrival, limit: int
+) -> list[Candidate]:
+    """Objects without rows of the day whose lines may be some now, and that are not ready yet. Reads without locks."""
+    values = {
+        "rebuild": rebuild.rebuild_id,
+        "partition": rebuild.partition_id,
+        "version": rebuild.definition_version,
+        "limit": limit,
+        **_window(partition, arrival),
+    }
+    return [Candidate(**row._mapping) for row in connection.execute(text(_NEXT_OTHERS), values)]
+
+
+_NEXT_OTHERS = f"""
+SELECT o.prism_staging_object_id AS staging_object_id, o.content_length, o.lines_in, o.rebuilds,
+    CAST(NULL AS bigint) AS object_id {_WITHOUT_ROWS}
+    AND NOT EXISTS (SELECT 1 FROM prism_rebuilt_objects r
+        WHERE r.prism_rebuild_id = :rebuild AND r.prism_staging_object_id = o.prism_staging_object_id)
+ORDER BY o.prism_staging_object_id LIMIT :limit
+"""
+
+
+def load_days(connection: Connection, staging_object_ids: Collection[int]) -> dict[int, list[DayOfObject]]:
+    """The days that staging objects have rows of, by object. Reads without locks."""
+    found: dict[int, list[DayOfObject]] = {}
+    for row in connection.execute(text(_DAYS), {"ids": list(staging_object_ids)}):
+        day = DayOfObject(date=row.date, definition_version=row.definition_version, row_count=row.row_count)
+        found.setdefault(row.id, []).append(day)
+    return found
+
+
+_DAYS = """
+SELECT s.prism_staging_object_id AS id, p.partition_date AS date, s.definition_version, s.row_count
+FROM prism_small_objects s JOIN prism_partitions p USING (prism_partition_id)
+WHERE s.prism_staging_object_id = ANY(:ids) ORDER BY 1, 2
+"""

@@ -1,0 +1,357 @@
+"""Statements on prism_rebuilt_objects and prism_rebuilt_ranges: what is ready of a rebuild, and how it takes its place.
+
+Ranges keep their bounds and small objects their ids; all that is ready takes the place of what is there in one
+transaction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from sqlalchemy import Connection, text
+
+from prism_assets.domain.errors import InvariantBroken
+from prism_assets.domain.files import MergedRange, SmallObject
+from prism_assets.domain.keys import TableKeys
+from prism_assets.domain.work.rebuild import RebuildResult
+from prism_assets.metadata.column_metrics import to_jsonb
+from prism_assets.metadata.rebuild_candidates import Candidate
+from prism_assets.metadata.rebuilds import Rebuild
+from prism_assets.metadata.small_objects import small_object_of
+
+
+def add_ready(connection: Connection, rebuild: Rebuild, ready: Sequence[tuple[Candidate, RebuildResult]]) -> None:
+    """Records what objects give now, or that they are missing. The caller holds the lease of the day."""
+    if not ready:
+        return
+    rows = [
+        {
+            "rebuild": rebuild.rebuild_id,
+            "staging": known.staging_object_id,
+            "object": known.object_id,
+            "seen": known.rebuilds,
+            "missing": result.is_missing,
+            "filtered": result.lines_filtered,
+            "set_aside": result.lines_quarantined,
+            "quarantined": json.dumps([asdict(count) for count in result.quarantined]),
+            "key": result.quarantine_key,
+            "errors": json.dumps([asdict(error) for error in result.value_errors]) if result.value_errors else None,
+            **_figures(result.small),
+        }
+        for known, result in ready
+    ]
+    connection.execute(text(_ADD_READY), rows)
+
+
+_FIGURES = (
+    "content_length", "upload_start_time", "row_count", "min_time", "max_time", "fingerprint", "file_format",
+)  # fmt: skip
+
+
+def _figures(small: SmallObject | None) -> dict[str, object]:
+    if small is None:
+        return {**dict.fromkeys(_FIGURES), "metrics": None}
+    return {**{name: getattr(small, name) for name in _FIGURES}, "metrics": to_jsonb(small.metrics)}
+
+
+_ADD_READY = """
+INSERT INTO prism_rebuilt_objects (prism_rebuild_id, prism_staging_object_id, small_object_id,
+    seen_rebuilds, missing, content_length, upload_start_time, row_count, min_time, max_time, fingerprint, file_format,
+    metrics, rows_filtered, rows_quarantined, quarantined, quarantine_key, value_errors)
+VALUES (:rebuild, :staging, :object, :seen, :missing, :content_length, :upload_start_time, :row_count,
+    :min_time, :max_time, :fingerprint, :file_format, CAST(:metrics AS jsonb), :filtered, :set_aside,
+    CAST(:quarantined AS jsonb), :key, CAST(:errors AS jsonb))
+ON CONFLICT DO NOTHING
+"""
+
+
+def leave_out(connection: Connection, rebuild: Rebuild) -> list[str]:
+    """Leaves out what is missing, and what is merged with it; returns the addresses of the missing objects.
+
+    A merged object holds the rows of many: where one of these cannot be made again, it stays as it is.
+    """
+    values = {"rebuild": rebuild.rebuild_id, "partition": rebuild.partition_id}
+    connection.execute(text(_LEAVE_OUT), values)
+    return list(connection.execute(text(_MISSING), values).scalars())
+
+
+_MISSING = """
+SELECT format('s3://%s/%s', o.bucket_name, o.object_key) FROM prism_rebuilt_objects r
+JOIN prism_staging_objects o USING (prism_staging_object_id)
+WHERE r.prism_rebuild_id = :rebuild AND r.missing ORDER BY 1
+"""
+# The ranges first: an object is then compared with those that stay as they are, and not with all that is missing.
+_LEAVE_OUT = """
+WITH kept AS MATERIALIZED (
+    SELECT g.lower_bound, g.upper_bound FROM prism_merge_ranges g
+    WHERE g.prism_partition_id = :partition AND EXISTS (SELECT 1 FROM prism_rebuilt_objects m
+        WHERE m.prism_rebuild_id = :rebuild AND m.missing AND m.small_object_id > g.lower_bound
+            AND m.small_object_id <= g.upper_bound))
+UPDATE prism_rebuilt_objects r SET left_out = NOT r.left_out
+WHERE r.prism_rebuild_id = :rebuild AND r.left_out <> (r.missing OR EXISTS (SELECT 1 FROM kept
+    WHERE r.small_object_id > kept.lower_bound AND r.small_object_id <= kept.upper_bound))
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RangeToRebuild:
+    """A range of the day of which objects are made again; `revision` is that of its object of before."""
+
+    lower_bound: int
+    upper_bound: int
+    revision: int
+
+
+def load_ranges_to_rebuild(connection: Connection, rebuild: Rebuild) -> list[RangeToRebuild]:
+    """The ranges whose objects are not ready, in order. Reads without locks, or under that of the partition's row."""
+    values = {"rebuild": rebuild.rebuild_id, "partition": rebuild.partition_id}
+    return [RangeToRebuild(**row._mapping) for row in connection.execute(text(_RANGES), values)]
+
+
+_RANGES = """
+SELECT g.lower_bound, g.upper_bound, g.revision FROM prism_merge_ranges g
+WHERE g.prism_partition_id = :partition AND g.lower_bound IS NOT NULL
+    AND EXISTS (SELECT 1 FROM prism_rebuilt_objects r
+        WHERE r.prism_rebuild_id = :rebuild AND NOT r.left_out
+            AND r.small_object_id > g.lower_bound AND r.small_object_id <= g.upper_bound)
+    AND NOT EXISTS (SELECT 1 FROM prism_rebuilt_ranges w
+        WHERE w.prism_rebuild_id = :rebuild AND w.lower_bound = g.lower_bound AND w.upper_bound = g.upper_bound
+            AND w.revision_before = g.revision)
+ORDER BY g.upper_bound
+"""
+
+
+def load_inputs(
+    connection: Connection, keys: TableKeys, rebuild: Rebuild, above: int, upper_bound: int, limit: int
+) -> list[SmallObject]:
+    """The small objects of the day with above < id <= upper_bound, as they will be, by id. Reads without locks."""
+    rows = connection.execute(
+        text(_INPUTS),
+        {
+            "rebuild": rebuild.rebuild_id,
+            "partition": rebuild.partition_id,
+            "generation": rebuild.generation,
+            "version": rebuild.definition_version,
+            "above": above,
+            "upper": upper_bound,
+            "limit": limit,
+        },
+    )
+    return [small_object_of(row._mapping, keys) for row in rows]
+
+
+_INPUTS = """
+SELECT s.prism_small_object_id AS object_id, s.prism_staging_object_id AS staging_object_id,
+    p.partition_date AS date, CAST(NULL AS jsonb) AS metrics,
+    CASE WHEN r.new THEN CAST(:generation AS integer) ELSE s.generation END AS generation, s.delayed OR r.new AS delayed,
+    CASE WHEN r.new THEN r.content_length ELSE s.content_length END AS content_length,
+    CASE WHEN r.new THEN r.upload_start_time ELSE s.upload_start_time END AS upload_start_time,
+    CASE WHEN r.new THEN r.row_count ELSE s.row_count END AS row_count,
+    CASE WHEN r.new THEN r.min_time ELSE s.min_time END AS min_time,
+    CASE WHEN r.new THEN r.max_time ELSE s.max_time END AS max_time,
+    CASE WHEN r.new THEN r.fingerprint ELSE s.fingerprint END AS fingerprint,
+    CASE WHEN r.new THEN r.file_format ELSE s.file_format END AS file_format,
+    CASE WHEN r.new THEN CAST(:version AS integer) ELSE s.definition_version END AS definition_version
+FROM (
+    SELECT s.*, EXISTS (SELECT 1 FROM prism_rebuilt_objects r WHERE r.prism_rebuild_id = :rebuild
+        AND r.small_object_id = s.prism_small_object_id AND NOT r.left_out) AS new
+    FROM prism_small_objects s
+    WHERE s.prism_partition_id = :partition AND s.prism_small_object_id > :above AND s.prism_small_object_id <= :upper
+    ORDER BY s.prism_small_object_id LIMIT :limit
+) s
+JOIN prism_partitions p USING (prism_partition_id)
+LEFT JOIN LATERAL (
+    SELECT s.new, r.* FROM prism_rebuilt_objects r
+    WHERE r.prism_rebuild_id = :rebuild AND r.small_object_id = s.prism_small_object_id
+) r ON true
+ORDER BY s.prism_small_object_id
+"""
+
+
+def add_range(
+    connection: Connection, rebuild: Rebuild, known: RangeToRebuild, written: MergedRange, definition_version: int
+) -> None:
+    """Records the merged object of a range that is ready. The caller holds the lease of the day."""
+    connection.execute(
+        text(_ADD_RANGE),
+        {
+            "rebuild": rebuild.rebuild_id,
+            "lower": known.lower_bound,
+            "upper": known.upper_bound,
+            "before": known.revision,
+            "version": definition_version,
+            "length": written.content_length,
+            "rows": written.row_count,
+            "first": written.min_time,
+            "last": written.max_time,
+            "print": written.fingerprint,
+            "format": written.file_format,
+            "metrics": to_jsonb(written.metrics),
+        },
+    )
+
+
+_ADD_RANGE = """
+INSERT INTO prism_rebuilt_ranges (prism_rebuild_id, lower_bound, upper_bound, revision_before, content_length, row_count,
+    min_time, max_time, fingerprint, file_format, metrics, definition_version)
+VALUES (:rebuild, :lower, :upper, :before, :length, :rows, :first, :last, :print, :format, CAST(:metrics AS jsonb),
+    :version)
+ON CONFLICT (prism_rebuild_id, lower_bound, upper_bound) DO UPDATE SET revision_before = EXCLUDED.revision_before
+"""
+
+
+def forget_changed(connection: Connection, rebuild: Rebuild) -> int:
+    """Forgets what is ready of objects that changed since they were read, and of their ranges; returns how many.
+
+    Another rebuild may have changed what other days hold of them. Locks all objects that are ready, in the order of
+    their keys, as those who register them do: until the transaction ends they stay as they are.
+    """
+    values = {"rebuild": rebuild.rebuild_id}
+    connection.execute(text(_LOCK_READY), values)
+    changed = connection.execute(text(_FORGET_CHANGED), values).rowcount
+    if changed:
+        connection.execute(text("DELETE FROM prism_rebuilt_ranges WHERE prism_rebuild_id = :rebuild"), values)
+    return changed
+
+
+_LOCK_READY = """
+SELECT 1 FROM prism_staging_objects WHERE prism_staging_object_id IN (
+    SELECT prism_staging_object_id FROM prism_rebuilt_objects WHERE prism_rebuild_id = :rebuild)
+ORDER BY object_key FOR NO KEY UPDATE
+"""
+_FORGET_CHANGED = """
+DELETE FROM prism_rebuilt_objects r USING prism_staging_objects o
+WHERE r.prism_rebuild_id = :rebuild AND o.prism_staging_object_id = r.prism_staging_object_id
+    AND (o.rebuilds <> r.seen_rebuilds OR o.state <> 'done')
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RebuiltTotals:
+    """What a rebuild changed: how many staging objects it read, rows of the day before and after, merged objects, and
+    lines of these staging objects that are set aside or filtered, before and after.
+
+    `added` are small objects of staging objects that had no row of the day.
+    """
+
+    objects: int
+    rows_before: int
+    rows_after: int
+    ranges: int
+    added: int
+    quarantined_before: int
+    quarantined_after: int
+    filtered_before: int
+    filtered_after: int
+
+
+def apply(connection: Connection, rebuild: Rebuild) -> RebuiltTotals:
+    """Puts what is ready in the place of what is there: small objects, ranges, quarantine and ledgers.
+
+    The caller holds the row of the partition, which all commits and publications of the day take, and those of the
+    staging objects.
+    """
+    values = {
+        "rebuild": rebuild.rebuild_id,
+        "partition": rebuild.partition_id,
+        "generation": rebuild.generation,
+        "version": rebuild.definition_version,
+    }
+    before = connection.execute(text(_TOTALS), values).one()
+    connection.execute(text(_APPLY_SMALL), values)
+    added = connection.execute(text(_ADD_SMALL), values).rowcount
+    ranges = connection.execute(text(_APPLY_RANGES), values).rowcount
+    connection.execute(text(_DROP_QUARANTINE), values)
+    connection.execute(text(_ADD_QUARANTINE), values)
+    connection.execute(text(_APPLY_LEDGER), values)
+    connection.execute(text(_APPLY_PARTITION), values)
+    if wrong := connection.execute(text(_UNEQUAL), values).scalar():
+        raise InvariantBroken(f"{wrong}: nothing of the day was rebuilt")
+    after = connection.execute(text(_TOTALS), values).one()
+    return RebuiltTotals(
+        objects=after.objects,
+        rows_before=int(before.rows),
+        rows_after=int(after.rows),
+        ranges=ranges,
+        added=added,
+        quarantined_before=int(before.quarantined),
+        quarantined_after=int(after.quarantined),
+        filtered_before=int(before.filtered),
+        filtered_after=int(after.filtered),
+    )
+
+
+_TOTALS = """
+SELECT (SELECT coalesce(sum(row_count), 0) FROM prism_small_objects WHERE prism_partition_id = :partition) AS rows,
+    count(*) AS objects, coalesce(sum(o.rows_quarantined), 0) AS quarantined, coalesce(sum(o.rows_filtered), 0) AS filtered
+FROM prism_rebuilt_objects r JOIN prism_staging_objects o USING (prism_staging_object_id)
+WHERE r.prism_rebuild_id = :rebuild AND NOT r.left_out
+"""
+# They keep their ids, and so their places in the chain of ranges. No reader lists the folder of delayed objects.
+_APPLY_SMALL = """
+UPDATE prism_small_objects s SET generation = :generation, delayed = true, definition_version = :version,
+    content_length = r.content_length, upload_start_time = r.upload_start_time, row_count = r.row_count,
+    min_time = r.min_time, max_time = r.max_time, fingerprint = r.fingerprint, file_format = r.file_format,
+    metrics = r.metrics
+FROM prism_rebuilt_objects r
+WHERE r.prism_rebuild_id = :rebuild AND NOT r.left_out AND s.prism_small_object_id = r.small_object_id
+"""
+_ADD_SMALL = """
+INSERT INTO prism_small_objects (prism_staging_object_id, generation, prism_partition_id, delayed, content_length,
+    upload_start_time, row_count, min_time, max_time, fingerprint, file_format, metrics, definition_version)
+SELECT prism_staging_object_id, :generation, :partition, true, content_length, upload_start_time, row_count, min_time,
+    max_time, fingerprint, file_format, metrics, :version
+FROM prism_rebuilt_objects
+WHERE prism_rebuild_id = :rebuild AND NOT left_out AND small_object_id IS NULL AND row_count > 0
+ORDER BY prism_staging_object_id
+"""
+# Readers may hold what is replaced here for the reader lease from now on, and not from when the rebuild began.
+_APPLY_RANGES = """
+UPDATE prism_merge_ranges g SET revision = :generation, content_length = w.content_length, row_count = w.row_count,
+    min_time = w.min_time, max_time = w.max_time, fingerprint = w.fingerprint, file_format = w.file_format,
+    metrics = w.metrics, definition_version = w.definition_version, update_time = clock_timestamp()
+FROM prism_rebuilt_ranges w
+WHERE w.prism_rebuild_id = :rebuild AND g.prism_partition_id = :partition AND g.lower_bound = w.lower_bound
+    AND g.upper_bound = w.upper_bound AND g.revision = w.revision_before
+"""
+_DROP_QUARANTINE = """
+DELETE FROM prism_quarantine WHERE prism_staging_object_id IN (
+    SELECT prism_staging_object_id FROM prism_rebuilt_objects WHERE prism_rebuild_id = :rebuild AND NOT left_out)
+"""
+_ADD_QUARANTINE = """
+INSERT INTO prism_quarantine (prism_staging_object_id, reason, line_count, object_key, create_time)
+SELECT r.prism_staging_object_id, q.reason, q.line_count, r.quarantine_key, o.finish_time
+FROM prism_rebuilt_objects r JOIN prism_staging_objects o USING (prism_staging_object_id)
+CROSS JOIN LATERAL jsonb_to_recordset(r.quarantined) AS q (reason text, line_count bigint)
+WHERE r.prism_rebuild_id = :rebuild AND NOT r.left_out
+"""
+# Rows out are those of small objects; the other counts are the kernel's. The constraint of the table compares the sum
+# with the lines that came in.
+_APPLY_LEDGER = """
+UPDATE prism_staging_objects o SET rows_quarantined = r.rows_quarantined, rows_filtered = r.rows_filtered,
+    value_errors = r.value_errors, definition_version = :version, rebuilds = o.rebuilds + 1,
+    rows_out = (SELECT coalesce(sum(s.row_count), 0) FROM prism_small_objects s
+        WHERE s.prism_staging_object_id = o.prism_staging_object_id)
+FROM prism_rebuilt_objects r
+WHERE r.prism_rebuild_id = :rebuild AND NOT r.left_out AND o.prism_staging_object_id = r.prism_staging_object_id
+"""
+_APPLY_PARTITION = """
+UPDATE prism_partitions SET revision = revision + 1, rebuild = :generation,
+    last_object_id = greatest(last_object_id, (SELECT coalesce(max(prism_small_object_id), 0) FROM prism_small_objects
+        WHERE prism_partition_id = :partition))
+WHERE prism_partition_id = :partition AND EXISTS (SELECT 1 FROM prism_rebuilt_objects
+    WHERE prism_rebuild_id = :rebuild AND NOT left_out AND row_count IS NOT NULL)
+"""
+_UNEQUAL = """
+SELECT format('the merged range (%s, %s] holds %s rows and not the same as the %s of its small objects',
+    g.lower_bound, g.upper_bound, g.row_count, s.rows)
+FROM prism_merge_ranges g CROSS JOIN LATERAL (
+    SELECT coalesce(sum(row_count), 0) AS rows, coalesce(sum(fingerprint), 0) AS print FROM prism_small_objects
+    WHERE prism_partition_id = :partition AND prism_small_object_id > g.lower_bound
+        AND prism_small_object_id <= g.upper_bound) s
+WHERE g.prism_partition_id = :partition AND g.lower_bound IS NOT NULL
+    AND (s.rows <> g.row_count OR mod(s.print - g.fingerprint, 18446744073709551616) <> 0)
+LIMIT 1
+"""
