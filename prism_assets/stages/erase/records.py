@@ -20,7 +20,6 @@ from prism_assets.domain.erasures import Erasure, ErasureRule
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.folding import RecordObject, RecordPart
-from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.domain.work.erase import RewriteResult, RewriteTask
@@ -31,17 +30,14 @@ from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.report import ErasureProgress
 from prism_assets.stages.erase.search import AT_ONCE, is_excluded, plain, run_rewrites
+from prism_assets.stages.erase.table_erasure import TableErasure
 from prism_assets.stages.fold.run import fold_without_erased
 from prism_assets.stages.leases import leased, takeover_seconds
 from prism_assets.stages.record_faults import load_record_faults
 
 
-class RecordErasure:
-    """One erasure of the records of one join table, by the holder of the lease of the table's erasures.
-
-    `rules` are its own and those of earlier erasures that still rewrite: what is looked through for one is held to be
-    for all before it.
-    """
+class RecordErasure(TableErasure):
+    """One erasure of the records of a join table."""
 
     def __init__(
         self,
@@ -52,13 +48,8 @@ class RecordErasure:
         rules: Sequence[ErasureRule],
         now: datetime,
     ) -> None:
-        self._context = context
-        self._table = table
-        self._lease = lease
-        self._erasure = erasure
-        self._rules = rules
+        super().__init__(context, table, lease, erasure, rules)
         self._now = now
-        self.done = ErasureProgress()
 
     def run(self) -> ErasureProgress:
         """Folds, if records that may still change were not looked through, and rewrites settled ones.
@@ -143,9 +134,6 @@ class RecordErasure:
             else:
                 found.append(result)
         return found
-
-    def _note(self, reason: str, *, transient: bool = False) -> None:
-        self.done.problems.append(Problem(table=str(self._table.name), reason=reason, transient=transient))
 
     def _mark(self, clean: Sequence[RecordObject]) -> None:
         if not clean:

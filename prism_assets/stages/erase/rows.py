@@ -17,9 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from prism_assets.domain.erasures import Erasure, ErasureRule
 from prism_assets.domain.files import DataFile, MergedRange, SmallObject
-from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.domain.work.erase import CleanResult, RewriteResult, RewriteTask
@@ -38,30 +36,12 @@ from prism_assets.stages.erase.search import (
     run_lots,
     run_rewrites,
 )
+from prism_assets.stages.erase.table_erasure import TableErasure
 from prism_assets.stages.free_keys import run_under_free_keys
 
 
-class RowErasure:
-    """One erasure of one table, by the holder of the lease.
-
-    `rules` are its own and those of earlier erasures that still rewrite: what is looked through for one is held to be
-    for all before it.
-    """
-
-    def __init__(
-        self,
-        context: StageContext,
-        table: TableDefinition,
-        lease: Lease,
-        erasure: Erasure,
-        rules: Sequence[ErasureRule],
-    ) -> None:
-        self._context = context
-        self._table = table
-        self._lease = lease
-        self._erasure = erasure
-        self._rules = rules
-        self.done = ErasureProgress()
+class RowErasure(TableErasure):
+    """One erasure of the rows of a table."""
 
     def run(self) -> ErasureProgress:
         """Searches everything that was not searched, and rewrites what has to be. Repeating it does nothing more."""
@@ -120,17 +100,10 @@ class RowErasure:
             self._mark(clean)
             if hits:
                 self._record(hits)
+            # Objects that a merge or a garbage collection took away meanwhile the next call knows of.
             for place in places:
-                self._note(part[place], results[place])
-
-    def _note(self, candidate: Candidate, result: RewriteResult) -> None:
-        """What went wrong. Objects that a merge or a garbage collection took away meanwhile the next call knows of."""
-        failure = result.failure
-        if failure:
-            day, transient = candidate.partition.date, failure.transient
-            self.done.problems.append(
-                Problem(table=str(self._table.name), date=day, reason=failure.message, transient=transient)
-            )
+                if failure := results[place].failure:
+                    self._note(failure.message, day=part[place].partition.date, transient=failure.transient)
 
     def _mark(self, clean: Sequence[Candidate]) -> None:
         by_partition: dict[int, list[Candidate]] = {}
@@ -198,9 +171,7 @@ class RowErasure:
 
     def _clean_one(self, key: str, result: CleanResult) -> None:
         if result.failure is not None:
-            self.done.problems.append(
-                Problem(table=str(self._table.name), reason=result.failure.message, transient=result.failure.transient)
-            )
+            self._note(result.failure.message, transient=result.failure.transient)
             return
         failpoint("erase.before_commit_lines")
         with self._context.database.begin() as connection:
