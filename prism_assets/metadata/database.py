@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import alembic.command
-import alembic.config
 import sqlalchemy
 from sqlalchemy import Connection, Engine, event, text
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
@@ -157,6 +155,10 @@ class Database:
         and the next call goes on there. A new database, which nobody uses yet, takes them all in one. The session ends
         with the call, and gives back its lock and settings. No deadline cuts it off: it would begin anew and never end.
         """
+        # Alembic takes a twentieth of what all else takes to import, and only this needs it.
+        import alembic.command
+        import alembic.config
+
         config = alembic.config.Config()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
         with _translated(self._url), self._engine.connect() as connection:

@@ -93,23 +93,23 @@ class Answer:
 def answer(pending: PendingDays, location: Location, instance: DagsterInstance) -> Answer:
     """Requests runs for what waits and is in no run yet.
 
-    While a run of a zone waits for its turn, no other is requested there, unless it is more urgent: a run costs a
-    process, whatever the number of its tables, so when runs cannot keep up they must grow and not multiply.
+    While a run of a zone waits for its turn or has just begun, no other is requested there, unless it is more urgent: a
+    run costs a process, whatever the number of its tables, so when runs cannot keep up they must grow and not multiply.
     """
     runs = find_in_flight(instance, pending.stage) if pending.days else InFlight()
     busy = runs.busy(pending.priority)
     resting = runs.resting - busy
     known = set(location.names(pending.stage))
     free = {table for table in pending.days if table in known - busy - resting}
-    behind = free & _behind(runs.queued(pending.priority), location)
+    behind = free & _behind(runs.ends_soon(pending.priority), location)
     requests = tuple(_requests(pending, free - behind, location))
     return Answer(requests, _rest(pending, busy, resting, known, behind))
 
 
-def _behind(queued: Collection[str], location: Location) -> set[str]:
-    """All tables of the zones in which a run waits for its turn."""
+def _behind(tables_of_runs: Collection[str], location: Location) -> set[str]:
+    """All tables of the zones of these."""
     zones = [{str(table.name) for table in tables} for tables in location.zones().values()]
-    return {table for names in zones if not names.isdisjoint(queued) for table in names}
+    return {table for names in zones if not names.isdisjoint(tables_of_runs) for table in names}
 
 
 def _requests(pending: PendingDays, free: Collection[str], location: Location) -> Iterator[RunRequest]:
@@ -147,7 +147,7 @@ def _rest(
     waiting = set(pending.days)
     parts = [
         (len(waiting & set(busy)), "in a run that is queued or running"),
-        (len(behind), "behind a run that waits for its turn"),
+        (len(behind), "behind a run that waits for its turn or has just begun"),
         (len(waiting & set(resting)), "paused after a failure"),
         (len(waiting - set(known)), "without a table file here"),
     ]

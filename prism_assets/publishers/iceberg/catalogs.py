@@ -6,6 +6,7 @@ name a class to be loaded. No client waits for ever: who publishes a table shows
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -19,7 +20,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io import FileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 from requests import Session
-from sqlalchemy import NullPool, create_engine, make_url  # noqa: TID251  # the library's catalog in PostgreSQL uses it
+from sqlalchemy import create_engine, make_url  # noqa: TID251  # the library's catalog in PostgreSQL uses it
 
 from prism_assets.objectstore.stores import Stores
 from prism_assets.publishers.iceberg.file_io import STORES, StoresFileIO
@@ -41,9 +42,10 @@ class _OwnFiles(Catalog):
 class _Postgres(_OwnFiles, SqlCatalog):
     def __init__(self, name: str, **properties: Any) -> None:
         super().__init__(name, **properties)
-        # A connection for each statement: those of a pool are dead after a quiet night, and nobody would close them.
+        # One connection is kept, as each of the half a dozen calls for a table asks for one. It ends with the catalog.
         self.engine.dispose()
-        self.engine = create_engine(properties["uri"], poolclass=NullPool)
+        self.engine = create_engine(properties["uri"], pool_size=1, max_overflow=-1, pool_pre_ping=True)
+        weakref.finalize(self, self.engine.dispose)
 
 
 class _Glue(_OwnFiles, GlueCatalog):

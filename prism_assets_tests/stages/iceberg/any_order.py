@@ -24,7 +24,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestFile
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.typedef import Record
-from sqlalchemy import Connection, NullPool, QueuePool, create_engine
+from sqlalchemy import Connection
 
 from prism_assets import failpoints
 from prism_assets.domain.files import ColumnMetrics, MergedRange, SmallObject
@@ -65,9 +65,7 @@ _LOGS = ("prism_iceberg_log", "prism_gc_log", "iceberg_namespace_properties")
 class WilfulCatalog:
     """Does what the next commit is said to meet; every other goes through."""
 
-    def __init__(self, inner: Any, url: str) -> None:
-        assert isinstance(inner.engine.pool, NullPool)
-        inner.engine = create_engine(url, poolclass=QueuePool, pool_size=2)  # sessions of a test are short
+    def __init__(self, inner: Any) -> None:
         self.inner = inner
         self.before: Callable[[], object] = lambda: None
         self.way = ""
@@ -510,10 +508,9 @@ class Played:
 def played(world: World, seeds: Iterable[int], steps: int) -> Played:
     """Plays a sequence for each seed, all on one database."""
     made: list[WilfulCatalog] = []
-    url = world.settings.database_url.get_secret_value()
 
     def wilful(inner: Catalog) -> WilfulCatalog:
-        made.append(WilfulCatalog(inner, url))
+        made.append(WilfulCatalog(inner))
         return made[0]
 
     ours = with_iceberg(world, wilful)
