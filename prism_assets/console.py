@@ -191,7 +191,7 @@ def show_catalog(report: CatalogReport, *, as_json: bool) -> None:
         ):
             for day in days:
                 out.print(f"{table.table} {day}: {verb}")
-        for line in (*table.renames_advanced, *(f"{table.table}: {item}" for item in table.open_renames)):
+        for line in (*table.columns_advanced, *(f"{table.table}: {item}" for item in table.open_transitions)):
             out.print(escape(line))
         reports: tuple[TableReport | PublishReport, ...] = (table, table.symlink)
         for publisher, shown in zip(GLUE_PUBLISHERS, reports, strict=True):
@@ -208,7 +208,9 @@ def show_catalog(report: CatalogReport, *, as_json: bool) -> None:
             out.print(f"{table.table} {waiting.date}: {escape(waiting.reason)}")
         if table.skipped:
             out.print(escape(f"{table.table}: {table.skip_reason}"))
-    if not report.changed and not any(t.problems or t.skipped or t.waiting or t.open_renames for t in report.tables):
+    if not report.changed and not any(
+        t.problems or t.skipped or t.waiting or t.open_transitions for t in report.tables
+    ):
         out.print("the catalog is as it should be; nothing to do")
 
 
@@ -385,7 +387,7 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
         for sentence in (
             *(stopped.sentence for stopped in table.stopped),
             *table.records_wait,
-            *map(str, table.open_renames),
+            *map(str, table.open_transitions),
         ):
             out.print(escape(f"{table.table}: {sentence}"))
         if table.unfit_values:

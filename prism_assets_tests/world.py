@@ -94,14 +94,14 @@ class World:
         """Closes connections."""
         self.context.database.dispose()
 
-    def apply(self, *table_files: str, now: str = "2026-03-01T00:00") -> ApplyPlan:
+    def apply(self, *table_files: str, now: str = "2026-03-01T00:00", accept_failing_reads: bool = False) -> ApplyPlan:
         """Writes table files and applies them."""
         folder = self.settings.tables_dir
         folder.mkdir(exist_ok=True)
         for text in table_files:
             name = next(line for line in text.splitlines() if line.startswith("table:")).split()[1]
             (folder / f"{name}.yaml").write_text(text)
-        return run_apply(self.context, folder, utc(now))
+        return run_apply(self.context, folder, utc(now), accept_failing_reads=accept_failing_reads)
 
     def drop(self, rows: Sequence[Any], *, stream: str = "events", body: bytes | None = None, name: str = "") -> str:
         """Puts one staging object and returns its key."""

@@ -32,6 +32,13 @@ def table_apply(
             help="Also change join tables with `window: forever` whose folds write over 50 rows for a change.",
         ),
     ] = False,
+    accept_failing_reads: Annotated[
+        bool,
+        typer.Option(
+            "--accept-failing-reads",
+            help="Also widen columns that objects have values of: some readers of Glue fail till these are rewritten.",
+        ),
+    ] = False,
     now: Now = None,
     force: Force = False,
     as_json: Json = False,
@@ -47,6 +54,7 @@ def table_apply(
         dry_run=dry_run,
         restore_marker=restore_marker,
         accept_amplification=accept_amplification,
+        accept_failing_reads=accept_failing_reads,
     )
     console.show_apply(plan, dry_run=dry_run, as_json=as_json)
 

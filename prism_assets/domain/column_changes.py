@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from prism_assets.domain.column_renames import ColumnRename, RenameState
+from prism_assets.domain.column_transitions import ColumnRename, ColumnWidening, RenameState
 from prism_assets.domain.tables import Column, TableDefinition
 from prism_assets.domain.words import counted
 
@@ -32,12 +32,15 @@ class HeldName:
 class StoredColumns:
     """What is stored of a table beside its definition: names that are held, and columns that erasures name, by id.
 
-    `is_empty` if no object was ever written or begun.
+    `is_empty` if no object was ever written or begun. With `accepts_failing_reads` a column is widened all the same,
+    which has `merged` objects rewritten.
     """
 
     held: Mapping[str, HeldName] = field(default_factory=dict)
     erased_by: Mapping[int, int] = field(default_factory=dict)
     is_empty: bool = False
+    accepts_failing_reads: bool = False
+    merged: int = 0
 
 
 NOTHING_STORED = StoredColumns()
@@ -78,10 +81,14 @@ def continued_columns(table: TableDefinition, old: TableDefinition, stored: Stor
     for column in table.columns:
         before = followed.get(column.name)
         if before and _waits(column, before, stored):
-            column = replace(column, column_id=before.column_id, stored_as=before.stored_as)
+            widening = _widening(column, before, old.version + 1)
+            column = replace(column, column_id=before.column_id, stored_as=before.stored_as, widening=widening)
+        elif before and stored.is_empty:
+            column = replace(column, column_id=before.column_id)
         elif before:
-            rename = None if stored.is_empty else _rename(column, before, old.version + 1)
-            column = replace(column, column_id=before.column_id, rename=rename)
+            rename = _rename(column, before, old.version + 1)
+            widening = _widening(column, before, old.version + 1)
+            column = replace(column, column_id=before.column_id, rename=rename, widening=widening)
         columns.append(column)
     return (*columns, *kept_columns(table, old))
 
@@ -115,6 +122,13 @@ def _rename(column: Column, before: Column, version: int) -> ColumnRename | None
     return ColumnRename(former=former, state=RenameState.REWRITING, version=version, since=version)
 
 
+def _widening(column: Column, before: Column, version: int) -> ColumnWidening | None:
+    """What objects may have of a column of a file, under the definition of that version: the narrowest type left."""
+    if column.type == before.type:
+        return before.widening
+    return ColumnWidening(former=before.widening.former if before.widening else before.type, version=version)
+
+
 def column_problems(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> Iterator[str]:
     """Why the columns of a file cannot follow on those in force, a line each."""
     followed = followed_columns(table, old)
@@ -124,7 +138,7 @@ def column_problems(table: TableDefinition, old: TableDefinition, stored: Stored
         if before is None or before.name != column.name:
             yield from _unusable_name(column, before, table, old, stored)
         if before is not None:
-            yield from _changed(before, column, stored)
+            yield from _changed(before, column, old, stored)
         is_known = column.name in known or (before is not None and before.name == column.name)
         if (held := stored.held.get(column.name)) and not is_known:
             yield _taken(str(old.name), column.name, held)
@@ -167,13 +181,15 @@ def _unusable_name(
         )
 
 
-def _changed(before: Column, after: Column, stored: StoredColumns) -> Iterator[str]:
+def _changed(before: Column, after: Column, old: TableDefinition, stored: StoredColumns) -> Iterator[str]:
     if before.type != after.type and before.type.widens_to(after.type):
-        if not stored.is_empty:
+        if not stored.is_empty and _is_of_join(old):
             yield (
-                f"{after.name} is {before.type.name} in objects, which readers of Glue cannot read beside others where "
-                f"it is {after.type.name}; add a column instead, with `source` the same key"
+                f"{after.name} is {before.type.name} in objects and cannot become {after.type.name}: columns of join "
+                "tables cannot be widened yet; add a column instead, with `source` the same key"
             )
+        elif not stored.is_empty and not stored.accepts_failing_reads:
+            yield _failing_reads(before, after, old, stored)
     elif before.type != after.type:
         yield f"{after.name} is {before.type.name} and cannot become {after.type.name}; add a column instead"
     elif before.length is not None and after.length is not None and after.length < before.length:
@@ -181,6 +197,18 @@ def _changed(before: Column, after: Column, stored: StoredColumns) -> Iterator[s
             f"{after.name} has the length {before.length}, which values in objects may have, and cannot be cut to "
             f"{after.length}; add a column instead"
         )
+
+
+def _failing_reads(before: Column, after: Column, old: TableDefinition, stored: StoredColumns) -> str:
+    """Who cannot read what while objects of both types are there, and the two ways out."""
+    rewritten = f" ({counted(stored.merged, 'merged object')} to be rewritten)" if stored.merged else ""
+    return (
+        f"{after.name} is {before.type.name} in objects of before, which readers of Glue that do not widen by "
+        f"themselves, such as Redshift Spectrum, cannot read as {after.type.name}: they fail on the column, and read "
+        f"nothing wrong, in days that are not rewritten yet{rewritten}; `prism table apply --accept-failing-reads` "
+        "widens it, or add a column instead, with `source` the same key, and have its days made again when they are "
+        f"closed: `prism rebuild {old.name} --date DAY`"
+    )
 
 
 def _taken(table: str, name: str, held: HeldName) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from prism_assets.domain.column_renames import ColumnRename, RenameState
+from prism_assets.domain.column_transitions import ColumnRename, ColumnWidening, RenameState
 from prism_assets.domain.names import TableName
 from prism_assets.domain.tables import GRACE_DAYS, Column, Contract, IcebergOptions, Stream, TableDefinition
 from prism_assets.domain.types import FILE_FORMATS, ColumnType
@@ -104,10 +104,20 @@ class ReadColumn:
 
 @dataclass(frozen=True)
 class WidenColumn:
-    """A wider type, of which no object has values yet."""
+    """A wider type; objects of before follow by `widening`. None where no object has values of the former type."""
 
     name: str
     before: ColumnType
+    type: ColumnType
+    widening: ColumnWidening | None = None
+
+
+@dataclass(frozen=True)
+class EndWidening:
+    """No object has values of the former type any more."""
+
+    name: str
+    former: ColumnType
     type: ColumnType
 
 
@@ -147,6 +157,7 @@ Change = (
     | AdvanceRename
     | ReadColumn
     | WidenColumn
+    | EndWidening
     | LengthenColumn
     | ReorderColumns
     | ChangeSetting
@@ -214,7 +225,9 @@ def _wanted_columns(old: TableDefinition, new: TableDefinition) -> Iterator[Chan
         if _read_from(before) != _read_from(column):
             yield ReadColumn(column.name, _read_from(before), column.source, column.sources, column.value)
         if before.type != column.type:
-            yield WidenColumn(column.name, before.type, column.type)
+            yield WidenColumn(column.name, before.type, column.type, column.widening)
+        elif before.widening and column.widening is None:
+            yield EndWidening(column.name, before.widening.former, column.type)
         if before.length is not None and column.length is not None and before.length < column.length:
             yield LengthenColumn(column.name, before.length, column.length)
     for position, column in enumerate(new.columns):
@@ -266,8 +279,10 @@ def _changed(table: TableDefinition | None, change: Change) -> TableDefinition:
             return _with_column(table, name, rename=rename)
         case ReadColumn(name, _, source, sources, value):
             return _with_column(table, name, source=source, sources=sources, value=value)
-        case WidenColumn(name, _, kind):
-            return _with_column(table, name, type=kind)
+        case WidenColumn(name, _, kind, widening):
+            return _with_column(table, name, type=kind, widening=widening)
+        case EndWidening(name):
+            return _with_column(table, name, widening=None)
         case LengthenColumn(name, _, length):
             return _with_column(table, name, length=length)
         case ReorderColumns(names):
@@ -342,8 +357,15 @@ def _line(name: str, change: Change) -> str | None:
             return f"{_advance(renamed, former, rename)} of {name}"
         case ReadColumn(column_name, before):
             return f"read column {column_name} of {name} from {_read_from(change)}, and no more from {before}"
+        case WidenColumn(column_name, before, kind, ColumnWidening()):
+            return (
+                f"widen column {column_name} of {name} from {before.name} to {kind.name}: objects of before are "
+                "rewritten, until then readers of Glue that do not widen by themselves fail on it in their days"
+            )
         case WidenColumn(column_name, before, kind):
             return f"widen column {column_name} of {name} from {before.name} to {kind.name}"
+        case EndWidening(column_name, former, kind):
+            return f"find column {column_name} of {name} as {kind.name} in every object, and as {former.name} in none"
         case LengthenColumn(column_name, before, length):
             return f"lengthen column {column_name} of {name} from {before} to {length} bytes"
         case ReorderColumns(names):

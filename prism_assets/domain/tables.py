@@ -12,12 +12,18 @@ from datetime import date, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from prism_assets.domain.column_renames import SHOWS_FORMER, ColumnRename, RenameState
+from prism_assets.domain.column_transitions import (
+    SHOWS_FORMER,
+    ColumnRename,
+    ColumnTransition,
+    ColumnWidening,
+    RenameState,
+)
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.joins import JoinOptions
 from prism_assets.domain.limits import CheckLimits, Freshness
 from prism_assets.domain.names import TableName
-from prism_assets.domain.types import FILE_FORMATS, MILLISECONDS, ColumnType, type_named
+from prism_assets.domain.types import FILE_FORMATS, MILLISECONDS, ColumnType, parse_type, type_named
 
 ACCEPT_FROM = ("object", "arrival")
 ON_FOREIGN = ("restore", "stop")
@@ -42,6 +48,7 @@ _SILENT: Mapping[str, object] = {
     "evolved": False,
     "stored_as": None,
     "rename": None,
+    "widening": None,
 }
 _OF_THE_FILE = (
     "path", "freshness", "limits", "says_format", "places", "was", "grace_days", "former", "changes_days", "records",
@@ -56,7 +63,8 @@ class Column:
     Lengths are bytes of UTF-8. Offsets are `+HH:MM`. `zone_offset` stands in definitions of before and does nothing.
     One that `evolved` came by the contract of the table, and its file does not have it yet. `rename` says how far one
     is that was renamed. In definitions of before it is `stored_as` what it was called first: objects and Glue have that
-    name alone. `was` is what the file says it was called; it is no part of what is compared or stored.
+    name alone. `widening` says which narrower type it was, of which objects may still have values. `was` is what the
+    file says it was called; it is no part of what is compared or stored.
 
     Values are those of the key `source`, or of the first of `sources` that is not null, which are written as in table
     files (`domain/sources.py`), or are computed by the SQL expression `value`; `source` is then the column's name, and
@@ -79,6 +87,7 @@ class Column:
     evolved: bool = False
     stored_as: str | None = None
     rename: ColumnRename | None = None
+    widening: ColumnWidening | None = None
     was: str | None = dataclasses.field(default=None, compare=False)
 
     @property
@@ -90,6 +99,11 @@ class Column:
     def copied_as(self) -> str | None:
         """The name of a copy that objects have beside it, for readers by name; None for most columns."""
         return self.rename.former if self.rename else None
+
+    @property
+    def transitions(self) -> tuple[ColumnTransition, ...]:
+        """What it is on the way to: its name, its type, or both."""
+        return tuple(item for item in (self.rename, self.widening) if item)
 
     @property
     def glue_name(self) -> str:
@@ -120,6 +134,8 @@ class Column:
         del told["was"]
         if self.rename:
             told["rename"] = {**vars(self.rename), "state": self.rename.state.value}
+        if self.widening:
+            told["widening"] = {**vars(self.widening), "former": self.widening.former.name}
         return {**told, **dict.fromkeys(_ALWAYS_STORED), **self.type.parameters, "type": self.type.keyword}
 
     @classmethod
@@ -139,6 +155,11 @@ class Column:
         if "rename" in values:
             _check_known(ColumnRename, values["rename"], f"column {document['name']}")
             values["rename"] = ColumnRename(**{**values["rename"], "state": RenameState(values["rename"]["state"])})
+        if "widening" in values:
+            _check_known(ColumnWidening, values["widening"], f"column {document['name']}")
+            values["widening"] = ColumnWidening(
+                **{**values["widening"], "former": parse_type(values["widening"]["former"])}
+            )
         return cls(type=kind, **values)
 
 
@@ -394,9 +415,14 @@ class TableDefinition:
         return tuple(dict.fromkeys(names.get(name, name) for name in wanted))
 
     @property
-    def renamed_in(self) -> int:
-        """Objects of versions before have other names for columns that are on the way to theirs; 0 if none is."""
-        return max((column.rename.version for column in self.columns if column.rename), default=0)
+    def rewritten_in(self) -> int:
+        """Objects of versions before lack the name or the type of columns that are on the way to it; 0 if none is."""
+        return max((item.version for column in self.columns for item in column.transitions), default=0)
+
+    @property
+    def is_rewriting(self) -> bool:
+        """Whether objects of before `rewritten_in` are to be rewritten."""
+        return any(item.is_rewriting for column in self.columns for item in column.transitions)
 
     @property
     def rename_step(self) -> int:
@@ -468,7 +494,9 @@ class TableDefinition:
 
     def for_tasks(self) -> TableDefinition:
         """The same without what no kernel asks for, descriptions and who reads: the versions of tasks may be older."""
-        columns = tuple(dataclasses.replace(column, description=None, evolved=False) for column in self.columns)
+        columns = tuple(
+            dataclasses.replace(column, description=None, evolved=False, widening=None) for column in self.columns
+        )
         unstored = tuple(dataclasses.replace(column, description=None) for column in self.unstored)
         return dataclasses.replace(self, columns=columns, unstored=unstored, iceberg=None, ducklake=True, symlink=False)
 
@@ -573,5 +601,15 @@ def _check_known(kind: type, document: Mapping[str, Any], what: str) -> None:
 # Looked up for every column of every table, and each tick of a sensor reads them all.
 _FIELDS: Mapping[type, frozenset[str]] = {
     kind: frozenset(field.name for field in dataclasses.fields(kind))
-    for kind in (ChangeLog, Column, ColumnRename, Contract, IcebergOptions, Stream, StreamColumn, TableDefinition)
+    for kind in (
+        ChangeLog,
+        Column,
+        ColumnRename,
+        ColumnWidening,
+        Contract,
+        IcebergOptions,
+        Stream,
+        StreamColumn,
+        TableDefinition,
+    )
 }

@@ -161,6 +161,11 @@ def _failed(message: str) -> PrismError:
     where = f"s3://{bucket}/{key}" if bucket else str(key)
     if any(word in said for word in _GONE):
         return missing_object(where)
+    if kind == "Invalid" and "not in range" in said:
+        return TerminalError(
+            f"{where} holds a greater number than its column in Glue takes: it was widened, and Glue says so behind "
+            "the next catalog run: run `prism catalog`"
+        )
     if kind == "Invalid":
         return TerminalError(f"{where} is no sound Parquet object; `prism repair --deep` finds and mends such ones")
     return unclear(where, bucket or "of the table", said)

@@ -39,8 +39,8 @@ from prism_assets.metadata.publication_notes import ComparisonDue
 from prism_assets.metadata.quarantine import UnfitValues, unfit_values
 from prism_assets.metadata.unread_objects import UnreadObjects, load_unread
 from prism_assets.objectstore.lake import Lake
+from prism_assets.stages.catalog.column_transitions import TransitionStatus, read_transitions
 from prism_assets.stages.catalog.facts import StoredFacts
-from prism_assets.stages.catalog.renames import RenameStatus, read_renames
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.drop.report import DropStatus, read_drops
 from prism_assets.stages.erase.report import ErasureStatus, read_erasures
@@ -75,7 +75,7 @@ class TableStatus:
     of it. `unfit_values` are those of the last `unfit_days` that did not fit their column; only where tables are named.
     `undeleted_objects` should have been deleted by a garbage collection of days ago. `stopped` are streams at which
     objects wait that are in no other count. `erasures` are those that are not proved yet. `records_wait` says what
-    keeps folds and merges of records back, `open_renames` which columns Glue does not show by their new names alone.
+    keeps folds and merges of records back, `open_transitions` which columns objects may have by a former name or type.
     Of a table that is being dropped there is nothing but the `drop`.
     """
 
@@ -93,7 +93,7 @@ class TableStatus:
     erasures: tuple[ErasureStatus, ...] = ()
     drop: DropStatus | None = None
     records_wait: tuple[str, ...] = ()
-    open_renames: tuple[RenameStatus, ...] = ()
+    open_transitions: tuple[TransitionStatus, ...] = ()
 
 
 def read_status(
@@ -123,7 +123,7 @@ def read_status(
         undeleted = gc_log.count_overdue(connection)
         unfit = {} if names is None else unfit_values(connection, ids, since)
         stopped = backlog.count_stopped(connection, ids)
-        renames = {table.table_id: read_renames(context, connection, table, now) for table in chosen}
+        transitions = {table.table_id: read_transitions(context, connection, table, now) for table in chosen}
         held = {table.table_id: load_waits(connection, table, settings.full_scan_seconds, now) for table in chosen}
     erasures = read_erasures(context, chosen, open_only=True)
     dropped = [
@@ -142,7 +142,7 @@ def read_status(
                 stopped=tuple(item for item in stopped if item.table_id == table.table_id),
                 erasures=tuple(item for item in erasures if item.table == str(table.name)),
                 records_wait=held[table.table_id],
-                open_renames=renames[table.table_id],
+                open_transitions=transitions[table.table_id],
             )
             for table, status in zip(chosen, found, strict=True)
         ),

@@ -7,6 +7,8 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prism_assets.domain.column_changes import StoredColumns, column_problems, continued_columns
+from prism_assets.domain.column_transitions import ColumnWidening
 from prism_assets.domain.table_changes import (
     AddColumn,
     AddStream,
@@ -17,8 +19,8 @@ from prism_assets.domain.table_changes import (
     describe,
 )
 from prism_assets.domain.table_file import parse_table_file
-from prism_assets.domain.tables import Column, IcebergOptions, MergePolicy, Stream, TableDefinition
-from prism_assets.domain.types import type_named
+from prism_assets.domain.tables import ChangeLog, Column, IcebergOptions, MergePolicy, Stream, TableDefinition
+from prism_assets.domain.types import SmallIntType, type_named
 from prism_assets_tests.builders import a_table
 
 BEFORE = parse_table_file(a_table(), "t.yaml")
@@ -79,6 +81,43 @@ def test_a_column_that_is_read_from_elsewhere_says_so() -> None:
         assert describe("log.events", changes_between(known, wanted)) == tuple(
             f"read column account of log.events from {origin}, and no more from the key user" for origin in said
         )
+
+
+def test_a_column_is_widened_with_objects_of_before_and_its_way_ends() -> None:
+    def table(kind: str) -> TableDefinition:
+        made = parse_table_file(a_table(columns=[f"{{name: n, type: {kind}}}"]), "t.yaml")
+        ids = tuple(dataclasses.replace(column, column_id=place) for place, column in enumerate(made.columns, start=1))
+        return dataclasses.replace(made, table_id=7, version=3, columns=ids)
+
+    def continued(old: TableDefinition, file: TableDefinition, stored: StoredColumns) -> TableDefinition:
+        assert list(column_problems(file, old, stored)) == []
+        wanted = dataclasses.replace(old, columns=continued_columns(file, old, stored))
+        changes = changes_between(old, wanted)
+        assert applied(old, changes) == wanted
+        assert TableDefinition.from_json(wanted.to_json()) == wanted
+        return dataclasses.replace(wanted, version=old.version + 1)
+
+    small, whole, big = table("smallint"), table("integer"), table("bigint")
+    stored = StoredColumns(accepts_failing_reads=True)
+    assert continued(small, whole, StoredColumns(is_empty=True)).rewritten_in == 0
+    widened = continued(small, whole, stored)
+    assert widened.column("n").widening == ColumnWidening(former=SmallIntType(), version=4)
+    assert (widened.is_rewriting, widened.rewritten_in) == (True, 4)
+    assert continued(widened, whole, StoredColumns()).column("n").widening == widened.column("n").widening
+    again = continued(widened, big, stored)
+    assert again.column("n").widening == ColumnWidening(former=SmallIntType(), version=5)
+    ended = tuple(dataclasses.replace(column, widening=None) for column in again.columns)
+    changes = changes_between(again, dataclasses.replace(again, columns=ended))
+    assert describe("log.events", changes) == (
+        "find column n of log.events as bigint in every object, and as smallint in none",
+    )
+    assert applied(again, changes).rewritten_in == 0
+    assert again.for_tasks().column("n").widening is None
+    (told,) = column_problems(big, small, StoredColumns(merged=2))
+    assert "(2 merged objects to be rewritten)" in told
+    joined = dataclasses.replace(small, change_log=ChangeLog(lateness_seconds=None))
+    (told,) = column_problems(big, joined, stored)
+    assert "columns of join tables cannot be widened yet" in told
 
 
 def _read(text: str) -> Column:

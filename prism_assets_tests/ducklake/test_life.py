@@ -212,3 +212,23 @@ def test_a_renamed_column_is_read_in_objects_of_before_and_behind(world: World, 
         world.merge("2026-03-01T16:00", everything=True)
     with pytest.raises(StatementFailed, match="color"):
         lake.query("SELECT color FROM lake.log.events")
+
+
+def test_a_widened_column_is_read_in_objects_of_before_and_behind(world: World, lake: LakeOfTest) -> None:
+    def columns(size: str, price: str, cost: str) -> list[str]:
+        kinds = {"size": size, "price": price, "cost": cost}
+        return [f"{{name: {name}, type: '{kind}'}}" for name, kind in kinds.items()]
+
+    world.apply(a_table(columns=columns("integer", "real", "decimal(6,2)")))
+    world.drop(some_rows(3, utc("2026-03-01T12:00"), size=7, price=0.5, cost="12.34"))
+    world.stream("2026-03-01T12:10")
+    query = "SELECT size, price, CAST(cost AS varchar), count(*) FROM lake.log.events GROUP BY ALL ORDER BY 1"
+    assert lake.query(query) == [(7, 0.5, "12.34", 3)]
+    world.apply(a_table(columns=columns("bigint", "double", "decimal(10,2)")), accept_failing_reads=True)
+    assert lake.query(query) == [(7, 0.5, "12.34", 3)]
+    world.drop(some_rows(3, utc("2026-03-01T12:00"), size=3_000_000_000, price=0.1, cost="12345678.90"))
+    world.stream("2026-03-01T12:20")
+    for _ in range(2):
+        assert lake.query(query) == [(7, 0.5, "12.34", 3), (3_000_000_000, 0.1, "12345678.90", 3)]
+        assert lake.query("SELECT count(*) FROM lake.log.events WHERE size > 8") == [(3,)]
+        world.merge("2026-03-01T16:00", everything=True)

@@ -6,8 +6,10 @@ import dataclasses
 import io
 import random
 from collections import Counter
+from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -129,12 +131,25 @@ def test_columns_are_united_by_id_and_old_rows_get_nulls(lake: Lake) -> None:
 
 def test_a_column_that_was_widened_keeps_its_fingerprint(lake: Lake) -> None:
     narrow, wide = (
-        a_table(a_column("n", kind, 2), a_column("x", real, 3))
-        for kind, real in (("integer", "real"), ("bigint", "double"))
+        a_table(a_column("n", kind, 2), a_column("x", real, 3), a_column("d", "decimal", 4, precision=digits, scale=2))
+        for kind, real, digits in (("integer", "real", 6), ("bigint", "double", 38))
     )
-    objects = lake.convert(an_object({"n": -5, "x": 1.5}, {"n": 6}), narrow).result.objects
+    lines = {"n": -5, "x": 0.1, "d": "-12.34"}, {"n": 6}
+    objects = lake.convert(an_object(*lines), narrow).result.objects
     assert lake.merge(objects, wide).failure is None
-    assert [(row["n"], row["x"]) for row in merged_rows(lake)] == [(-5, 1.5), (6, None)]
+    first, second = ({name: row[name] for name in "nxd"} for row in merged_rows(lake))
+    assert first == {"n": -5, "x": float(np.float32(0.1)), "d": Decimal("-12.34")}
+    assert second == {"n": 6, "x": None, "d": None}
+
+
+def test_an_object_with_narrower_values_is_not_taken_for_one_that_is_wide(lake: Lake) -> None:
+    narrow, wide = (a_table(a_column("n", kind, 2)) for kind in ("integer", "bigint"))
+    objects = lake.convert(an_object({"n": 1}), narrow).result.objects
+    assert lake.merge(objects, narrow).failure is None
+    failure = lake.merge(objects, wide).failure
+    assert failure is not None
+    assert failure.occupied
+    assert "other names or types of columns" in failure.message
 
 
 def test_the_same_inputs_give_the_same_bytes(lake: Lake) -> None:

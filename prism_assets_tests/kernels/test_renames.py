@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow.parquet as pq
 import pytest
 
-from prism_assets.domain.column_renames import ColumnRename, RenameState
+from prism_assets.domain.column_transitions import ColumnRename, RenameState
 from prism_assets.domain.files import DataFile, SmallObject
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.tables import TableDefinition

@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -75,6 +76,30 @@ def test_an_object_without_such_a_row_is_not_written_and_where_statistics_tell_n
     assert (found.written, found.matching, found.row_groups_read) == (None, 0, 1)
     with pytest.raises(ObjectMissing):
         lake.stores.get("lake", OUT)
+
+
+def test_a_predicate_goes_on_over_columns_that_are_wider_than_when_it_was_made() -> None:
+    table = a_table(
+        a_column("n", "integer", 2), a_column("x", "real", 3), a_column("d", "decimal", 4, precision=6, scale=2)
+    )
+    single = np.array([0.1, 0.2, 0.1], np.float32)
+    narrow = {2: pa.array([7, 1, 8], pa.int32()), 3: pa.array(single), 4: pa.array([1, 2, 3], pa.decimal128(6, 2))}
+    big, long = 3_000_000_000, 12_345_678
+    wide = {
+        2: pa.array([7, big, 8], pa.int64()),
+        3: pa.array(np.array([single[0], 0.2, 0.1], np.float64)),  # a value of before, and new ones
+        4: pa.array([1, long, 3], pa.decimal128(10, 2)),
+    }
+    for where, expected in (
+        ("x = 0.1", [True, False, True]),
+        ("n + 1 = 8 OR d = 3", [True, False, True]),
+        ("n < 9 AND d < 9", [True, None, True]),
+    ):
+        with Predicate(replace(check_predicate(table, where), erasure_id=1)) as predicate:
+            for columns, fits in ((narrow, True), (wide, False)):
+                found = predicate.matches(columns, 3)
+                assert found.matching.tolist() == [fits if wanted is None else wanted for wanted in expected]
+                assert not found.undecided.any()
 
 
 def test_without_a_key_rows_are_counted_and_nothing_is_written(lake: Lake) -> None:

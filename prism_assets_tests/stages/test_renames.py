@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from prism_assets import failpoints
-from prism_assets.domain.column_renames import RenameState
+from prism_assets.domain.column_transitions import RenameState
 from prism_assets.kernels.fingerprint import COPY_IDS
 from prism_assets.metadata import merge_jobs, partitions, retention, tables
 from prism_assets.stages.catalog.preview import preview
@@ -89,7 +89,7 @@ def state(world: World) -> RenameState | None:
 
 def said(world: World, now: str) -> str:
     (status,) = read_status(world.context, now=utc(now))
-    (found,) = status.open_renames
+    (found,) = status.open_transitions
     assert any(str(found) in str(step) for step in preview(world.context, now=utc(now)))
     return str(found).partition(": ")[2]
 
@@ -203,7 +203,7 @@ def test_a_rebuild_that_was_under_way_takes_no_name_back(world: World, rows: lis
     context = replace(world.context, progress=rename_meanwhile)
     report = run_rebuild(context, "log.events", day=utc(NOON).date(), now=utc(RENAMED))
     assert told[0].endswith("2 objects converted")
-    assert "columns were renamed meanwhile" in report.errors[0]
+    assert "columns were renamed or widened meanwhile" in report.errors[0]
     publish(world, RENAMED)
     see_former(world, rows)
 
@@ -440,7 +440,7 @@ def wait_for_lock(world: World) -> None:
     raise AssertionError("nobody waits for a lock")
 
 
-@pytest.mark.parametrize("point", ["catalog.in_rename", "catalog.after_define"])
+@pytest.mark.parametrize("point", ["catalog.in_transition", "catalog.after_define"])
 def test_a_step_that_died_is_taken_by_the_next_run(world: World, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
     world.apply(a_table(columns=[COLOR], merge=MERGE))
     rows = arrive(world)

@@ -29,7 +29,7 @@ def make_catalog(context: StageContext, task: Task) -> Outcome:
     positions = read_positions(context, Stage.CATALOG, ids, days)
     figures = read_figures(context, ids, days)
     waits = {(table.table_id, wait.date): wait.reason for table in done.tables for wait in table.waiting}
-    renames = {table.table_id: table.open_renames for table in done.tables}
+    transitions = {table.table_id: table.open_transitions for table in done.tables}
     examples = {(table.table_id, item.date): item.examples for table in done.tables for item in table.published}
     samples = read_sample_rows(context, context.publisher.name, task.tables, now, examples)
     return Outcome(
@@ -46,7 +46,7 @@ def make_catalog(context: StageContext, task: Task) -> Outcome:
             name: {
                 **figures[name, task.day],
                 "waits": waits.get((table, task.day), "for nothing"),
-                **({"renamed columns": "; ".join(map(str, renames[table]))} if renames.get(table) else {}),
+                **({"changed columns": "; ".join(map(str, transitions[table]))} if transitions.get(table) else {}),
             }
             for table, name in ids.items()
         },

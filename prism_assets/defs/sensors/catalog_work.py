@@ -16,8 +16,8 @@ from prism_assets.defs.sensors.requests import PendingDays, answer
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.metadata.catalog_state import undefined_tables
+from prism_assets.stages.catalog.column_transitions import tables_to_advance
 from prism_assets.stages.catalog.pending import COMPARE, PUBLISH, CatalogWork, find_catalog_work
-from prism_assets.stages.catalog.renames import tables_to_advance
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 from prism_assets.stages.delayed import DelayedRows, find_delayed

@@ -1,4 +1,4 @@
-"""merges_due: requests merged for the tables whose merge jobs are due, or that have objects from before a rename."""
+"""merges_due: requests merged for the tables whose merge jobs are due, or that have objects to be rewritten."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from prism_assets.defs.keys import Stage
 from prism_assets.defs.location import Location
 from prism_assets.defs.sensors.requests import PendingDays, answer
 from prism_assets.domain.words import counted
-from prism_assets.metadata.column_renames import load_days_to_rewrite
+from prism_assets.metadata.column_transitions import load_days_to_rewrite
 from prism_assets.metadata.merge_queue import MergeQueue, due_merges, merge_queue
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
@@ -32,7 +32,7 @@ def merges_due(
     for table_id, day in (*((item.table_id, item.date) for item in due), *((day.table_id, day.date) for day in anew)):
         days.setdefault(names[table_id], set()).add(day)
     reply = answer(PendingDays(Stage.MERGED, days), location, context.instance)
-    rewrites = f"{counted(len(anew), 'day has', 'days have')} objects from before a rename" if anew else ""
+    rewrites = f"{counted(len(anew), 'day has', 'days have')} objects from before a rename or widening" if anew else ""
     reason = "; ".join(filter(None, [_sentence(len(due), queue), rewrites, reply.rest]))
     return SensorResult(run_requests=list(reply.requests), skip_reason=None if reply.requests else SkipReason(reason))
 

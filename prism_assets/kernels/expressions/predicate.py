@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
@@ -42,7 +42,7 @@ def check_predicate(table: TableDefinition, text: str) -> ErasureRule:
         raise WrongUse("--where names no column of the table: it would match every row or none")
     if sql_type != "BOOLEAN":
         raise WrongUse(f"--where: it must be true or false, and is of DuckDB's type {sql_type}")
-    documents = tuple(json.dumps(column.to_document(), sort_keys=True) for column in named)
+    documents = tuple(json.dumps(replace(column, widening=None).to_document(), sort_keys=True) for column in named)
     return ErasureRule(
         erasure_id=0,
         predicate=text.strip(),
@@ -132,4 +132,17 @@ def _seen(column: Column, found: Any, count: int) -> Any:
         instants = found.cast(pa.timestamp("us", "UTC"))
         chunks = instants.chunks if isinstance(instants, pa.ChunkedArray) else [instants]
         return pa.chunked_array([chunk.view(MICROSECONDS) for chunk in chunks], MICROSECONDS)
-    return found.cast(kind)
+    return found.cast(_widest(found.type, kind))
+
+
+def _widest(found: pa.DataType, kind: pa.DataType) -> pa.DataType:
+    """As what a column is seen that a predicate knew as `kind`, and that was widened since: no value is lost.
+
+    But for numbers of single precision, which stay what they were: a value of before that is stored with double
+    precision by now equals what it did.
+    """
+    if pa.types.is_integer(found) and pa.types.is_integer(kind):
+        return found if found.bit_width > kind.bit_width else kind
+    if pa.types.is_decimal(found) and pa.types.is_decimal(kind):
+        return found if found.precision > kind.precision else kind
+    return kind

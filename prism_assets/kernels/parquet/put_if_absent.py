@@ -41,15 +41,15 @@ def put_if_absent(
 ) -> Present:
     """Writes an object, or finds that one with the same rows is there; returns what is there.
 
-    KeyOccupied if other rows are, or the same with a column under another name, as before it was renamed.
+    KeyOccupied if other rows are, or the same with a column of another name or type, as before that was changed.
     """
     content = memoryview(body).cast("B")
     if stores.put_new(bucket, key, content, kind=kind) or _is_same(stores, bucket, key, content):
         return Present(len(content), file_format)
     there = stores.get(bucket, key)
     schema = _check_same(there, key, row_count, fingerprint)
-    if not _has_names(schema, pq.read_schema(pa.BufferReader(body))):
-        raise KeyOccupied(f"{key} exists with other names of columns, and is not overwritten; repeat")
+    if not _has_columns(schema, pq.read_schema(pa.BufferReader(body))):
+        raise KeyOccupied(f"{key} exists with other names or types of columns, and is not overwritten; repeat")
     return Present(len(there), format_of(schema) or file_format)
 
 
@@ -75,9 +75,19 @@ def _check_same(there: bytes, key: str, row_count: int, fingerprint: int) -> pa.
     return file.schema_arrow
 
 
-def _has_names(there: pa.Schema, wanted: pa.Schema) -> bool:
-    """Whether columns of an object have the names that they are to have. It may hold more of them, and fewer."""
-    known = {(column_id(field), field.name) for field in there}
-    ids = {number for number, _ in known}
-    missing = [field for field in wanted if (column_id(field), field.name) not in known]
-    return not any(column_id(field) in ids or is_copy(field) for field in missing)
+def _has_columns(there: pa.Schema, wanted: pa.Schema) -> bool:
+    """Whether columns of an object have the names and types that they are to have. It may hold more, and fewer."""
+    known: dict[int, list[pa.Field]] = {}
+    for field in there:
+        known.setdefault(column_id(field), []).append(field)
+    for field in wanted:
+        found = known.get(column_id(field), [])
+        if (found or is_copy(field)) and not any(_is_alike(other, field) for other in found):
+            return False
+    return True
+
+
+def _is_alike(one: pa.Field, other: pa.Field) -> bool:
+    """Whether two fields of one id are the same; the unit of timestamps is that of the whole object."""
+    both_times = pa.types.is_timestamp(one.type) and pa.types.is_timestamp(other.type)
+    return bool(one.name == other.name and (both_times or one.type.equals(other.type)))

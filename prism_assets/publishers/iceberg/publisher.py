@@ -51,7 +51,7 @@ _LOOKS = 50
 
 
 class CommitRefused(CatalogUnavailable):
-    """The head is another one than was loaded: somebody was first. What is to be done is planned anew."""
+    """The head is another one than was loaded, or the definition: somebody was first. It is planned anew."""
 
 
 class MetadataMissing(ObjectMissing):

@@ -17,21 +17,29 @@ from prism_assets.domain.partitions import SYMLINK
 from prism_assets.domain.table_changes import applied
 from prism_assets.domain.tables import Column, TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.metadata import catalog_state, drops, erasures, locks, retention, tables
+from prism_assets.metadata import catalog_state, drops, erasures, locks, merge_ranges, retention, tables
 from prism_assets.stages.apply.amplification import find_amplification
 from prism_assets.stages.apply.names import TableNames
 from prism_assets.stages.apply.plan import ApplyPlan, plan_apply
 from prism_assets.stages.context import StageContext
 
 
-def load_plan(context: StageContext, connection: Connection, files: Sequence[TableDefinition]) -> ApplyPlan:
+def load_plan(
+    context: StageContext,
+    connection: Connection,
+    files: Sequence[TableDefinition],
+    *,
+    accept_failing_reads: bool = False,
+) -> ApplyPlan:
     """Against what is in force; a database that is not migrated yet knows no former names."""
     has_names = context.database.has_table("prism_former_names")
     former = tables.load_former_names(connection) if has_names else []
     known = tables.load_definitions(connection)
     names = TableNames.of(files, known, former)
     stored = {
-        old.table_id: _stored_columns(context, connection, table, old) for table in files if (old := names.old(table))
+        old.table_id: _stored_columns(context, connection, table, old, accept_failing_reads=accept_failing_reads)
+        for table in files
+        if (old := names.old(table))
     }
     dropped = [drop.name for drop in drops.load_drops(connection)] if context.database.has_table("prism_drops") else []
     linked = _linked_tables(context, connection, known)
@@ -47,27 +55,36 @@ def _linked_tables(context: StageContext, connection: Connection, known: Sequenc
 
 
 def _stored_columns(
-    context: StageContext, connection: Connection, table: TableDefinition, old: TableDefinition
+    context: StageContext,
+    connection: Connection,
+    table: TableDefinition,
+    old: TableDefinition,
+    *,
+    accept_failing_reads: bool,
 ) -> StoredColumns:
     """Looks into objects only for names that come to be those of other columns, and at erasures only where columns go.
 
-    Whether there is any object is asked where a column is renamed or widened; no batch starts until that is done.
+    Whether there is any object is asked where a column is renamed or widened; no batch starts until that is done. How
+    many are merged is asked where one is widened.
     """
     followed = followed_columns(table, old)
     ids = {column.name: followed[column.name].column_id if column.name in followed else 0 for column in table.columns}
     new = ids.keys() - {name for name, column in followed.items() if column.stored_name == name}
     used = new & tables.load_column_names(connection, old.table_id) if new else ()
     held = tables.load_held_names(connection, old.table_id, {name: ids[name] for name in used})
-    is_empty = False
+    is_empty, merged = False, 0
     if any((column.name, column.type) != (of.name, of.type) for column, of in _pairs(table, followed)):
         locks.hold_epoch(connection)
         is_empty = tables.is_empty(connection, old.table_id)
+    if not is_empty and any(column.type != of.type for column, of in _pairs(table, followed)):
+        merged = merge_ranges.count_objects(connection, old.table_id)
+    known = StoredColumns(held, {}, is_empty, accept_failing_reads, merged)
     goes = len(followed) < len(old.columns)
     if not goes or not context.database.has_table("prism_erasures"):
-        return StoredColumns(held, is_empty=is_empty)
+        return known
     rules = erasures.load_rules(connection, [old.table_id]).get(old.table_id, ())
     named = [(rule.erasure_id, [column.column_id for column in rule.defined]) for rule in rules]
-    return StoredColumns(held, erased_by(named), is_empty)
+    return dataclasses.replace(known, erased_by=erased_by(named))
 
 
 def _pairs(table: TableDefinition, followed: Mapping[str, Column]) -> list[tuple[Column, Column]]:

@@ -28,9 +28,9 @@ from prism_assets.domain.words import counted
 from prism_assets.metadata import catalog_state
 from prism_assets.metadata.catalog_state import CatalogState
 from prism_assets.stages.catalog.candidates import load_candidates
+from prism_assets.stages.catalog.column_transitions import read_transitions
 from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.catalog.publish import plan_publish
-from prism_assets.stages.catalog.renames import read_renames
 from prism_assets.stages.context import StageContext
 
 
@@ -72,8 +72,9 @@ def _of_table(
             for item in pending
             if not (republish or table.dropped) and item.partition_id not in later
         }
-        for rename in read_renames(context, connection, table, now) if not (republish or table.dropped) else ():
-            yield None, str(rename)
+        is_told = not (republish or table.dropped)
+        for transition in read_transitions(context, connection, table, now) if is_told else ():
+            yield None, str(transition)
         shown_by = catalog_state.load_publishers(connection, [table.table_id])[table.table_id]
     for one in context.of_publishers({*shown_by, *wanted_publishers(table)}):
         for day, step in _of_catalog(one, table, now, republish):

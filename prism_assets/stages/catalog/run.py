@@ -41,10 +41,10 @@ from prism_assets.metadata import catalog_state, leases, locks, merge_jobs, part
 from prism_assets.metadata.catalog_state import CatalogState
 from prism_assets.metadata.leases import Holder, Lease, LeaseKind, mention
 from prism_assets.stages.catalog.candidates import load_candidates
+from prism_assets.stages.catalog.column_transitions import TransitionStatus, advance_columns, read_transitions
 from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.catalog.publications import PublishedPartition
 from prism_assets.stages.catalog.publish import PublishReport, end_table, plan_publish, publish_table
-from prism_assets.stages.catalog.renames import RenameStatus, advance_renames, read_renames
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.leases import find_holder, leased
 
@@ -69,8 +69,8 @@ _Told = TypeVar("_Told", Waiting, Problem)
 class TableReport:
     """What a catalog run did with one table. `skipped` if another run is at it: its `holder`, unless it just ended.
 
-    `renames_advanced` are steps of columns on the way to their new names, `open_renames` say what these wait for behind
-    it.
+    `columns_advanced` are steps of columns on the way to their new names or types, `open_transitions` say what these
+    wait for behind it.
 
     What was defined, published, withdrawn and removed is that of Glue's own database, and of that of symlinks what
     `symlink` says. What is wrong, and what waits, is that of both, and stands here alone.
@@ -84,11 +84,11 @@ class TableReport:
     switched: tuple[date, ...] = ()
     marked: tuple[date, ...] = ()
     closed: tuple[date, ...] = ()
-    renames_advanced: tuple[str, ...] = ()
+    columns_advanced: tuple[str, ...] = ()
     defined: str | None = None
     published: tuple[PublishedPartition, ...] = ()
     waiting: tuple[Waiting, ...] = ()
-    open_renames: tuple[RenameStatus, ...] = ()
+    open_transitions: tuple[TransitionStatus, ...] = ()
     skipped: bool = False
     holder: Holder | None = None
     problems: tuple[Problem, ...] = ()
@@ -102,7 +102,7 @@ class TableReport:
     @property
     def changed(self) -> bool:
         """Whether the run changed anything."""
-        moved = self.expired or self.withdrawn or self.switched or self.marked or self.closed or self.renames_advanced
+        moved = self.expired or self.withdrawn or self.switched or self.marked or self.closed or self.columns_advanced
         return bool(moved or self.defined or self.published or self.removed or self.symlink.changed)
 
 
@@ -200,14 +200,14 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
         expired = _expire(context, table, lease, pending, min(now, known.time), waiting)
         switched = _switch(context, table, lease, pending, now, waiting)
         marked, closed = _close(context, table, lease, pending, now, waiting)
-        advanced = advance_renames(context, lease, table, min(now, known.time))
+        advanced = advance_columns(context, lease, table, min(now, known.time))
     shown = {
         one.publisher.name: _show(one, lease, table, now + _since(started), republish)
         for one in _begun_catalogs(context, lease, table)
     }
     with context.database.begin() as connection:
         current = tables.load_current(connection, table)
-        open_renames = read_renames(context, connection, current, min(now, known.time))
+        open_transitions = read_transitions(context, connection, current, min(now, known.time))
     glue, symlink = (shown.get(name, PublishReport()) for name in (GLUE, SYMLINK))
     return TableReport(
         table=str(table.name),
@@ -218,8 +218,8 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
         switched=tuple(switched),
         marked=tuple(marked),
         closed=tuple(closed),
-        renames_advanced=advanced,
-        open_renames=open_renames,
+        columns_advanced=advanced,
+        open_transitions=open_transitions,
         defined=glue.defined,
         published=glue.published,
         waiting=(*waiting, *_held_back(glue), *map(_of_symlinks, _held_back(symlink))),

@@ -222,6 +222,9 @@ class _TableRun:
         """What the catalog shows and nobody can read is noted: only a person can put that right."""
         try:
             plan = plan_commit(self._context, state, loaded, self._now, optimize=self._how.optimize)
+            # Behind the objects: none of them is of a later definition, so the schema has the types of all.
+            if self._state().definition.version != state.definition.version:
+                raise CommitRefused(f"{state.definition.name} was changed meanwhile; nothing was committed")
             return plan, self._commit(state.definition, loaded, plan)
         except MetadataMissing:  # the next run makes the table again
             raise

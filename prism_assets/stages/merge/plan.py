@@ -14,7 +14,7 @@ from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.domain.work.merge import MergeTask
-from prism_assets.metadata import column_renames, merge_jobs, merge_ranges, partitions, small_objects
+from prism_assets.metadata import column_transitions, merge_jobs, merge_ranges, partitions, small_objects
 from prism_assets.metadata import tables as tables_stored
 from prism_assets.objectstore.lake import Lake
 from prism_assets.stages.context import StageContext
@@ -62,7 +62,7 @@ def plan_partition(
     chain = merge_ranges.load_chain(connection, keys, partition_id)
     upper = chain[-1].upper_bound if chain else 0
     unmerged = [] if partition.expired else small_objects.load_above(connection, keys, partition_id, upper, limit + 1)
-    # Behind the objects: none of them is of a later definition, so the merged one has the names of all their columns.
+    # Behind the objects: none of them is of a later definition, so the merged one has the names and types of all.
     table = tables_stored.load_current(connection, table)
     plan = plan_merge(
         policy=table.merge,
@@ -71,7 +71,7 @@ def plan_partition(
         unmerged=unmerged[:limit],
         more=len(unmerged) > limit,
         shrinkage=merge_ranges.observed_shrinkage(connection, partition_id) or DEFAULT_SHRINKAGE,
-        renamed_in=0 if partition.expired else table.renamed_in,
+        rewritten_in=0 if partition.expired else table.rewritten_in,
         attempts=attempts,
     )
     return PartitionPlan(table=table, partition=partition, merge=plan)
@@ -125,7 +125,7 @@ def preview(
         }
         if ignore_schedule:
             due |= set(partitions.ids_unmerged(connection, list(tables), day))
-        due |= {item.partition_id for item in column_renames.load_days_to_rewrite(connection, tables.values(), day)}
+        due |= {item.partition_id for item in column_transitions.load_days_to_rewrite(connection, tables.values(), day)}
         wanted = [
             partition.partition_id
             for partition in partitions.load_partitions(connection, due).values()

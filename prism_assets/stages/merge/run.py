@@ -26,7 +26,7 @@ from prism_assets.domain.work import Failure, Task
 from prism_assets.domain.work.merge import MergeTask
 from prism_assets.engine.base import Engine
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import column_renames, merge_jobs, partitions
+from prism_assets.metadata import column_transitions, merge_jobs, partitions
 from prism_assets.metadata.merge_jobs import MergeJob
 from prism_assets.stages.bisect import check_engine, run_bisected
 from prism_assets.stages.context import StageContext
@@ -95,7 +95,7 @@ def merge_one_by_one(
 ) -> Iterator[MergeReport]:
     """Runs what `run_merge` runs, and yields what was done job by job, which is committed whatever follows.
 
-    Objects from before a rename of columns come last, when nothing is due any more, and some of them in each run.
+    Objects from before a rename or widening come last, when nothing is due any more, and some of them in each run.
     """
     context.check_lake()
     tables = context.choose_logs(names)
@@ -167,13 +167,13 @@ def _schedule_unmerged(context: StageContext, table_ids: Collection[int], day: d
 def _schedule_rewrites(
     context: StageContext, tables: Collection[TableDefinition], day: date | None, now: datetime
 ) -> int:
-    """Gives days jobs that have objects from before a rename, the newest first; how many.
+    """Gives days jobs that have objects from before a rename or widening, the newest first; how many.
 
     Each in a transaction of its own: a death between two leaves jobs like any other. A day that expired since it was
     found, with its jobs, gets none.
     """
     with context.database.begin() as connection:
-        wanted = column_renames.load_days_to_rewrite(connection, tables, day)
+        wanted = column_transitions.load_days_to_rewrite(connection, tables, day)
     scheduled = 0
     for item in wanted:
         with context.database.begin() as connection:
@@ -314,7 +314,7 @@ def _completed(context: StageContext, in_flight: Sequence[RunningJob], engine: _
 
 
 def _under_next_key(context: StageContext, plan: PartitionPlan, task: MergeTask) -> MergeTask | None:
-    """The same under another key: a merge that died left other rows under that of the task, or other names.
+    """The same under another key: a merge that died left other rows under that of the task, or other names or types.
 
     None for a range that is written anew, under a number of its own: another attempt takes another one.
     """

@@ -210,8 +210,8 @@ class _DayRebuild:
             leases.hold(connection, self._lease)
             locks.share_epoch(connection)  # a rule is there before, or finds what is committed here
             _refuse_if_erased(connection, self._table)
-            if tables.load_current(connection, self._table).renamed_in > self._table.version:
-                raise LeaseLost("columns were renamed meanwhile, and what is ready has their former names: repeat it")
+            if tables.load_current(connection, self._table).rewritten_in > self._table.version:
+                raise LeaseLost("columns were renamed or widened meanwhile, and what is ready is of before: repeat it")
             locked = partitions.lock_partition(connection, number)
             rebuilds.lock_running(connection, rebuild)
             if locked.rebuild > rebuild.generation:

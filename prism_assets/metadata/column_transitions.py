@@ -1,4 +1,4 @@
-"""Statements on renames of columns, which definitions tell of: what is left of them, and since when. Reads without locks.
+"""Statements on renamed and widened columns, of which definitions tell: what is left of before. Reads without locks.
 
 Only tables are asked for that have such a column.
 """
@@ -11,7 +11,7 @@ from datetime import date
 
 from sqlalchemy import Connection, text
 
-from prism_assets.domain.column_renames import ColumnRename, RenameFacts, RenameLeft, RenameState
+from prism_assets.domain.column_transitions import ColumnTransition, ObjectsLeft, TransitionFacts
 from prism_assets.domain.tables import TableDefinition
 
 _DAYS = 4
@@ -20,7 +20,7 @@ _DAYS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class DayToRewrite:
-    """A closed day with merged objects from before a rename."""
+    """A closed day with merged objects from before a rename or widening."""
 
     partition_id: int
     table_id: int
@@ -33,8 +33,8 @@ def load_days_to_rewrite(
     """Of each table what one run takes, the newest first; days that wait for a merge, which comes first, or are in one, are none."""
     found = []
     for table in tables:
-        if any(column.rename and column.rename.state is RenameState.REWRITING for column in table.columns):
-            values = {"table": table.table_id, "version": table.renamed_in, "most": _DAYS, "day": day}
+        if table.is_rewriting:
+            values = {"table": table.table_id, "version": table.rewritten_in, "most": _DAYS, "day": day}
             found += [DayToRewrite(**row._mapping) for row in connection.execute(text(_TO_REWRITE), values)]
     return found
 
@@ -52,14 +52,14 @@ ORDER BY p.partition_date DESC LIMIT :most
 """
 
 
-def load_rename(connection: Connection, table_id: int, rename: ColumnRename) -> RenameFacts:
-    """What decides how a rename goes on; what is left is counted only as long as it does."""
-    values = {"table": table_id, "version": rename.version, "since": rename.since}
+def load_facts(connection: Connection, table_id: int, transition: ColumnTransition) -> TransitionFacts:
+    """What decides how a transition goes on; what is left is counted only as long as it does."""
+    values = {"table": table_id, "version": transition.version, "since": transition.since}
     row = connection.execute(text(_TIMES), values).one()
-    left = RenameLeft()
-    if rename.state is RenameState.REWRITING:
-        left = RenameLeft(**connection.execute(text(_LEFT), values).one()._mapping)
-    return RenameFacts(left=left, **row._mapping)
+    left = ObjectsLeft()
+    if transition.is_rewriting:
+        left = ObjectsLeft(**connection.execute(text(_LEFT), values).one()._mapping)
+    return TransitionFacts(left=left, **row._mapping)
 
 
 _TIMES = """

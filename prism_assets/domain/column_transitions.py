@@ -1,9 +1,10 @@
-"""How a renamed column gets its new name for readers of Glue, who look columns up by name in each object.
+"""How a renamed or widened column gets its new name or type for readers of Glue, who look columns up in each object.
 
-From the rename on objects hold the column under both names; those of before are rewritten. Only when readers are sent
-to no other object does Glue show the new name, first beside the former one. Each state is a version of the definition:
-whatever follows a definition follows it, too. `next_step` alone decides; runs carry out, and people are told, what it
-says.
+From the change on objects hold a renamed column under both names, and a widened one with its new type; those of before
+are rewritten. Only when readers are sent to no other object does Glue show a new name, first beside the former one. A
+new type it shows at once: most readers find narrower values under it, and those that do not can read all days when no
+such object is left, which is all there is to a widening. Each state is a version of the definition: whatever follows a
+definition follows it, too. `next_step` alone decides; runs carry out, and people are told, what it says.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
+from prism_assets.domain.types import ColumnType
 from prism_assets.domain.words import counted
 
 
@@ -52,10 +54,39 @@ class ColumnRename:
     version: int
     since: int
 
+    @property
+    def is_rewriting(self) -> bool:
+        """Whether objects of before are still to be rewritten."""
+        return self.state is RenameState.REWRITING
+
 
 @dataclass(frozen=True, kw_only=True)
-class RenameLeft:
-    """What readers of Glue are sent to, or may be yet, and that has the former name alone.
+class ColumnWidening:
+    """A column was a `former`, a narrower type, of which objects from before `version` of the definition have values.
+
+    Where it is widened again before all of them are rewritten, `former` is the first type and `version` the last one.
+    """
+
+    former: ColumnType
+    version: int
+
+    @property
+    def since(self) -> int:
+        """The version that came with the one state that it has."""
+        return self.version
+
+    @property
+    def is_rewriting(self) -> bool:
+        """Whether objects of before are still to be rewritten: until it ends."""
+        return True
+
+
+ColumnTransition = ColumnRename | ColumnWidening
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectsLeft:
+    """What readers of Glue are sent to, or may be yet, and that lacks the new name, or the new type.
 
     Merged objects of closed days are rewritten; small objects are merged when their days are closed; staging objects
     are still to be converted under a definition of before. Of `unpublished_days` a catalog shows objects that were
@@ -74,7 +105,7 @@ class RenameLeft:
 
     @property
     def is_empty(self) -> bool:
-        """Whether all objects have the new name."""
+        """Whether all objects have the new name, or type."""
         return not (
             self.merged or self.small or self.in_open_days or self.staging or self.unpublished_days or self.publications
         )
@@ -101,22 +132,22 @@ class RenameLeft:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RenameFacts:
+class TransitionFacts:
     """What decides besides the state: since when that is, what is left, and since when every catalog shows it.
 
-    `shown` is None as long as one does not, or what was sent to it before may still change that. The rename itself has
-    `begun` before.
+    `shown` is None as long as one does not, or what was sent to it before may still change that. The transition itself
+    has `begun` before.
     """
 
     begun: datetime
     since: datetime
-    left: RenameLeft
+    left: ObjectsLeft
     shown: datetime | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class RenameStep:
-    """What the next catalog run does about a rename: `to` another state, or to its end.
+class TransitionStep:
+    """What the next catalog run does about a transition: `to` another state, or to its end.
 
     Where it is not due yet, `reason` says what is waited for.
     """
@@ -131,13 +162,24 @@ class RenameStep:
 
 
 def next_step(
-    rename: ColumnRename, facts: RenameFacts, now: datetime, *, reader_lease: timedelta, grace: timedelta
-) -> RenameStep:
-    """The step that ends the present state of a rename, due or not.
+    transition: ColumnTransition, facts: TransitionFacts, now: datetime, *, reader_lease: timedelta, grace: timedelta
+) -> TransitionStep:
+    """The step that ends the present state of a rename or a widening, due or not.
 
     Nothing that is made under a definition in force adds to what is left: once it is nothing it stays so. What Glue is
     to show counts from when the last catalog shows it, which may be long after its definition came into force.
     """
+    if transition.is_rewriting and not facts.left.is_empty:
+        to = NEXT_STATE[transition.state] if isinstance(transition, ColumnRename) else None
+        return TransitionStep(to=to, reason=f"objects of before are left: {facts.left}")
+    if isinstance(transition, ColumnWidening):
+        return TransitionStep(to=None)
+    return _next_step(transition, facts, now, reader_lease, grace)
+
+
+def _next_step(
+    rename: ColumnRename, facts: TransitionFacts, now: datetime, reader_lease: timedelta, grace: timedelta
+) -> TransitionStep:
     to = NEXT_STATE[rename.state]
     stays = {
         RenameState.DRAINING: reader_lease,
@@ -148,14 +190,12 @@ def next_step(
     end = begun + stays.get(rename.state, timedelta())
     until = f"until {end:%Y-%m-%d %H:%M}Z"
     match rename.state:
-        case RenameState.REWRITING if not facts.left.is_empty:
-            return RenameStep(to=to, reason=f"objects of before are left: {facts.left}")
         case RenameState.DRAINING if now < end:
-            return RenameStep(to=to, reason=f"readers may use objects of before {until}")
+            return TransitionStep(to=to, reason=f"readers may use objects of before {until}")
         case RenameState.BOTH_SHOWN | RenameState.DRAINING_FORMER if facts.shown is None:
-            return RenameStep(to=to, reason="a catalog does not show the present state yet")
+            return TransitionStep(to=to, reason="a catalog does not show the present state yet")
         case RenameState.BOTH_SHOWN if now < end:
-            return RenameStep(to=to, reason=f"Glue shows both names {until}")
+            return TransitionStep(to=to, reason=f"Glue shows both names {until}")
         case RenameState.DRAINING_FORMER if now < end:
-            return RenameStep(to=to, reason=f"readers may use the former name {until}")
-    return RenameStep(to=to)
+            return TransitionStep(to=to, reason=f"readers may use the former name {until}")
+    return TransitionStep(to=to)

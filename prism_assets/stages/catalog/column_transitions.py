@@ -1,0 +1,103 @@
+"""Has renamed and widened columns come to their new names and types, step by step: each a version of the definition.
+
+What ends a step is known from PostgreSQL alone (`domain/column_transitions.py`). A step is one transaction, as `prism
+table apply` is one; a death in it leaves the table as it was, and behind it the run that follows shows the new
+definition, as it does any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from prism_assets.domain.column_transitions import ColumnRename, ColumnTransition, TransitionStep, next_step
+from prism_assets.domain.table_changes import changes_between
+from prism_assets.domain.tables import GRACE_DAYS, Column, TableDefinition
+from prism_assets.failpoints import failpoint
+from prism_assets.metadata import column_transitions, leases, locks, tables
+from prism_assets.metadata.leases import Lease
+from prism_assets.stages.apply.plan import ApplyPlan, TablePlan
+from prism_assets.stages.apply.run import execute_apply
+from prism_assets.stages.context import StageContext
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransitionStatus:
+    """A column that objects may have by its former name, or as its former type; since when, and what it waits for."""
+
+    column: str
+    former: str
+    former_type: bool = False
+    begun: datetime
+    step: TransitionStep
+
+    @classmethod
+    def of(
+        cls, column: Column, transition: ColumnTransition, begun: datetime, step: TransitionStep
+    ) -> TransitionStatus:
+        """That of one transition of a column."""
+        if isinstance(transition, ColumnRename):
+            return cls(column=column.name, former=transition.former, begun=begun, step=step)
+        return cls(column=column.name, former=transition.former.name, former_type=True, begun=begun, step=step)
+
+    def __str__(self) -> str:
+        waits = "the next catalog run goes on with it" if self.step.is_due else self.step.reason
+        return f"column {self.column} was {self.former} until {self.begun:%Y-%m-%d %H:%M}Z: {waits}"
+
+
+def read_transitions(
+    context: StageContext, connection: Connection, table: TableDefinition, now: datetime
+) -> tuple[TransitionStatus, ...]:
+    """How far the renamed and widened columns of a table are. Asks nothing where there is none."""
+    lease, grace = timedelta(hours=context.settings.gc_reader_lease_hours), timedelta(days=GRACE_DAYS)
+    found = []
+    for column in table.columns:
+        for transition in column.transitions:
+            facts = column_transitions.load_facts(connection, table.table_id, transition)
+            step = next_step(transition, facts, now, reader_lease=lease, grace=grace)
+            found.append(TransitionStatus.of(column, transition, facts.begun, step))
+    return tuple(found)
+
+
+def advance_columns(context: StageContext, lease: Lease, table: TableDefinition, now: datetime) -> tuple[str, ...]:
+    """Takes the steps that are due of a table, and says which these were. By the clock of the caller."""
+    with context.database.begin() as connection:
+        if not tables_to_advance(context, connection, [table], now):
+            return ()
+    with context.database.begin() as connection:
+        locks.hold_apply(connection)
+        leases.hold(connection, lease)
+        current = tables.load_current(connection, table)
+        due = [item for item in read_transitions(context, connection, current, now) if item.step.is_due]
+        columns = tuple(_further(column, due, current.version + 1) for column in current.columns)
+        changes = changes_between(current, replace(current, columns=columns))
+        plan = ApplyPlan((TablePlan(current.name, current, changes),))
+        execute_apply(connection, plan, now)
+        failpoint("catalog.in_transition")
+    failpoint("catalog.after_transition")
+    return plan.lines
+
+
+def _further(column: Column, due: Collection[TransitionStatus], version: int) -> Column:
+    """A column behind the steps that are due, which come with that version of the definition."""
+    for item in due:
+        if item.column != column.name:
+            continue
+        if item.former_type:
+            column = replace(column, widening=None)
+        elif column.rename:
+            to = item.step.to
+            column = replace(column, rename=replace(column.rename, state=to, since=version) if to else None)
+    return column
+
+
+def tables_to_advance(
+    context: StageContext, connection: Connection, wanted: Collection[TableDefinition], now: datetime
+) -> list[TableDefinition]:
+    """Those of the tables that a catalog run would take a step of."""
+    return [
+        table for table in wanted if any(item.step.is_due for item in read_transitions(context, connection, table, now))
+    ]

@@ -1,0 +1,76 @@
+"""When a column is known by its new name or type: by what is left of before, and by how long readers may look back."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+
+import pytest
+
+from prism_assets.domain.column_transitions import (
+    ColumnRename,
+    ColumnWidening,
+    ObjectsLeft,
+    RenameState,
+    TransitionFacts,
+    next_step,
+)
+from prism_assets.domain.types import IntegerType
+from prism_assets_tests.builders import utc
+
+BEGUN = utc("2026-03-01T12:00")
+LEASE, GRACE = timedelta(hours=4), timedelta(days=30)
+LEFT = ObjectsLeft(
+    merged=2, small=1, staging=3, unpublished_days=1, first_day=date(2026, 2, 1), last_day=date(2026, 2, 3)
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "left", "shown", "hours", "told"),
+    [
+        (
+            RenameState.REWRITING,
+            LEFT,
+            0,
+            999,
+            "objects of before are left: 2 merged objects to be rewritten, 1 small object to be merged, 3 staging "
+            "objects to be converted that were claimed before, 1 day to be published, of 2026-02-01 to 2026-02-03",
+        ),
+        (RenameState.REWRITING, ObjectsLeft(), None, 0, RenameState.DRAINING),
+        (RenameState.DRAINING, ObjectsLeft(), 0, 3.9, "readers may use objects of before until 2026-03-01 16:00Z"),
+        (RenameState.DRAINING, ObjectsLeft(), None, 4, RenameState.BOTH_SHOWN),
+        (RenameState.BOTH_SHOWN, ObjectsLeft(), None, 9_999, "a catalog does not show the present state yet"),
+        (RenameState.BOTH_SHOWN, ObjectsLeft(), 0, 719, "Glue shows both names until 2026-03-31 12:00Z"),
+        (RenameState.BOTH_SHOWN, ObjectsLeft(), 0, 720, RenameState.DRAINING_FORMER),
+        (RenameState.DRAINING_FORMER, ObjectsLeft(), None, 9_999, "a catalog does not show the present state yet"),
+        (RenameState.DRAINING_FORMER, ObjectsLeft(), 0, 3, "readers may use the former name until 2026-03-01 16:00Z"),
+        (RenameState.DRAINING_FORMER, ObjectsLeft(), 0, 4, None),
+        (RenameState.BOTH_SHOWN, ObjectsLeft(), 480, 1_199, "Glue shows both names until 2026-04-20 12:00Z"),
+        (RenameState.BOTH_SHOWN, ObjectsLeft(), 480, 1_200, RenameState.DRAINING_FORMER),
+        (
+            RenameState.DRAINING_FORMER,
+            ObjectsLeft(),
+            9,
+            12.9,
+            "readers may use the former name until 2026-03-02 01:00Z",
+        ),
+        (RenameState.DRAINING_FORMER, ObjectsLeft(), 9, 13, None),
+        (RenameState.DRAINING_FORMER, ObjectsLeft(), -9, 3, "readers may use the former name until 2026-03-01 16:00Z"),
+    ],
+)
+def test_a_state_ends_when_no_reader_would_miss_a_value(
+    state: RenameState, left: ObjectsLeft, shown: float | None, hours: float, told: RenameState | str | None
+) -> None:
+    rename = ColumnRename(former="uid", state=state, version=2, since=3)
+    since_shown = None if shown is None else BEGUN + timedelta(hours=shown)
+    facts = TransitionFacts(begun=BEGUN, since=BEGUN, left=left, shown=since_shown)
+    step = next_step(rename, facts, BEGUN + timedelta(hours=hours), reader_lease=LEASE, grace=GRACE)
+    assert (step.to if step.is_due else step.reason) == told
+
+
+@pytest.mark.parametrize("shown", [None, BEGUN])
+def test_a_widening_ends_when_readers_are_sent_to_nothing_narrow(shown: datetime | None) -> None:
+    widening = ColumnWidening(former=IntegerType(), version=2)
+    for left, told in ((LEFT, f"objects of before are left: {LEFT}"), (ObjectsLeft(), "")):
+        facts = TransitionFacts(begun=BEGUN, since=BEGUN, left=left, shown=shown)
+        step = next_step(widening, facts, BEGUN, reader_lease=LEASE, grace=GRACE)
+        assert (step.to, step.reason, step.is_due) == (None, told, not told)

@@ -1,0 +1,416 @@
+"""A column that is widened while objects have values of it: no reader finds null or another value where a row has one.
+
+Readers that widen by themselves see all rows at any time. One that takes the type of Glue at its word fails on the days
+that are not rewritten yet, and on no other.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from prism_assets import failpoints
+from prism_assets.domain.errors import DefinitionError, TerminalError
+from prism_assets.domain.tables import Column
+from prism_assets.domain.types import parse_type
+from prism_assets.reading.query import arrow_type
+from prism_assets.stages.apply.run import apply_sound
+from prism_assets.stages.catalog.preview import preview
+from prism_assets.stages.catalog.run import run_catalog
+from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.erase.run import continue_erasures, run_erase
+from prism_assets.stages.iceberg.plan import plan_commit
+from prism_assets.stages.merge.report import MergeReport
+from prism_assets.stages.rebuild.run import run_rebuild
+from prism_assets.stages.repair.run import run_repair
+from prism_assets.stages.status import read_status
+from prism_assets.stages.stream.plan import start_batch
+from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.metadata.worlds import a_world
+from prism_assets_tests.stages.aging import deleted, hours_pass, keys
+from prism_assets_tests.stages.engines import expire_leases, rest_is_over
+from prism_assets_tests.stages.seen_columns import DAY, MERGE, NIGHT, NOON, look, publish, refusal
+from prism_assets_tests.world import World
+
+NEXT = "2026-03-02T09:00"
+WIDENED, LATER, EVENING = "2026-03-02T10:00", "2026-03-02T11:00", "2026-03-02T19:00"
+SECOND_NIGHT, ENDED, AFTER = "2026-03-03T00:30", "2026-03-03T01:00", "2026-03-03T09:00"
+COLUMNS = ("size", "price", "cost")
+NARROW = {"size": "integer", "price": "real", "cost": "decimal(6,2)"}
+WIDE = {"size": "bigint", "price": "double", "cost": "decimal(10,2)"}
+BIG, LONG = 3_000_000_000, Decimal("12345678.90")
+"""What a narrow column cannot hold."""
+
+
+def a_file(types: dict[str, str], *more: str, rename: str = "") -> str:
+    columns = [f"{{name: {name}, type: '{kind}'}}" for name, kind in types.items()]
+    if rename:
+        columns[0] = columns[0].replace("{name: size", f"{{name: {rename}, was: size")
+    metrics = "[time, size, price, cost]" if not rename else "[time, price, cost]"
+    return a_table(columns=[*columns, *more], merge=MERGE, iceberg=f"{{metrics: {metrics}}}")
+
+
+def drop(world: World, *, at: str = NOON, wide: bool = False) -> list[dict[str, Any]]:
+    """An object of three rows, and what of them a narrow or a wide column holds."""
+    sent: list[dict[str, Any]] = [
+        {"size": 7, "price": 0.1, "cost": "12.34"},
+        {"size": None, "price": None, "cost": None},
+        {"size": BIG, "price": 0.25, "cost": str(LONG)},
+    ]
+    rows = [row | values for row, values in zip(some_rows(3, utc(at)), sent, strict=True)]
+    world.drop(rows)
+    price = 0.1 if wide else struct.unpack("f", struct.pack("f", 0.1))[0]
+    held: list[dict[str, Any]] = [
+        {"size": 7, "price": price, "cost": Decimal("12.34")},
+        {"size": None, "price": None, "cost": None},
+        {"size": BIG if wide else None, "price": 0.25, "cost": LONG if wide else None},
+    ]
+    return [row | values for row, values in zip(rows, held, strict=True)]
+
+
+def arrive(world: World, now: str = NOON, *, at: str = NOON, wide: bool = False) -> list[dict[str, Any]]:
+    rows = drop(world, at=at, wide=wide)
+    world.stream(now)
+    return rows
+
+
+@pytest.fixture
+def world(services: Any, database_url: str, tmp_path: Path) -> Iterator[World]:
+    with a_world(services, database_url, tmp_path, gc_max_fraction=1.0) as made:
+        yield made
+
+
+@pytest.fixture
+def rows(world: World) -> list[dict[str, Any]]:
+    """Of a day that was merged and switched before the widening, and of an open one."""
+    world.apply(a_file(NARROW))
+    found = [*arrive(world), *arrive(world)]
+    world.catalog(NIGHT)
+    world.merge(NIGHT, everything=True)
+    publish(world, NIGHT)
+    found += arrive(world, NEXT, at=NEXT)
+    publish(world, NEXT)
+    return found
+
+
+def widen(world: World, types: dict[str, str] = WIDE, **file: Any) -> tuple[str, ...]:
+    return world.apply(a_file(types, **file), now=WIDENED, accept_failing_reads=True).lines
+
+
+def see(world: World, rows: Sequence[dict[str, Any]], types: dict[str, str], *failing: str) -> None:
+    """All readers see the rows, with these types, but a strict one those of some days."""
+    look(world, rows, *types)
+    shown = dict(world.reader().table("log.events").columns)
+    wanted = {name: Column(name=name, type=parse_type(kind), source=name) for name, kind in types.items()}
+    assert {name: shown[name] for name in types} == {name: column.glue_type for name, column in wanted.items()}
+    schema = world.iceberg_table().schema()
+    assert {name: str(schema.find_type(name)) for name in types} == {
+        name: column.type.iceberg_type for name, column in wanted.items()
+    }
+    assert strict(world, rows, types) == list(failing)
+
+
+def strict(world: World, rows: Sequence[dict[str, Any]], types: dict[str, str]) -> list[str]:
+    """The days on which a reader fails that takes each value as what Glue says; what it reads is right."""
+    failing = []
+    wanted = {row["id"]: row for row in rows}
+    table = world.reader().table("log.events")
+    said = {name: arrow_type(kind) for name, kind in table.columns if name in types}
+    for day in table.partitions:
+        for item in day.objects:
+            found = pq.read_table(str(world.root / "buckets" / item.url.removeprefix("s3://")))
+            if any(found.schema.field(name).type != kind for name, kind in said.items()):
+                failing.append(str(day.date))
+                continue
+            for row in found.select(["id", *types]).to_pylist():
+                assert row == {name: wanted[row["id"]][name] for name in row}
+    return sorted(set(failing))
+
+
+def said(world: World, now: str, column: str = "size") -> str:
+    """What is left of one column, as everybody is told."""
+    (status,) = read_status(world.context, now=utc(now))
+    told = {item.column: str(item) for item in status.open_transitions}
+    steps = [str(step) for step in preview(world.context, now=utc(now))]
+    assert all(any(line in step for step in steps) for line in told.values())
+    return told.get(column, "")
+
+
+def plans(report: MergeReport) -> list[str]:
+    assert report.errors == ()
+    return [item.plan.partition(": ")[2] for item in report.merged if item.sizes]
+
+
+def widenings(world: World) -> list[str]:
+    (table,) = world.context.choose_tables(["log.events"])
+    return [column.name for column in table.columns if column.widening]
+
+
+def die(monkeypatch: pytest.MonkeyPatch, point: str, do: Any) -> None:
+    monkeypatch.setattr(failpoints, "_POINTS", failpoints.parse(f"{point}=1*raise(InjectedFault)"))
+    with suppress(failpoints.InjectedFault):
+        do()
+    monkeypatch.setattr(failpoints, "_POINTS", {})
+
+
+def test_no_reader_finds_another_value_through_a_widening(world: World, rows: list[dict[str, Any]]) -> None:
+    see(world, rows, NARROW)
+    assert widen(world)[0] == (
+        "widen column size of log.events from integer to bigint: objects of before are rewritten, until then readers "
+        "of Glue that do not widen by themselves fail on it in their days"
+    )
+    assert said(world, WIDENED) == (
+        "column size was integer until 2026-03-02 10:00Z: objects of before are left: 1 merged object to be rewritten, "
+        "1 object of days that are open, of 2026-03-01 to 2026-03-02"
+    )
+    rows += [*arrive(world, LATER, at=NEXT, wide=True), *arrive(world, LATER, wide=True)]
+    publish(world, LATER)
+    see(world, rows, WIDE, DAY, "2026-03-02")
+    filtered = world.iceberg_table().scan(row_filter=f"size >= {BIG} and price > 0.2").to_arrow()
+    assert sorted(filtered["id"].to_pylist()) == sorted(row["id"] for row in rows if row["size"] == BIG)
+    assert sorted(world.query(f"SELECT id FROM log.events WHERE size = {BIG}")) == sorted(
+        (row["id"],) for row in rows if row["size"] == BIG
+    )
+    narrow = world.iceberg_table().scan(row_filter="size = 7 and cost = 12.34").to_arrow()
+    assert sorted(narrow["id"].to_pylist()) == sorted(row["id"] for row in rows if row["size"] == 7)
+    assert plans(world.merge(LATER, everything=True)) == ["write extend (0, 5] with 1 object"], "as good"
+    publish(world, LATER)
+    see(world, rows, WIDE, "2026-03-02")
+    assert said(world, LATER).endswith("1 object of days that are open, of 2026-03-02")
+    world.catalog(SECOND_NIGHT)
+    world.merge(SECOND_NIGHT, everything=True)
+    publish(world, SECOND_NIGHT)
+    see(world, rows, WIDE)
+    assert widenings(world) == list(COLUMNS)
+    (report,) = world.catalog(ENDED).tables
+    assert report.columns_advanced[0] == (
+        "find column size of log.events as bigint in every object, and as integer in none"
+    )
+    assert (widenings(world), said(world, ENDED)) == ([], "")
+    assert plans(world.merge(ENDED)) == []
+    assert not world.catalog(AFTER).changed
+    rows += arrive(world, AFTER, at=AFTER, wide=True)
+    publish(world, AFTER)
+    hours_pass(world, 100)
+    assert deleted(world), "none of what readers need"
+    see(world, rows, WIDE)
+    assert run_doctor(world.context, deep=True).is_clean
+
+
+def test_an_object_that_was_begun_before_is_narrow_and_goes_with_the_next_merge(
+    world: World, rows: list[dict[str, Any]]
+) -> None:
+    late = [*drop(world), *drop(world, at=NEXT)]
+    world.discover(NEXT)
+    start_batch(world.context, None)  # a worker dies with them
+    widen(world)
+    assert "2 staging objects to be converted that were claimed before" in said(world, WIDENED)
+    expire_leases(world)
+    rest_is_over(world)
+    world.stream(LATER)
+    rows += late
+    (lost, *_) = [key for key in keys(world, "/live/") if "2026-03-02" in key]
+    before = world.context.stores.get("lake", lost)
+    world.context.stores.delete("lake", [lost])
+    assert run_repair(world.context).repaired == 1
+    assert world.context.stores.get("lake", lost) == before, "of the width that it had"
+    publish(world, LATER)
+    see(world, rows, WIDE, DAY, "2026-03-02")
+    world.merge(LATER, everything=True)
+    publish(world, LATER)
+    see(world, rows, WIDE, "2026-03-02")
+    world.catalog(SECOND_NIGHT)
+    world.merge(SECOND_NIGHT, everything=True)
+    publish(world, SECOND_NIGHT)
+    world.catalog(ENDED)
+    assert widenings(world) == []
+    see(world, rows, WIDE)
+
+
+def test_an_erasure_matches_in_both_widths(world: World, rows: list[dict[str, Any]]) -> None:
+    def erase(where: str, matching: int) -> None:
+        assert run_erase(world.context, "log.events", where, rows=matching).errors == ()
+        world.iceberg(LATER)
+        assert continue_erasures(world.context, now=datetime.now(timezone.utc), forced=True).errors == ()
+        publish(world, LATER)
+
+    erase("price = 0.1 AND cost = 12.34", 3)  # a rule over narrow columns, which wide values do not fit
+    rows[:] = [row for row in rows if row["size"] != 7]
+    widen(world)
+    publish(world, WIDENED)
+    see(world, rows, WIDE, DAY, "2026-03-02")
+    more = [*arrive(world, LATER, at=NEXT, wide=True), *arrive(world, LATER, wide=True)]
+    publish(world, LATER)
+    rows += [row for row in more if row["size"] != 7]
+    see(world, rows, WIDE, DAY, "2026-03-02")
+    assert run_repair(world.context, deep=True).repaired == 0
+    gone = next(row for row in rows if row["size"] == BIG)
+    erase(f"size = {BIG} AND id = {gone['id']}", 1)
+    rows.remove(gone)
+    erase(f"size IS NULL AND id IN ({rows[0]['id']}, {gone['id']})", 1)
+    rows.pop(0)
+    see(world, rows, WIDE, "2026-03-02")
+    world.merge(LATER, everything=True)
+    publish(world, LATER)
+    see(world, rows, WIDE, "2026-03-02")
+
+
+def test_a_column_is_renamed_and_widened_in_one(world: World, rows: list[dict[str, Any]]) -> None:
+    lines = widen(world, rename="bytes")
+    assert [line.partition(" of ")[0] for line in lines[:2]] == ["rename column size", "widen column bytes"]
+    publish(world, WIDENED)
+    rows += arrive(world, LATER, at=NEXT, wide=True)
+    publish(world, LATER)
+    look(world, rows, *COLUMNS, size="bytes")
+    assert plans(world.merge(LATER)) == ["write (0, 2] anew"]
+    world.catalog(SECOND_NIGHT)
+    world.merge(SECOND_NIGHT, everything=True)
+    publish(world, SECOND_NIGHT)
+    look(world, rows, *COLUMNS, size="bytes")
+    world.catalog(ENDED)
+    assert widenings(world) == []
+    assert strict(world, rows, WIDE) == []
+    publish(world, "2026-03-03T06:00")
+    assert [name for name, _ in world.reader().table("log.events").columns][-1] == "size", "both are shown"
+    assert strict(world, [row | {"bytes": row["size"]} for row in rows], {"bytes": "bigint", **WIDE}) == []
+
+
+def closed_day(world: World, types: dict[str, str] = NARROW) -> list[dict[str, Any]]:
+    """One that is merged, switched and shown, of a table with these columns."""
+    world.apply(a_file(types))
+    rows = arrive(world)
+    world.catalog(NIGHT)
+    world.merge(NIGHT, everything=True)
+    publish(world, NIGHT)
+    return rows
+
+
+def test_without_a_word_nothing_is_widened_that_objects_hold(world: World) -> None:
+    world.apply(a_file(NARROW))
+    arrive(world)
+    world.catalog(NIGHT)
+    world.merge(NIGHT, everything=True)
+    assert refusal(world, a_file(NARROW | {"size": "bigint"})) == (
+        "size is integer in objects of before, which readers of Glue that do not widen by themselves, such as Redshift "
+        "Spectrum, cannot read as bigint: they fail on the column, and read nothing wrong, in days that are not "
+        "rewritten yet (1 merged object to be rewritten); `prism table apply --accept-failing-reads` widens it, or "
+        "add a column instead, with `source` the same key, and have its days made again when they are closed: `prism "
+        "rebuild log.events --date DAY`"
+    )
+    plan = apply_sound(world.context, world.settings.tables_dir, utc(WIDENED))
+    assert plan.lines == ()
+    assert "--accept-failing-reads" in plan.problems[0]
+    for types, told in (
+        ({"size": "smallint"}, "size is integer and cannot become smallint; add a column instead"),
+        ({"size": "double"}, "size is integer and cannot become double; add a column instead"),
+        ({"cost": "decimal(10,3)"}, "cost is decimal(6,2) and cannot become decimal(10,3); add a column instead"),
+    ):
+        with pytest.raises(DefinitionError) as raised:
+            widen(world, NARROW | types)
+        assert told in str(raised.value)
+    assert widenings(world) == []
+
+
+def test_a_rebuild_makes_the_values_that_did_not_fit_and_none_narrow(world: World) -> None:
+    rows = closed_day(world)
+    more = "{name: more, type: bigint, source: size}"
+    world.apply(a_file(NARROW, more), now=WIDENED)
+    told: list[str] = []
+
+    def widen_meanwhile(said: str) -> None:
+        if not told:
+            world.apply(a_file(WIDE, more), now=WIDENED, accept_failing_reads=True)
+        told.append(said)
+
+    context = replace(world.context, progress=widen_meanwhile)
+    report = run_rebuild(context, "log.events", day=utc(NOON).date(), now=utc(WIDENED))
+    assert "columns were renamed or widened meanwhile" in report.errors[0]
+    publish(world, WIDENED)
+    assert strict(world, rows, WIDE) == [DAY]
+    assert run_rebuild(world.context, "log.events", day=utc(NOON).date(), now=utc(LATER)).errors == ()
+    publish(world, LATER)
+    rows[0]["price"] = 0.1
+    rows[2] |= {"size": BIG, "cost": LONG}
+    see(world, [row | {"more": row["size"]} for row in rows], WIDE | {"more": "bigint"})
+    assert plans(world.merge(LATER)) == []
+    assert run_doctor(world.context, deep=True).is_clean
+
+
+def test_what_a_dead_merge_left_of_before_is_not_taken_for_wide(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.apply(a_file(NARROW))
+    rows = arrive(world)
+    world.catalog(NIGHT)
+    die(monkeypatch, "merge.after_put", lambda: world.merge(NIGHT, everything=True))
+    widen(world)
+    expire_leases(world)
+    world.merge(WIDENED, everything=True)
+    publish(world, WIDENED)
+    see(world, rows, WIDE)
+
+
+def test_a_step_that_died_is_taken_by_the_next_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = closed_day(world)
+    die(monkeypatch, "apply.in_table", lambda: widen(world))
+    assert widenings(world) == []
+    widen(world)
+    publish(world, WIDENED)
+    see(world, rows, WIDE, DAY)
+    assert plans(world.merge(WIDENED)) == ["write (0, 1] anew"]
+    publish(world, WIDENED)
+    for point, left in (("catalog.in_transition", list(COLUMNS)), ("catalog.after_transition", [])):
+        die(monkeypatch, point, lambda: run_catalog(world.context, now=utc(LATER)))
+        assert widenings(world) == left
+    publish(world, LATER)
+    see(world, rows, WIDE)
+
+
+def test_a_column_is_widened_again_before_all_is_rewritten(world: World) -> None:
+    rows = closed_day(world, NARROW | {"size": "smallint"})
+    widen(world, NARROW)
+    world.merge(WIDENED)
+    publish(world, WIDENED)
+    see(world, rows, NARROW)
+    rows += arrive(world, LATER, at=NEXT)
+    widen(world)
+    assert said(world, LATER).startswith("column size was smallint until")
+    publish(world, LATER)
+    see(world, rows, WIDE, DAY, "2026-03-02")
+    world.catalog(SECOND_NIGHT)
+    world.merge(SECOND_NIGHT, everything=True)
+    publish(world, SECOND_NIGHT)
+    world.catalog(ENDED)
+    assert widenings(world) == []
+    assert strict(world, rows, WIDE) == []
+
+
+def test_no_catalog_reads_a_wide_object_under_a_narrow_type(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.apply(a_file(NARROW))
+    rows = arrive(world)
+    publish(world, NOON)
+    module = "prism_assets.stages.iceberg.run.plan_commit"
+
+    def widen_meanwhile(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(module, plan_commit)
+        widen(world)
+        rows.extend(arrive(world, wide=True))
+        return plan_commit(*arguments, **options)
+
+    monkeypatch.setattr(module, widen_meanwhile)
+    world.iceberg(NOON)
+    found = world.iceberg_table().scan().to_arrow()
+    assert dict(zip(found["id"].to_pylist(), found["size"].to_pylist(), strict=True)) == {
+        row["id"]: row["size"] for row in rows
+    }
+    with pytest.raises(TerminalError, match="than its column in Glue takes: it was widened"):
+        world.query("SELECT size FROM log.events")
+    publish(world, NOON)
+    see(world, rows, WIDE, DAY)
