@@ -342,7 +342,13 @@ def _mark_claimed(connection: Connection, batch_id: int, ids: Sequence[int]) -> 
     return [claimed[staging_object_id] for staging_object_id in ids]
 
 
-_MARK_CLAIMED = """
+_CLAIMED_OBJECT = """
+    o.prism_staging_object_id AS staging_object_id, s.stream_name, o.prism_table_id AS table_id,
+    o.definition_version, o.bucket_name AS bucket, o.object_key AS key, o.etag, o.content_length, o.send_time,
+    o.first_receive_time, o.first_batch_id, o.attempts, o.outages, o.rewrites, o.generation,
+    o.batch_limit, o.retained_from, o.settle_clock
+"""
+_MARK_CLAIMED = f"""
 UPDATE prism_staging_objects o SET state = 'claimed', prism_stream_batch_id = :batch,
     first_batch_id = coalesce(o.first_batch_id, :batch),
     definition_version = coalesce(o.definition_version, t.definition_version),
@@ -351,10 +357,7 @@ UPDATE prism_staging_objects o SET state = 'claimed', prism_stream_batch_id = :b
 FROM prism_tables t LEFT JOIN prism_tables r ON r.prism_table_id = t.changes_of, prism_streams s
 WHERE o.prism_staging_object_id = ANY(:ids) AND t.prism_table_id = o.prism_table_id
     AND s.prism_stream_id = o.prism_stream_id
-RETURNING o.prism_staging_object_id AS staging_object_id, s.stream_name, o.prism_table_id AS table_id,
-    o.definition_version, o.bucket_name AS bucket, o.object_key AS key, o.etag, o.content_length, o.send_time,
-    o.first_receive_time, o.first_batch_id, o.attempts, o.outages, o.rewrites, o.generation,
-    o.batch_limit, o.retained_from, o.settle_clock
+RETURNING {_CLAIMED_OBJECT}
 """
 
 
@@ -385,11 +388,8 @@ def load_claimed(connection: Connection, staging_object_ids: Collection[int]) ->
     return {row.staging_object_id: ClaimedObject(**row._mapping) for row in rows}
 
 
-_CLAIMED = """
-SELECT o.prism_staging_object_id AS staging_object_id, s.stream_name, o.prism_table_id AS table_id,
-    o.definition_version, o.bucket_name AS bucket, o.object_key AS key, o.etag, o.content_length, o.send_time,
-    o.first_receive_time, o.first_batch_id, o.attempts, o.outages, o.rewrites, o.generation,
-    o.batch_limit, o.retained_from, o.settle_clock
+_CLAIMED = f"""
+SELECT {_CLAIMED_OBJECT}
 FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
 WHERE o.prism_staging_object_id = ANY(:ids)
 """
@@ -401,12 +401,8 @@ def load_of_batches(connection: Connection, batch_ids: Collection[int]) -> list[
     return [(row.pop("batch_id"), ClaimedObject(**row)) for row in rows]
 
 
-_OF_BATCHES = """
-SELECT o.prism_stream_batch_id AS batch_id,
-    o.prism_staging_object_id AS staging_object_id, s.stream_name, o.prism_table_id AS table_id,
-    o.definition_version, o.bucket_name AS bucket, o.object_key AS key, o.etag, o.content_length, o.send_time,
-    o.first_receive_time, o.first_batch_id, o.attempts, o.outages, o.rewrites, o.generation,
-    o.batch_limit, o.retained_from, o.settle_clock
+_OF_BATCHES = f"""
+SELECT o.prism_stream_batch_id AS batch_id, {_CLAIMED_OBJECT}
 FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
 WHERE o.prism_stream_batch_id = ANY(:batches) AND o.state = 'claimed'
 ORDER BY o.prism_staging_object_id
@@ -433,11 +429,8 @@ def lock_waiting(connection: Connection, staging_object_id: int) -> ClaimedObjec
     return None if row is None else ClaimedObject(**row._mapping)
 
 
-_LOCK_WAITING = """
-SELECT o.prism_staging_object_id AS staging_object_id, s.stream_name, o.prism_table_id AS table_id,
-    o.definition_version, o.bucket_name AS bucket, o.object_key AS key, o.etag, o.content_length, o.send_time,
-    o.first_receive_time, o.first_batch_id, o.attempts, o.outages, o.rewrites, o.generation,
-    o.batch_limit, o.retained_from, o.settle_clock
+_LOCK_WAITING = f"""
+SELECT {_CLAIMED_OBJECT}
 FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
 WHERE o.prism_staging_object_id = :id AND o.state = 'pending' AND o.first_batch_id IS NOT NULL
 FOR UPDATE OF o
