@@ -35,8 +35,6 @@ def clean_lines(task: CleanTask, table: TableDefinition, stores: Stores, lake: L
     """
     try:
         return _cleaned(task, table, stores, lake)
-    except MemoryError:
-        raise
     except Exception as error:
         return task.failed(failure_of(error, f"{task.key} was looked through"))
 

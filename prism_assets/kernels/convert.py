@@ -48,12 +48,9 @@ def convert_object(
             return conversion.run()
     except ObjectChanged:
         return _changed(task, stores)
-    except MemoryError:
-        raise
     except Exception as error:
         doing = f"s3://{task.bucket}/{task.key} was converted"
-        failure = failure_of(error, doing, at_source=conversion.is_reading)
-    return task.failed(failure)
+        return task.failed(failure_of(error, doing, at_source=conversion.is_reading))
 
 
 def _changed(task: ConvertTask, stores: Stores) -> ConvertResult:

@@ -23,7 +23,10 @@ def failure_of(
     """The failure that a task is answered with. `doing` says what was done, for errors that say nothing themselves.
 
     What the machine of the worker lacks (room, open files, threads) is no fault of what was read, wherever it shows.
+    A MemoryError is raised again: it ends the job as a whole.
     """
+    if isinstance(error, MemoryError):
+        raise error
     if _is_of_the_machine(error):
         error = WorkerUnavailable(f"the machine of the worker has no resources left ({error}) while {doing}")
     if not isinstance(error, PrismError):

@@ -38,11 +38,8 @@ def merge_range(task: MergeTask, table: TableDefinition, stores: Stores, lake: L
     try:
         inputs = _open(task.inputs, stores)
         return _merged(task, table, inputs, stores, lake.bucket)
-    except MemoryError:
-        raise
     except Exception as error:
-        failure = failure_of(error, f"{task.output_key} was merged", at_source=inputs is None)
-    return task.failed(failure)
+        return task.failed(failure_of(error, f"{task.output_key} was merged", at_source=inputs is None))
 
 
 def _merged(task: MergeTask, table: TableDefinition, inputs: list[Input], stores: Stores, bucket: str) -> MergeResult:

@@ -37,8 +37,6 @@ def rebuild_object(task: RebuildTask, table: TableDefinition, stores: Stores, la
     rebuild = _ObjectRebuild(task, table, stores, lake)
     try:
         return rebuild.run()
-    except MemoryError:
-        raise
     except (ObjectMissing, ObjectChanged) as error:
         if rebuild.is_reading:
             return replace(task.failed(failure_of(error, rebuild.doing)), is_missing=True)

@@ -51,8 +51,6 @@ def repair_object(task: RepairTask, table: TableDefinition, stores: Stores, lake
     repair = _ObjectRepair(task, table, stores, lake)
     try:
         repair.run()
-    except MemoryError:
-        raise
     except Exception as error:
         doing = f"s3://{task.source.bucket}/{task.source.key} was converted again"
         return repair.result(failure_of(error, doing, passing=WORTH_REPEATING))

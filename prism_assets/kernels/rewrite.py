@@ -49,11 +49,8 @@ def rewrite_object(task: RewriteTask, table: TableDefinition, stores: Stores, la
         with ExitStack() as stack:
             predicates = [stack.enter_context(Predicate(rule)) for rule in task.erasures]
             return _ObjectRewrite(task, table, stores, lake, predicates).run()
-    except MemoryError:
-        raise
     except Exception as error:
-        failure = failure_of(error, f"{task.file.key} was looked through")
-    return task.failed(failure)
+        return task.failed(failure_of(error, f"{task.file.key} was looked through"))
 
 
 @dataclass

@@ -28,11 +28,9 @@ from prism_assets.domain.join_delays import STEPS
 from prism_assets.domain.joins import CHANGE_LINE, CHANGE_OBJECT, DELETE
 from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import Failure
-from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.records.apply_changes import BATCH_ROWS, Found, HomeRecords, apply_changes, find, sessions_of
 from prism_assets.kernels.records.homes import Homes, Work, batches
-from prism_assets.kernels.records.inputs import NEW, Changes, UnreadInputs, read_changes, read_places
+from prism_assets.kernels.records.inputs import NEW, Changes, UnreadInputs, failed_by, read_changes, read_places
 from prism_assets.kernels.records.merging import MergedRecords
 from prism_assets.kernels.records.ordering import record_order
 from prism_assets.kernels.records.outputs import RecordWriter
@@ -55,13 +53,8 @@ def fold_buckets(task: FoldTask, table: TableDefinition, stores: Stores, lake: L
     """
     try:
         return _fold_others(task, table, stores, lake.keys(table))
-    except MemoryError:
-        raise
-    except UnreadInputs as error:
-        return replace(task.failed(Failure(message=str(error), transient=False)), unread=error.objects)
     except Exception as error:
-        failure = failure_of(error, f"buckets {', '.join(map(str, task.buckets))} of {table.name} were folded")
-    return task.failed(failure)
+        return failed_by(task, error, f"buckets {', '.join(map(str, task.buckets))} of {table.name} were folded")
 
 
 def _fold_others(task: FoldTask, table: TableDefinition, stores: Stores, keys: TableKeys) -> FoldResult:

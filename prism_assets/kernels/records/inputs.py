@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -20,9 +20,20 @@ from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.errors import NOT_ITS_FAULT, InvariantBroken, ObjectMissing, PrismError
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.fingerprints import combine
-from prism_assets.domain.folding import ChangesObject, FoldTask, RecordObject, RecordPart, UnreadObject
+from prism_assets.domain.folding import (
+    ChangesObject,
+    FoldResult,
+    FoldTask,
+    RecordObject,
+    RecordPart,
+    SettledMergeResult,
+    UnreadObject,
+)
 from prism_assets.domain.joins import CHANGE_GROUP, CHANGE_LINE, CHANGE_OBJECT
+from prism_assets.domain.record_rebuild import RecordRebuildResult
 from prism_assets.domain.words import counted
+from prism_assets.domain.work import Failure, Task
+from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.kernels.parquet.format import identity
 from prism_assets.kernels.records.erasing import NO_RULES, ErasedRows, find_erased
@@ -43,6 +54,16 @@ class UnreadInputs(Exception):
     def __init__(self, objects: Sequence[UnreadObject]) -> None:
         super().__init__(f"{len(objects)} inputs cannot be read, the first as {objects[0].reason}")
         self.objects = tuple(objects)
+
+
+_Result = TypeVar("_Result", FoldResult, SettledMergeResult, RecordRebuildResult)
+
+
+def failed_by(task: Task[_Result], error: Exception, doing: str) -> _Result:
+    """What a task is answered with that an error has ended; `unread` are inputs, where it is for these."""
+    if isinstance(error, UnreadInputs):
+        return replace(task.failed(Failure(message=str(error), transient=False)), unread=error.objects)
+    return task.failed(failure_of(error, doing))
 
 
 @contextmanager

@@ -28,13 +28,11 @@ from prism_assets.domain.folding import RecordMove, RecordObject, RecordPart
 from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.record_rebuild import DaySum, RecordRebuildResult, RecordRebuildTask, RowSum
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import Failure
 from prism_assets.kernels import times
-from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.kernels.records.apply_changes import BATCH_ROWS
 from prism_assets.kernels.records.erasing import find_erased
-from prism_assets.kernels.records.inputs import NEW, Changes, UnreadInputs, placed, read_parts
+from prism_assets.kernels.records.inputs import NEW, Changes, UnreadInputs, failed_by, placed, read_parts
 from prism_assets.kernels.records.merging import merge_records
 from prism_assets.kernels.records.ordering import record_order
 from prism_assets.kernels.records.outputs import RecordWriter
@@ -77,15 +75,10 @@ def rebuild_records(task: RecordRebuildTask, table: TableDefinition, stores: Sto
     try:
         with ExitStack() as stack:
             return _RecordRebuild(task, table, stores, lake.keys(table), stack).run()
-    except MemoryError:
-        raise
-    except UnreadInputs as error:
-        if not any(item.is_new_changes for item in error.objects):
-            return RecordRebuildResult(fold_id=task.fold_id, number=task.number, unread=error.objects)
-        return replace(task.failed(Failure(message=str(error), transient=False)), unread=error.objects)
     except Exception as error:
-        failure = failure_of(error, f"buckets {', '.join(map(str, task.buckets))} of {table.name} were rebuilt")
-    return task.failed(failure)
+        if isinstance(error, UnreadInputs) and not any(item.is_new_changes for item in error.objects):
+            return RecordRebuildResult(fold_id=task.fold_id, number=task.number, unread=error.objects)
+        return failed_by(task, error, f"buckets {', '.join(map(str, task.buckets))} of {table.name} were rebuilt")
 
 
 @dataclass(frozen=True)

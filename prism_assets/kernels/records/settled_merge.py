@@ -10,13 +10,11 @@ from prism_assets.domain.files import time_bounds
 from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.folding import RecordObject, RecordPart, SettledMergeResult, SettledMergeTask
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.work import Failure
 from prism_assets.failpoints import failpoint
-from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.fingerprint import fingerprint_of
 from prism_assets.kernels.merge import check_sums, encoded
 from prism_assets.kernels.parquet.merge_inputs import Input
-from prism_assets.kernels.records.inputs import UnreadInputs, read_all, reading
+from prism_assets.kernels.records.inputs import failed_by, read_all, reading
 from prism_assets.kernels.records.shape import RecordShape
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
@@ -30,13 +28,8 @@ def merge_settled(task: SettledMergeTask, table: TableDefinition, stores: Stores
     """
     try:
         return SettledMergeResult(fold_id=task.fold_id, number=task.number, written=_written(task, table, stores, lake))
-    except MemoryError:
-        raise
-    except UnreadInputs as error:
-        return replace(task.failed(Failure(message=str(error), transient=False)), unread=error.objects)
     except Exception as error:
-        failure = failure_of(error, f"settled records of {table.name} {task.date} were merged")
-    return task.failed(failure)
+        return failed_by(task, error, f"settled records of {table.name} {task.date} were merged")
 
 
 def _opened(task: SettledMergeTask, stores: Stores) -> list[Input]:
