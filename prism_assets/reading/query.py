@@ -147,6 +147,7 @@ def _named(node: Any, own: frozenset[str]) -> Iterator[str]:
 
 _READING = re.compile(r"reading the stream registered as '\w+' failed: (\w+): (.*)")
 _OBJECT = re.compile(r"key '(?P<key>[^']*)' in bucket '(?P<bucket>[^']*)'|(?:file|source) '(?P<path>[^']*)'")
+_TOO_GREAT = ("not in range", "does not fit in precision")
 _GONE = ("[errno 2]", "NO_SUCH_KEY", "status 404")
 
 
@@ -161,7 +162,7 @@ def _failed(message: str) -> PrismError:
     where = f"s3://{bucket}/{key}" if bucket else str(key)
     if any(word in said for word in _GONE):
         return missing_object(where)
-    if kind == "Invalid" and "not in range" in said:
+    if kind == "Invalid" and any(words in said for words in _TOO_GREAT):
         return TerminalError(
             f"{where} holds a greater number than its column in Glue takes: it was widened, and Glue says so behind "
             "the next catalog run: run `prism catalog`"

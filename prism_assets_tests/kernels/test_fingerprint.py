@@ -39,6 +39,30 @@ def a_table_of(rows: list[tuple[Any, ...]], schema: pa.Schema = SCHEMA) -> pa.Ta
     )
 
 
+WIDER = {
+    pa.int16(): [pa.int32(), pa.int64()],
+    pa.int32(): [pa.int64()],
+    pa.float32(): [pa.float64()],
+    pa.decimal128(9, 3): [pa.decimal128(10, 3), pa.decimal128(38, 3)],
+}
+VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
+    **dict(KINDS),
+    pa.int32(): st.integers(-(2**31), 2**31 - 1),
+    pa.float32(): st.floats(width=32),
+    pa.decimal128(9, 3): st.decimals(-(10**6) + 1, 10**6 - 1, places=3),
+}
+
+
+@pytest.mark.parametrize(("kind", "wider"), [(kind, wider) for kind, found in WIDER.items() for wider in found])
+@given(data=st.data())
+def test_a_wider_type_changes_no_fingerprint(kind: pa.DataType, wider: pa.DataType, data: st.DataObject) -> None:
+    values = pa.array(data.draw(st.lists(st.none() | VALUES[kind], max_size=9)), kind)
+    narrow, wide = (
+        pa.table([column], pa.schema([field_with_id("c", column.type, 7)])) for column in (values, values.cast(wider))
+    )
+    assert fingerprint_of(narrow) == fingerprint_of(wide)
+
+
 GOLDEN_ROW = -6215184618587857439
 GOLDEN_ROWS = 1565749569119784503
 
