@@ -104,7 +104,7 @@ class UnreadObject:
     """An input of a fold that `is_missing` or not as recorded, and why: of changes, or of what folds wrote."""
 
     object_id: int
-    is_new_changes: bool
+    is_changes: bool
     reason: str
     is_missing: bool = False
 

@@ -73,8 +73,8 @@ class RecordsReader:
             except UnreadInputs as error:
                 now = load_snapshot(self._database, self._lake, name)
                 still = [item for item in error.objects if _is_as_before(item, snapshot, now)]
-                aside = {item.object_id for item in still if item.is_new_changes and item.object_id in now.set_aside}
-                if lost := [item for item in still if not item.is_new_changes or item.object_id not in aside]:
+                aside = {item.object_id for item in still if item.is_changes and item.object_id in now.set_aside}
+                if lost := [item for item in still if not item.is_changes or item.object_id not in aside]:
                     raise _unreadable(name, lost) from error
                 left_out |= aside
             except MissingSecret as error:
@@ -123,7 +123,7 @@ def _all_of(read: Callable[[_Task], CurrentRecords], tasks: Collection[_Task]) -
         try:
             found.append(read(task))
         except UnreadInputs as error:
-            unread |= {(item.object_id, item.is_new_changes): item for item in error.objects}
+            unread |= {(item.object_id, item.is_changes): item for item in error.objects}
     if unread:
         raise UnreadInputs(list(unread.values()))
     return found
@@ -139,7 +139,7 @@ def _is_as_before(item: UnreadObject, before: RecordsSnapshot, now: RecordsSnaps
 
 
 def _recorded(item: UnreadObject, snapshot: RecordsSnapshot) -> tuple[str, int, int] | None:
-    known: tuple[ChangesObject | RecordObject, ...] = snapshot.changes if item.is_new_changes else snapshot.records
+    known: tuple[ChangesObject | RecordObject, ...] = snapshot.changes if item.is_changes else snapshot.records
     found = (one for one in known if one.object_id == item.object_id)
     return next(((one.key, one.content_length, one.fingerprint) for one in found), None)
 
@@ -148,7 +148,7 @@ def _unreadable(name: str, lost: list[UnreadObject]) -> TerminalError:
     first = lost[0]
     mend = (
         "`prism repair --deep` writes it again, or `prism fold` sets it aside"
-        if first.is_new_changes
+        if first.is_changes
         else how_to_mend(name)
     )
     kind = ObjectMissing if first.is_missing else TerminalError

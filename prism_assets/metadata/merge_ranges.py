@@ -24,10 +24,13 @@ def load_chain(connection: Connection, keys: TableKeys, partition_id: int) -> li
     return [_range(row._mapping, keys) for row in rows]
 
 
-_CHAIN = """
-SELECT p.partition_date AS date, r.lower_bound, r.upper_bound, r.content_length, r.row_count, r.min_time, r.max_time,
+_RANGE = """
+    p.partition_date AS date, r.lower_bound, r.upper_bound, r.content_length, r.row_count, r.min_time, r.max_time,
     r.fingerprint, r.file_format, r.metrics, r.revision, r.rows_erased, r.erased_fingerprint, r.erasure_id,
     r.definition_version
+"""
+_CHAIN = f"""
+SELECT {_RANGE}
 FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id)
 WHERE r.prism_partition_id = :partition AND r.lower_bound IS NOT NULL
 ORDER BY r.upper_bound
@@ -42,10 +45,8 @@ def load_table_chains(connection: Connection, keys: TableKeys, table_id: int) ->
     return found
 
 
-_TABLE_CHAINS = """
-SELECT p.partition_date AS date, r.lower_bound, r.upper_bound, r.content_length, r.row_count, r.min_time, r.max_time,
-    r.fingerprint, r.file_format, r.metrics, r.revision, r.rows_erased, r.erased_fingerprint, r.erasure_id,
-    r.definition_version
+_TABLE_CHAINS = f"""
+SELECT {_RANGE}
 FROM prism_merge_ranges r JOIN prism_partitions p USING (prism_partition_id)
 WHERE p.prism_table_id = :table AND r.lower_bound IS NOT NULL
 ORDER BY r.prism_partition_id, r.upper_bound

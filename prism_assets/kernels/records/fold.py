@@ -68,7 +68,7 @@ def _fold_others(task: FoldTask, table: TableDefinition, stores: Stores, keys: T
             done = _Fold(folded, table, stores, keys).run()
             break
         except UnreadInputs as error:
-            if any(item.is_new_changes for item in error.objects):
+            if any(item.is_changes for item in error.objects):
                 raise
             unread |= {item.object_id: item for item in error.objects}
     if not unread:

@@ -77,11 +77,10 @@ def reading(said: DataFile) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         reason = str(error) if isinstance(error, PrismError) else f"{said.key}: it cannot be read: {error}"
-        is_new = isinstance(said, ChangesObject)
         number = said.object_id if isinstance(said, ChangesObject | RecordObject) else 0
         unread = UnreadObject(
             object_id=number,
-            is_new_changes=is_new,
+            is_changes=isinstance(said, ChangesObject),
             reason=reason,
             is_missing=isinstance(error, ObjectMissing),
         )

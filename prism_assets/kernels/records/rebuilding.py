@@ -76,7 +76,7 @@ def rebuild_records(task: RecordRebuildTask, table: TableDefinition, stores: Sto
         with ExitStack() as stack:
             return _RecordRebuild(task, table, stores, lake.keys(table), stack).run()
     except Exception as error:
-        if isinstance(error, UnreadInputs) and not any(item.is_new_changes for item in error.objects):
+        if isinstance(error, UnreadInputs) and not any(item.is_changes for item in error.objects):
             return RecordRebuildResult(fold_id=task.fold_id, number=task.number, unread=error.objects)
         return failed_by(task, error, f"buckets {', '.join(map(str, task.buckets))} of {table.name} were rebuilt")
 

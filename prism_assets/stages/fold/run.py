@@ -138,7 +138,7 @@ def _fold(
     tasks = fold_tasks(plan, fold_id, now)
     results = list(run_bisected(context.engine, tasks, by_version(table)))
     failpoint("fold.after_execute")
-    if faults := {item.object_id: item.reason for item in _unread(results) if item.is_new_changes}:
+    if faults := {item.object_id: item.reason for item in _unread(results) if item.is_changes}:
         _set_aside(context, lease, fold_id, faults, {item.object_id: item.key for item in plan.changes}, changes)
         return _fold(context, lease, now, ignore_pace=True, is_erasing=is_erasing)
     if failed := [result for result in results if result.failure]:

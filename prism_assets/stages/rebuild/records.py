@@ -280,7 +280,7 @@ def _run(
     if not failures:
         return results
     text = f"{counted(len(failures), 'part')} of the records could not be rebuilt, the first as {failures[0].message}"
-    if any(item.is_new_changes for result in results for item in result.unread):
+    if any(item.is_changes for result in results for item in result.unread):
         raise TerminalError(
             f"{text}; run `prism repair --deep --table {log_name(table.name)}`, which writes small objects of changes "
             "again, or restore it (a version of the bucket, a backup)"

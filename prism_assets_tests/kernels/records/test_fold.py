@@ -418,7 +418,7 @@ def test_changes_that_were_not_recorded_are_not_folded(lake: Lake) -> None:
     assert result.failure is not None
     assert broken.key in result.failure.message
     assert not result.failure.transient
-    assert [(item.object_id, item.is_new_changes) for item in result.unread] == [(7, True)]
+    assert [(item.object_id, item.is_changes) for item in result.unread] == [(7, True)]
 
 
 def test_changes_of_a_bucket_whose_records_were_not_recorded_wait(lake: Lake) -> None:
@@ -428,7 +428,7 @@ def test_changes_of_a_bucket_whose_records_were_not_recorded_wait(lake: Lake) ->
     (task,) = table.tasks([changes], after(10**7), None)
     (number,) = table.objects
     result = fold(table, replace(task, records=(replace(task.records[0], fingerprint=1),)))
-    assert [(item.object_id, item.is_new_changes) for item in result.unread] == [(number, False)]
+    assert [(item.object_id, item.is_changes) for item in result.unread] == [(number, False)]
     assert (result.failure, result.changes, result.folded, result.pending, result.replaced) == (None, 2, 1, 1, ())
     table.apply(result)
     table.publish()
