@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
@@ -14,9 +15,12 @@ from pydantic import Field
 
 from prism_assets.defs.location import Location
 from prism_assets.domain.errors import TerminalError
+from prism_assets.domain.installation import Installation
+from prism_assets.domain.tables import TableDefinition
 from prism_assets.engine.sessions import open_session
 from prism_assets.metadata import installation, tables
 from prism_assets.metadata.run_locks import run_lock
+from prism_assets.metadata.tables import KnownStream
 from prism_assets.platform import build_context
 from prism_assets.settings import Settings, load_settings
 from prism_assets.stages.apply.plan import plan_apply
@@ -102,15 +106,37 @@ def _bring_in_force(context: StageContext, location: Location, info: Log, warn: 
         warn(f"a table file is not applied: {problem}")
 
 
+@dataclass(frozen=True)
+class _Applied:
+    """What the database held when it was compared with a location's table files, and nothing was to be done."""
+
+    location: Location
+    known: Sequence[TableDefinition]
+    streams: Sequence[KnownStream]
+    lake: Installation
+
+
+_last_applied: _Applied | None = None
+"""Of this process: ticks ask every few seconds, and comparing a hundred tables takes half of a tick."""
+
+
 def _is_in_force(context: StageContext, location: Location) -> bool:
+    global _last_applied
     try:
         with context.database.begin() as connection:
             known, streams = tables.load_definitions(connection), tables.load_streams(connection)
             lake = installation.load(connection)
     except TerminalError:
         return False  # no tables yet; if it is something else, applying tells
-    plan = plan_apply(location.tables, known, streams)
-    return lake is not None and lake.marked and not plan.lines and not plan.problems
+    if lake is None or not lake.marked:
+        return False
+    now = _Applied(location, known, streams, lake)
+    if now != _last_applied:
+        plan = plan_apply(location.tables, known, streams)
+        if plan.lines or plan.problems:
+            return False
+        _last_applied = now
+    return True
 
 
 def build_resources() -> dict[str, Any]:

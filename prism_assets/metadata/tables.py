@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 
 from sqlalchemy import Connection, text
 
@@ -26,11 +28,11 @@ class KnownStream:
 def load_definitions(connection: Connection) -> list[TableDefinition]:
     """The definitions in force, by name. Reads without locks."""
     rows = connection.execute(text(_IN_FORCE))
-    return [TableDefinition.from_document(row.definition) for row in rows]
+    return [_parsed(row.definition) for row in rows]
 
 
 _IN_FORCE = """
-SELECT d.prism_table_id, d.version, d.definition FROM prism_tables t
+SELECT CAST(d.definition AS text) AS definition FROM prism_tables t
 JOIN prism_table_definitions d ON d.prism_table_id = t.prism_table_id AND d.version = t.definition_version
 ORDER BY t.schema_name, t.table_name
 """
@@ -42,11 +44,17 @@ def load_versions(connection: Connection, wanted: Collection[tuple[int, int]]) -
         text(_VERSIONS),
         {"tables": [table for table, _ in wanted], "versions": [version for _, version in wanted]},
     )
-    return {(row.prism_table_id, row.version): TableDefinition.from_document(row.definition) for row in rows}
+    return {(row.prism_table_id, row.version): _parsed(row.definition) for row in rows}
+
+
+@lru_cache(maxsize=1_000)
+def _parsed(document: str) -> TableDefinition:
+    """A definition as it is stored. Ticks load those of all tables again and again, and get the same ones."""
+    return TableDefinition.from_document(json.loads(document))
 
 
 _VERSIONS = """
-SELECT prism_table_id, version, definition FROM prism_table_definitions
+SELECT prism_table_id, version, CAST(definition AS text) AS definition FROM prism_table_definitions
 JOIN unnest(CAST(:tables AS bigint[]), CAST(:versions AS integer[])) AS wanted (table_id, version_)
     ON prism_table_id = wanted.table_id AND version = wanted.version_
 """
