@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from prism_assets.domain.column_transitions import ColumnRename, ColumnWidening, RenameState
+from prism_assets.domain.column_transitions import ColumnRename, ColumnWidening, ObjectsLeft, RenameState
 from prism_assets.domain.tables import Column, TableDefinition
 from prism_assets.domain.words import counted
 
@@ -32,15 +32,15 @@ class HeldName:
 class StoredColumns:
     """What is stored of a table beside its definition: names that are held, and columns that erasures name, by id.
 
-    `is_empty` if no object was ever written or begun. With `accepts_failing_reads` a column is widened all the same,
-    which has `merged` objects rewritten.
+    `is_empty` if no object was ever written or begun. With `accepts_failing_reads` a column is widened all the same;
+    `left` are the objects that are narrow then.
     """
 
     held: Mapping[str, HeldName] = field(default_factory=dict)
     erased_by: Mapping[int, int] = field(default_factory=dict)
     is_empty: bool = False
     accepts_failing_reads: bool = False
-    merged: int = 0
+    left: ObjectsLeft = field(default_factory=ObjectsLeft)
 
 
 NOTHING_STORED = StoredColumns()
@@ -142,6 +142,8 @@ def column_problems(table: TableDefinition, old: TableDefinition, stored: Stored
         is_known = column.name in known or (before is not None and before.name == column.name)
         if (held := stored.held.get(column.name)) and not is_known:
             yield _taken(str(old.name), column.name, held)
+    if not stored.is_empty and not stored.accepts_failing_reads and not _is_of_join(old):
+        yield from _failing_reads(list(_widened(table, followed)), old, stored)
     gone = {column.column_id for column in old.columns}
     gone -= {column.column_id for column in (*followed.values(), *kept_columns(table, old))}
     for column in old.columns:
@@ -188,8 +190,6 @@ def _changed(before: Column, after: Column, old: TableDefinition, stored: Stored
                 f"{after.name} is {before.type.name} in objects and cannot become {after.type.name}: columns of join "
                 "tables cannot be widened yet; add a column instead, with `source` the same key"
             )
-        elif not stored.is_empty and not stored.accepts_failing_reads:
-            yield _failing_reads(before, after, old, stored)
     elif before.type != after.type:
         yield f"{after.name} is {before.type.name} and cannot become {after.type.name}; add a column instead"
     elif before.length is not None and after.length is not None and after.length < before.length:
@@ -199,15 +199,29 @@ def _changed(before: Column, after: Column, old: TableDefinition, stored: Stored
         )
 
 
-def _failing_reads(before: Column, after: Column, old: TableDefinition, stored: StoredColumns) -> str:
-    """Who cannot read what while objects of both types are there, and the two ways out."""
-    rewritten = f" ({counted(stored.merged, 'merged object')} to be rewritten)" if stored.merged else ""
-    return (
-        f"{after.name} is {before.type.name} in objects of before, which readers of Glue that do not widen by "
-        f"themselves, such as Redshift Spectrum, cannot read as {after.type.name}: they fail on the column, and read "
-        f"nothing wrong, in days that are not rewritten yet{rewritten}; `prism table apply --accept-failing-reads` "
-        "widens it, or add a column instead, with `source` the same key, and have its days made again when they are "
-        f"closed: `prism rebuild {old.name} --date DAY`"
+def _widened(table: TableDefinition, followed: Mapping[str, Column]) -> Iterator[tuple[Column, Column]]:
+    """The columns of a file that are to have a wider type, each behind what it is in force."""
+    for column in table.columns:
+        before = followed.get(column.name)
+        if before and before.type != column.type and before.type.widens_to(column.type):
+            yield before, column
+
+
+def _failing_reads(
+    widened: Collection[tuple[Column, Column]], old: TableDefinition, stored: StoredColumns
+) -> Iterator[str]:
+    """Who cannot read what while objects of both types are there, which these are, and the two ways out."""
+    if not widened:
+        return
+    pairs = ", ".join(f"{after.name} ({before.type.name} to {after.type.name})" for before, after in widened)
+    many = len(widened) > 1
+    left = "" if stored.left.is_empty else f" ({stored.left})"
+    yield (
+        f"{pairs}: objects of before have narrower values, on which readers of Glue that do not widen by themselves, "
+        f"such as Redshift Spectrum, fail, and read nothing wrong, in days that are not rewritten yet{left}; `prism "
+        f"table apply --accept-failing-reads` widens {'them' if many else 'it'}, or add "
+        f"{'columns' if many else 'a column'} instead, with `source` the same key, and have the days made again when "
+        f"they are closed: `prism rebuild {old.name} --date DAY`"
     )
 
 

@@ -56,10 +56,14 @@ def load_facts(connection: Connection, table_id: int, transition: ColumnTransiti
     """What decides how a transition goes on; what is left is counted only as long as it does."""
     values = {"table": table_id, "version": transition.version, "since": transition.since}
     row = connection.execute(text(_TIMES), values).one()
-    left = ObjectsLeft()
-    if transition.is_rewriting:
-        left = ObjectsLeft(**connection.execute(text(_LEFT), values).one()._mapping)
+    left = load_left(connection, table_id, transition.version) if transition.is_rewriting else ObjectsLeft()
     return TransitionFacts(left=left, **row._mapping)
+
+
+def load_left(connection: Connection, table_id: int, version: int) -> ObjectsLeft:
+    """What is left of before a version of the definition, which may be the next one."""
+    values = {"table": table_id, "version": version}
+    return ObjectsLeft(**connection.execute(text(_LEFT), values).one()._mapping)
 
 
 _TIMES = """

@@ -119,20 +119,6 @@ ORDER BY p.prism_table_id, p.partition_date
 """
 
 
-def count_objects(connection: Connection, table_id: int) -> int:
-    """How many merged objects a table has in days that are not expired. Reads without locks, of each day by its index.
-
-    Also in a database that is not migrated yet, for a dry run.
-    """
-    return int(connection.execute(text(_COUNT_OBJECTS), {"table": table_id}).scalar_one())
-
-
-_COUNT_OBJECTS = """
-SELECT count(*) FROM prism_partitions p JOIN prism_merge_ranges r USING (prism_partition_id)
-WHERE p.prism_table_id = :table AND to_jsonb(p) ->> 'expire_time' IS NULL AND r.lower_bound IS NOT NULL
-"""
-
-
 def observed_shrinkage(connection: Connection, partition_id: int) -> float | None:
     """Merged bytes per byte of the small objects they came from, as far as this partition has ranges. No locks."""
     value = connection.execute(text(_SHRINKAGE), {"id": partition_id}).scalar_one()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prism_assets.domain.column_changes import StoredColumns, column_problems, continued_columns
-from prism_assets.domain.column_transitions import ColumnWidening
+from prism_assets.domain.column_transitions import ColumnWidening, ObjectsLeft
 from prism_assets.domain.table_changes import (
     AddColumn,
     AddStream,
@@ -113,8 +113,8 @@ def test_a_column_is_widened_with_objects_of_before_and_its_way_ends() -> None:
     )
     assert applied(again, changes).rewritten_in == 0
     assert again.for_tasks().column("n").widening is None
-    (told,) = column_problems(big, small, StoredColumns(merged=2))
-    assert "(2 merged objects to be rewritten)" in told
+    (told,) = column_problems(big, small, StoredColumns(left=ObjectsLeft(merged=2, in_open_days=1)))
+    assert "(2 merged objects to be rewritten, 1 object of days that are open)" in told
     joined = dataclasses.replace(small, change_log=ChangeLog(lateness_seconds=None))
     (told,) = column_problems(big, joined, stored)
     assert "columns of join tables cannot be widened yet" in told

@@ -94,8 +94,8 @@ def merged(world: World) -> str:
     return item.url.removeprefix("s3://lake/")
 
 
-def refusal(world: World, text: str) -> str:
+def refusal(world: World, *texts: str) -> str:
     """What `prism table apply` says of columns, where it refuses a file."""
     with pytest.raises(DefinitionError) as raised:
-        world.apply(text)
+        world.apply(*texts)
     return str(raised.value).partition(": columns: ")[2]

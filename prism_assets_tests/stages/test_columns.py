@@ -366,8 +366,8 @@ def test_widening_asks_for_a_word_as_soon_as_an_object_was_begun(world: World) -
     world.drop(some_rows(1, utc(NOON)))
     world.discover(NOON)
     start_batch(world.context, None)
-    assert "in days that are not rewritten yet; `prism table apply --accept-failing-reads` widens it" in refusal(
-        world, events(COLOR, SIZE)
+    assert "not rewritten yet (1 staging object to be converted that were claimed before); `prism table apply" in (
+        refusal(world, events(COLOR, SIZE))
     )
 
 

@@ -164,9 +164,14 @@ def die(monkeypatch: pytest.MonkeyPatch, point: str, do: Any) -> None:
 
 def test_no_reader_finds_another_value_through_a_widening(world: World, rows: list[dict[str, Any]]) -> None:
     see(world, rows, NARROW)
-    assert widen(world)[0] == (
+    (line, *_, left) = widen(world)
+    assert line == (
         "widen column size of log.events from integer to bigint: objects of before are rewritten, until then readers "
         "of Glue that do not widen by themselves fail on it in their days"
+    )
+    assert left == (
+        "make objects of log.events anew with wider types: 1 merged object to be rewritten, 1 object of days that are "
+        "open, of 2026-03-01 to 2026-03-02"
     )
     assert said(world, WIDENED) == (
         "column size was integer until 2026-03-02 10:00Z: objects of before are left: 1 merged object to be rewritten, "
@@ -299,16 +304,21 @@ def test_without_a_word_nothing_is_widened_that_objects_hold(world: World) -> No
     arrive(world)
     world.catalog(NIGHT)
     world.merge(NIGHT, everything=True)
-    assert refusal(world, a_file(NARROW | {"size": "bigint"})) == (
-        "size is integer in objects of before, which readers of Glue that do not widen by themselves, such as Redshift "
-        "Spectrum, cannot read as bigint: they fail on the column, and read nothing wrong, in days that are not "
-        "rewritten yet (1 merged object to be rewritten); `prism table apply --accept-failing-reads` widens it, or "
-        "add a column instead, with `source` the same key, and have its days made again when they are closed: `prism "
-        "rebuild log.events --date DAY`"
+    arrive(world, NEXT, at=NEXT)
+    world.catalog(NEXT)
+    told = (
+        "size (integer to bigint), cost (decimal(6,2) to decimal(10,2)): objects of before have narrower values, on "
+        "which readers of Glue that do not widen by themselves, such as Redshift Spectrum, fail, and read nothing "
+        "wrong, in days that are not rewritten yet (1 merged object to be rewritten, 1 object of days that are open, "
+        "of 2026-03-01 to 2026-03-02); `prism table apply --accept-failing-reads` widens them, or add columns "
+        "instead, with `source` the same key, and have the days made again when they are closed: `prism rebuild "
+        "log.events --date DAY`"
     )
+    other = a_table("log.other")
+    assert refusal(world, a_file(WIDE | {"price": "real"}), other) == told
     plan = apply_sound(world.context, world.settings.tables_dir, utc(WIDENED))
-    assert plan.lines == ()
-    assert "--accept-failing-reads" in plan.problems[0]
+    assert plan.lines[0].startswith("create table log.other"), "one table keeps back no other"
+    assert plan.problems[0].endswith(told)
     for types, told in (
         ({"size": "smallint"}, "size is integer and cannot become smallint; add a column instead"),
         ({"size": "double"}, "size is integer and cannot become double; add a column instead"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -13,14 +13,15 @@ from prism_assets.domain.column_changes import (
     erased_by,
     followed_columns,
 )
+from prism_assets.domain.column_transitions import ObjectsLeft
 from prism_assets.domain.partitions import SYMLINK
-from prism_assets.domain.table_changes import applied
+from prism_assets.domain.table_changes import WidenColumn, applied
 from prism_assets.domain.tables import Column, TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.metadata import catalog_state, drops, erasures, locks, merge_ranges, retention, tables
+from prism_assets.metadata import catalog_state, column_transitions, drops, erasures, locks, retention, tables
 from prism_assets.stages.apply.amplification import find_amplification
 from prism_assets.stages.apply.names import TableNames
-from prism_assets.stages.apply.plan import ApplyPlan, plan_apply
+from prism_assets.stages.apply.plan import ApplyPlan, TablePlan, plan_apply
 from prism_assets.stages.context import StageContext
 
 
@@ -64,27 +65,34 @@ def _stored_columns(
 ) -> StoredColumns:
     """Looks into objects only for names that come to be those of other columns, and at erasures only where columns go.
 
-    Whether there is any object is asked where a column is renamed or widened; no batch starts until that is done. How
-    many are merged is asked where one is widened.
+    Whether there is any object is asked where a column is renamed or widened; no batch starts until that is done. Which
+    ones are narrow is asked where one is widened.
     """
     followed = followed_columns(table, old)
     ids = {column.name: followed[column.name].column_id if column.name in followed else 0 for column in table.columns}
     new = ids.keys() - {name for name, column in followed.items() if column.stored_name == name}
     used = new & tables.load_column_names(connection, old.table_id) if new else ()
     held = tables.load_held_names(connection, old.table_id, {name: ids[name] for name in used})
-    is_empty, merged = False, 0
+    is_empty, left = False, ObjectsLeft()
     if any((column.name, column.type) != (of.name, of.type) for column, of in _pairs(table, followed)):
         locks.hold_epoch(connection)
         is_empty = tables.is_empty(connection, old.table_id)
     if not is_empty and any(column.type != of.type for column, of in _pairs(table, followed)):
-        merged = merge_ranges.count_objects(connection, old.table_id)
-    known = StoredColumns(held, {}, is_empty, accept_failing_reads, merged)
+        left = _left_by(context, connection, old)
+    known = StoredColumns(held, {}, is_empty, accept_failing_reads, left)
     goes = len(followed) < len(old.columns)
     if not goes or not context.database.has_table("prism_erasures"):
         return known
     rules = erasures.load_rules(connection, [old.table_id]).get(old.table_id, ())
     named = [(rule.erasure_id, [column.column_id for column in rule.defined]) for rule in rules]
     return dataclasses.replace(known, erased_by=erased_by(named))
+
+
+def _left_by(context: StageContext, connection: Connection, old: TableDefinition) -> ObjectsLeft:
+    """What a change of columns leaves of before; a database that is not migrated yet cannot tell."""
+    if not context.database.has_table("prism_table_publications"):
+        return ObjectsLeft()
+    return column_transitions.load_left(connection, old.table_id, old.version + 1)
 
 
 def _pairs(table: TableDefinition, followed: Mapping[str, Column]) -> list[tuple[Column, Column]]:
@@ -110,19 +118,31 @@ def with_amplification(
 
 
 def with_consequences(context: StageContext, connection: Connection, plan: ApplyPlan, now: datetime) -> ApplyPlan:
-    """Says how many days and rows expire where a table keeps its days for another time."""
+    """Says what is made anew where columns are widened, and what expires where a table keeps its days otherwise."""
     told = []
     for planned in plan.tables:
-        table = applied(planned.old, planned.changes)
-        oldest_kept = table.oldest_kept(now)
-        if planned.old is None or oldest_kept is None or table.retention_days == planned.old.retention_days:
-            told.append(planned)
-            continue
-        found = retention.count_older(connection, table.table_id, oldest_kept)
-        line = (
+        lines = (*_rewritten(context, connection, planned), *_expired(context, connection, planned, now))
+        told.append(dataclasses.replace(planned, consequences=lines))
+    return dataclasses.replace(plan, tables=tuple(told))
+
+
+def _rewritten(context: StageContext, connection: Connection, planned: TablePlan) -> Iterator[str]:
+    """The objects that are narrow, and made anew."""
+    widens = any(isinstance(change, WidenColumn) and change.widening for change in planned.changes)
+    if planned.old and widens and not (left := _left_by(context, connection, planned.old)).is_empty:
+        yield f"make objects of {planned.name} anew with wider types: {left}"
+
+
+def _expired(context: StageContext, connection: Connection, planned: TablePlan, now: datetime) -> Iterator[str]:
+    """How many days and rows."""
+    table = applied(planned.old, planned.changes)
+    oldest_kept = table.oldest_kept(now)
+    if planned.old is None or oldest_kept is None or table.retention_days == planned.old.retention_days:
+        return
+    found = retention.count_older(connection, table.table_id, oldest_kept)
+    if found.days:
+        yield (
             f"expire {counted(found.days, 'day')} of {table.name} before {oldest_kept}, with "
             f"{counted(found.rows, 'row')}, at most "
             f"{context.settings.expire_max_days} days in each catalog run (PRISM_EXPIRE_MAX_DAYS)"
         )
-        told.append(dataclasses.replace(planned, consequences=(line,) if found.days else ()))
-    return dataclasses.replace(plan, tables=tuple(told))
