@@ -37,6 +37,16 @@ def arrive(world: World, now: str = NOON, *, at: str = NOON) -> list[dict[str, A
     return rows
 
 
+def a_switched_day(world: World) -> list[dict[str, Any]]:
+    """The rows of two objects of a table with a color and a size, which are merged, and shown everywhere."""
+    world.apply(events(COLOR, SIZE))
+    rows = [*arrive(world), *arrive(world)]
+    world.catalog(NIGHT)
+    world.merge(NIGHT, everything=True)
+    publish(world, NIGHT)
+    return rows
+
+
 def publish(world: World, now: str) -> None:
     world.catalog(now)
     world.iceberg(now)

@@ -17,7 +17,7 @@ from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets_tests.builders import utc
 from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.stages.aging import gc, hours_pass, keys
-from prism_assets_tests.stages.seen_columns import COLOR, HUE, NIGHT, NOON, SIZE, arrive, events, look, publish
+from prism_assets_tests.stages.seen_columns import HUE, NOON, SIZE, a_switched_day, events, look, publish
 from prism_assets_tests.world import World
 
 RENAMED, LATER = "2026-03-02T10:00", "2026-03-02T11:00"
@@ -33,11 +33,7 @@ def world(services: Any, database_url: str, tmp_path: Path) -> Iterator[World]:
 @pytest.fixture
 def rows(world: World) -> list[dict[str, Any]]:
     """Of a day that is merged and switched, whose column was renamed since."""
-    world.apply(events(COLOR, SIZE))
-    found = [*arrive(world), *arrive(world)]
-    world.catalog(NIGHT)
-    world.merge(NIGHT, everything=True)
-    publish(world, NIGHT)
+    found = a_switched_day(world)
     world.apply(events(HUE, SIZE), now=RENAMED)
     return found
 

@@ -33,6 +33,7 @@ from prism_assets_tests.stages.seen_columns import (
     NIGHT,
     NOON,
     SIZE,
+    a_switched_day,
     arrive,
     by_name_alone,
     columns_of,
@@ -61,12 +62,7 @@ def world(services: Any, database_url: str, tmp_path: Path) -> Iterator[World]:
 @pytest.fixture
 def rows(world: World) -> list[dict[str, Any]]:
     """Of a day that was merged and switched before the rename, and of an open one."""
-    world.apply(events(COLOR, SIZE))
-    found = [*arrive(world), *arrive(world)]
-    world.catalog(NIGHT)
-    world.merge(NIGHT, everything=True)
-    publish(world, NIGHT)
-    found += arrive(world, NEXT, at=NEXT)
+    found = [*a_switched_day(world), *arrive(world, NEXT, at=NEXT)]
     publish(world, NEXT)
     look(world, found, "color", "size")
     assert {item.state for item in read_status(world.context, now=utc(NEXT))[0].partitions} == {"switched", "live"}

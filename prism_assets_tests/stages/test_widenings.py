@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -22,6 +23,7 @@ from prism_assets import failpoints
 from prism_assets.domain.errors import DefinitionError, TerminalError
 from prism_assets.domain.tables import Column
 from prism_assets.domain.types import parse_type
+from prism_assets.metadata import locks
 from prism_assets.reading.query import arrow_type
 from prism_assets.stages.apply.run import apply_sound
 from prism_assets.stages.catalog.preview import preview
@@ -38,7 +40,7 @@ from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.stages.aging import deleted, hours_pass, keys
 from prism_assets_tests.stages.engines import expire_leases, rest_is_over
-from prism_assets_tests.stages.seen_columns import DAY, MERGE, NIGHT, NOON, look, publish, refusal
+from prism_assets_tests.stages.seen_columns import DAY, MERGE, NIGHT, NOON, each_once, look, publish, refusal
 from prism_assets_tests.world import World
 
 NEXT = "2026-03-02T09:00"
@@ -164,6 +166,7 @@ def die(monkeypatch: pytest.MonkeyPatch, point: str, do: Any) -> None:
 
 def test_no_reader_finds_another_value_through_a_widening(world: World, rows: list[dict[str, Any]]) -> None:
     see(world, rows, NARROW)
+    (*_, before) = world.iceberg_table().snapshots()
     (line, *_, left) = widen(world)
     assert line == (
         "widen column size of log.events from integer to bigint: objects of before are rewritten, until then readers "
@@ -177,9 +180,15 @@ def test_no_reader_finds_another_value_through_a_widening(world: World, rows: li
         "column size was integer until 2026-03-02 10:00Z: objects of before are left: 1 merged object to be rewritten, "
         "1 object of days that are open, of 2026-03-01 to 2026-03-02"
     )
+    held = list(rows)
     rows += [*arrive(world, LATER, at=NEXT, wide=True), *arrive(world, LATER, wide=True)]
     publish(world, LATER)
     see(world, rows, WIDE, DAY, "2026-03-02")
+    old = world.iceberg_table().scan(snapshot_id=before.snapshot_id, selected_fields=("id", *COLUMNS)).to_arrow()
+    assert old.schema.field("size").type == "int32", "as the schema of that snapshot says"
+    assert each_once([tuple(row.values()) for row in old.to_pylist()]) == {
+        row["id"]: tuple(row[name] for name in COLUMNS) for row in held
+    }
     filtered = world.iceberg_table().scan(row_filter=f"size >= {BIG} and price > 0.2").to_arrow()
     assert sorted(filtered["id"].to_pylist()) == sorted(row["id"] for row in rows if row["size"] == BIG)
     assert sorted(world.query(f"SELECT id FROM log.events WHERE size = {BIG}")) == sorted(
@@ -289,6 +298,47 @@ def test_a_column_is_renamed_and_widened_in_one(world: World, rows: list[dict[st
     assert strict(world, [row | {"bytes": row["size"]} for row in rows], {"bytes": "bigint", **WIDE}) == []
 
 
+@pytest.mark.parametrize("shown", [False, True])
+def test_a_column_is_widened_while_it_is_on_the_way_to_its_name(world: World, shown: bool) -> None:
+    rows = closed_day(world)
+    world.apply(a_file(NARROW, rename="bytes"), now=WIDENED)
+    world.merge(WIDENED)
+    times = (WIDENED, LATER, SECOND_NIGHT, ENDED) if shown else (WIDENED,)
+    for now in times:
+        publish(world, now)
+    now = times[-1]
+    names = {name for name, _ in world.reader().table("log.events").columns}
+    assert {"size", "bytes"} & names == ({"size", "bytes"} if shown else {"size"})
+    world.apply(a_file(WIDE, rename="bytes"), now=now, accept_failing_reads=True)
+    rows += arrive(world, now, wide=True)
+    publish(world, now)
+    for failing in ([DAY], []):
+        for name in {"size", "bytes"} & names:
+            found = each_once(world.query(f"SELECT id, {name} FROM log.events"))
+            assert found == {row["id"]: (row["size"],) for row in rows}
+        both = WIDE | {"bytes": "bigint"} if shown else WIDE
+        assert strict(world, [row | {"bytes": row["size"]} for row in rows], both) == failing
+        world.merge(now, everything=True)
+        publish(world, now)
+    world.catalog(now)
+    assert widenings(world) == []
+
+
+def test_a_column_that_is_dropped_meanwhile_leaves_the_others_on_their_way(world: World) -> None:
+    rows = closed_day(world)
+    widen(world)
+    kept = {name: kind for name, kind in WIDE.items() if name != "size"}
+    world.apply(a_file(kept).replace("time, size", "time"), now=WIDENED)
+    publish(world, WIDENED)
+    see(world, rows, kept, DAY)
+    assert widenings(world) == list(kept)
+    assert "size was another column" in refusal(world, a_file(NARROW)), "objects have both types under the name"
+    world.apply(a_file(kept).replace("time, size", "time"), now=WIDENED)
+    world.merge(WIDENED)
+    publish(world, WIDENED)
+    see(world, rows, kept)
+
+
 def closed_day(world: World, types: dict[str, str] = NARROW) -> list[dict[str, Any]]:
     """One that is merged, switched and shown, of a table with these columns."""
     world.apply(a_file(types))
@@ -315,7 +365,10 @@ def test_without_a_word_nothing_is_widened_that_objects_hold(world: World) -> No
         "log.events --date DAY`"
     )
     other = a_table("log.other")
-    assert refusal(world, a_file(WIDE | {"price": "real"}), other) == told
+    with ThreadPoolExecutor(1) as thread, world.context.database.begin() as connection:
+        locks.share_epoch(connection)  # a batch that begins is waited for by none who changes nothing
+        asked = thread.submit(refusal, world, a_file(WIDE | {"price": "real"}), other)
+        assert asked.result(timeout=10) == told
     plan = apply_sound(world.context, world.settings.tables_dir, utc(WIDENED))
     assert plan.lines[0].startswith("create table log.other"), "one table keeps back no other"
     assert plan.problems[0].endswith(told)

@@ -65,8 +65,8 @@ def _stored_columns(
 ) -> StoredColumns:
     """Looks into objects only for names that come to be those of other columns, and at erasures only where columns go.
 
-    Whether there is any object is asked where a column is renamed or widened; no batch starts until that is done. Which
-    ones are narrow is asked where one is widened.
+    Whether there is any object is asked where a column is renamed or widened, and which ones are narrow where it is
+    widened.
     """
     followed = followed_columns(table, old)
     ids = {column.name: followed[column.name].column_id if column.name in followed else 0 for column in table.columns}
@@ -75,8 +75,7 @@ def _stored_columns(
     held = tables.load_held_names(connection, old.table_id, {name: ids[name] for name in used})
     is_empty, left = False, ObjectsLeft()
     if any((column.name, column.type) != (of.name, of.type) for column, of in _pairs(table, followed)):
-        locks.hold_epoch(connection)
-        is_empty = tables.is_empty(connection, old.table_id)
+        is_empty = _is_empty(connection, old)
     if not is_empty and any(column.type != of.type for column, of in _pairs(table, followed)):
         left = _left_by(context, connection, old)
     known = StoredColumns(held, {}, is_empty, accept_failing_reads, left)
@@ -86,6 +85,17 @@ def _stored_columns(
     rules = erasures.load_rules(connection, [old.table_id]).get(old.table_id, ())
     named = [(rule.erasure_id, [column.column_id for column in rule.defined]) for rule in rules]
     return dataclasses.replace(known, erased_by=erased_by(named))
+
+
+def _is_empty(connection: Connection, old: TableDefinition) -> bool:
+    """Whether there is no object; then no batch starts until the change is done.
+
+    One that has objects keeps nobody waiting: Dagster asks in each tick while a file is not accepted.
+    """
+    if not tables.is_empty(connection, old.table_id):
+        return False
+    locks.hold_epoch(connection)
+    return tables.is_empty(connection, old.table_id)
 
 
 def _left_by(context: StageContext, connection: Connection, old: TableDefinition) -> ObjectsLeft:
