@@ -414,6 +414,17 @@ class TableDefinition:
         wanted = (self.partition_column, *self.merge.sort_by)
         return tuple(dict.fromkeys(names.get(name, name) for name in wanted))
 
+    def keeps_columns_of(self, before: TableDefinition) -> bool:
+        """Whether each column that both have is called and typed as before, so that objects of before can be added.
+
+        What was renamed or widened may be at its end by now, and no transition tells of it any more.
+        """
+        known = {column.column_id: (column.name, column.type) for column in before.columns}
+        return all(
+            known.get(column.column_id, (column.name, column.type)) == (column.name, column.type)
+            for column in self.columns
+        )
+
     @property
     def rewritten_in(self) -> int:
         """Objects of versions before lack the name or the type of columns that are on the way to it; 0 if none is."""

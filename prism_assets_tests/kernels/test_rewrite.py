@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -202,3 +203,24 @@ def test_a_rule_travels_and_is_told_without_its_predicate() -> None:
     )
     assert from_json(RewriteTask, to_json(task)) == task
     assert "42" not in repr(rule)
+
+
+@pytest.mark.parametrize(
+    ("where", "column", "values", "expected"),
+    [
+        ("x = 16777216", 3, pa.array([16777216.0, 16777217.0, None, 1e300], pa.float64()), [True, False, False, False]),
+        ("isinf(x)", 3, pa.array([1e300, np.inf, np.nan], pa.float64()), [False, True, False]),
+        ("bit_count(n) = 32", 2, pa.array([-1, 3_000_000_000, -(1 << 40)], pa.int64()), [True, False, False]),
+        ("d > 9999", 4, pa.array([Decimal("9999.99"), Decimal("10000.00")], pa.decimal128(10, 2)), [True, True]),
+    ],
+)
+def test_a_predicate_means_what_it_did_of_values_that_its_narrower_type_holds(
+    where: str, column: int, values: pa.Array, expected: list[bool]
+) -> None:
+    table = a_table(
+        a_column("n", "integer", 2), a_column("x", "real", 3), a_column("d", "decimal", 4, precision=6, scale=2)
+    )
+    with Predicate(replace(check_predicate(table, where), erasure_id=1)) as predicate:
+        found = predicate.matches({column: values}, len(values))
+    assert found.matching.tolist() == expected
+    assert not found.undecided.any()

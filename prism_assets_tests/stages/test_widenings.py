@@ -408,6 +408,32 @@ def test_a_rebuild_makes_the_values_that_did_not_fit_and_none_narrow(world: Worl
     assert run_doctor(world.context, deep=True).is_clean
 
 
+def test_a_rebuild_that_began_before_a_widening_takes_no_value_back_behind_its_end(world: World) -> None:
+    more = "{name: more, type: bigint, source: size}"
+    world.apply(a_file(NARROW))
+    rows = arrive(world)
+    world.catalog(NIGHT)
+    world.apply(a_file(NARROW, more), now=WIDENED)
+    told: list[str] = []
+
+    def meanwhile(line: str) -> None:
+        told.append(line)
+        if len(told) == 1:
+            world.apply(a_file(WIDE, more), now=WIDENED, accept_failing_reads=True)
+            rows.extend(arrive(world, wide=True))
+            world.merge(WIDENED, everything=True)
+            for _ in range(3):
+                publish(world, LATER)
+            assert not widenings(world)
+
+    context = replace(world.context, progress=meanwhile)
+    report = run_rebuild(context, "log.events", day=utc(NOON).date(), now=utc(WIDENED))
+    assert "were renamed or widened meanwhile" in str(report.errors)
+    publish(world, LATER)
+    found = world.query("SELECT id, size, cost FROM log.events ORDER BY id")
+    assert found == sorted((row["id"], row["size"], row["cost"]) for row in rows)
+
+
 def test_what_a_dead_merge_left_of_before_is_not_taken_for_wide(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.apply(a_file(NARROW))
     rows = arrive(world)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from prism_assets.domain.erasures import ColumnValues, ErasureRule
 from prism_assets.domain.errors import WrongUse
@@ -110,11 +112,27 @@ class Predicate:
         return frozenset(column.column_id for column in self.columns)
 
     def matches(self, columns: Mapping[int, Any], count: int) -> Matches:
-        """The rows, given as Arrow columns by id; a column that is not there is null in all of them."""
+        """The rows, given as Arrow columns by id; a column that is not there is null in all of them.
+
+        Where a column was widened since, a value that its former type holds is seen as that, so that the rule means
+        what it did; the rows that have others are seen as they are.
+        """
         if not count:
             return Matches(np.zeros(0, bool), np.zeros(0, bool))
         seen = {column.name: _seen(column, columns.get(column.column_id), count) for column in self.columns}
-        answer = run(self._connection, self._query, pa.table(seen), self._seconds)
+        matches = self._run({name: values.known for name, values in seen.items()})
+        beyond = np.zeros(count, bool)
+        for values in seen.values():
+            beyond |= values.beyond
+        if not beyond.any():
+            return matches
+        wide = self._run({name: values.found for name, values in seen.items()})
+        return Matches(
+            np.where(beyond, wide.matching, matches.matching), np.where(beyond, wide.undecided, matches.undecided)
+        )
+
+    def _run(self, seen: Mapping[str, Any]) -> Matches:
+        answer = run(self._connection, self._query, pa.table(dict(seen)), self._seconds)
         return Matches(*(np.asarray(column.to_numpy(), bool) for column in answer.columns))
 
 
@@ -124,25 +142,50 @@ def _is_plain(column: Column) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_string(kind))
 
 
-def _seen(column: Column, found: Any, count: int) -> Any:
+@dataclass(frozen=True)
+class _SeenColumn:
+    """A column as its rule knew it, null where a value is `beyond` that type; and as it was found."""
+
+    known: Any
+    found: Any
+    beyond: Mask
+
+
+def _seen(column: Column, found: Any, count: int) -> _SeenColumn:
     kind = seen_type(column)
+    none = np.zeros(count, bool)
     if found is None:
-        return pa.nulls(count, kind)
+        nulls = pa.nulls(count, kind)
+        return _SeenColumn(nulls, nulls, none)
     if pa.types.is_timestamp(kind):
         instants = found.cast(pa.timestamp("us", "UTC"))
         chunks = instants.chunks if isinstance(instants, pa.ChunkedArray) else [instants]
-        return pa.chunked_array([chunk.view(MICROSECONDS) for chunk in chunks], MICROSECONDS)
-    return found.cast(_widest(found.type, kind))
+        times = pa.chunked_array([chunk.view(MICROSECONDS) for chunk in chunks], MICROSECONDS)
+        return _SeenColumn(times, times, none)
+    if not _is_wider(found.type, kind):
+        values = found.cast(kind)
+        return _SeenColumn(values, values, none)
+    beyond = pc.fill_null(_beyond(found, kind), False)
+    known = pc.if_else(beyond, pa.scalar(None, found.type), found).cast(kind, safe=False)
+    return _SeenColumn(known, found, np.asarray(beyond.to_numpy(zero_copy_only=False), bool))
 
 
-def _widest(found: pa.DataType, kind: pa.DataType) -> pa.DataType:
-    """As what a column is seen that a predicate knew as `kind`, and that was widened since: no value is lost.
-
-    But for numbers of single precision, which stay what they were: a value of before that is stored with double
-    precision by now equals what it did.
-    """
-    if pa.types.is_integer(found) and pa.types.is_integer(kind):
-        return found if found.bit_width > kind.bit_width else kind
+def _is_wider(found: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether a column was widened since its rule knew it as `kind`."""
     if pa.types.is_decimal(found) and pa.types.is_decimal(kind):
-        return found if found.precision > kind.precision else kind
-    return kind
+        return bool(found.precision > kind.precision)
+    both = all(map(pa.types.is_integer, (found, kind))) or all(map(pa.types.is_floating, (found, kind)))
+    return bool(both and found.bit_width > kind.bit_width)
+
+
+def _beyond(found: Any, kind: pa.DataType) -> Any:
+    """Which values a narrower type does not hold: of numbers of double precision those that it would round."""
+    if pa.types.is_floating(kind):
+        rounded = found.cast(kind, safe=False).cast(found.type)
+        return pc.and_not(pc.not_equal(rounded, found), pc.is_nan(found))
+    if pa.types.is_decimal(kind):
+        most = Decimal(10**kind.precision - 1).scaleb(-kind.scale)
+        least = -most
+    else:
+        least, most = -(1 << kind.bit_width - 1), (1 << kind.bit_width - 1) - 1
+    return pc.or_(pc.less(found, pa.scalar(least, found.type)), pc.greater(found, pa.scalar(most, found.type)))

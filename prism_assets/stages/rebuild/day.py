@@ -210,7 +210,7 @@ class _DayRebuild:
             leases.hold(connection, self._lease)
             locks.share_epoch(connection)  # a rule is there before, or finds what is committed here
             _refuse_if_erased(connection, self._table)
-            if tables.load_current(connection, self._table).rewritten_in > self._table.version:
+            if not tables.load_current(connection, self._table).keeps_columns_of(self._table):
                 raise LeaseLost("columns were renamed or widened meanwhile, and what is ready is of before: repeat it")
             locked = partitions.lock_partition(connection, number)
             rebuilds.lock_running(connection, rebuild)
