@@ -89,7 +89,6 @@ class _ObjectRebuild:
             lines_in=done.lines_in,
             rows_out=done.rows_out,
             lines_filtered=done.lines_filtered,
-            lines_elsewhere=scope.left,
             small=small,
             quarantined=done.quarantined,
             quarantine_key=done.quarantine_key,

@@ -24,16 +24,14 @@ class DayOfObject:
 class RebuildResult:
     """What a staging object gives for one day now, and what became of its other lines.
 
-    `small` is the object of the day; None if the day has no row of it, and had none. `lines_elsewhere` counts lines
-    that other days have rows of. `is_missing` if the staging object is gone, or another one lies under its key: then
-    nothing was read.
+    `small` is the object of the day; None if the day has no row of it, and had none. `is_missing` if the staging object
+    is gone, or another one lies under its key: then nothing was read.
     """
 
     staging_object_id: int
     lines_in: int = 0
     rows_out: int = 0
     lines_filtered: int = 0
-    lines_elsewhere: int = 0
     small: SmallObject | None = None
     quarantined: tuple[QuarantineCount, ...] = ()
     quarantine_key: str | None = None
