@@ -29,7 +29,8 @@ def rebuild(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Converts the staging objects of closed days again, under the definition in force, and takes the place of all.
+    """Converts the staging objects of closed days again under the definition in force, and puts the new rows in the
+    place of the old, each day in one step.
 
     The records of a join table are made again of all changes of its log, and take the place of those that differ.
     """

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL that Dagster's processes keep instead of making one for each statement.
+"""Connections to PostgreSQL that Dagster's processes keep instead of making one for each call.
 
 Dagster's storage opens a connection for every call and closes it behind it: with a hundred tables that are dozens a
 second, each with the password's key derivation on both sides and a process of PostgreSQL that begins with empty caches.
@@ -15,6 +15,7 @@ from sqlalchemy.engine import CreateEnginePlugin
 _KEPT = 2
 """Connections that an engine keeps. Dagster has three engines a process, whose calls seldom overlap."""
 _LONGEST_SECONDS = 600
+"""Then a connection is made anew: a process of PostgreSQL keeps what it has cached until it ends."""
 
 
 class KeptConnections(CreateEnginePlugin):

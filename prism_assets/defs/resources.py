@@ -107,8 +107,8 @@ def _bring_in_force(context: StageContext, location: Location, info: Log, warn: 
 
 
 @dataclass(frozen=True)
-class _Applied:
-    """What the database held when it was compared with a location's table files, and nothing was to be done."""
+class _InForce:
+    """Table files, and what the database held when they were last found to be the same."""
 
     location: Location
     known: Sequence[TableDefinition]
@@ -116,12 +116,12 @@ class _Applied:
     lake: Installation
 
 
-_last_applied: _Applied | None = None
-"""Of this process: ticks ask every few seconds, and comparing a hundred tables takes half of a tick."""
+_last_in_force: _InForce | None = None
+"""Of this process. Ticks ask every few seconds, and comparing a hundred tables takes half of a tick."""
 
 
 def _is_in_force(context: StageContext, location: Location) -> bool:
-    global _last_applied
+    global _last_in_force
     try:
         with context.database.begin() as connection:
             known, streams = tables.load_definitions(connection), tables.load_streams(connection)
@@ -130,12 +130,12 @@ def _is_in_force(context: StageContext, location: Location) -> bool:
         return False  # no tables yet; if it is something else, applying tells
     if lake is None or not lake.marked:
         return False
-    now = _Applied(location, known, streams, lake)
-    if now != _last_applied:
+    seen = _InForce(location, known, streams, lake)
+    if seen != _last_in_force:
         plan = plan_apply(location.tables, known, streams)
         if plan.lines or plan.problems:
             return False
-        _last_applied = now
+        _last_in_force = seen
     return True
 
 

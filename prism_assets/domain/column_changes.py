@@ -217,11 +217,11 @@ def _failing_reads(
     many = len(widened) > 1
     left = "" if stored.left.is_empty else f" ({stored.left})"
     yield (
-        f"{pairs}: objects of before have narrower values, on which readers of Glue that do not widen by themselves, "
-        f"such as Redshift Spectrum, fail, and read nothing wrong, in days that are not rewritten yet{left}; `prism "
-        f"table apply --accept-failing-reads` widens {'them' if many else 'it'}, or add "
-        f"{'columns' if many else 'a column'} instead, with `source` the same key, and have the days made again when "
-        f"they are closed: `prism rebuild {old.name} --date DAY`"
+        f"{pairs}: objects of before have the narrower type{left}. Redshift Spectrum, and other readers of Glue that "
+        f"do not widen by themselves, fail on {'these columns' if many else 'this column'} in days that are not "
+        "rewritten yet; nobody reads a wrong value. Accept that with `prism table apply --accept-failing-reads`; or "
+        f"add {'columns' if many else 'a column'} with `source` the same key, and run `prism rebuild {old.name} --date "
+        "DAY` for each closed day that is to have it"
     )
 
 

@@ -202,11 +202,11 @@ def current_publication(partition: Partition) -> Publication | None:
     return Publication(partition.current_version, partition.published_object_id or 0, partition.published_revision)
 
 
-def rebuild_obstacle(partition: Partition) -> str | None:
+def rebuild_obstacle(partition: Partition, *, has_erasures: bool) -> str | None:
     """Why a partition cannot be rebuilt now, or None if it can.
 
     Readers of an open day list its folder: there is no one step in which they would find other objects in the place of
-    those that lie there, and neither both nor none.
+    those that lie there, and neither both nor none. Which lines of staging objects were erased nobody has recorded.
     """
     if partition.is_open:
         return (
@@ -215,6 +215,8 @@ def rebuild_obstacle(partition: Partition) -> str | None:
         )
     if partition.expired:
         return "it is expired: it is older than its table keeps rows, and nobody is sent there any more"
+    if has_erasures:
+        return "rows of its table were erased, which its staging objects still hold"
     return None
 
 

@@ -360,12 +360,13 @@ def _line(name: str, change: Change) -> str | None:
         case WidenColumn(column_name, before, kind, ColumnWidening()):
             return (
                 f"widen column {column_name} of {name} from {before.name} to {kind.name}: objects of before are "
-                "rewritten, until then readers of Glue that do not widen by themselves fail on it in their days"
+                "rewritten; until that is done Redshift Spectrum, and other readers of Glue that do not widen by "
+                "themselves, fail on the column in days with such objects"
             )
         case WidenColumn(column_name, before, kind):
             return f"widen column {column_name} of {name} from {before.name} to {kind.name}"
         case EndWidening(column_name, former, kind):
-            return f"find column {column_name} of {name} as {kind.name} in every object, and as {former.name} in none"
+            return f"end the widening of column {column_name} of {name} to {kind.name}: no object has {former.name} now"
         case LengthenColumn(column_name, before, length):
             return f"lengthen column {column_name} of {name} from {before} to {length} bytes"
         case ReorderColumns(names):

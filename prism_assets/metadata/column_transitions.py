@@ -30,7 +30,10 @@ class DayToRewrite:
 def load_days_to_rewrite(
     connection: Connection, tables: Collection[TableDefinition], day: date | None = None
 ) -> list[DayToRewrite]:
-    """Of each table what one run takes, the newest first; days that wait for a merge, which comes first, or are in one, are none."""
+    """The days of each table whose objects the next run rewrites, the newest first.
+
+    A day with a merge job is none: that merge comes first.
+    """
     found = []
     for table in tables:
         if table.is_rewriting:

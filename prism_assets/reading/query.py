@@ -164,8 +164,8 @@ def _failed(message: str) -> PrismError:
         return missing_object(where)
     if kind == "Invalid" and any(words in said for words in _TOO_GREAT):
         return TerminalError(
-            f"{where} holds a greater number than its column in Glue takes: it was widened, and Glue says so behind "
-            "the next catalog run: run `prism catalog`"
+            f"{where} has a number that is too great for the type its column still has in Glue: the column was "
+            "widened. Run `prism catalog`, and repeat"
         )
     if kind == "Invalid":
         return TerminalError(f"{where} is no sound Parquet object; `prism repair --deep` finds and mends such ones")

@@ -159,4 +159,4 @@ def test_a_run_with_the_tag_makes_lost_records_again(settled: World, instance: D
     refused = run(instance, location, ["live"], tables=[LOG], rebuild="yes")
     assert "no rebuild makes other changes" in description_of(refused)
     refused = run(instance, location, ["records"], tables=[RECORDS], rebuild="please")
-    assert "say yes or" in description_of(refused, "records")
+    assert "say yes, or leave it out" in description_of(refused, "records")

@@ -109,7 +109,7 @@ def test_a_column_is_widened_with_objects_of_before_and_its_way_ends() -> None:
     ended = tuple(dataclasses.replace(column, widening=None) for column in again.columns)
     changes = changes_between(again, dataclasses.replace(again, columns=ended))
     assert describe("log.events", changes) == (
-        "find column n of log.events as bigint in every object, and as smallint in none",
+        "end the widening of column n of log.events to bigint: no object has smallint now",
     )
     assert applied(again, changes).rewritten_in == 0
     assert again.for_tasks().column("n").widening is None

@@ -17,7 +17,7 @@ from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.erase.plan import plan_erasure
 from prism_assets.stages.erase.report import ErasureReport, ErasureStatus
 from prism_assets.stages.erase.run import continue_erasures, run_erase, sources_of
-from prism_assets.stages.rebuild.run import run_rebuild
+from prism_assets.stages.rebuild.run import preview_days, run_rebuild
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.run import run_until_idle
 from prism_assets.stages.status import read_status
@@ -408,5 +408,7 @@ def test_a_table_of_which_rows_were_erased_is_not_rebuilt_from_objects_that_stil
     erase(world)
     world.catalog("2026-03-02T02:00")
     report = run_rebuild(world.context, NAME, day=utc(NOON).date(), now=utc("2026-03-02T03:00"))
-    assert "which its staging objects still hold: days of such a table are not rebuilt" in report.errors[0]
+    assert "it is not rebuilt: rows of its table were erased, which its staging objects still hold" in report.errors[0]
+    (plan,) = preview_days(world.context, NAME, day=utc(NOON).date(), since=None)
+    assert str(plan).endswith("is not rebuilt: rows of its table were erased, which its staging objects still hold")
     assert 42 not in users(world)

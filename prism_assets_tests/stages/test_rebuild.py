@@ -367,7 +367,7 @@ def test_an_open_day_is_not_rebuilt_and_the_way_out_is_told(world: World) -> Non
     assert error.startswith("log.events 2026-03-01: it is not rebuilt: it is live: readers list its folder")
     assert "rebuild it when it is closed" in error
     (plan,) = preview_days(world.context, "log.events", day=utc(NOON).date())
-    assert "not rebuild: it is live" in str(plan)
+    assert "is not rebuilt: it is live" in str(plan)
 
 
 def test_a_day_without_rows_and_days_in_the_wrong_order_are_wrong_use(world: World) -> None:

@@ -169,11 +169,12 @@ def test_no_reader_finds_another_value_through_a_widening(world: World, rows: li
     (*_, before) = world.iceberg_table().snapshots()
     (line, *_, left) = widen(world)
     assert line == (
-        "widen column size of log.events from integer to bigint: objects of before are rewritten, until then readers "
-        "of Glue that do not widen by themselves fail on it in their days"
+        "widen column size of log.events from integer to bigint: objects of before are rewritten; until that is done "
+        "Redshift Spectrum, and other readers of Glue that do not widen by themselves, fail on the column in days with "
+        "such objects"
     )
     assert left == (
-        "make objects of log.events anew with wider types: 1 merged object to be rewritten, 1 object of days that are "
+        "rewrite objects of log.events with wider types: 1 merged object to be rewritten, 1 object of days that are "
         "open, of 2026-03-01 to 2026-03-02"
     )
     assert said(world, WIDENED) == (
@@ -207,7 +208,7 @@ def test_no_reader_finds_another_value_through_a_widening(world: World, rows: li
     assert widenings(world) == list(COLUMNS)
     (report,) = world.catalog(ENDED).tables
     assert report.columns_advanced[0] == (
-        "find column size of log.events as bigint in every object, and as integer in none"
+        "end the widening of column size of log.events to bigint: no object has integer now"
     )
     assert (widenings(world), said(world, ENDED)) == ([], "")
     assert plans(world.merge(ENDED)) == []
@@ -357,12 +358,12 @@ def test_without_a_word_nothing_is_widened_that_objects_hold(world: World) -> No
     arrive(world, NEXT, at=NEXT)
     world.catalog(NEXT)
     told = (
-        "size (integer to bigint), cost (decimal(6,2) to decimal(10,2)): objects of before have narrower values, on "
-        "which readers of Glue that do not widen by themselves, such as Redshift Spectrum, fail, and read nothing "
-        "wrong, in days that are not rewritten yet (1 merged object to be rewritten, 1 object of days that are open, "
-        "of 2026-03-01 to 2026-03-02); `prism table apply --accept-failing-reads` widens them, or add columns "
-        "instead, with `source` the same key, and have the days made again when they are closed: `prism rebuild "
-        "log.events --date DAY`"
+        "size (integer to bigint), cost (decimal(6,2) to decimal(10,2)): objects of before have the narrower "
+        "type (1 merged object to be rewritten, 1 object of days that are open, of 2026-03-01 to 2026-03-02). Redshift "
+        "Spectrum, and other readers of Glue that do not widen by themselves, fail on these columns in days that are "
+        "not rewritten yet; nobody reads a wrong value. Accept that with `prism table apply --accept-failing-reads`; "
+        "or add columns with `source` the same key, and run `prism rebuild log.events --date DAY` for each closed day "
+        "that is to have it"
     )
     other = a_table("log.other")
     with ThreadPoolExecutor(1) as thread, world.context.database.begin() as connection:
@@ -499,7 +500,9 @@ def test_no_catalog_reads_a_wide_object_under_a_narrow_type(world: World, monkey
     assert dict(zip(found["id"].to_pylist(), found["size"].to_pylist(), strict=True)) == {
         row["id"]: row["size"] for row in rows
     }
-    with pytest.raises(TerminalError, match="than its column in Glue takes: it was widened"):
+    with pytest.raises(
+        TerminalError, match="too great for the type its column still has in Glue: the column was widened"
+    ):
         world.query("SELECT size FROM log.events")
     publish(world, NOON)
     see(world, rows, WIDE, DAY)

@@ -37,9 +37,12 @@ def rebuild_join_tables(context: StageContext, task: Task) -> tuple[dict[str, Re
 def _rebuild(
     context: StageContext, task: Task, names: Collection[str], day: date | None
 ) -> tuple[dict[str, RebuildReport], tuple[Problem, ...]]:
-    """A tag that says something else rebuilds nothing, and is told."""
+    """Rebuilds tables one after the other; one that fails stops no other.
+
+    Where the tag says something else nothing is rebuilt, and a problem of each table says so.
+    """
     if (said := _said(task)) is None:
-        return {}, _misunderstood(task)
+        return {}, _misunderstood(task, day)
     reports: dict[str, RebuildReport] = {}
     problems: list[Problem] = []
     without_missing = said is Rebuilding.WITHOUT_MISSING
@@ -58,10 +61,10 @@ def _said(task: Task) -> Rebuilding | None:
     return next((item for item in Rebuilding if item.value == task.rebuild), None)
 
 
-def _misunderstood(task: Task) -> tuple[Problem, ...]:
-    choices = " or ".join(item.value for item in Rebuilding)
+def _misunderstood(task: Task, day: date | None) -> tuple[Problem, ...]:
+    choices = " or ".join(item.value for item in (Rebuilding if day else (Rebuilding.YES,)))
     reason = f"the tag {REBUILD_TAG} of the run is {task.rebuild}: say {choices}, or leave it out"
-    return tuple(Problem(table=table, date=task.day, reason=reason) for table in task.tables)
+    return tuple(Problem(table=table, date=day, reason=reason) for table in task.tables)
 
 
 def record_facts(report: RebuildReport | None) -> Facts:

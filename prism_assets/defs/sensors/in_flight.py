@@ -19,8 +19,8 @@ _RUNNING = (DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatu
 _BELIEVED = timedelta(minutes=15)
 """A run that has been running for longer counts no more: its worker may be gone with its machine. If it is alive, the
 leases in PostgreSQL keep the two apart."""
-_YOUNG = timedelta(seconds=60)
-"""A run that began so lately ends soon, if it ends soon at all; what takes longer keeps nobody waiting."""
+_JUST_BEGUN = timedelta(seconds=60)
+"""Most runs end within this time of their beginning; what comes meanwhile waits for the next one."""
 _MEMORY = timedelta(hours=1)
 _FIRST_PAUSE = 15.0
 _LONGEST_PAUSE = 600.0
@@ -31,22 +31,22 @@ _LIMIT = 200
 class InFlight:
     """Sensors' runs of one stage, by the tables they work for.
 
-    `waiting` has the highest priority of the queued runs of each table, `young` that of those that have just begun.
-    `resting` are tables whose runs failed within the last hour, for a pause that doubles with every failure.
+    `waiting` has the highest priority of the queued runs of each table, `just_begun` that of those that began a moment
+    ago. `resting` are tables whose runs failed within the last hour, for a pause that doubles with every failure.
     """
 
     waiting: Mapping[str, int] = field(default_factory=dict)
-    young: Mapping[str, int] = field(default_factory=dict)
+    just_begun: Mapping[str, int] = field(default_factory=dict)
     running: frozenset[str] = frozenset()
     resting: frozenset[str] = frozenset()
 
     def queued(self, priority: int) -> set[str]:
         """Tables for which a run of this priority or a higher one waits for its turn."""
-        return _as_urgent(self.waiting, priority)
+        return _at_least_as_urgent(self.waiting, priority)
 
-    def ends_soon(self, priority: int) -> set[str]:
+    def waiting_or_just_begun(self, priority: int) -> set[str]:
         """Tables of runs of this priority or a higher one that wait for their turn, or have just begun."""
-        return self.queued(priority) | _as_urgent(self.young, priority)
+        return self.queued(priority) | _at_least_as_urgent(self.just_begun, priority)
 
     def busy(self, priority: int) -> set[str]:
         """Tables that need no other run of this priority: one is running, or waits that is as urgent."""
@@ -58,17 +58,17 @@ def find_in_flight(instance: DagsterInstance, stage: Stage) -> InFlight:
     now = datetime.now(timezone.utc)
     queued = _records(instance, stage, _QUEUED, None)
     running = _records(instance, stage, _RUNNING, now - _BELIEVED)
-    young = [record for record in running if now - record.update_timestamp < _YOUNG]
+    just_begun = [record for record in running if now - record.update_timestamp < _JUST_BEGUN]
     failed = _records(instance, stage, (DagsterRunStatus.FAILURE,), now - _MEMORY)
     return InFlight(
         waiting=_priorities(queued, stage),
-        young=_priorities(young, stage),
+        just_begun=_priorities(just_begun, stage),
         running=frozenset(_tables(running)),
         resting=frozenset(_resting(failed, now)),
     )
 
 
-def _as_urgent(priorities: Mapping[str, int], priority: int) -> set[str]:
+def _at_least_as_urgent(priorities: Mapping[str, int], priority: int) -> set[str]:
     return {table for table, highest in priorities.items() if highest >= priority}
 
 

@@ -101,13 +101,13 @@ def answer(pending: PendingDays, location: Location, instance: DagsterInstance) 
     resting = runs.resting - busy
     known = set(location.names(pending.stage))
     free = {table for table in pending.days if table in known - busy - resting}
-    behind = free & _behind(runs.ends_soon(pending.priority), location)
+    behind = free & _behind(runs.waiting_or_just_begun(pending.priority), location)
     requests = tuple(_requests(pending, free - behind, location))
     return Answer(requests, _rest(pending, busy, resting, known, behind))
 
 
 def _behind(tables_of_runs: Collection[str], location: Location) -> set[str]:
-    """All tables of the zones of these."""
+    """All tables of the time zones that these tables are in: they wait for the run that is there."""
     zones = [{str(table.name) for table in tables} for tables in location.zones().values()]
     return {table for names in zones if not names.isdisjoint(tables_of_runs) for table in names}
 

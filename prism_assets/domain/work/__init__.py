@@ -1,6 +1,7 @@
 """What stages hand to kernels and what comes back. Plain frozen data: it travels to Spark tasks as JSON.
 
-A kernel does not raise for one bad object: the failure is a field of its result.
+A kernel does not raise for one bad object: the failure is a field of its result. Tasks on records stand beside what
+they are about: `domain/folding.py`, `domain/record_rebuild.py`.
 """
 
 from __future__ import annotations

@@ -74,9 +74,9 @@ def _stored_columns(
     used = new & tables.load_column_names(connection, old.table_id) if new else ()
     held = tables.load_held_names(connection, old.table_id, {name: ids[name] for name in used})
     is_empty, left = False, ObjectsLeft()
-    if any((column.name, column.type) != (of.name, of.type) for column, of in _pairs(table, followed)):
+    if any((column.name, column.type) != (before.name, before.type) for column, before in _pairs(table, followed)):
         is_empty = _is_empty(connection, old)
-    if not is_empty and any(column.type != of.type for column, of in _pairs(table, followed)):
+    if not is_empty and any(column.type != before.type for column, before in _pairs(table, followed)):
         left = _left_by(context, connection, old)
     known = StoredColumns(held, {}, is_empty, accept_failing_reads, left)
     goes = len(followed) < len(old.columns)
@@ -128,7 +128,7 @@ def with_amplification(
 
 
 def with_consequences(context: StageContext, connection: Connection, plan: ApplyPlan, now: datetime) -> ApplyPlan:
-    """Says what is made anew where columns are widened, and what expires where a table keeps its days otherwise."""
+    """Says what is rewritten where columns are widened, and what expires where a table keeps its days otherwise."""
     told = []
     for planned in plan.tables:
         lines = (*_rewritten(context, connection, planned), *_expired(context, connection, planned, now))
@@ -137,14 +137,14 @@ def with_consequences(context: StageContext, connection: Connection, plan: Apply
 
 
 def _rewritten(context: StageContext, connection: Connection, planned: TablePlan) -> Iterator[str]:
-    """The objects that are narrow, and made anew."""
+    """One line on the objects that a widening has rewritten."""
     widens = any(isinstance(change, WidenColumn) and change.widening for change in planned.changes)
     if planned.old and widens and not (left := _left_by(context, connection, planned.old)).is_empty:
-        yield f"make objects of {planned.name} anew with wider types: {left}"
+        yield f"rewrite objects of {planned.name} with wider types: {left}"
 
 
 def _expired(context: StageContext, connection: Connection, planned: TablePlan, now: datetime) -> Iterator[str]:
-    """How many days and rows."""
+    """One line on the days that expire, and their rows."""
     table = applied(planned.old, planned.changes)
     oldest_kept = table.oldest_kept(now)
     if planned.old is None or oldest_kept is None or table.retention_days == planned.old.retention_days:

@@ -22,16 +22,14 @@ from prism_assets.domain.errors import (
     KeyOccupied,
     LeaseLost,
     PrismError,
-    StoreUnavailable,
     TerminalError,
 )
-from prism_assets.domain.partitions import Partition, contradiction, rebuild_obstacle
+from prism_assets.domain.partitions import Partition, contradiction
 from prism_assets.domain.tables import TableDefinition, by_version
 from prism_assets.domain.words import counted
 from prism_assets.domain.work.rebuild import RebuildResult
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import (
-    erasures,
     leases,
     locks,
     merge_jobs,
@@ -45,10 +43,10 @@ from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.metadata.rebuild_candidates import Candidate
 from prism_assets.metadata.rebuilds import Rebuild
 from prism_assets.metadata.rebuilt_objects import RebuiltTotals
-from prism_assets.stages.bisect import run_bisected
+from prism_assets.stages.bisect import error_of, run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.leases import find_holder, leased, takeover_seconds
-from prism_assets.stages.rebuild.plan import RebuildPart, arrival_of, next_part
+from prism_assets.stages.rebuild.plan import RebuildPart, arrival_of, next_part, obstacle_of
 from prism_assets.stages.rebuild.ranges import merge_ranges_anew
 from prism_assets.stages.rebuild.report import RebuiltDay
 
@@ -64,10 +62,8 @@ def rebuild_day(
 
     With `without_missing` rows of staging objects that are gone stay as they are; otherwise a day with any does.
     """
-    if obstacle := rebuild_obstacle(partition):
-        raise TerminalError(f"it is not rebuilt: {obstacle}")
     with context.database.begin() as connection:
-        _refuse_if_erased(connection, table)
+        _refuse(connection, table, partition)
     number = partition.partition_id
     with leased(context, LeaseKind.REBUILD, [number], takeover_seconds(context)) as held:
         if number in held:
@@ -209,7 +205,7 @@ class _DayRebuild:
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
             locks.share_epoch(connection)  # a rule is there before, or finds what is committed here
-            _refuse_if_erased(connection, self._table)
+            _refuse(connection, self._table, self._partition)
             if not tables.load_current(connection, self._table).keeps_columns_of(self._table):
                 raise LeaseLost("columns were renamed or widened meanwhile, and what is ready is of before: repeat it")
             locked = partitions.lock_partition(connection, number)
@@ -231,12 +227,10 @@ class _DayRebuild:
             return totals
 
 
-def _refuse_if_erased(connection: Connection, table: TableDefinition) -> None:
-    """Staging objects still hold the rows that were erased, and which of their lines these were nobody has recorded."""
-    if erasures.load_rules(connection, [table.table_id]):
-        raise TerminalError(
-            "rows of the table were erased, which its staging objects still hold: days of such a table are not rebuilt"
-        )
+def _refuse(connection: Connection, table: TableDefinition, partition: Partition) -> None:
+    """TerminalError where the day cannot be rebuilt."""
+    if obstacle := obstacle_of(connection, table, partition):
+        raise TerminalError(f"it is not rebuilt: {obstacle}")
 
 
 def _certify(connection: Connection, table: TableDefinition, partition: Partition) -> None:
@@ -262,6 +256,4 @@ def _error_of(failed: Sequence[RebuildResult]) -> PrismError:
     messages = [failure.message for failure in failures]
     more = f"; and {len(messages) - _EXAMPLES} more" if len(messages) > _EXAMPLES else ""
     text = f"{counted(len(messages), 'staging object')} could not be converted: {'; '.join(messages[:_EXAMPLES])}{more}"
-    if any(failure.occupied for failure in failures):
-        return KeyOccupied(text)
-    return StoreUnavailable(text) if all(failure.transient for failure in failures) else TerminalError(text)
+    return error_of(failures, text, "; give Spark's Python workers more memory")

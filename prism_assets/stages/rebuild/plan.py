@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
 
+from sqlalchemy import Connection
+
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.partitions import Partition, rebuild_obstacle
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work.rebuild import DayOfObject, RebuildTask
-from prism_assets.metadata import merge_ranges, partitions, rebuild_candidates, staging_objects, tables
+from prism_assets.metadata import erasures, merge_ranges, partitions, rebuild_candidates, staging_objects, tables
 from prism_assets.metadata.rebuild_candidates import Arrival, Candidate
 from prism_assets.metadata.rebuilds import Rebuild
 from prism_assets.stages.context import StageContext
@@ -47,18 +49,25 @@ def find_days(context: StageContext, table: TableDefinition, *, day: date, since
     return found
 
 
+def obstacle_of(connection: Connection, table: TableDefinition, partition: Partition) -> str | None:
+    """Why a day cannot be rebuilt now, or None if it can. Reads without locks."""
+    has_erasures = bool(erasures.load_rules(connection, [table.table_id]))
+    return rebuild_obstacle(partition, has_erasures=has_erasures)
+
+
 def plan_day(context: StageContext, table: TableDefinition, partition: Partition) -> RebuildPlan:
     """What a rebuild of a day would do; changes nothing, and reads no staging object."""
     with context.database.begin() as connection:
         chain = merge_ranges.load_bounds(connection, [partition.partition_id])
         totals = rebuild_candidates.count(connection, partition, table.version, arrival_of(table, partition.date))
+        obstacle = obstacle_of(connection, table, partition)
     return RebuildPlan(
         table=str(table.name),
         date=partition.date,
         version=table.version,
         candidates=totals,
         ranges=len(chain.get(partition.partition_id, ())),
-        obstacle=rebuild_obstacle(partition),
+        obstacle=obstacle,
     )
 
 

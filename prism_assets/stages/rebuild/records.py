@@ -265,10 +265,14 @@ def _check_all_told(inputs: _RebuildInputs, results: Sequence[RecordRebuildResul
     wanted = sum(item.row_count for item in inputs.changes)
     read = sum(result.changes for result in results)
     if read != wanted:
-        raise InvariantBroken(f"{inputs.table.name}: of {wanted} changes {read} are in a bucket; nothing was changed")
+        raise InvariantBroken(
+            f"{inputs.table.name}: only {read:,} of {wanted:,} changes are in a bucket; nothing was changed: keep "
+            "the objects and report it"
+        )
     if orphans := sum(result.orphans for result in results):
         raise InvariantBroken(
-            f"{inputs.table.name}: the log lacks changes of {orphans} records that readers may see; nothing was changed"
+            f"{inputs.table.name}: the log lacks changes of {orphans:,} records that readers may see; nothing was "
+            "changed: look for objects of the log that were deleted (`prism doctor`), restore them, and repeat"
         )
 
 
@@ -283,7 +287,7 @@ def _run(
     if any(item.is_changes for result in results for item in result.unread):
         raise TerminalError(
             f"{text}; run `prism repair --deep --table {log_name(table.name)}`, which writes small objects of changes "
-            "again, or restore it (a version of the bucket, a backup)"
+            "again; restore a merged one (a version of the bucket, a backup); then repeat"
         )
     raise error_of(failures, text, "; give Spark's Python workers more memory")
 
@@ -351,7 +355,10 @@ def _commit(
     """
     table = inputs.table
     if compared.days and (added_sums(results) != added_sums(compared.results) or any(r.unread for r in results)):
-        raise InvariantBroken(f"{table.name}: the records that were made twice are not the same; nothing was changed")
+        raise InvariantBroken(
+            f"{table.name}: the records that were made twice are not the same; nothing was changed: repeat, and "
+            "report it if it happens again"
+        )
     own = max(inputs.own_erasures, default=0) if not any(result.undecided for result in results) else 0
     written = [replace(item, erasure_id=own) for result in results for item in result.written]
     replaced = [item for item in inputs.records if item.part is RecordPart.PENDING or item.date in compared.days]

@@ -31,7 +31,7 @@ class RebuildPlan:
     def __str__(self) -> str:
         where = f"{self.table} {self.date}"
         if self.obstacle:
-            return f"{where}: not rebuild: {self.obstacle}"
+            return f"{where}: is not rebuilt: {self.obstacle}"
         if self.changes_nothing:
             return f"{where}: nothing to rebuild, its rows are of version {self.version} of the definition"
         several = self.candidates.of_several_days
