@@ -233,20 +233,25 @@ class IcebergPublisher:
                 raise
             settled = True
         failpoint("iceberg.after_commit")
-        return self._read_back(table, loaded, snapshot, settled=settled)
+        return self._read_back(table, loaded, change, snapshot, settled=settled)
 
     def _read_back(
-        self, table: TableDefinition, before: LoadedTable, snapshot: Snapshot | None, *, settled: bool
+        self,
+        table: TableDefinition,
+        before: LoadedTable,
+        change: SnapshotChange,
+        snapshot: Snapshot | None,
+        *,
+        settled: bool,
     ) -> Committed:
         """Loads the table once more: a catalog that overlooks a change in between says yes to two commits."""
         after = self.load(table)
         if after is None or after.table_uuid != before.table_uuid:
             raise CommitRefused(f"{before.identifier} was dropped or replaced while it was committed to")
-        if snapshot is None:
-            return Committed(after, before.snapshot_id, settled)
-        if not _is_in(after, snapshot.snapshot_id):
+        taken = _shows(after, table, change) if snapshot is None else _is_in(after, snapshot.snapshot_id)
+        if not taken:
             raise CommitRefused(f"{before.identifier}: the catalog took the commit and does not show it")
-        return Committed(after, snapshot.snapshot_id, settled)
+        return Committed(after, snapshot.snapshot_id if snapshot else before.snapshot_id, settled)
 
     def _snapshot(self, table: TableDefinition, loaded: LoadedTable, change: SnapshotChange, now: datetime) -> Snapshot:
         """Writes manifests and their list; nobody reads them before they are committed."""
@@ -278,6 +283,17 @@ class IcebergPublisher:
             summary=_summary(change, self._mark, kept),
             schema_id=_target_schema_id(table, loaded) if change.sets_schema else metadata.current_schema_id,
         )
+
+
+def _shows(loaded: LoadedTable, table: TableDefinition, change: SnapshotChange) -> bool:
+    """Whether a change that makes no snapshot is there; one that does comes with its snapshot as a whole."""
+    snapshots = {item.snapshot_id for item in loaded.snapshots}
+    return (
+        snapshots.isdisjoint(change.expired)
+        and loaded.tags.issuperset(change.tags)
+        and loaded.tags.isdisjoint(change.dropped_tags)
+        and (not change.sets_schema or loaded.has_schema(table))
+    )
 
 
 def _is_in(loaded: LoadedTable, snapshot_id: int) -> bool:

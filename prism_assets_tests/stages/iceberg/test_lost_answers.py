@@ -12,6 +12,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
 
+from prism_assets.metadata import partitions, small_objects
 from prism_assets.objectstore.stores import Stores
 from prism_assets_tests import snapshots
 from prism_assets_tests.stages.iceberg.clients import (
@@ -121,6 +122,29 @@ def test_a_yes_that_is_not_true_is_noticed_by_reading_back(world: World) -> None
     assert [item.outcome for item in commits(world)[:2]] == ["committed", "refused"]
     assert "does not show it" in str(commits(world)[1].message)
     assert is_sound(world, ids)
+
+
+def test_a_yes_that_is_not_true_is_noticed_where_the_commit_makes_no_snapshot(world: World) -> None:
+    ids, now = with_a_change(world, "replace")
+    attempt(world, now)
+    _repair_a_merged_object(world)
+    ours = with_iceberg(world, lambda inner: ForgetfulCatalog(inner))
+    assert reasons(attempt(ours, now)) == []
+    assert [item.outcome for item in commits(world)[:2]] == ["committed", "refused"]
+    with a_client(world) as (_, table):
+        assert [item.snapshot_id for item in table.metadata.snapshots] == [head(world).snapshot_id]
+    assert is_sound(world, ids)
+
+
+def _repair_a_merged_object(world: World) -> None:
+    """It has another length: snapshots of before the merge say it wrong, and the head does not list it."""
+    (table,) = world.context.choose_tables(["log.events"])
+    with world.context.database.begin() as connection:
+        (partition, *_) = partitions.load_table_partitions(connection, table.table_id)
+        partitions.lock_partition(connection, partition.partition_id)
+        (first, *_) = small_objects.load_above(connection, world.context.lake.keys(table), partition.partition_id, 0)
+        assert small_objects.set_length(connection, first, first.content_length + 1)
+        partitions.raise_revision(connection, partition.partition_id, repaired=True)
 
 
 def test_a_catalog_that_never_does_what_it_says_is_told_and_nothing_is_recorded(world: World) -> None:
