@@ -275,17 +275,21 @@ class Stores:
 
     def _client(self, bucket: str, timeouts: ClientConfig) -> S3Store | LocalStore:
         name = (bucket, "" if self.config.local_root is not None else repr(timeouts))
+        root = self._folder(bucket)
+        if root is not None and not root.is_dir():  # each time: it may be gone since
+            raise MissingBucket(f"bucket {bucket} does not exist: create the folder {bucket} in the local root")
         with self._lock:
             if name not in self._stores:
                 self._stores[name] = self._open(bucket, timeouts)
             return self._stores[name]
 
+    def _folder(self, bucket: str) -> Path | None:
+        """Of a bucket that is one, below the local root."""
+        return None if self.config.local_root is None else Path(self.config.local_root) / bucket
+
     def _open(self, bucket: str, timeouts: ClientConfig) -> S3Store | LocalStore:
-        config = self.config
-        if config.local_root is not None:
-            root = Path(config.local_root) / bucket
-            if not root.is_dir():
-                raise MissingBucket(f"bucket {bucket} does not exist: create the folder {bucket} in the local root")
+        config, root = self.config, self._folder(bucket)
+        if root is not None:
             return LocalStore(prefix=root)
         return S3Store(
             bucket,
