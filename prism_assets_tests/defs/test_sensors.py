@@ -207,7 +207,7 @@ def test_while_a_run_of_a_zone_waits_or_begins_its_other_tables_go_into_the_next
     launch(instance, first, DagsterRunStatus.STARTED)
     assert asked(tick(instance, location, "new_objects")) == [asset_key("log.far", "live")]
 
-    monkeypatch.setattr("prism_assets.defs.sensors.in_flight._YOUNG", timedelta())
+    monkeypatch.setattr("prism_assets.defs.sensors.in_flight._JUST_BEGUN", timedelta())
     assert set(asked(tick(instance, location, "new_objects"))) == {
         asset_key("log.far", "live"),
         asset_key("log.other", "live"),
