@@ -415,13 +415,16 @@ class TableDefinition:
         return tuple(dict.fromkeys(names.get(name, name) for name in wanted))
 
     def keeps_columns_of(self, before: TableDefinition) -> bool:
-        """Whether each column that both have is called and typed as before, so that objects of before can be added.
+        """Whether objects of before can be added: each column that both have is called and typed as it was, and none
+        has the name of another.
 
         What was renamed or widened may be at its end by now, and no transition tells of it any more.
         """
         known = {column.column_id: (column.name, column.type) for column in before.columns}
+        ids = {column.stored_name: column.column_id for column in before.columns}
         return all(
             known.get(column.column_id, (column.name, column.type)) == (column.name, column.type)
+            and ids.get(column.stored_name, column.column_id) == column.column_id
             for column in self.columns
         )
 

@@ -17,6 +17,7 @@ from prism_assets.domain.files import SmallObject, time_bounds
 from prism_assets.domain.fingerprints import combine
 from prism_assets.kernels import merge
 from prism_assets.kernels.merge import merge_range
+from prism_assets.kernels.parquet.merge_inputs import Input, merge_order
 from prism_assets_tests.kernels.builders import Lake, a_column, a_merge_task, a_table, an_object, rows_of
 
 TABLE = a_table(a_column("v", "string", 2), a_column("n", "bigint", 3))
@@ -93,6 +94,15 @@ def test_a_merged_object_can_be_extended(lake: Lake, monkeypatch: pytest.MonkeyP
     lake.merge([first.written, *objects[4:]], TABLE, "p/merged/extended.parquet")
     lake.merge(objects, TABLE, "p/merged/whole.parquet")
     assert merged_rows(lake, "p/merged/extended.parquet") == merged_rows(lake, "p/merged/whole.parquet")
+
+
+def test_row_groups_of_one_object_are_decoded_at_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge, "MERGED_ROW_GROUP", 100)
+    written = lake.merge(small_objects(lake, 6, 100), TABLE).written
+    assert written is not None
+    inputs = Input.opened(written, lake.stores.get("lake", written.key))
+    for _ in range(300):  # with one reader for all of them this process died
+        assert len(merge_order(inputs, inputs[0].schema, ["time", "v", "n"])) == 600
 
 
 def test_further_columns_sort_within_equal_times(lake: Lake) -> None:

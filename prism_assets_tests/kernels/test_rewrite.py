@@ -224,3 +224,11 @@ def test_a_predicate_means_what_it_did_of_values_that_its_narrower_type_holds(
         found = predicate.matches({column: values}, len(values))
     assert found.matching.tolist() == expected
     assert not found.undecided.any()
+
+
+def test_a_predicate_that_is_none_of_the_wider_type_leaves_what_only_that_holds_undecided() -> None:
+    table = a_table(a_column("n", "integer", 2))
+    with Predicate(replace(check_predicate(table, "chr(n) = 'A'"), erasure_id=1)) as predicate:
+        found = predicate.matches({2: pa.array([65, 1 << 40, 66], pa.int64())}, 3)
+    assert found.matching.tolist() == [True, False, False]
+    assert found.undecided.tolist() == [False, True, False]

@@ -21,7 +21,7 @@ from prism_assets.stages.stream.plan import start_batch
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.stages.aging import hours_pass, keys
-from prism_assets_tests.stages.engines import expire_leases, rest_is_over
+from prism_assets_tests.stages.engines import PausingEngine, another_worker, expire_leases, rest_is_over
 from prism_assets_tests.stages.seen_columns import (
     COLOR,
     DAY,
@@ -32,6 +32,7 @@ from prism_assets_tests.stages.seen_columns import (
     NIGHT,
     NOON,
     SIZE,
+    a_switched_day,
     arrive,
     columns_of,
     events,
@@ -366,9 +367,24 @@ def test_widening_asks_for_a_word_as_soon_as_an_object_was_begun(world: World) -
     world.drop(some_rows(1, utc(NOON)))
     world.discover(NOON)
     start_batch(world.context, None)
-    assert "not rewritten yet (1 staging object to be converted that were claimed before); `prism table apply" in (
+    assert "narrower type (1 staging object to be converted that were claimed before). Redshift Spectrum" in (
         refusal(world, events(COLOR, SIZE))
     )
+
+
+def test_a_rebuild_brings_no_values_of_a_column_whose_name_another_one_took_meanwhile(world: World) -> None:
+    rows = a_switched_day(world)
+    world.apply(events(COLOR, SIZE, "{name: hue, type: string, source: color}"))
+
+    def meanwhile() -> None:
+        world.apply(events(COLOR, SIZE))
+        world.apply(events(COLOR, SIZE, "{name: hue, type: string, source: size}"))
+
+    busy = another_worker(world, PausingEngine(world.context.engine, meanwhile))
+    report = run_rebuild(busy.context, "log.events", day=utc(NOON).date(), now=utc(MORNING))
+    assert "columns were renamed, widened or replaced meanwhile" in report.errors[0]
+    publish(world, MORNING)
+    assert world.query("SELECT hue FROM log.events") == [(None,)] * len(rows)
 
 
 def test_longer_texts_are_shown_beside_those_of_before(world: World, rows: list[dict[str, Any]]) -> None:

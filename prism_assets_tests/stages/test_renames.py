@@ -199,7 +199,7 @@ def test_a_rebuild_that_was_under_way_takes_no_name_back(world: World, rows: lis
     context = replace(world.context, progress=rename_meanwhile)
     report = run_rebuild(context, "log.events", day=utc(NOON).date(), now=utc(RENAMED))
     assert told[0].endswith("2 objects converted")
-    assert "columns were renamed or widened meanwhile" in report.errors[0]
+    assert "columns were renamed, widened or replaced meanwhile" in report.errors[0]
     publish(world, RENAMED)
     see_former(world, rows)
 

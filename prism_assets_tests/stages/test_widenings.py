@@ -397,7 +397,7 @@ def test_a_rebuild_makes_the_values_that_did_not_fit_and_none_narrow(world: Worl
 
     context = replace(world.context, progress=widen_meanwhile)
     report = run_rebuild(context, "log.events", day=utc(NOON).date(), now=utc(WIDENED))
-    assert "columns were renamed or widened meanwhile" in report.errors[0]
+    assert "columns were renamed, widened or replaced meanwhile" in report.errors[0]
     publish(world, WIDENED)
     assert strict(world, rows, WIDE) == [DAY]
     assert run_rebuild(world.context, "log.events", day=utc(NOON).date(), now=utc(LATER)).errors == ()
@@ -429,7 +429,7 @@ def test_a_rebuild_that_began_before_a_widening_takes_no_value_back_behind_its_e
 
     context = replace(world.context, progress=meanwhile)
     report = run_rebuild(context, "log.events", day=utc(NOON).date(), now=utc(WIDENED))
-    assert "were renamed or widened meanwhile" in str(report.errors)
+    assert "were renamed, widened or replaced meanwhile" in str(report.errors)
     publish(world, LATER)
     found = world.query("SELECT id, size, cost FROM log.events ORDER BY id")
     assert found == sorted((row["id"], row["size"], row["cost"]) for row in rows)

@@ -17,7 +17,7 @@ from prism_assets.domain.erasures import ColumnValues, ErasureRule
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.tables import Column, TableDefinition
 from prism_assets.kernels.expressions.compiled import ANY_ROW, MICROSECONDS, seen_type
-from prism_assets.kernels.expressions.session import ROWS, connect, give_secrets, run, secret_of_worker
+from prism_assets.kernels.expressions.session import ROWS, RowFailure, connect, give_secrets, run, secret_of_worker
 from prism_assets.kernels.expressions.tree import ExpressionError, check, values_of
 from prism_assets.kernels.typed import Mask
 
@@ -126,7 +126,10 @@ class Predicate:
             beyond |= values.beyond
         if not beyond.any():
             return matches
-        wide = self._run({name: values.found for name, values in seen.items()})
+        try:
+            wide = self._run({name: values.found for name, values in seen.items()})
+        except RowFailure:  # it was made for a narrower type, and nothing says what it means of another
+            wide = Matches(np.zeros(count, bool), np.ones(count, bool))
         return Matches(
             np.where(beyond, wide.matching, matches.matching), np.where(beyond, wide.undecided, matches.undecided)
         )

@@ -30,7 +30,8 @@ class Input:
     """One row group of an object to merge, fetched and not yet decoded. Copies of columns are not looked at."""
 
     said: DataFile
-    file: pq.ParquetFile
+    body: pa.Buffer
+    metadata: pq.FileMetaData
     row_group: int
     row_count: int
     schema: pa.Schema
@@ -41,7 +42,7 @@ class Input:
         if len(body) != said.content_length:
             raise InvariantBroken(f"{said.key}: it has {len(body)} bytes, recorded were {said.content_length}")
         try:
-            file = pq.ParquetFile(pa.BufferReader(body))
+            file = pq.ParquetFile(pa.BufferReader(buffer := pa.py_buffer(body)))
         except (pa.ArrowInvalid, OSError):
             raise InvariantBroken(f"{said.key}: it is no readable Parquet object") from None
         if file.metadata.num_rows != said.row_count:
@@ -50,13 +51,15 @@ class Input:
             )
         counts = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
         schema = without_copies(file.schema_arrow)
-        return [cls(said, file, group, count, schema) for group, count in enumerate(counts)]
+        return [cls(said, buffer, file.metadata, group, count, schema) for group, count in enumerate(counts)]
 
     def read(self, columns: list[str] | None = None) -> pa.Table:
-        """Decodes the rows, or some of their columns."""
-        return self.file.read_row_group(
-            self.row_group, self.schema.names if columns is None else columns, use_threads=False
-        )
+        """Decodes the rows, or some of their columns, with a reader of its own.
+
+        A reader keeps what it has fetched for later: two threads that share one read memory that is free by then.
+        """
+        file = pq.ParquetFile(pa.BufferReader(self.body), metadata=self.metadata)
+        return file.read_row_group(self.row_group, self.schema.names if columns is None else columns, use_threads=False)
 
 
 def union_schema(schemas: Sequence[pa.Schema], table: TableDefinition) -> pa.Schema:

@@ -207,7 +207,9 @@ class _DayRebuild:
             locks.share_epoch(connection)  # a rule is there before, or finds what is committed here
             _refuse(connection, self._table, self._partition)
             if not tables.load_current(connection, self._table).keeps_columns_of(self._table):
-                raise LeaseLost("columns were renamed or widened meanwhile, and what is ready is of before: repeat it")
+                raise LeaseLost(
+                    "columns were renamed, widened or replaced meanwhile, and what is ready is of before: repeat it"
+                )
             locked = partitions.lock_partition(connection, number)
             rebuilds.lock_running(connection, rebuild)
             if locked.rebuild > rebuild.generation:
