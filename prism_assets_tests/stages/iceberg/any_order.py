@@ -457,7 +457,7 @@ class AnyOrder:
             if not snapshot.is_ours:
                 continue
             listed = self._listed(loaded, snapshot.snapshot_id)
-            assert max(Counter(url for url, _ in listed.files.elements()).values()) == 1, self.trace
+            assert max(Counter(url for url, _ in listed.files.elements()).values(), default=1) == 1, self.trace
             if snapshot.snapshot_id not in loaded.referenced:
                 lengths = ((url, length) for url, length in listed.files if url not in self.forgotten)
                 wrong = [(url, length) for url, length in lengths if self.lengths[url] != length]
