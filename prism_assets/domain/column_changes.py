@@ -219,7 +219,7 @@ def _failing_reads(
     yield (
         f"{pairs}: objects of before have the narrower type{left}. Redshift Spectrum, and other readers of Glue that "
         f"do not widen by themselves, fail on {'these columns' if many else 'this column'} in days that are not "
-        "rewritten yet; nobody reads a wrong value. Accept that with `prism table apply --accept-failing-reads`; or "
+        "rewritten yet; they read no wrong value. Accept that with `prism table apply --accept-failing-reads`; or "
         f"add {'columns' if many else 'a column'} with `source` the same key, and run `prism rebuild {old.name} --date "
         "DAY` for each closed day that is to have it"
     )

@@ -169,18 +169,22 @@ def next_step(
     Nothing that is made under a definition in force adds to what is left: once it is nothing it stays so. What Glue is
     to show counts from when the last catalog shows it, which may be long after its definition came into force.
     """
+    to = NEXT_STATE[transition.state] if isinstance(transition, ColumnRename) else None
     if transition.is_rewriting and not facts.left.is_empty:
-        to = NEXT_STATE[transition.state] if isinstance(transition, ColumnRename) else None
         return TransitionStep(to=to, reason=f"objects of before are left: {facts.left}")
     if isinstance(transition, ColumnWidening):
-        return TransitionStep(to=None)
-    return _next_step(transition, facts, now, reader_lease, grace)
+        return TransitionStep(to=to)
+    return _next_rename_step(transition, to, facts, now, reader_lease, grace)
 
 
-def _next_step(
-    rename: ColumnRename, facts: TransitionFacts, now: datetime, reader_lease: timedelta, grace: timedelta
+def _next_rename_step(
+    rename: ColumnRename,
+    to: RenameState | None,
+    facts: TransitionFacts,
+    now: datetime,
+    reader_lease: timedelta,
+    grace: timedelta,
 ) -> TransitionStep:
-    to = NEXT_STATE[rename.state]
     stays = {
         RenameState.DRAINING: reader_lease,
         RenameState.BOTH_SHOWN: grace,

@@ -361,7 +361,7 @@ def test_without_a_word_nothing_is_widened_that_objects_hold(world: World) -> No
         "size (integer to bigint), cost (decimal(6,2) to decimal(10,2)): objects of before have the narrower "
         "type (1 merged object to be rewritten, 1 object of days that are open, of 2026-03-01 to 2026-03-02). Redshift "
         "Spectrum, and other readers of Glue that do not widen by themselves, fail on these columns in days that are "
-        "not rewritten yet; nobody reads a wrong value. Accept that with `prism table apply --accept-failing-reads`; "
+        "not rewritten yet; they read no wrong value. Accept that with `prism table apply --accept-failing-reads`; "
         "or add columns with `source` the same key, and run `prism rebuild log.events --date DAY` for each closed day "
         "that is to have it"
     )
