@@ -32,7 +32,7 @@ class HeadChange(enum.Enum):
 class TableHead:
     """What the catalog shows: `is_ours` if this installation made the table, `others` the snapshots it did not make.
 
-    `was_rolled_back` if the recorded snapshot is still there, and no longer leads to the head.
+    `was_rolled_back` if the recorded snapshot is still there, and newer than the head.
     """
 
     identifier: str

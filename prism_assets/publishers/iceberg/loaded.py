@@ -128,9 +128,14 @@ class LoadedTable:
         return tuple(newest)
 
     def was_rolled_back(self, snapshot_id: int | None) -> bool:
-        """Whether a snapshot is retained that does not lead to the head."""
-        retained = any(item.snapshot_id == snapshot_id for item in self.snapshots)
-        return retained and all(item.snapshot_id != snapshot_id for item in self.ancestry)
+        """Whether a snapshot is retained that is newer than the head.
+
+        Not whether it is before the head: of those in between some may have expired.
+        """
+        by_id = {item.snapshot_id: item.sequence_number for item in self.snapshots}
+        if snapshot_id not in by_id:
+            return False
+        return self.snapshot_id is None or by_id[self.snapshot_id] < by_id[snapshot_id]
 
     def has_schema(self, table: TableDefinition) -> bool:
         """Whether the table has the columns of a definition, by id, name, type, order and description."""
@@ -212,15 +217,20 @@ class LoadedTable:
         return Listing({day: tuple(found) for day, found in files.items()}, frozenset(mixed), has_foreign_files)
 
     def needed_files(self, days: Collection[date] | None) -> set[str]:
-        """The addresses that any retained snapshot needs: data files of some days, or of all, and those of metadata.
-
-        Manifests that many snapshots share are read once.
-        """
+        """What any retained snapshot is made of, data files of some days or of all, and the table's metadata files."""
         metadata = self.table.metadata
         needed = {self.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
         needed |= {item.statistics_path for item in (*metadata.statistics, *metadata.partition_statistics)}
+        return needed | self.files_of_snapshots(days)
+
+    def files_of_snapshots(self, days: Collection[date] | None) -> set[str]:
+        """The addresses without which a retained snapshot cannot be read: lists, manifests, data files of some days.
+
+        Manifests that many snapshots share are read once.
+        """
+        needed: set[str] = set()
         manifests: dict[str, ManifestFile] = {}
-        for snapshot in metadata.snapshots:
+        for snapshot in self.table.metadata.snapshots:
             needed.add(snapshot.manifest_list)
             for manifest in read_manifests(self.table.io, snapshot.manifest_list):
                 manifests[manifest.manifest_path] = manifest

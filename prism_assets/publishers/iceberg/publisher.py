@@ -19,6 +19,8 @@ from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsEr
 from pyiceberg.exceptions import TableAlreadyExistsError as AlreadyExists
 from pyiceberg.manifest import ManifestEntry, ManifestFile
 from pyiceberg.serializers import FromInputFile, ToOutputFile
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import (
@@ -149,25 +151,38 @@ class IcebergPublisher:
     def newest_metadata(self, table: TableDefinition, known_location: str, snapshot_id: int | None) -> str | None:
         """The metadata file that a catalog which lost the table should name; None if there is none any more.
 
-        That is the newest one that has the snapshot. The recorded one is the newest unless a record was lost.
+        That is the newest one that has the snapshot and all whose snapshots can be read: behind a PostgreSQL that was
+        restored, what only snapshots of then need may be deleted. The recorded one is the newest unless a record was
+        lost.
         """
         keys = self._lake.keys(table)
-        found = [
-            item
-            for item in self._stores.list(keys.bucket, f"{keys.iceberg_prefix}metadata/")
-            if item.key.endswith(".metadata.json")
-        ]
-        newest = sorted(found, key=lambda item: item.last_modified, reverse=True)
-        addresses = [self._lake.url(item.key) for item in newest]
+        there = {item.key: item.last_modified for item in self._stores.list(keys.bucket, keys.root)}
+        own = f"{keys.iceberg_prefix}metadata/"
+        found = [key for key in there if key.startswith(own) and key.endswith(".metadata.json")]
+        addresses = [self._lake.url(key) for key in sorted(found, key=lambda key: there[key], reverse=True)]
         for address in [*addresses[:_LOOKS], *(item for item in addresses[_LOOKS:] if item == known_location)]:
             try:
                 with translated(f"read {address}"):
                     metadata = FromInputFile.table_metadata(self._files.new_input(address))
             except InvariantBroken:  # what somebody else left there
                 continue
-            if address == known_location or any(known.snapshot_id == snapshot_id for known in metadata.snapshots):
+            has_snapshot = any(known.snapshot_id == snapshot_id for known in metadata.snapshots)
+            if (address == known_location or has_snapshot) and self._can_be_read(table, address, metadata, there):
                 return address
         return None
+
+    def _can_be_read(
+        self, table: TableDefinition, address: str, metadata: TableMetadata, there: Collection[str]
+    ) -> bool:
+        """Whether all that retained snapshots need of the table's folder is among the keys that are there."""
+        found = Table(self.identifier(table), metadata, address, self._files, self.catalog)
+        try:
+            with translated(f"read the snapshots of {address}"):
+                places = {place_of(item) for item in LoadedTable(found, self._mark).files_of_snapshots(None)}
+        except (ObjectMissing, InvariantBroken):
+            return False
+        keys = self._lake.keys(table)
+        return all(key in there for bucket, key in places if bucket == keys.bucket and key.startswith(keys.root))
 
     def needed_keys(self, loaded: LoadedTable, days: Collection[date] | None) -> frozenset[str]:
         """The keys that retained snapshots need: data files of the given days, or of all, and the table's own files."""

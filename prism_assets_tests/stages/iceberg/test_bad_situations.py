@@ -130,11 +130,32 @@ def lose_everything(world: World) -> None:
     lose_every_file(world)
 
 
+def lose_the_pointer_and_a_manifest(world: World) -> None:
+    lose_the_pointer(world)
+    next(path for path in metadata_files(world) if path.match("*-m0.avro")).unlink()
+
+
+def lose_the_pointer_and_a_data_file(world: World) -> None:
+    """One that snapshots list still and the days do not: what gc deletes behind a PostgreSQL that was restored."""
+    streamed(world)
+    attempt(world)
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql(
+            "DELETE FROM prism_small_objects WHERE prism_small_object_id = "
+            "(SELECT max(prism_small_object_id) FROM prism_small_objects)"
+        )
+    last = max((world.root / "buckets" / "lake").rglob("live/**/*.parquet"), key=lambda path: path.stat().st_mtime_ns)
+    last.unlink()
+    lose_the_pointer(world)
+
+
 LOSSES: Mapping[str, Callable[[World], None]] = {
     "the pointer": lose_the_pointer,
     "the current metadata file": lose_the_current_file,
     "every file": lose_every_file,
     "the pointer and every file": lose_everything,
+    "the pointer and a manifest": lose_the_pointer_and_a_manifest,
+    "the pointer and a data file": lose_the_pointer_and_a_data_file,
 }
 
 
@@ -223,6 +244,22 @@ def test_a_merge_whose_record_went_back_is_found(world: World) -> None:
     assert (report.commit, reasons(report)) == (None, [])
     assert is_sound(world, ids)
     assert not attempt(world, AFTER).changed
+
+
+def test_a_record_that_went_back_to_a_tagged_snapshot_is_not_taken_for_a_table_set_back(world: World) -> None:
+    ids = published(world)
+    with a_client(world) as (_, table):
+        table.manage_snapshots().create_tag(table.metadata.snapshots[-1].snapshot_id, "report").commit()
+    keep(world, RECORDS)
+    for _ in range(2):
+        ids += streamed(world)
+        attempt(world)
+    a_stranger(world, "expire")  # and with it what lies between the tag and the head
+    put_back(world, RECORDS)
+
+    assert reasons(attempt(world)) == []
+
+    assert is_sound(world, ids)
 
 
 def test_postgresql_restored_to_an_older_state_is_what_readers_see_and_rows_come_back_with_their_objects(
