@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from prism_assets.domain.folding import ChangesObject, FoldTask, RecordObject, RecordPart
+from prism_assets.domain.folding import FoldTask, RecordObject, RecordPart, UnfoldedChanges
 from prism_assets.domain.joins import CHANGE_DELETED, CHANGE_GROUP, CHANGE_LINE, CHANGE_OBJECT, JoinOptions
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import TableDefinition
@@ -271,15 +271,16 @@ def _changes(
     return pa.table(arrays, schema=schema)
 
 
-def _changes_object(rows: pa.Table, stores: Stores, key: str) -> ChangesObject:
+def _changes_object(rows: pa.Table, stores: Stores, key: str) -> UnfoldedChanges:
     sink = io.BytesIO()
     pq.write_table(rows, sink, compression="zstd", compression_level=1, store_schema=False)
     stores.put(BUCKET, key, sink.getvalue())
-    return ChangesObject(
+    return UnfoldedChanges(
         bucket=BUCKET,
         key=key,
         content_length=len(sink.getvalue()),
         row_count=rows.num_rows,
         fingerprint=fingerprint_of(rows),
         committed=NOW,
+        object_id=0,
     )

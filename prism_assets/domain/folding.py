@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import date, datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from prism_assets.domain.erasures import ErasureRule
-from prism_assets.domain.files import DataFile, MergedRange, SmallObject
+from prism_assets.domain.files import DataFile, SmallObject
 from prism_assets.domain.joins import PublishPolicy
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
@@ -73,30 +73,29 @@ class RecordObject(DataFile):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangesObject(DataFile):
-    """Changes of all buckets: an object of the log of changes, without its metrics, which no kernel reads.
+    """Changes of all buckets: an object of the log of changes, without its metrics, which no kernel reads."""
 
-    Folds take small ones, which were `committed` then and have an `object_id`; merged ones only rebuilds read.
-    """
+    @staticmethod
+    def of(item: DataFile) -> ChangesObject:
+        """An object of the log as rebuilds read it, merged or small."""
+        return ChangesObject(**_without_metrics(item))
 
-    committed: datetime | None = None
-    object_id: int = 0
 
-    @classmethod
-    def of(cls, item: SmallObject | MergedRange) -> ChangesObject:
-        """An object of the log as kernels read it."""
-        return cls(
-            bucket=item.bucket,
-            key=item.key,
-            content_length=item.content_length,
-            row_count=item.row_count,
-            fingerprint=item.fingerprint,
-            min_time=item.min_time,
-            max_time=item.max_time,
-            file_format=item.file_format,
-            erasure_id=item.erasure_id,
-            committed=item.upload_start_time if isinstance(item, SmallObject) else None,
-            object_id=item.object_id if isinstance(item, SmallObject) else 0,
-        )
+@dataclass(frozen=True, kw_only=True)
+class UnfoldedChanges(ChangesObject):
+    """A small object of the log whose changes, `committed` then, are in no record yet: a fold takes it."""
+
+    committed: datetime
+    object_id: int
+
+    @staticmethod
+    def of_small(item: SmallObject) -> UnfoldedChanges:
+        """A small object of the log as folds read it."""
+        return UnfoldedChanges(**_without_metrics(item), committed=item.upload_start_time, object_id=item.object_id)
+
+
+def _without_metrics(item: DataFile) -> dict[str, Any]:
+    return {field.name: getattr(item, field.name) for field in fields(DataFile)} | {"metrics": ()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +189,7 @@ class FoldTask(PartOfFold):
     definition_version: int
     buckets: tuple[int, ...]
     records: tuple[RecordObject, ...]
-    changes: tuple[ChangesObject, ...]
+    changes: tuple[UnfoldedChanges, ...]
     now: datetime
     settle_before: datetime | None = None
     metric_columns: tuple[int, ...] = ()
@@ -218,7 +217,7 @@ def count_tasks(buckets: int, content_length: int) -> int:
 def bucket_tasks(
     table: TableDefinition,
     records: Sequence[RecordObject],
-    changes: Sequence[ChangesObject],
+    changes: Sequence[UnfoldedChanges],
     *,
     fold_id: int,
     now: datetime,

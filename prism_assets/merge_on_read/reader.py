@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from prism_assets.domain.errors import MissingSecret, ObjectMissing, TerminalError
-from prism_assets.domain.folding import ChangesObject, RecordObject, RecordPart, UnreadObject
+from prism_assets.domain.folding import RecordObject, RecordPart, UnfoldedChanges, UnreadObject
 from prism_assets.domain.record_rebuild import how_to_mend
 from prism_assets.kernels.records.current import DAY, CurrentRecords, current_records, seen_schema
 from prism_assets.kernels.records.inputs import UnreadInputs
@@ -139,7 +139,7 @@ def _is_as_before(item: UnreadObject, before: RecordsSnapshot, now: RecordsSnaps
 
 
 def _recorded(item: UnreadObject, snapshot: RecordsSnapshot) -> tuple[str, int, int] | None:
-    known: tuple[ChangesObject | RecordObject, ...] = snapshot.changes if item.is_changes else snapshot.records
+    known: tuple[UnfoldedChanges | RecordObject, ...] = snapshot.changes if item.is_changes else snapshot.records
     found = (one for one in known if one.object_id == item.object_id)
     return next(((one.key, one.content_length, one.fingerprint) for one in found), None)
 

@@ -12,7 +12,7 @@ from prism_assets.domain.change_log import log_name
 from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.files import DataFile
-from prism_assets.domain.folding import ChangesObject, FoldTask, RecordObject, bucket_tasks
+from prism_assets.domain.folding import FoldTask, RecordObject, UnfoldedChanges, bucket_tasks
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import erasures, folds, record_faults, record_objects, retention, small_objects, tables
 from prism_assets.metadata.database import Database
@@ -29,7 +29,7 @@ class RecordsSnapshot:
 
     table: TableDefinition
     records: tuple[RecordObject, ...]
-    changes: tuple[ChangesObject, ...]
+    changes: tuple[UnfoldedChanges, ...]
     set_aside: frozenset[int]
     expired: frozenset[date]
     erasures: tuple[ErasureRule, ...]
@@ -104,11 +104,11 @@ def _unsearched(connection: Connection, objects: Mapping[int, Iterable[DataFile]
 
 def _unfolded(
     connection: Connection, lake: Lake, log: TableDefinition, set_aside: frozenset[int]
-) -> list[ChangesObject]:
+) -> list[UnfoldedChanges]:
     """Small objects above those that folds have taken, and those that they have left out, each once."""
     keys = lake.keys(log)
     found = {item.object_id: item for item in small_objects.load_these(connection, keys, set_aside)}
     for day in folds.load_unfolded(connection, log.table_id):
         above = small_objects.load_above(connection, keys, day.partition_id, day.folded_object_id)
         found |= {item.object_id: item for item in above}
-    return [ChangesObject.of(found[number]) for number in sorted(found) if found[number].row_count]
+    return [UnfoldedChanges.of_small(found[number]) for number in sorted(found) if found[number].row_count]

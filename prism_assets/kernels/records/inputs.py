@@ -27,6 +27,7 @@ from prism_assets.domain.folding import (
     RecordObject,
     RecordPart,
     SettledMergeResult,
+    UnfoldedChanges,
     UnreadObject,
 )
 from prism_assets.domain.joins import CHANGE_GROUP, CHANGE_LINE, CHANGE_OBJECT
@@ -77,7 +78,7 @@ def reading(said: DataFile) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         reason = str(error) if isinstance(error, PrismError) else f"{said.key}: it cannot be read: {error}"
-        number = said.object_id if isinstance(said, ChangesObject | RecordObject) else 0
+        number = said.object_id if isinstance(said, UnfoldedChanges | RecordObject) else 0
         unread = UnreadObject(
             object_id=number,
             is_changes=isinstance(said, ChangesObject),
@@ -250,12 +251,11 @@ def read_changes(task: FoldTask, shape: RecordShape, stores: Stores) -> Changes:
     def read(item: DataFile) -> pa.Table:
         return StoredObject(item, stores).read(shape.changes)
 
-    def read_own(item: ChangesObject) -> tuple[pa.Table, Numbers]:
+    def read_own(item: UnfoldedChanges) -> tuple[pa.Table, Numbers]:
         is_checked_here = zlib.crc32(item.key.encode()) % shape.join.buckets in task.buckets
         rows = StoredObject(item, stores).read(shape.changes, check=is_checked_here)
         found = buckets_of(rows.select(shape.join.key), shape.join.buckets)
         own = np.isin(found, task.buckets)
-        assert item.committed is not None
         committed = pa.array(np.full(int(own.sum()), to_instant(item.committed), np.int64))
         rows = rows.filter(pa.array(own))
         place = rows.column_names.index(COMMITTED)

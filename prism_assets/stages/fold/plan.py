@@ -14,11 +14,11 @@ from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.files import SmallObject
 from prism_assets.domain.folding import (
-    ChangesObject,
     FoldFacts,
     FoldTask,
     RecordObject,
     RecordPart,
+    UnfoldedChanges,
     bucket_tasks,
     fold_reason,
 )
@@ -50,7 +50,7 @@ class FoldPlan:
     uppers: Mapping[int, int]
     taken_rows: Mapping[int, int]
     rows_again: Mapping[int, int]
-    changes: tuple[ChangesObject, ...]
+    changes: tuple[UnfoldedChanges, ...]
     records: tuple[RecordObject, ...]
     settle_before: datetime | None
     is_whole: bool
@@ -137,7 +137,7 @@ def plan_fold(
         uppers=taken.uppers,
         taken_rows=taken.rows,
         rows_again=taken.rows_again,
-        changes=tuple(ChangesObject.of(item) for item in taken.objects if item.row_count),
+        changes=tuple(UnfoldedChanges.of_small(item) for item in taken.objects if item.row_count),
         records=tuple(record_objects.load_open(connection, lake.keys(table), table.table_id)),
         settle_before=facts.settle_before,
         is_whole=taken.is_whole,

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from prism_assets.domain.folding import ChangesObject, FoldResult, FoldTask, RecordObject, RecordPart
+from prism_assets.domain.folding import FoldResult, FoldTask, RecordObject, RecordPart, UnfoldedChanges
 from prism_assets.domain.joins import (
     CHANGE_DELETED,
     CHANGE_GROUP,
@@ -120,10 +120,10 @@ class FoldedTable:
     folds: int = 0
     committed: int = 0
     forget_hidden: bool = False
-    taken: list[ChangesObject] = field(default_factory=list)
+    taken: list[UnfoldedChanges] = field(default_factory=list)
     results: list[FoldResult] = field(default_factory=list)
 
-    def commit(self, changes: Sequence[Change], committed: datetime = START) -> ChangesObject:
+    def commit(self, changes: Sequence[Change], committed: datetime = START) -> UnfoldedChanges:
         """Writes an object of changes, as Stream does."""
         assert self.table.join is not None
         shape = RecordShape(self.table, self.table.join)
@@ -141,21 +141,22 @@ class FoldedTable:
         self.committed += 1
         return self._stored(rows, f"p/changes/{self.committed}.parquet", committed)
 
-    def _stored(self, rows: pa.Table, key: str, committed: datetime) -> ChangesObject:
+    def _stored(self, rows: pa.Table, key: str, committed: datetime) -> UnfoldedChanges:
         sink = io.BytesIO()
         pq.write_table(rows, sink, store_schema=False)
         self.lake.stores.put("lake", key, sink.getvalue())
-        return ChangesObject(
+        return UnfoldedChanges(
             bucket="lake",
             key=key,
             content_length=len(sink.getvalue()),
             row_count=rows.num_rows,
             fingerprint=fingerprint_of(rows),
             committed=committed,
+            object_id=0,
         )
 
     def tasks(
-        self, changes: Iterable[ChangesObject], now: datetime, settle_before: datetime | None, count: int = 1
+        self, changes: Iterable[UnfoldedChanges], now: datetime, settle_before: datetime | None, count: int = 1
     ) -> list[FoldTask]:
         """The tasks of the next fold, which share the buckets."""
         assert self.table.join is not None
@@ -181,7 +182,7 @@ class FoldedTable:
 
     def fold(
         self,
-        changes: Iterable[ChangesObject] = (),
+        changes: Iterable[UnfoldedChanges] = (),
         now: datetime = START,
         settle_before: datetime | None = None,
         count: int = 1,
@@ -241,7 +242,9 @@ class FoldedTable:
                 number = max(self.objects, default=0) + 1
                 self.objects[number] = replace(item, object_id=number)
 
-    def publish(self, changes: Iterable[ChangesObject] = (), settle_before: datetime | None = None) -> list[FoldResult]:
+    def publish(
+        self, changes: Iterable[UnfoldedChanges] = (), settle_before: datetime | None = None
+    ) -> list[FoldResult]:
         """A fold in which no change waits any longer."""
         return self.fold(changes, START + timedelta(days=400), settle_before)
 

@@ -14,7 +14,7 @@ from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 
-from prism_assets.domain.folding import ChangesObject, RecordPart
+from prism_assets.domain.folding import RecordPart, UnfoldedChanges
 from prism_assets.domain.joins import DELETE, SETTLE, JoinOptions, PublishPolicy
 from prism_assets.domain.record_model import Change, Record
 from prism_assets_tests.kernels.builders import Lake
@@ -48,7 +48,7 @@ class Sent:
     claimed: float | None = None
     clock_at_claim: float = 0.0
     commits: float = 0.0
-    stored: ChangesObject | None = None
+    stored: UnfoldedChanges | None = None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from prism_assets.domain.folding import ChangesObject, RecordPart
+from prism_assets.domain.folding import RecordPart, UnfoldedChanges
 from prism_assets.domain.joins import DELETE
 from prism_assets.domain.record_model import Change, Record
 from prism_assets.kernels.records import current
@@ -33,7 +33,7 @@ from prism_assets_tests.kernels.records.histories import History, Sent, random_j
 Rows = list[dict[str, Any]]
 
 
-def seen_now(table: FoldedTable, changes: list[ChangesObject]) -> tuple[Rows, list[date]]:
+def seen_now(table: FoldedTable, changes: list[UnfoldedChanges]) -> tuple[Rows, list[date]]:
     """What a reader sees, and the days under which it does, in the order of keys and times."""
     (task,) = table.tasks(changes, START, None)
     found = current_records(task, table.table, table.lake.stores)
