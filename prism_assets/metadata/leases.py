@@ -51,8 +51,8 @@ class Holder:
         return f"{self.worker}, since {self.since:%Y-%m-%d %H:%M:%S}Z"
 
 
-def mention(holder: Holder | None) -> str:
-    """What is said of the holder behind work that was skipped: nothing if it just ended."""
+def in_brackets(holder: Holder | None) -> str:
+    """` (the holder)`, for a sentence on work that was skipped; nothing if it just ended."""
     return f" ({holder})" if holder else ""
 
 

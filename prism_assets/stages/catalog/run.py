@@ -39,7 +39,7 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import catalog_state, leases, locks, merge_jobs, partitions, retention, tables
 from prism_assets.metadata.catalog_state import CatalogState
-from prism_assets.metadata.leases import Holder, Lease, LeaseKind, mention
+from prism_assets.metadata.leases import Holder, Lease, LeaseKind, in_brackets
 from prism_assets.stages.catalog.candidates import load_candidates
 from prism_assets.stages.catalog.column_transitions import TransitionStatus, advance_columns, read_transitions
 from prism_assets.stages.catalog.facts import StoredFacts
@@ -97,7 +97,7 @@ class TableReport:
     @property
     def skip_reason(self) -> str:
         """Why a table was skipped, and who has it."""
-        return f"another catalog run is at it{mention(self.holder)}; nothing was done"
+        return f"another catalog run is at it{in_brackets(self.holder)}; nothing was done"
 
     @property
     def changed(self) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.words import counted
 from prism_assets.metadata.folds import FoldCounts
-from prism_assets.metadata.leases import Holder, mention
+from prism_assets.metadata.leases import Holder, in_brackets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class SkippedTable:
     @property
     def reason(self) -> str:
         """Why it was skipped, and who has it."""
-        return f"another fold is at it{mention(self.holder)}; nothing was done; repeat when that has ended"
+        return f"another fold is at it{in_brackets(self.holder)}; nothing was done; repeat when that has ended"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from prism_assets.domain.garbage import Garbage
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.words import counted
-from prism_assets.metadata.leases import Holder, mention
+from prism_assets.metadata.leases import Holder, in_brackets
 from prism_assets.stages.sums import Summable
 
 
@@ -63,7 +63,7 @@ class TableGcReport:
     @property
     def skip_reason(self) -> str:
         """Why a table was skipped, and who has it."""
-        return f"another garbage collection is at it{mention(self.holder)}; nothing was done"
+        return f"another garbage collection is at it{in_brackets(self.holder)}; nothing was done"
 
     @property
     def sum(self) -> ObjectSum:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from prism_assets.domain.iceberg_commit import IcebergCommit
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.words import counted
-from prism_assets.metadata.leases import Holder, mention
+from prism_assets.metadata.leases import Holder, in_brackets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class IcebergTableReport:
     @property
     def skip_reason(self) -> str:
         """Why a table was skipped, and who has it."""
-        return f"another worker publishes it{mention(self.holder)}; nothing was done"
+        return f"another worker publishes it{in_brackets(self.holder)}; nothing was done"
 
     @property
     def lines(self) -> tuple[str, ...]:

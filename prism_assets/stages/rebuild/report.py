@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.words import counted
-from prism_assets.metadata.leases import Holder, mention
+from prism_assets.metadata.leases import Holder, in_brackets
 from prism_assets.metadata.rebuild_candidates import CandidateTotals
 from prism_assets.metadata.rebuilt_objects import RebuiltTotals
 
@@ -63,9 +63,8 @@ class RebuiltDay:
     def __str__(self) -> str:
         where = f"{self.table} {self.date}"
         if self.skipped:
-            return (
-                f"{where}: another rebuild is at it{mention(self.holder)}; nothing was done; repeat when that has ended"
-            )
+            who = f"another rebuild is at it{in_brackets(self.holder)}"
+            return f"{where}: {who}; nothing was done; repeat when that has ended"
         if self.totals is None:
             return f"{where}: nothing to rebuild, its rows are of version {self.version} of the definition"
         done = self.totals
@@ -145,7 +144,9 @@ class RebuiltRecords:
 
     def __str__(self) -> str:
         if self.skipped:
-            return f"{self.table}: a fold is at it{mention(self.holder)}; nothing was done; repeat when that has ended"
+            return (
+                f"{self.table}: a fold is at it{in_brackets(self.holder)}; nothing was done; repeat when that has ended"
+            )
         made = f"{self.table}: {self.records:,} records made of {self.changes:,} changes"
         if self.expired:
             made += f" ({self.expired:,} of days that have expired left out)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 
-from prism_assets.metadata.leases import Holder, mention
+from prism_assets.metadata.leases import Holder, in_brackets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class PartitionRepair:
     @property
     def skip_reason(self) -> str:
         """Why a partition was skipped, and who has it."""
-        return f"another repair is at it{mention(self.holder)}; it was not looked at"
+        return f"another repair is at it{in_brackets(self.holder)}; it was not looked at"
 
 
 @dataclass(frozen=True, kw_only=True)
