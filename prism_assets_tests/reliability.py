@@ -1,12 +1,12 @@
 """What tests of reliability reached: figures noted as they go, and the table that is made of them.
 
-`python -m prism_assets_tests.reliability FIGURES` prints the table of a file that `pytest --figures FIGURES` wrote.
+`python -m prism_assets_tests.reliability FIGURES REPORT` writes the report of a file that `pytest --figures FIGURES`
+wrote. What was not played now stands in it as it did before: each row says at which commit it was played.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -63,48 +63,73 @@ def read(path: Path) -> list[Figure]:
     return [Figure(**json.loads(line)) for line in path.read_text().splitlines()]
 
 
-def report(figures: Sequence[Figure]) -> str:
-    """The report, as Markdown."""
-    return "\n".join([*_head(), "", *_areas(figures), "", "## Null controls", "", *_controls(figures), ""])
+def report(figures: Sequence[Figure], before: str = "") -> str:
+    """The report, as Markdown; rows of areas and controls that `figures` say nothing of are those of `before`."""
+    kept = dict(_rows(before))
+    played = f"{_commit()}, {date.today()}"
+    areas = {area: row for area in AREAS if (row := _area(area, figures, played) or kept.get(area))}
+    controls = dict(_control(figure, played) for figure in figures if figure.area == CONTROLS)
+    controls = {**{name: row for name, row in kept.items() if name not in AREAS}, **controls}
+    return "\n".join([*_HEAD, "", *_AREAS_HEAD, *areas.values(), "", *_CONTROLS_HEAD, *controls.values(), ""])
 
 
-def _head() -> Iterable[str]:
-    version = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
-    yield "# What the long forms reached"
-    yield ""
-    yield f"`scripts/test --long` at {version.stdout.strip() or 'no commit'}, {date.today()}, {os.cpu_count()} cores."
-    yield "After each fault everything goes on by itself for two runs; then the lake is judged by I1 to I10, and so is"
-    yield "whatever a reader saw that polled meanwhile. *Wedged* is what was not at rest after those two runs."
+_HEAD = (
+    "# What the long forms reached",
+    "",
+    "By `scripts/test --long`, each at the commit that its row names.",
+    "After each fault everything goes on by itself for two runs; then the lake is judged by I1 to I10, and so is",
+    "whatever a reader saw that polled meanwhile. *Wedged* is what was not at rest after those two runs.",
+)
+_AREAS_HEAD = (
+    f"| Area | Reached | {' | '.join(_KINDS.values())} | other | At |",
+    "|---|---|" + "---|" * (len(_KINDS) + 2),
+)
+_CONTROLS_HEAD = (
+    "## Null controls",
+    "",
+    "Each is the product, or the model, with one mechanism taken out. The suite must turn red, and does:",
+    "",
+    "| Taken out | The first that the suite said | At |",
+    "|---|---|---|",
+)
 
 
-def _areas(figures: Sequence[Figure]) -> Iterable[str]:
-    yield f"| Area | Reached | {' | '.join(_KINDS.values())} | other |"
-    yield "|---|---|" + "---|" * (len(_KINDS) + 1)
-    for area in AREAS:
-        mine = [figure for figure in figures if figure.area == area]
-        reached = Counter[str]()
-        for figure in mine:
-            reached.update(figure.reached)
-        said = ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in reached.items()) or "not run"
-        kinds = Counter(_kind(violation) for figure in mine for violation in figure.violations)
-        counts = [str(kinds[kind]) if mine else "" for kind in (*_KINDS.values(), "other")]
-        yield f"| {area} | {said} | {' | '.join(counts)} |"
+def _rows(text: str) -> Iterable[tuple[str, str]]:
+    """The rows of all tables of a report, by their first cell."""
+    for line in text.splitlines():
+        if line.startswith("| ") and line not in (*_AREAS_HEAD, *_CONTROLS_HEAD):
+            yield line.split("|")[1].strip(), line
+
+
+def _commit() -> str:
+    said = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return said.stdout.strip() or "no commit"
+
+
+def _area(area: str, figures: Sequence[Figure], played: str) -> str | None:
+    mine = [figure for figure in figures if figure.area == area]
+    if not mine:
+        return None
+    reached = Counter[str]()
+    for figure in mine:
+        reached.update(figure.reached)
+    said = ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in reached.items())
+    kinds = Counter(_kind(violation) for figure in mine for violation in figure.violations)
+    counts = [str(kinds[kind]) for kind in (*_KINDS.values(), "other")]
+    return f"| {area} | {said} | {' | '.join(counts)} | {played} |"
 
 
 def _kind(violation: str) -> str:
     return _KINDS.get(violation.removeprefix("before it lands: ").partition(" ")[0].rstrip(":"), "other")
 
 
-def _controls(figures: Sequence[Figure]) -> Iterable[str]:
-    yield "Each is the product, or the model, with one mechanism taken out. The suite must turn red, and does:"
-    yield ""
-    yield "| Taken out | The first that the suite said |"
-    yield "|---|---|"
-    for figure in figures:
-        if figure.area == CONTROLS:
-            said = figure.violations[0].splitlines()[0][:160].replace("|", "/") if figure.violations else "**nothing**"
-            yield f"| {figure.control} | {said} |"
+def _control(figure: Figure, played: str) -> tuple[str, str]:
+    said = figure.violations[0].splitlines()[0][:160].replace("|", "/") if figure.violations else "**nothing**"
+    return figure.control, f"| {figure.control} | {said} | {played} |"
 
 
 if __name__ == "__main__":
-    print(report(read(Path(sys.argv[1]))))
+    path = Path(sys.argv[2])
+    made = report(read(Path(sys.argv[1])), path.read_text() if path.exists() else "")
+    path.write_text(made)
+    print(made)
