@@ -9,7 +9,7 @@ from datetime import datetime
 from prism_assets.domain.drift import MOST_KEYS, SeenField, is_whole, still_undefined
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.problems import Problem
-from prism_assets.domain.table_changes import changes_between
+from prism_assets.domain.table_diff import changes_between
 from prism_assets.domain.tables import Column, TableDefinition
 from prism_assets.metadata import locks, tables, undefined_fields
 from prism_assets.stages.apply.plan import ApplyPlan, TablePlan

@@ -15,9 +15,9 @@ from prism_assets.domain.table_changes import (
     ChangeSetting,
     CreateTable,
     applied,
-    changes_between,
     describe,
 )
+from prism_assets.domain.table_diff import changes_between
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import ChangeLog, Column, IcebergOptions, MergePolicy, Stream, TableDefinition
 from prism_assets.domain.types import SmallIntType, type_named

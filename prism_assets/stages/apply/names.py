@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from prism_assets.domain.names import TableName
-from prism_assets.domain.table_changes import Moves
+from prism_assets.domain.table_diff import Moves
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata.tables import FormerName, KnownStream
 from prism_assets.settings import SYMLINK_SUFFIX

@@ -15,7 +15,8 @@ from prism_assets.domain.column_changes import (
     waiting_columns,
 )
 from prism_assets.domain.names import TableName
-from prism_assets.domain.table_changes import Change, changes_between, describe
+from prism_assets.domain.table_changes import Change, describe
+from prism_assets.domain.table_diff import changes_between
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata.tables import FormerName, KnownStream
 from prism_assets.stages.apply.names import StreamClaims, TableNames

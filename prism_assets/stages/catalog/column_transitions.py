@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from prism_assets.domain.column_transitions import ColumnRename, ColumnTransition, TransitionStep, next_step
-from prism_assets.domain.table_changes import changes_between
+from prism_assets.domain.table_diff import changes_between
 from prism_assets.domain.tables import GRACE_DAYS, Column, TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import column_transitions, leases, locks, tables

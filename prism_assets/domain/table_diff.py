@@ -1,0 +1,109 @@
+"""Which changes make one definition of a table of another, as `apply`, catalog runs and the contract of a table ask."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from prism_assets.domain.table_changes import (
+    AddColumn,
+    AddStream,
+    AdvanceRename,
+    Change,
+    ChangeSetting,
+    ChangeStream,
+    CreateTable,
+    DropColumn,
+    EndWidening,
+    LengthenColumn,
+    ReadColumn,
+    RemoveStream,
+    RenameColumn,
+    RenameTable,
+    ReorderColumns,
+    WidenColumn,
+    applied,
+    read_from,
+)
+from prism_assets.domain.tables import TableDefinition
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Streams that change their table, by URL: the tables that they come from, and those that they go to."""
+
+    origins: Mapping[str, str] = field(default_factory=dict)
+    targets: Mapping[str, str] = field(default_factory=dict)
+
+
+NOTHING_MOVES = Moves()
+
+
+def changes_between(
+    old: TableDefinition | None, new: TableDefinition, moves: Moves = NOTHING_MOVES
+) -> tuple[Change, ...]:
+    """The changes that make `new` of `old`, or of nothing. Columns that are known have their ids, new ones have 0."""
+    changes: list[Change] = []
+    at = old
+    for change in _wanted(old, new, moves):
+        changes.append(change)
+        at = applied(at, [change])
+    if at is not None:
+        names = tuple(column.name for column in new.columns)
+        if names != tuple(column.name for column in at.columns):
+            changes.append(ReorderColumns(names))
+            at = applied(at, [changes[-1]])
+        changes += [ChangeSetting(name, getattr(new, name)) for name in _differences(at, new)]
+    return tuple(changes)
+
+
+def _wanted(old: TableDefinition | None, new: TableDefinition, moves: Moves) -> Iterator[Change]:
+    if old is None:
+        yield CreateTable(dataclasses.replace(new, streams=()))
+    else:
+        if str(old.name) != str(new.name):
+            yield RenameTable(old.name, new.name, new.grace_days)
+        yield from _wanted_columns(old, new)
+    before = {stream.url: stream for stream in old.streams} if old else {}
+    for stream in new.streams:
+        if stream.url not in before:
+            yield AddStream(stream, moves.origins.get(stream.url))
+        elif stream != before[stream.url]:
+            yield ChangeStream(before[stream.url], stream)
+    for stream in before.values():
+        if stream.url not in {item.url for item in new.streams}:
+            yield RemoveStream(stream, moves.targets.get(stream.url))
+
+
+def _wanted_columns(old: TableDefinition, new: TableDefinition) -> Iterator[Change]:
+    after = {column.column_id: column for column in new.columns if column.column_id}
+    for before in old.columns:
+        column = after.get(before.column_id)
+        if column is None:
+            yield DropColumn(before)
+            continue
+        if before.name != column.name or before.stored_as != column.stored_as:
+            yield RenameColumn(before.name, column.name, column.rename)
+        elif before.rename and before.rename != column.rename:
+            yield AdvanceRename(column.name, before.rename.former, column.rename)
+        if read_from(before) != read_from(column):
+            yield ReadColumn(column.name, read_from(before), column.source, column.sources, column.value)
+        if before.type != column.type:
+            yield WidenColumn(column.name, before.type, column.type, column.widening)
+        elif before.widening and column.widening is None:
+            yield EndWidening(column.name, before.widening.former, column.type)
+        if before.length is not None and column.length is not None and before.length < column.length:
+            yield LengthenColumn(column.name, before.length, column.length)
+    for position, column in enumerate(new.columns):
+        if not column.column_id:
+            yield AddColumn(column, position)
+
+
+def _differences(before: TableDefinition, after: TableDefinition) -> list[str]:
+    """The fields that are not equal; those of the file alone are not compared."""
+    return [
+        field.name
+        for field in dataclasses.fields(after)
+        if field.compare and getattr(before, field.name) != getattr(after, field.name)
+    ]
