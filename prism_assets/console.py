@@ -13,8 +13,8 @@ from rich import markup
 from rich.console import Console
 from rich.table import Table
 
+from prism_assets.domain.columns import Column
 from prism_assets.domain.publishers import GLUE_PUBLISHERS, words_of
-from prism_assets.domain.tables import Column
 from prism_assets.domain.words import counted
 
 if TYPE_CHECKING:

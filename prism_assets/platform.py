@@ -7,10 +7,11 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
+from prism_assets.domain.columns import Column
 from prism_assets.domain.drift import SeenField
 from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.row_program import RowProgram
-from prism_assets.domain.tables import Column, TableDefinition
+from prism_assets.domain.tables import TableDefinition
 from prism_assets.engine.base import Engine
 from prism_assets.metadata.database import Database
 from prism_assets.objectstore.config import StoreConfig

@@ -10,7 +10,8 @@ from dagster import AssetKey, AssetSpec, FreshnessPolicy, TableColumn, TableColu
 
 from prism_assets.defs.keys import STAGE_TAG, Stage, asset_key, daily
 from prism_assets.domain.change_log import log_name
-from prism_assets.domain.tables import Column, TableDefinition
+from prism_assets.domain.columns import Column
+from prism_assets.domain.tables import TableDefinition
 
 _UPSTREAM = {
     Stage.LIVE: ("staging",),

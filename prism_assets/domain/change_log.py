@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from prism_assets.domain.columns import DEFAULT_LENGTH, Column
 from prism_assets.domain.join_file import groups_of_columns
 from prism_assets.domain.joins import (
     CHANGE_DELETED,
@@ -19,15 +20,9 @@ from prism_assets.domain.joins import (
 )
 from prism_assets.domain.names import TableName
 from prism_assets.domain.sources import constant
-from prism_assets.domain.tables import (
-    DEFAULT_LENGTH,
-    ChangeLog,
-    Column,
-    Contract,
-    Stream,
-    StreamColumn,
-    TableDefinition,
-)
+from prism_assets.domain.streams import Stream, StreamColumn
+from prism_assets.domain.table_options import ChangeLog, Contract
+from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.types import BigIntType, BooleanType, ColumnType, StringType
 
 SUFFIX = "_changes"

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from prism_assets.domain.column_transitions import ColumnRename, ColumnWidening, ObjectsLeft, RenameState
-from prism_assets.domain.tables import Column, TableDefinition
+from prism_assets.domain.columns import Column
+from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 
 

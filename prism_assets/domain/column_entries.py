@@ -11,11 +11,13 @@ from typing import Any
 import yaml
 
 from prism_assets.domain import reasons
+from prism_assets.domain.columns import DEFAULT_LENGTH, TIME_UNITS, Column
 from prism_assets.domain.joins import WINNER, Member
 from prism_assets.domain.names import NAME_RULE, did_you_mean, is_name
 from prism_assets.domain.row_program import KEEP_FIELD, reject_field, source_field, value_field
 from prism_assets.domain.sources import Key, Pattern, Rest, parse_source
-from prism_assets.domain.tables import DEFAULT_LENGTH, TIME_UNITS, Column, Rejection, StreamColumn
+from prism_assets.domain.streams import StreamColumn
+from prism_assets.domain.table_options import Rejection
 from prism_assets.domain.types import ColumnType, JsonType, StringType, parse_type
 from prism_assets.domain.yaml_mapping import YamlMapping, check_unique, plain, read_name
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 
+from prism_assets.domain.columns import Column
 from prism_assets.domain.sources import Rest, keys_of, sources_of
-from prism_assets.domain.tables import Column, TableDefinition
+from prism_assets.domain.tables import TableDefinition
 
 MOST_KEYS = 500
 """Of a table, and of one object of it."""

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from prism_assets.domain.columns import Column
 from prism_assets.domain.names import TableName
-from prism_assets.domain.tables import Column
 from prism_assets.domain.words import counted
 
 MOST_OF_A_TABLE = 0.1

@@ -10,7 +10,8 @@ import yaml
 from prism_assets.domain.column_entries import ColumnEntries
 from prism_assets.domain.joins import SETTLE, Group, JoinOptions, JoinProblem, PublishPolicy, join_problems
 from prism_assets.domain.names import NAME_RULE, did_you_mean, is_name
-from prism_assets.domain.tables import EVOLVE, Stream
+from prism_assets.domain.streams import Stream
+from prism_assets.domain.table_options import EVOLVE
 from prism_assets.domain.types import DateType
 from prism_assets.domain.yaml_mapping import YamlMapping, plain
 

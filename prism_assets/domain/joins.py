@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from prism_assets.domain.errors import InvariantBroken
+from prism_assets.domain.documents import read_part
 from prism_assets.domain.names import did_you_mean
 from prism_assets.domain.types import (
     BigIntType,
@@ -130,26 +130,14 @@ class JoinOptions:
     @classmethod
     def from_document(cls, document: Mapping[str, Any], table: str) -> JoinOptions:
         """Reads what the definition of a table stores. InvariantBroken if this version does not know a field."""
-        values = _known(cls, document, table)
-        groups = (_known(Group, group, table) for group in values["groups"])
-        return cls(
-            **{
-                **values,
-                "key": tuple(values["key"]),
-                "groups": tuple(Group(**{**group, "sequence": tuple(group["sequence"])}) for group in groups),
-                "members": tuple(Member(**_known(Member, member, table)) for member in values["members"]),
-                "publish": PublishPolicy(**_known(PublishPolicy, values["publish"], table)),
-            }
-        )
-
-
-def _known(kind: type[Any], document: Mapping[str, Any], table: str) -> Mapping[str, Any]:
-    if unknown := document.keys() - {field.name for field in dataclasses.fields(kind)}:
-        raise InvariantBroken(
-            f"the join of {table} says {', '.join(sorted(unknown))}, which this version does not know; use the version "
-            "that stored it"
-        )
-    return document
+        what = f"the join of {table}"
+        parts = {
+            "key": tuple(document["key"]),
+            "groups": tuple(read_part(Group, group, what) for group in document["groups"]),
+            "members": tuple(read_part(Member, member, what) for member in document["members"]),
+            "publish": read_part(PublishPolicy, document["publish"], what),
+        }
+        return read_part(cls, {**document, **parts}, what)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from prism_assets.domain.files import DataFile, MergedRange, SmallObject
-from prism_assets.domain.tables import MergePolicy
+from prism_assets.domain.table_options import MergePolicy
 
 REWRITES = 8
 """Ranges that one job rewrites at most."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from prism_assets.domain.tables import Column, Rejection, TableDefinition
+from prism_assets.domain.columns import Column
+from prism_assets.domain.table_options import Rejection
+from prism_assets.domain.tables import TableDefinition
 
 KEEP_FIELD = "keep"
 """How `keep` is named where a problem of it is told, and where its place in the table file is looked up."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from prism_assets.domain.folding import RecordObject
 from prism_assets.domain.merge_plan import even_cuts, full_cuts
-from prism_assets.domain.tables import MergePolicy
+from prism_assets.domain.table_options import MergePolicy
 
 KEPT_FOR_LAST = "the day is open, and what is left is kept for its last records"
 """Why objects of a day wait in which records may still come or change."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from prism_assets.domain.tables import Column
+from prism_assets.domain.columns import Column
 
 FACTS = ("@stream", "@object", "@object_id", "@line", "@received")
 """What is known of a line without reading it: stream, URL and id of its object, its number, when that arrived."""

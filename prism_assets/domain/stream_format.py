@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import yaml
 
-from prism_assets.domain.tables import ProtobufFormat
+from prism_assets.domain.streams import ProtobufFormat
 from prism_assets.domain.yaml_mapping import YamlMapping, plain
 
 ReadFile = Callable[[str], bytes]

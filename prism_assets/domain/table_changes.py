@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from prism_assets.domain.column_transitions import ColumnRename, ColumnWidening, RenameState
+from prism_assets.domain.columns import Column
 from prism_assets.domain.names import TableName
-from prism_assets.domain.tables import GRACE_DAYS, Column, IcebergOptions, Stream, TableDefinition
+from prism_assets.domain.streams import Stream
+from prism_assets.domain.table_options import IcebergOptions
+from prism_assets.domain.tables import GRACE_DAYS, TableDefinition
 from prism_assets.domain.types import FILE_FORMATS, ColumnType
 from prism_assets.domain.words import counted
 

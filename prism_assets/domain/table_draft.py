@@ -14,12 +14,13 @@ from datetime import datetime, timedelta, timezone
 
 import yaml
 
+from prism_assets.domain.columns import DEFAULT_LENGTH, Column
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import TableName
 from prism_assets.domain.reasons import NOT_OBJECT
 from prism_assets.domain.sources import source_of_key
 from prism_assets.domain.survey import KeyEvidence, Survey, ValueKind
-from prism_assets.domain.tables import DEFAULT_LENGTH, FUTURE_DAYS, MOST_FUTURE_DAYS, MOST_PAST_DAYS, PAST_DAYS, Column
+from prism_assets.domain.tables import FUTURE_DAYS, MOST_FUTURE_DAYS, MOST_PAST_DAYS, PAST_DAYS
 from prism_assets.domain.types import (
     BigIntType,
     BooleanType,

@@ -13,6 +13,7 @@ import yaml
 
 from prism_assets.domain.change_log import SUFFIX
 from prism_assets.domain.column_entries import ColumnEntries, expression, read_columns, read_stream_columns
+from prism_assets.domain.columns import Column
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.join_file import JOIN_KEYS, JoinEntry, read_join, refuse_group
 from prism_assets.domain.joins import CHANGE_DELETED
@@ -20,21 +21,15 @@ from prism_assets.domain.limits import CheckLimits, Freshness
 from prism_assets.domain.names import LONGEST_NAME, NAME_RULE, TableName, did_you_mean, is_name
 from prism_assets.domain.row_program import value_field
 from prism_assets.domain.stream_format import ReadFile, no_file, read_format
+from prism_assets.domain.streams import Stream
+from prism_assets.domain.table_options import MISFITS, NEW_FIELDS, ON_FOREIGN, Contract, IcebergOptions, MergePolicy
 from prism_assets.domain.tables import (
     ACCEPT_FROM,
     FUTURE_DAYS,
     GRACE_DAYS,
-    MISFITS,
     MOST_FUTURE_DAYS,
     MOST_PAST_DAYS,
-    NEW_FIELDS,
-    ON_FOREIGN,
     PAST_DAYS,
-    Column,
-    Contract,
-    IcebergOptions,
-    MergePolicy,
-    Stream,
     TableDefinition,
 )
 from prism_assets.domain.types import FILE_FORMATS, MICROSECONDS, MILLISECONDS

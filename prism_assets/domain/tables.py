@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,324 +10,34 @@ from datetime import date, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from prism_assets.domain.column_transitions import (
-    SHOWS_FORMER,
-    ColumnRename,
-    ColumnTransition,
-    ColumnWidening,
-    RenameState,
-)
+from prism_assets.domain.column_transitions import RenameState
+from prism_assets.domain.columns import Column
+from prism_assets.domain.documents import check_known, read_part
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.joins import JoinOptions
 from prism_assets.domain.limits import CheckLimits, Freshness
 from prism_assets.domain.names import TableName
-from prism_assets.domain.types import FILE_FORMATS, MILLISECONDS, ColumnType, parse_type, type_named
+from prism_assets.domain.streams import Stream, StreamColumn
+from prism_assets.domain.table_options import ChangeLog, Contract, IcebergOptions, MergePolicy, Rejection
+from prism_assets.domain.types import FILE_FORMATS, MILLISECONDS
 
 ACCEPT_FROM = ("object", "arrival")
-ON_FOREIGN = ("restore", "stop")
-EVOLVE, REPORT, FREEZE = NEW_FIELDS = ("evolve", "report", "freeze")
-EMPTY, SET_ASIDE = MISFITS = ("empty", "quarantine")
-TIME_UNITS = {"seconds": 1_000, "milliseconds": 1, "microseconds": 0.001}
-DEFAULT_LENGTH = 65_535
-"""Also the greatest."""
 PAST_DAYS, FUTURE_DAYS = 21, 3
 """How many days around the time of an object its rows are accepted, where the file of the table says nothing."""
 MOST_PAST_DAYS, MOST_FUTURE_DAYS = 3_650, 365
 GRACE_DAYS = 30
 """For how many days Glue shows the name that a table had before it was renamed."""
-# The parameters that stored definitions name at every column, null where its type does not take them.
-_ALWAYS_STORED = ("precision", "scale")
-# What stored definitions leave out where it says nothing, as versions that know none of it read those, too.
-_SILENT: Mapping[str, object] = {
-    "description": None,
-    "sources": (),
-    "value": None,
-    "sensitive": False,
-    "evolved": False,
-    "stored_as": None,
-    "rename": None,
-    "widening": None,
-}
 _OF_THE_FILE = (
     "path", "freshness", "limits", "says_format", "places", "was", "grace_days", "former", "changes_days", "records",
 )  # fmt: skip
-_SILENT_OF_STREAM = ("columns", "format", "group", "delete")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Column:
-    """One column. `column_id` is the Parquet and Iceberg field id, never reused; 0 until PostgreSQL gave one.
-
-    Lengths are bytes of UTF-8. Offsets are `+HH:MM`. `zone_offset` stands in definitions of before and does nothing.
-    One that `evolved` came by the contract of the table, and its file does not have it yet. `rename` says how far one
-    is that was renamed. In definitions of before it is `stored_as` what it was called first: objects and Glue have that
-    name alone. `widening` says which narrower type it was, of which objects may still have values. `was` is what the
-    file says it was called; it is no part of what is compared or stored.
-
-    Values are those of the key `source`, or of the first of `sources` that is not null, which are written as in table
-    files (`domain/sources.py`), or are computed by the SQL expression `value`; `source` is then the column's name, and
-    nobody reads it.
-    """
-
-    name: str
-    type: ColumnType
-    source: str
-    length: int | None = None
-    source_offset: str | None = None
-    zone_offset: str | None = None
-    time_unit: str | None = None
-    required: bool = False
-    column_id: int = 0
-    description: str | None = None
-    sources: tuple[str, ...] = ()
-    value: str | None = None
-    sensitive: bool = False
-    evolved: bool = False
-    stored_as: str | None = None
-    rename: ColumnRename | None = None
-    widening: ColumnWidening | None = None
-    was: str | None = dataclasses.field(default=None, compare=False)
-
-    @property
-    def stored_name(self) -> str:
-        """Its name in objects that are written under this definition."""
-        return self.stored_as or self.name
-
-    @property
-    def copied_as(self) -> str | None:
-        """The name of a copy that objects have beside it, for readers by name; None for most columns."""
-        return self.rename.former if self.rename else None
-
-    @property
-    def transitions(self) -> tuple[ColumnTransition, ...]:
-        """What it is on the way to: its name, its type, or both."""
-        return tuple(item for item in (self.rename, self.widening) if item)
-
-    @property
-    def glue_name(self) -> str:
-        """What readers of Glue find it by, in all objects that they are sent to."""
-        return self.rename.former if self.rename and self.rename.state in SHOWS_FORMER else self.stored_name
-
-    @property
-    def precision(self) -> int | None:
-        """The digits of a decimal; None for any other type."""
-        return self.type.parameters.get("precision")
-
-    @property
-    def scale(self) -> int | None:
-        """The digits of a decimal behind the point; None for any other type."""
-        return self.type.parameters.get("scale")
-
-    @property
-    def glue_type(self) -> str:
-        """The Hive type name that readers of the catalog see (formats, column types)."""
-        return self.type.glue_type(self.length)
-
-    def to_document(self) -> dict[str, Any]:
-        """The column as definitions store it: the parameters of its type stand next to the type's keyword.
-
-        What says nothing is left out, as versions that know none of it read the definition, too.
-        """
-        told = {name: value for name, value in vars(self).items() if name not in _SILENT or value != _SILENT[name]}
-        del told["was"]
-        if self.rename:
-            told["rename"] = {**vars(self.rename), "state": self.rename.state.value}
-        if self.widening:
-            told["widening"] = {**vars(self.widening), "former": self.widening.former.name}
-        return {**told, **dict.fromkeys(_ALWAYS_STORED), **self.type.parameters, "type": self.type.keyword}
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Column:
-        """Reads what `to_document` wrote. InvariantBroken if this version does not know the type or a field."""
-        try:
-            kind = type_named(document["type"], document)
-        except ValueError as error:
-            raise InvariantBroken(
-                f"the definition of column {document['name']} cannot be read: {error}; use the version that stored it"
-            ) from error
-        of_the_type = {"type", *_ALWAYS_STORED, *kind.parameters}
-        values = {name: value for name, value in document.items() if name not in of_the_type}
-        _check_known(cls, values, f"column {document['name']}")
-        if "sources" in values:
-            values["sources"] = tuple(values["sources"])
-        if "rename" in values:
-            _check_known(ColumnRename, values["rename"], f"column {document['name']}")
-            values["rename"] = ColumnRename(**{**values["rename"], "state": RenameState(values["rename"]["state"])})
-        if "widening" in values:
-            _check_known(ColumnWidening, values["widening"], f"column {document['name']}")
-            values["widening"] = ColumnWidening(
-                **{**values["widening"], "former": parse_type(values["widening"]["former"])}
-            )
-        return cls(type=kind, **values)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rejection:
-    """Lines for which the SQL expression `when` is true are set aside for this reason."""
-
-    when: str
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProtobufFormat:
-    """Objects hold protobuf messages of one type, each behind its length as a varint.
-
-    `descriptor_set` is a FileDescriptorSet with the type and all that it imports, in base64: definitions carry it, so
-    that objects are read as they were when they were first claimed, wherever the file has gone.
-    """
-
-    message: str
-    descriptor_set: str
-
-    @property
-    def fingerprint(self) -> str:
-        """The first 12 digits of the descriptor set's SHA-256, which people can compare."""
-        return hashlib.sha256(base64.b64decode(self.descriptor_set)).hexdigest()[:12]
-
-
-@dataclass(frozen=True, kw_only=True)
-class StreamColumn:
-    """Where the values of a column come from in the objects of one stream; the fields are those of Column."""
-
-    name: str
-    source: str
-    sources: tuple[str, ...] = ()
-    value: str | None = None
-
-    def to_document(self) -> dict[str, Any]:
-        """As definitions store it."""
-        return {name: value for name, value in vars(self).items() if name not in _SILENT or value != _SILENT[name]}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stream:
-    """Where objects of a table arrive: everything under `s3://bucket/key_prefix`.
-
-    They hold lines of JSON if they have no other `format`. Objects of a stream that is not `enabled` wait, those of one
-    with `discard` are counted done and never read. `columns` are read otherwise than in the table's other streams.
-    Those of a join table write one `group`, and lines for which the SQL expression `delete` is true delete.
-    """
-
-    name: str
-    bucket: str
-    key_prefix: str
-    enabled: bool = True
-    discard: bool = False
-    format: ProtobufFormat | None = None
-    columns: tuple[StreamColumn, ...] = ()
-    group: str | None = None
-    delete: str | None = None
-
-    @property
-    def url(self) -> str:
-        """`s3://bucket/prefix`."""
-        return f"s3://{self.bucket}/{self.key_prefix}"
-
-    def as_lines(self) -> Stream:
-        """Where it lies alone, with lines of JSON that are read as in all other streams."""
-        return Stream(name=self.name, bucket=self.bucket, key_prefix=self.key_prefix)
-
-    def holds(self, bucket: str, key: str) -> bool:
-        """Whether an object lies under it."""
-        return bucket == self.bucket and key.startswith(self.key_prefix)
-
-    def to_document(self) -> dict[str, Any]:
-        """As definitions store it; what says nothing is left out, as versions that know none of it read it, too."""
-        document = {
-            **vars(self),
-            "columns": [column.to_document() for column in self.columns],
-            "format": self.format and vars(self.format),
-        }
-        return {name: value for name, value in document.items() if name not in _SILENT_OF_STREAM or value}
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any], table: str) -> Stream:
-        """Reads what the definition of a table stores. InvariantBroken if this version does not know a field."""
-        _check_known(cls, document, f"a stream of {table}")
-        columns = []
-        for column in document.get("columns", ()):
-            _check_known(StreamColumn, column, f"a stream of {table}")
-            columns.append(StreamColumn(**{**column, "sources": tuple(column.get("sources", ()))}))
-        stored = document.get("format")
-        form = ProtobufFormat(**stored) if stored else None
-        return cls(**{**document, "columns": tuple(columns), "format": form})
-
-
-@dataclass(frozen=True, kw_only=True)
-class MergePolicy:
-    """When and how big merged objects are cut. Sizes are bytes of Parquet, the interval is seconds."""
-
-    interval: int = 3600
-    target_bytes: int = 128 * 1024 * 1024
-    max_objects: int = 2000
-    sort_by: tuple[str, ...] = ()
-
-    @property
-    def floor_bytes(self) -> int:
-        """The least size of a merged object that is not the last of its partition."""
-        return self.target_bytes // 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class IcebergOptions:
-    """How a table is published as an Iceberg table, too.
-
-    There is a commit at most every `commit_seconds`. Snapshots of the last `keep_hours` stay, and tags of the last
-    `daily_tags` days. `metrics` are the columns whose metrics are recorded, or none for those that rows are sorted by.
-    `on_foreign` says what follows on commits of others: `restore` takes them back, `stop` waits for a person.
-    """
-
-    commit_seconds: int = 60
-    keep_hours: int = 4
-    daily_tags: int = 0
-    metrics: tuple[str, ...] = ()
-    on_foreign: str = "restore"
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any], table: str) -> IcebergOptions:
-        """Reads what the definition of a table stores. InvariantBroken if this version does not know a field."""
-        _check_known(cls, document, f"iceberg of {table}")
-        return cls(**{**document, "metrics": tuple(document["metrics"])})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Contract:
-    """What follows where lines have fields that no column reads, and values that do not fit their column.
-
-    `new_fields` become columns (`evolve`), are counted (`report`), or set their lines aside (`freeze`). `misfits` are
-    null or cut (`empty`), or set their lines aside (`quarantine`).
-    """
-
-    new_fields: str = REPORT
-    misfits: str = EMPTY
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any], table: str) -> Contract:
-        """Reads what the definition of a table stores. InvariantBroken if this version does not know a field."""
-        _check_known(cls, document, f"contract of {table}")
-        return cls(**document)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChangeLog:
-    """What a table says that logs the changes of a join table.
-
-    A change is too late if its event time and `lateness_seconds` lie before the settle clock; none is for None.
-    """
-
-    lateness_seconds: int | None
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any], table: str) -> ChangeLog:
-        """Reads what the definition of a table stores. InvariantBroken if this version does not know a field."""
-        _check_known(cls, document, f"change_log of {table}")
-        return cls(**document)
-
-
+# Left out of stored definitions where it is so, as versions that know none of it read those, too.
 _SILENT_OF_TABLE: Mapping[str, object] = {
     "unstored": (), "computed": (), "keep": None, "reject": (), "contract": Contract(), "retired": False,
-    "join": None, "change_log": None, "symlink": False, "dropped": False,
+    "join": None, "change_log": None, "symlink": False, "dropped": False, "file_format": MILLISECONDS,
+    "iceberg": None, "ducklake": True,
+}  # fmt: skip
+_OPTIONS: Mapping[str, type[Any]] = {
+    "merge": MergePolicy, "iceberg": IcebergOptions, "contract": Contract, "change_log": ChangeLog,
 }  # fmt: skip
 
 
@@ -373,7 +81,7 @@ class TableDefinition:
     computed: tuple[str, ...] = ()
     keep: str | None = None
     reject: tuple[Rejection, ...] = ()
-    contract: Contract = Contract()
+    contract: Contract = dataclasses.field(default_factory=Contract)
     retired: bool = False
     join: JoinOptions | None = None
     change_log: ChangeLog | None = None
@@ -531,19 +239,12 @@ class TableDefinition:
         document = dataclasses.asdict(dataclasses.replace(self, columns=(), unstored=(), streams=(), places={}))
         for name in _OF_THE_FILE:
             del document[name]
+        document["columns"] = [column.to_document() for column in self.columns]
+        document["streams"] = [stream.to_document() for stream in self.streams]
+        document["unstored"] = [column.to_document() for column in self.unstored]
         for name, nothing in _SILENT_OF_TABLE.items():
             if getattr(self, name) == nothing:
                 del document[name]
-        document["columns"] = [column.to_document() for column in self.columns]
-        document["streams"] = [stream.to_document() for stream in self.streams]
-        if self.unstored:
-            document["unstored"] = [column.to_document() for column in self.unstored]
-        if self.file_format == MILLISECONDS:
-            del document["file_format"]
-        if self.iceberg is None:
-            del document["iceberg"]
-        if self.ducklake:
-            del document["ducklake"]
         return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
     @classmethod
@@ -554,32 +255,31 @@ class TableDefinition:
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> TableDefinition:
         """Builds a definition from the decoded JSON of `to_json`."""
-        document = dict(document)
-        document["name"] = TableName(**document["name"])
-        streams = document["streams"]
-        document["streams"] = tuple(Stream.from_document(stream, str(document["name"])) for stream in streams)
-        document["columns"] = tuple(Column.from_document(column) for column in document["columns"])
-        document["unstored"] = tuple(Column.from_document(column) for column in document.get("unstored", ()))
-        document["computed"] = tuple(document.get("computed", ()))
-        document["reject"] = tuple(Rejection(**rejection) for rejection in document.get("reject", ()))
-        merge = dict(document["merge"])
-        merge["sort_by"] = tuple(merge["sort_by"])
-        document["merge"] = MergePolicy(**merge)
-        _check_known(cls, document, str(document["name"]))
-        if "iceberg" in document:
-            document["iceberg"] = IcebergOptions.from_document(document["iceberg"], str(document["name"]))
-        if "contract" in document:
-            document["contract"] = Contract.from_document(document["contract"], str(document["name"]))
-        if "join" in document:
-            document["join"] = JoinOptions.from_document(document["join"], str(document["name"]))
-        if "change_log" in document:
-            document["change_log"] = ChangeLog.from_document(document["change_log"], str(document["name"]))
+        name = TableName(**document["name"])
+        check_known(cls, document, f"the definition of {name}")
         if document.get("file_format", MILLISECONDS) not in FILE_FORMATS:
             raise InvariantBroken(
-                f"{document['name']} has file format {document['file_format']}, which this version does not know; "
-                "use the version that stored it"
+                f"{name} has file format {document['file_format']}, which this version does not know; use the version "
+                "that stored it"
             )
-        return cls(**document)
+        options = {
+            field: read_part(kind, document[field], f"the definition of {field} of {name}")
+            for field, kind in _OPTIONS.items()
+            if field in document
+        }
+        if "join" in document:
+            options["join"] = JoinOptions.from_document(document["join"], str(name))
+        parts = {
+            "name": name,
+            "streams": tuple(Stream.from_document(stream, str(name)) for stream in document["streams"]),
+            "columns": tuple(Column.from_document(column) for column in document["columns"]),
+            "unstored": tuple(Column.from_document(column) for column in document.get("unstored", ())),
+            "computed": tuple(document.get("computed", ())),
+            "reject": tuple(
+                read_part(Rejection, item, f"the definition of reject of {name}") for item in document.get("reject", ())
+            ),
+        }
+        return cls(**{**document, **parts, **options})
 
 
 def _of_stream(column: Column, own: StreamColumn | None) -> Column:
@@ -601,29 +301,3 @@ Definitions = Mapping[tuple[int, int], TableDefinition]
 def by_version(*tables: TableDefinition) -> Definitions:
     """Some definitions as tasks name them."""
     return {(table.table_id, table.version): table for table in tables}
-
-
-def _check_known(kind: type, document: Mapping[str, Any], what: str) -> None:
-    """InvariantBroken if a later version stored fields that this one would leave out."""
-    if unknown := document.keys() - _FIELDS[kind]:
-        raise InvariantBroken(
-            f"the definition of {what} says {', '.join(sorted(unknown))}, which this version does not know; use the "
-            "version that stored it"
-        )
-
-
-# Looked up for every column of every table, and each tick of a sensor reads them all.
-_FIELDS: Mapping[type, frozenset[str]] = {
-    kind: frozenset(field.name for field in dataclasses.fields(kind))
-    for kind in (
-        ChangeLog,
-        Column,
-        ColumnRename,
-        ColumnWidening,
-        Contract,
-        IcebergOptions,
-        Stream,
-        StreamColumn,
-        TableDefinition,
-    )
-}

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import numpy.typing as npt
 
-from prism_assets.domain.tables import Column
+from prism_assets.domain.columns import Column
 
 Instants = npt.NDArray[np.int64]
 Days = npt.NDArray[np.int32]

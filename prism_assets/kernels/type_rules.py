@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from prism_assets.domain.tables import DEFAULT_LENGTH, Column
+from prism_assets.domain.columns import DEFAULT_LENGTH, Column
 from prism_assets.domain.types import (
     BigIntType,
     BooleanType,

@@ -11,8 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from prism_assets.domain.columns import Column
 from prism_assets.domain.row_program import RowProgram
-from prism_assets.domain.tables import FREEZE, Column, TableDefinition
+from prism_assets.domain.table_options import FREEZE
+from prism_assets.domain.tables import TableDefinition
 from prism_assets.kernels.columns import Indices, InexactError
 from prism_assets.kernels.json.picks import Facts, Lookups
 from prism_assets.kernels.json.undefined import FieldFinder

@@ -11,8 +11,10 @@ from functools import lru_cache
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.column_changes import HeldName
+from prism_assets.domain.columns import Column
 from prism_assets.domain.names import TableName
-from prism_assets.domain.tables import Column, Definitions, Stream, TableDefinition
+from prism_assets.domain.streams import Stream
+from prism_assets.domain.tables import Definitions, TableDefinition
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from prism_assets.domain.change_log import log_name
+from prism_assets.domain.columns import Column
 from prism_assets.domain.drift import SeenField
 from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.installation import Installation
-from prism_assets.domain.tables import Column, TableDefinition
+from prism_assets.domain.tables import TableDefinition
 from prism_assets.engine.base import Engine
 from prism_assets.metadata import catalog_state, tables
 from prism_assets.metadata.database import Database, worker_name

@@ -6,11 +6,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from prism_assets.domain.columns import Column
 from prism_assets.domain.drift import MOST_KEYS, SeenField, is_whole, still_undefined
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.table_diff import changes_between
-from prism_assets.domain.tables import Column, TableDefinition
+from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata import locks, tables, undefined_fields
 from prism_assets.stages.apply.plan import ApplyPlan, TablePlan
 from prism_assets.stages.apply.run import execute_apply

@@ -11,7 +11,8 @@ from prism_assets.domain.joins import OF_CHANGES, hidden_column_id
 from prism_assets.domain.names import TableName
 from prism_assets.domain.sources import constant
 from prism_assets.domain.table_file import parse_table_file
-from prism_assets.domain.tables import ChangeLog, TableDefinition
+from prism_assets.domain.table_options import ChangeLog
+from prism_assets.domain.tables import TableDefinition
 from prism_assets_tests.domain.test_join_file import GOOD, PATH
 
 TABLE = parse_table_file(GOOD + "keep: \"op <> 'X'\"\nretention_days: 90\nwas: log.requests\n", PATH)

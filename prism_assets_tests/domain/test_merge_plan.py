@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from prism_assets.domain.files import MergedRange, SmallObject
 from prism_assets.domain.merge_plan import MergePlan, plan_merge
-from prism_assets.domain.tables import MergePolicy
+from prism_assets.domain.table_options import MergePolicy
 from prism_assets_tests.builders import a_range, a_small_object
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from prism_assets.domain.folding import RecordObject, RecordPart
 from prism_assets.domain.settled_merge_plan import SettledMergePlan, plan_settled_merge
-from prism_assets.domain.tables import MergePolicy
+from prism_assets.domain.table_options import MergePolicy
 from prism_assets_tests.builders import utc
 
 POLICY = MergePolicy(target_bytes=1_000, max_objects=50)

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from prism_assets.domain.column_changes import StoredColumns, column_problems, continued_columns
 from prism_assets.domain.column_transitions import ColumnWidening, ObjectsLeft
+from prism_assets.domain.columns import Column
+from prism_assets.domain.streams import Stream
 from prism_assets.domain.table_changes import (
     AddColumn,
     AddStream,
@@ -19,7 +21,8 @@ from prism_assets.domain.table_changes import (
 )
 from prism_assets.domain.table_diff import changes_between
 from prism_assets.domain.table_file import parse_table_file
-from prism_assets.domain.tables import ChangeLog, Column, IcebergOptions, MergePolicy, Stream, TableDefinition
+from prism_assets.domain.table_options import ChangeLog, IcebergOptions, MergePolicy
+from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.types import SmallIntType, type_named
 from prism_assets_tests.builders import a_table
 

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prism_assets.domain.columns import Column
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import TableName
 from prism_assets.domain.survey import KeyEvidence, Survey, ValueKind
 from prism_assets.domain.table_draft import draft_table
 from prism_assets.domain.table_file import parse_table_file
-from prism_assets.domain.tables import Column, TableDefinition
+from prism_assets.domain.tables import TableDefinition
 from prism_assets_tests.builders import utc
 
 NOW = utc("2026-03-01T12:00")

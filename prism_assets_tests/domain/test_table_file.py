@@ -12,7 +12,8 @@ from prism_assets.domain.limits import CheckLimits, Freshness
 from prism_assets.domain.names import NAME_RULE, TableName
 from prism_assets.domain.table_changes import ChangeSetting, describe
 from prism_assets.domain.table_file import parse_table_file
-from prism_assets.domain.tables import Contract, IcebergOptions, MergePolicy, TableDefinition
+from prism_assets.domain.table_options import Contract, IcebergOptions, MergePolicy
+from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.types import MICROSECONDS
 
 PATH = "tables/log/pv_log.yaml"

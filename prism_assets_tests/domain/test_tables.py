@@ -10,10 +10,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from prism_assets.domain.columns import Column
 from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.joins import Group, JoinOptions, Member
 from prism_assets.domain.table_file import parse_table_file
-from prism_assets.domain.tables import Column, IcebergOptions, TableDefinition
+from prism_assets.domain.table_options import IcebergOptions
+from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.types import (
     BigIntType,
     DecimalType,

@@ -14,9 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from prism_assets.domain.columns import Column
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.names import TableName
-from prism_assets.domain.tables import Column, MergePolicy, TableDefinition
+from prism_assets.domain.table_options import MergePolicy
+from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.types import type_named
 from prism_assets.domain.work.convert import ConvertResult, ConvertTask
 from prism_assets.domain.work.merge import MergeResult, MergeTask

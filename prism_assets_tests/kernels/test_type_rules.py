@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from prism_assets.domain.tables import Column
+from prism_assets.domain.columns import Column
 from prism_assets.domain.types import COLUMN_TYPES, MICROSECONDS, ColumnType, WholeNumberType, type_named
 from prism_assets.kernels.parquet.format import in_format
 from prism_assets.kernels.type_rules import rules_of, stored_type

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prism_assets.domain.drift import MOST_KEYS
-from prism_assets.domain.tables import EMPTY, FREEZE, REPORT, SET_ASIDE, Contract, TableDefinition
+from prism_assets.domain.table_options import EMPTY, FREEZE, REPORT, SET_ASIDE, Contract
+from prism_assets.domain.tables import TableDefinition
 from prism_assets.kernels.json.undefined import looked_at
 from prism_assets_tests.kernels.builders import Lake, Outcome, a_column, a_table, an_object
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from prism_assets.domain.attempts import GiveUp, Retry, Verdict
 from prism_assets.domain.errors import InvariantBroken, LeaseLost
-from prism_assets.domain.tables import Stream
+from prism_assets.domain.streams import Stream
 from prism_assets.domain.work.convert import ConvertResult, QuarantineCount, SourceVersion
 from prism_assets.metadata import abandoned_uploads, attempts, backlog, batches, ledgers, staging_objects, tables
 from prism_assets.metadata.attempts import ChangedObject, FailedAttempt

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from prism_assets.domain.files import MergedRange
 from prism_assets.domain.merge_plan import plan_merge
 from prism_assets.domain.partitions import NEW_VERSION, Partition, Publication
-from prism_assets.domain.tables import MergePolicy
+from prism_assets.domain.table_options import MergePolicy
 from prism_assets_tests.builders import a_range, a_small_object
 
 Rows = tuple[int, ...]

@@ -8,9 +8,9 @@ from threading import Thread
 
 import pytest
 
+from prism_assets.domain.columns import Column
 from prism_assets.domain.drift import MOST_KEYS, FieldKind, SeenField, within_limit
 from prism_assets.domain.errors import StoreUnavailable
-from prism_assets.domain.tables import Column
 from prism_assets.drafting.patch import column_lines, draft_patch
 from prism_assets.metadata import undefined_fields
 from prism_assets.stages.checks.run import UNDEFINED_FIELDS

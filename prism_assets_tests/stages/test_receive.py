@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prism_assets.domain.tables import Stream
+from prism_assets.domain.streams import Stream
 from prism_assets.metadata.tables import KnownStream
 from prism_assets.queues.sqs import SqsQueue
 from prism_assets.stages.context import StageContext

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from prism_assets import failpoints
+from prism_assets.domain.columns import Column
 from prism_assets.domain.errors import DefinitionError, TerminalError
-from prism_assets.domain.tables import Column
 from prism_assets.domain.types import parse_type
 from prism_assets.metadata import locks
 from prism_assets.reading.query import arrow_type

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from prism_assets.domain.columns import Column
 from prism_assets.domain.row_program import Expression, RowProgram, value_field
-from prism_assets.domain.tables import Column
 from prism_assets.kernels.expressions.results import Kind, fetched
 from prism_assets.kernels.expressions.session import ROWS, connect
 from prism_assets.kernels.expressions.tree import ExpressionError, Uses, check

@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from prism_assets.domain.columns import Column
 from prism_assets.domain.erasures import ColumnValues, ErasureRule
 from prism_assets.domain.errors import WrongUse
-from prism_assets.domain.tables import Column, TableDefinition
+from prism_assets.domain.tables import TableDefinition
 from prism_assets.kernels.expressions.compiled import ANY_ROW, MICROSECONDS, seen_type
 from prism_assets.kernels.expressions.session import ROWS, RowFailure, connect, give_secrets, run, secret_of_worker
 from prism_assets.kernels.expressions.tree import ExpressionError, check, values_of

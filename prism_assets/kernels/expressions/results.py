@@ -10,7 +10,7 @@ from enum import Enum, auto
 import numpy as np
 import pyarrow as pa
 
-from prism_assets.domain.tables import Column
+from prism_assets.domain.columns import Column
 from prism_assets.domain.types import BooleanType, DateType, DoubleType, JsonType, RealType, TimestampType
 from prism_assets.kernels import columns
 from prism_assets.kernels.json.rows import NOTHING, Value

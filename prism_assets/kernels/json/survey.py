@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from prism_assets.domain.columns import TIME_UNITS
 from prism_assets.domain.survey import KeyEvidence, Survey, ValueKind
-from prism_assets.domain.tables import TIME_UNITS
 from prism_assets.kernels import times
 from prism_assets.kernels.json.rows import EVERY_KEY, RejectedError, read_line
 from prism_assets.kernels.numbers import scaled

@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from prism_assets.domain.names import did_you_mean
-from prism_assets.domain.tables import ProtobufFormat
+from prism_assets.domain.streams import ProtobufFormat
 
 _WRAPPERS = frozenset(
     f"google.protobuf.{kind}Value"

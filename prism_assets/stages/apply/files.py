@@ -8,8 +8,9 @@ from pathlib import Path
 from prism_assets.domain.change_log import tables_of
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.stream_format import ReadFile
+from prism_assets.domain.streams import Stream
 from prism_assets.domain.table_file import parse_table_file
-from prism_assets.domain.tables import Stream, TableDefinition
+from prism_assets.domain.tables import TableDefinition
 
 
 def read_table_files(folder: Path) -> list[TableDefinition]:

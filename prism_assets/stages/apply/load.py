@@ -14,9 +14,10 @@ from prism_assets.domain.column_changes import (
     followed_columns,
 )
 from prism_assets.domain.column_transitions import ObjectsLeft
+from prism_assets.domain.columns import Column
 from prism_assets.domain.partitions import SYMLINK
 from prism_assets.domain.table_changes import WidenColumn, applied
-from prism_assets.domain.tables import Column, TableDefinition
+from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.metadata import catalog_state, column_transitions, drops, erasures, locks, retention, tables
 from prism_assets.stages.apply.amplification import find_amplification

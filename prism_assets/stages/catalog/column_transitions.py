@@ -14,8 +14,9 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from prism_assets.domain.column_transitions import ColumnRename, ColumnTransition, TransitionStep, next_step
+from prism_assets.domain.columns import Column
 from prism_assets.domain.table_diff import changes_between
-from prism_assets.domain.tables import GRACE_DAYS, Column, TableDefinition
+from prism_assets.domain.tables import GRACE_DAYS, TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import column_transitions, leases, locks, tables
 from prism_assets.metadata.leases import Lease

@@ -1,0 +1,140 @@
+"""Columns of tables: what a table file says of one, with the id that PostgreSQL gave it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from prism_assets.domain.column_transitions import (
+    SHOWS_FORMER,
+    ColumnRename,
+    ColumnTransition,
+    ColumnWidening,
+    RenameState,
+)
+from prism_assets.domain.documents import check_known, read_part
+from prism_assets.domain.errors import InvariantBroken
+from prism_assets.domain.types import ColumnType, parse_type, type_named
+
+TIME_UNITS = {"seconds": 1_000, "milliseconds": 1, "microseconds": 0.001}
+DEFAULT_LENGTH = 65_535
+"""Also the greatest."""
+# The parameters that stored definitions name at every column, null where its type does not take them.
+_ALWAYS_STORED = ("precision", "scale")
+# What stored definitions leave out where it says nothing, as versions that know none of it read those, too.
+_SILENT: Mapping[str, object] = {
+    "description": None,
+    "sources": (),
+    "value": None,
+    "sensitive": False,
+    "evolved": False,
+    "stored_as": None,
+    "rename": None,
+    "widening": None,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column. `column_id` is the Parquet and Iceberg field id, never reused; 0 until PostgreSQL gave one.
+
+    Lengths are bytes of UTF-8. Offsets are `+HH:MM`. `zone_offset` stands in definitions of before and does nothing.
+    One that `evolved` came by the contract of the table, and its file does not have it yet. `rename` says how far one
+    is that was renamed. In definitions of before it is `stored_as` what it was called first: objects and Glue have that
+    name alone. `widening` says which narrower type it was, of which objects may still have values. `was` is what the
+    file says it was called; it is no part of what is compared or stored.
+
+    Values are those of the key `source`, or of the first of `sources` that is not null, which are written as in table
+    files (`domain/sources.py`), or are computed by the SQL expression `value`; `source` is then the column's name, and
+    nobody reads it.
+    """
+
+    name: str
+    type: ColumnType
+    source: str
+    length: int | None = None
+    source_offset: str | None = None
+    zone_offset: str | None = None
+    time_unit: str | None = None
+    required: bool = False
+    column_id: int = 0
+    description: str | None = None
+    sources: tuple[str, ...] = ()
+    value: str | None = None
+    sensitive: bool = False
+    evolved: bool = False
+    stored_as: str | None = None
+    rename: ColumnRename | None = None
+    widening: ColumnWidening | None = None
+    was: str | None = dataclasses.field(default=None, compare=False)
+
+    @property
+    def stored_name(self) -> str:
+        """Its name in objects that are written under this definition."""
+        return self.stored_as or self.name
+
+    @property
+    def copied_as(self) -> str | None:
+        """The name of a copy that objects have beside it, for readers by name; None for most columns."""
+        return self.rename.former if self.rename else None
+
+    @property
+    def transitions(self) -> tuple[ColumnTransition, ...]:
+        """What it is on the way to: its name, its type, or both."""
+        return tuple(item for item in (self.rename, self.widening) if item)
+
+    @property
+    def glue_name(self) -> str:
+        """What readers of Glue find it by, in all objects that they are sent to."""
+        return self.rename.former if self.rename and self.rename.state in SHOWS_FORMER else self.stored_name
+
+    @property
+    def precision(self) -> int | None:
+        """The digits of a decimal; None for any other type."""
+        return self.type.parameters.get("precision")
+
+    @property
+    def scale(self) -> int | None:
+        """The digits of a decimal behind the point; None for any other type."""
+        return self.type.parameters.get("scale")
+
+    @property
+    def glue_type(self) -> str:
+        """The Hive type name that readers of the catalog see (formats, column types)."""
+        return self.type.glue_type(self.length)
+
+    def to_document(self) -> dict[str, Any]:
+        """The column as definitions store it: the parameters of its type stand next to the type's keyword.
+
+        What says nothing is left out, as versions that know none of it read the definition, too.
+        """
+        told = {name: value for name, value in vars(self).items() if name not in _SILENT or value != _SILENT[name]}
+        del told["was"]
+        if self.rename:
+            told["rename"] = {**vars(self.rename), "state": self.rename.state.value}
+        if self.widening:
+            told["widening"] = {**vars(self.widening), "former": self.widening.former.name}
+        return {**told, **dict.fromkeys(_ALWAYS_STORED), **self.type.parameters, "type": self.type.keyword}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Column:
+        """Reads what `to_document` wrote. InvariantBroken if this version does not know the type or a field."""
+        what = f"the definition of column {document['name']}"
+        try:
+            kind = type_named(document["type"], document)
+        except ValueError as error:
+            raise InvariantBroken(f"{what} cannot be read: {error}; use the version that stored it") from error
+        of_the_type = {"type", *_ALWAYS_STORED, *kind.parameters}
+        values = {name: value for name, value in document.items() if name not in of_the_type}
+        check_known(cls, values, what)
+        if "sources" in values:
+            values["sources"] = tuple(values["sources"])
+        if "rename" in values:
+            rename = read_part(ColumnRename, values["rename"], what)
+            values["rename"] = dataclasses.replace(rename, state=RenameState(rename.state))
+        if "widening" in values:
+            former = parse_type(values["widening"]["former"])
+            values["widening"] = read_part(ColumnWidening, {**values["widening"], "former": former}, what)
+        return cls(type=kind, **values)
