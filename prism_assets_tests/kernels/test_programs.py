@@ -145,15 +145,15 @@ def test_the_partition_column_may_be_computed(lake: Lake) -> None:
 
 
 def test_a_pseudonym_is_an_hmac_under_the_secret_of_the_worker(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    key = "k" * 70
-    monkeypatch.setenv("PRISM_SECRET_MAIL", key)
     table = a_program(
         a_column("who", "string", 2, value="pseudonym(lower(trim(email)), 'mail')"),
         unstored=(a_column("email", "string", 0),),
     )
-    outcome = lake.both(an_object({"email": " Ann@X "}, {"email": None}), table)
-    wanted = hmac.new(key.encode(), b"ann@x", hashlib.sha256).hexdigest()
-    assert [row["who"] for row in outcome.rows] == [wanted, None]
+    for key in ("k" * 70, "another", "k" * 70):  # as it is for the object that is converted
+        monkeypatch.setenv("PRISM_SECRET_MAIL", key)
+        outcome = lake.both(an_object({"email": " Ann@X "}, {"email": None}), table)
+        wanted = hmac.new(key.encode(), b"ann@x", hashlib.sha256).hexdigest()
+        assert [row["who"] for row in outcome.rows] == [wanted, None]
 
 
 @pytest.mark.parametrize(

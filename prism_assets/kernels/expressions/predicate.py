@@ -18,7 +18,7 @@ from prism_assets.domain.erasures import ColumnValues, ErasureRule
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.kernels.expressions.compiled import ANY_ROW, MICROSECONDS, seen_type
-from prism_assets.kernels.expressions.session import ROWS, RowFailure, connect, give_secrets, run, secret_of_worker
+from prism_assets.kernels.expressions.session import ROWS, RowFailure, Session, connect, secret_of_worker
 from prism_assets.kernels.expressions.tree import ExpressionError, check, values_of
 from prism_assets.kernels.typed import Mask
 
@@ -89,13 +89,11 @@ class Predicate:
     def __init__(self, rule: ErasureRule, seconds: float = SECONDS) -> None:
         self.rule = rule
         self.columns = rule.defined
-        self._seconds = seconds
         self._query = (
             "SELECT coalesce(tried.v, false) AS matching, tried IS NULL AS undecided FROM "
             f"(SELECT TRY(struct_pack(v := ({rule.predicate}\n))) AS tried FROM {ROWS})"
         )
-        self._connection = connect()
-        give_secrets(self._connection, rule.secrets, secret_of_worker)
+        self._session = Session(rule.secrets, secret_of_worker, seconds)
 
     def __enter__(self) -> Predicate:
         """Itself."""
@@ -105,7 +103,7 @@ class Predicate:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Lets go of DuckDB."""
-        self._connection.close()
+        self._session.close()
 
     @property
     def column_ids(self) -> frozenset[int]:
@@ -136,7 +134,7 @@ class Predicate:
         )
 
     def _run(self, seen: Mapping[str, Any]) -> Matches:
-        answer = run(self._connection, self._query, pa.table(dict(seen)), self._seconds)
+        answer = self._session.answer(self._query, pa.table(dict(seen)))
         return Matches(*(np.asarray(column.to_numpy(), bool) for column in answer.columns))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +14,10 @@ from prism_assets.domain.errors import ExpressionsFailed
 from prism_assets.domain.reasons import KEEP_FAILED, REJECT_FAILED
 from prism_assets.kernels.expressions.compiled import ANY_ROW, KEEP, MICROSECONDS, Compiled, compiled, failed, reject
 from prism_assets.kernels.expressions.results import typed
-from prism_assets.kernels.expressions.session import RowFailure, Secrets, connect, give_secrets, run
+from prism_assets.kernels.expressions.session import RowFailure, Secrets, Session
 from prism_assets.kernels.expressions.tree import ExpressionError
 from prism_assets.kernels.json.rows import Reject
 from prism_assets.kernels.typed import Layout, Mask, Misfits, TypedRows
-
-if TYPE_CHECKING:
-    import duckdb
 
 VALUE_ERROR = "value_error"
 _NOTHING = np.zeros(0, np.int64)
@@ -50,13 +46,13 @@ class Computation:
         names = [column.name for column in self._program.columns]
         self._positions = {name: number for number, name in enumerate(names)}
         self._read = [column.name for column in self._program.reads]
-        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._opened: Session | None = None
         self._tries = False
 
     def close(self) -> None:
         """Lets go of DuckDB."""
-        if self._connection is not None:
-            self._connection.close()
+        if self._opened is not None:
+            self._opened.close()
 
     def compute(self, rows: TypedRows) -> Computed:
         """Makes rows of what was read. Raises ExpressionsFailed or MissingSecret."""
@@ -83,11 +79,11 @@ class Computation:
         """What the expressions give. From the first row on for which one fails, each is tried row by row."""
         if not self._tries:
             try:
-                return run(self._duckdb, self._query.query, seen, self._seconds)
+                return self._session.answer(self._query.query, seen)
             except RowFailure:
                 self._tries = True
         try:
-            return run(self._duckdb, self._query.trying_query, seen, self._seconds)
+            return self._session.answer(self._query.trying_query, seen)
         except RowFailure as failure:
             raise ExpressionsFailed(
                 f"the expressions of the table cannot be computed: DuckDB has a {failure}"
@@ -103,10 +99,9 @@ class Computation:
             ) from None
 
     @cached_property
-    def _duckdb(self) -> duckdb.DuckDBPyConnection:
-        self._connection = connect()
-        give_secrets(self._connection, self._query.secrets, self._secret_of)
-        return self._connection
+    def _session(self) -> Session:
+        self._opened = Session(self._query.secrets, self._secret_of, self._seconds)
+        return self._opened
 
     def _seen(self, rows: TypedRows) -> pa.Table:
         """The columns that expressions use, as they see them."""
