@@ -82,14 +82,14 @@ def continued_columns(table: TableDefinition, old: TableDefinition, stored: Stor
     for column in table.columns:
         before = followed.get(column.name)
         if before and _waits(column, before, stored):
-            widening = _widening(column, before, old.version + 1)
-            column = replace(column, column_id=before.column_id, stored_as=before.stored_as, widening=widening)
+            column = _on_its_way(column, before, old.version + 1)
+            column = replace(column, column_id=before.column_id, stored_as=before.stored_as)
         elif before and stored.is_empty:
             column = replace(column, column_id=before.column_id)
         elif before:
             rename = _rename(column, before, old.version + 1)
-            widening = _widening(column, before, old.version + 1)
-            column = replace(column, column_id=before.column_id, rename=rename, widening=widening)
+            column = _on_its_way(column, before, old.version + 1)
+            column = replace(column, column_id=before.column_id, rename=rename)
         columns.append(column)
     return (*columns, *kept_columns(table, old))
 
@@ -123,11 +123,16 @@ def _rename(column: Column, before: Column, version: int) -> ColumnRename | None
     return ColumnRename(former=former, state=RenameState.REWRITING, version=version, since=version)
 
 
-def _widening(column: Column, before: Column, version: int) -> ColumnWidening | None:
-    """What objects may have of a column of a file, under the definition of that version: the narrowest type left."""
-    if column.type == before.type:
-        return before.widening
-    return ColumnWidening(former=before.widening.former if before.widening else before.type, version=version)
+def _on_its_way(column: Column, before: Column, version: int) -> Column:
+    """A column of a file under the definition of that version: a wider type is shown first, and written later.
+
+    Objects have values of the narrowest type that is left.
+    """
+    widening = before.widening
+    if column.type != before.shown_type:
+        former = widening.former if widening else before.type
+        widening = ColumnWidening(former=former, version=version, shown=column.type)
+    return replace(column, type=before.type, widening=widening)
 
 
 def column_problems(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> Iterator[str]:
@@ -185,14 +190,15 @@ def _unusable_name(
 
 
 def _changed(before: Column, after: Column, old: TableDefinition, stored: StoredColumns) -> Iterator[str]:
-    if before.type != after.type and before.type.widens_to(after.type):
+    known = before.shown_type
+    if known != after.type and known.widens_to(after.type):
         if not stored.is_empty and _is_of_join(old):
             yield (
                 f"{after.name} is {before.type.name} in objects and cannot become {after.type.name}: columns of join "
                 "tables cannot be widened yet; add a column instead, with `source` the same key"
             )
-    elif before.type != after.type:
-        yield f"{after.name} is {before.type.name} and cannot become {after.type.name}; add a column instead"
+    elif known != after.type:
+        yield f"{after.name} is {known.name} and cannot become {after.type.name}; add a column instead"
     elif before.length is not None and after.length is not None and after.length < before.length:
         yield (
             f"{after.name} has the length {before.length}, which values in objects may have, and cannot be cut to "
@@ -204,7 +210,7 @@ def _widened(table: TableDefinition, followed: Mapping[str, Column]) -> Iterator
     """The columns of a file that are to have a wider type, each behind what it is in force."""
     for column in table.columns:
         before = followed.get(column.name)
-        if before and before.type != column.type and before.type.widens_to(column.type):
+        if before and before.shown_type != column.type and before.shown_type.widens_to(column.type):
             yield before, column
 
 

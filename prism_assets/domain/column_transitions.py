@@ -1,10 +1,11 @@
 """How a renamed or widened column gets its new name or type for readers of Glue, who look columns up in each object.
 
-From the change on objects hold a renamed column under both names, and a widened one with its new type; those of before
-are rewritten. Only when readers are sent to no other object does Glue show a new name, first beside the former one. A
-new type it shows at once: most readers find narrower values under it, and those that do not can read all days when no
-such object is left, which is all there is to a widening. Each state is a version of the definition: whatever follows a
-definition follows it, too. `next_step` alone decides; runs carry out, and people are told, what it says.
+From the change on objects hold a renamed column under both names; those of before are rewritten. Only when readers are
+sent to no other object does Glue show a new name, first beside the former one. A new type is the other way round: Glue
+shows it first, as most readers find narrower values under it, and no reader wider ones under a narrower type; then
+objects have it, and those of before are rewritten for readers that take Glue at its word. Each state is a version of
+the definition: whatever follows a definition follows it, too. `next_step` alone decides; runs carry out, and people are
+told, what it says.
 """
 
 from __future__ import annotations
@@ -60,25 +61,42 @@ class ColumnRename:
         return self.state is RenameState.REWRITING
 
 
+class WideningState(enum.StrEnum):
+    """How far a column is on the way to its new type."""
+
+    SHOWING = "showing"
+    """Glue is to show the new type; objects are written with the one of before."""
+    REWRITING = "rewriting"
+    """Glue shows the new type, with which objects are written; those of before are narrow."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ColumnWidening:
     """A column was a `former`, a narrower type, of which objects from before `version` of the definition have values.
 
-    Where it is widened again before all of them are rewritten, `former` is the first type and `version` the last one.
+    As long as Glue is to show a type that no object may have yet, that is `shown`, and the column still has the one
+    that objects are written with; `version` is that of the change then. Where it is widened again before all objects
+    are rewritten, `former` is the first type and `version` the last one.
     """
 
     former: ColumnType
     version: int
+    shown: ColumnType | None = None
+
+    @property
+    def state(self) -> WideningState:
+        """How far it is."""
+        return WideningState.SHOWING if self.shown else WideningState.REWRITING
 
     @property
     def since(self) -> int:
-        """The version that came with the one state that it has."""
+        """The version that came with the state."""
         return self.version
 
     @property
     def is_rewriting(self) -> bool:
-        """Whether objects of before are still to be rewritten: until it ends."""
-        return True
+        """Whether objects of before are still to be rewritten: from the next state to the end."""
+        return self.state is WideningState.REWRITING
 
 
 ColumnTransition = ColumnRename | ColumnWidening
@@ -152,7 +170,7 @@ class TransitionStep:
     Where it is not due yet, `reason` says what is waited for.
     """
 
-    to: RenameState | None
+    to: RenameState | WideningState | None
     reason: str = ""
 
     @property
@@ -169,12 +187,17 @@ def next_step(
     Nothing that is made under a definition in force adds to what is left: once it is nothing it stays so. What Glue is
     to show counts from when the last catalog shows it, which may be long after its definition came into force.
     """
+    if isinstance(transition, ColumnWidening) and transition.state is WideningState.SHOWING:
+        return TransitionStep(to=WideningState.REWRITING, reason="" if facts.shown else _NOT_SHOWN)
     to = NEXT_STATE[transition.state] if isinstance(transition, ColumnRename) else None
     if transition.is_rewriting and not facts.left.is_empty:
         return TransitionStep(to=to, reason=f"objects of before are left: {facts.left}")
     if isinstance(transition, ColumnWidening):
         return TransitionStep(to=to)
     return _next_rename_step(transition, to, facts, now, reader_lease, grace)
+
+
+_NOT_SHOWN = "a catalog does not show that yet, and objects are written as before until all do"
 
 
 def _next_rename_step(

@@ -43,8 +43,9 @@ class Column:
     Lengths are bytes of UTF-8. Offsets are `+HH:MM`. `zone_offset` stands in definitions of before and does nothing.
     One that `evolved` came by the contract of the table, and its file does not have it yet. `rename` says how far one
     is that was renamed. In definitions of before it is `stored_as` what it was called first: objects and Glue have that
-    name alone. `widening` says which narrower type it was, of which objects may still have values. `was` is what the
-    file says it was called; it is no part of what is compared or stored.
+    name alone. `widening` says which narrower type it was, of which objects may still have values, or which wider one
+    it is to have: `type` is that of values in objects that are written under this definition. `was` is what the file
+    says it was called; it is no part of what is compared or stored.
 
     Values are those of the key `source`, or of the first of `sources` that is not null, which are written as in table
     files (`domain/sources.py`), or are computed by the SQL expression `value`; `source` is then the column's name, and
@@ -101,9 +102,14 @@ class Column:
         return self.type.parameters.get("scale")
 
     @property
+    def shown_type(self) -> ColumnType:
+        """The type in its file, and in Glue: wider than that of values for as long as Glue is to show it first."""
+        return self.widening.shown if self.widening and self.widening.shown else self.type
+
+    @property
     def glue_type(self) -> str:
         """The Hive type name that readers of the catalog see (formats, column types)."""
-        return self.type.glue_type(self.length)
+        return self.shown_type.glue_type(self.length)
 
     def to_document(self) -> dict[str, Any]:
         """The column as definitions store it: the parameters of its type stand next to the type's keyword.
@@ -115,7 +121,9 @@ class Column:
         if self.rename:
             told["rename"] = {**vars(self.rename), "state": self.rename.state.value}
         if self.widening:
-            told["widening"] = {**vars(self.widening), "former": self.widening.former.name}
+            types = {"former": self.widening.former, "shown": self.widening.shown}
+            named = {name: kind.name for name, kind in types.items() if kind}
+            told["widening"] = {"version": self.widening.version, **named}
         return {**told, **dict.fromkeys(_ALWAYS_STORED), **self.type.parameters, "type": self.type.keyword}
 
     @classmethod
@@ -135,6 +143,8 @@ class Column:
             rename = read_part(ColumnRename, values["rename"], what)
             values["rename"] = dataclasses.replace(rename, state=RenameState(rename.state))
         if "widening" in values:
-            former = parse_type(values["widening"]["former"])
-            values["widening"] = read_part(ColumnWidening, {**values["widening"], "former": former}, what)
+            types = {
+                name: parse_type(values["widening"][name]) for name in ("former", "shown") if name in values["widening"]
+            }
+            values["widening"] = read_part(ColumnWidening, {**values["widening"], **types}, what)
         return cls(type=kind, **values)

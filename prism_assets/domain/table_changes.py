@@ -222,7 +222,7 @@ class ReadColumn(Change):
 
 @dataclass(frozen=True)
 class WidenColumn(Change):
-    """A wider type; objects of before follow by `widening`. None where no object has values of the former type."""
+    """A wider type; Glue and then objects follow by `widening`. None where no object has values of the former type."""
 
     name: str
     before: ColumnType
@@ -234,9 +234,27 @@ class WidenColumn(Change):
         if self.widening is None:
             return widened
         return (
-            f"{widened}: objects of before are rewritten; until that is done Redshift Spectrum, and other readers of "
-            "Glue that do not widen by themselves, fail on the column in days with such objects"
+            f"{widened}: objects are written so when every catalog shows it, and those of before are rewritten; until "
+            "that is done Redshift Spectrum, and other readers of Glue that do not widen by themselves, fail on the "
+            "column in days with such objects"
         )
+
+    def apply_to(self, table: TableDefinition) -> TableDefinition:
+        if self.widening is None:
+            return _with_column(table, self.name, type=self.type)
+        return _with_column(table, self.name, widening=self.widening)
+
+
+@dataclass(frozen=True)
+class WriteWidened(Change):
+    """Objects are written with the wider type from now on, which every catalog shows; those of before by `widening`."""
+
+    name: str
+    type: ColumnType
+    widening: ColumnWidening
+
+    def line(self, table: str) -> str:
+        return f"write column {self.name} of {table} as {self.type.name}, which every catalog shows"
 
     def apply_to(self, table: TableDefinition) -> TableDefinition:
         return _with_column(table, self.name, type=self.type, widening=self.widening)

@@ -23,6 +23,7 @@ from prism_assets.domain.table_changes import (
     RenameTable,
     ReorderColumns,
     WidenColumn,
+    WriteWidened,
     applied,
     read_from,
 )
@@ -89,10 +90,12 @@ def _wanted_columns(old: TableDefinition, new: TableDefinition) -> Iterator[Chan
             yield AdvanceRename(column.name, before.rename.former, column.rename)
         if read_from(before) != read_from(column):
             yield ReadColumn(column.name, read_from(before), column.source, column.sources, column.value)
-        if before.type != column.type:
-            yield WidenColumn(column.name, before.type, column.type, column.widening)
+        if before.shown_type != column.shown_type:
+            yield WidenColumn(column.name, before.shown_type, column.shown_type, column.widening)
         elif before.widening and column.widening is None:
             yield EndWidening(column.name, before.widening.former, column.type)
+        elif column.widening and before.type != column.type:
+            yield WriteWidened(column.name, column.type, column.widening)
         if before.length is not None and column.length is not None and before.length < column.length:
             yield LengthenColumn(column.name, before.length, column.length)
     for position, column in enumerate(new.columns):

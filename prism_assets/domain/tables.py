@@ -139,7 +139,8 @@ class TableDefinition:
     @property
     def rewritten_in(self) -> int:
         """Objects of versions before lack the name or the type of columns that are on the way to it; 0 if none is."""
-        return max((item.version for column in self.columns for item in column.transitions), default=0)
+        found = (item for column in self.columns for item in column.transitions)
+        return max((item.version for item in found if item.is_rewriting), default=0)
 
     @property
     def is_rewriting(self) -> bool:

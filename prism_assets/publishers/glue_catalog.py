@@ -137,26 +137,29 @@ class GlueCatalog:
             return None
 
     def define(self, table: TableDefinition, location: str, observer: CallObserver = UNOBSERVED) -> str | None:
-        """Compares before it updates, so that a table at rest gets no new version."""
+        """Compares before it updates, so that a table at rest gets no new version, then reads back.
+
+        CatalogUnavailable if the table is not shown as defined then.
+        """
         database, wanted = self.database_name(table), table_input(table, location)
         with _translated():
             found = self._find(table)
             if found is None:
                 self._create(database, wanted, observer)
-                return "created"
-            wanted = _keeping_comments(wanted, found)
-            if _same_table(found, wanted):
+            elif _same_table(found, wanted := _keeping_comments(wanted, found)):
                 return None
-            version = {"VersionId": found["VersionId"]} if found.get("VersionId") else {}
-            _change(
-                observer,
-                self._client.update_table,
-                DatabaseName=database,
-                TableInput=wanted,
-                SkipArchive=True,
-                **version,
-            )
-            return "updated"
+            else:
+                self._update_table(database, wanted, found, observer)
+            shown = self._find(table)
+        if shown is None or not _same_table(shown, _keeping_comments(wanted, shown)):
+            raise CatalogUnavailable(f"the catalog does not show {table.name} as defined; repeat")
+        return "created" if found is None else "updated"
+
+    def _update_table(self, database: str, wanted: Any, found: Any, observer: CallObserver) -> None:
+        version = {"VersionId": found["VersionId"]} if found.get("VersionId") else {}
+        _change(
+            observer, self._client.update_table, DatabaseName=database, TableInput=wanted, SkipArchive=True, **version
+        )
 
     def _create(self, database: str, wanted: Any, observer: CallObserver) -> None:
         try:

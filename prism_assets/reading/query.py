@@ -164,8 +164,8 @@ def _failed(message: str) -> PrismError:
         return missing_object(where)
     if kind == "Invalid" and any(words in said for words in _TOO_GREAT):
         return TerminalError(
-            f"{where} has a number that is too great for the type its column still has in Glue: the column was "
-            "widened. Run `prism catalog`, and repeat"
+            f"{where} has a number that is too great for the type that its column has in Glue: that is not the one of "
+            "its table any more. Repeat, and if it stays so, run `prism catalog`"
         )
     if kind == "Invalid":
         return TerminalError(f"{where} is no sound Parquet object; `prism repair --deep` finds and mends such ones")

@@ -12,9 +12,10 @@ from prism_assets.domain.column_transitions import (
     ObjectsLeft,
     RenameState,
     TransitionFacts,
+    WideningState,
     next_step,
 )
-from prism_assets.domain.types import IntegerType
+from prism_assets.domain.types import BigIntType, IntegerType
 from prism_assets_tests.builders import utc
 
 BEGUN = utc("2026-03-01T12:00")
@@ -65,6 +66,15 @@ def test_a_state_ends_when_no_reader_would_miss_a_value(
     facts = TransitionFacts(begun=BEGUN, since=BEGUN, left=left, shown=since_shown)
     step = next_step(rename, facts, BEGUN + timedelta(hours=hours), reader_lease=LEASE, grace=GRACE)
     assert (step.to if step.is_due else step.reason) == told
+
+
+def test_objects_have_a_wider_type_when_every_catalog_shows_it() -> None:
+    widening = ColumnWidening(former=IntegerType(), version=2, shown=BigIntType())
+    waits = "a catalog does not show that yet, and objects are written as before until all do"
+    for shown, told in ((None, waits), (BEGUN, "")):
+        facts = TransitionFacts(begun=BEGUN, since=BEGUN, left=LEFT, shown=shown)
+        step = next_step(widening, facts, BEGUN, reader_lease=LEASE, grace=GRACE)
+        assert (step.to, step.reason) == (WideningState.REWRITING, told)
 
 
 @pytest.mark.parametrize("shown", [None, BEGUN])

@@ -23,7 +23,7 @@ from prism_assets.domain.table_diff import changes_between
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.table_options import ChangeLog, IcebergOptions, MergePolicy
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.types import SmallIntType, type_named
+from prism_assets.domain.types import IntegerType, SmallIntType, type_named
 from prism_assets_tests.builders import a_table
 
 BEFORE = parse_table_file(a_table(), "t.yaml")
@@ -100,15 +100,40 @@ def test_a_column_is_widened_with_objects_of_before_and_its_way_ends() -> None:
         assert TableDefinition.from_json(wanted.to_json()) == wanted
         return dataclasses.replace(wanted, version=old.version + 1)
 
+    def written(old: TableDefinition) -> TableDefinition:
+        """Behind the catalog run that has seen the wider type."""
+        version = old.version + 1
+        (before,) = [column for column in old.columns if column.widening]
+        assert before.widening is not None
+        assert before.widening.shown is not None
+        widening = ColumnWidening(former=before.widening.former, version=version)
+        column = dataclasses.replace(before, type=before.widening.shown, widening=widening)
+        wanted = dataclasses.replace(old, columns=(*old.columns[:-1], column))
+        changes = changes_between(old, wanted)
+        assert describe("log.events", changes) == (
+            f"write column n of log.events as {column.type.name}, which every catalog shows",
+        )
+        assert applied(old, changes) == wanted
+        return dataclasses.replace(wanted, version=version)
+
     small, whole, big = table("smallint"), table("integer"), table("bigint")
     stored = StoredColumns(accepts_failing_reads=True)
     assert continued(small, whole, StoredColumns(is_empty=True)).rewritten_in == 0
-    widened = continued(small, whole, stored)
-    assert widened.column("n").widening == ColumnWidening(former=SmallIntType(), version=4)
-    assert (widened.is_rewriting, widened.rewritten_in) == (True, 4)
-    assert continued(widened, whole, StoredColumns()).column("n").widening == widened.column("n").widening
-    again = continued(widened, big, stored)
-    assert again.column("n").widening == ColumnWidening(former=SmallIntType(), version=5)
+    asked = continued(small, whole, stored)
+    assert asked.column("n").widening == ColumnWidening(former=SmallIntType(), version=4, shown=IntegerType())
+    assert (asked.column("n").type, asked.column("n").glue_type) == (SmallIntType(), "int")
+    assert (asked.is_rewriting, asked.rewritten_in) == (False, 0)
+    assert continued(asked, whole, StoredColumns()).columns == asked.columns
+    (told,) = column_problems(small, asked, stored)
+    assert told == "n is integer and cannot become smallint; add a column instead"
+    widened = written(asked)
+    assert (widened.is_rewriting, widened.rewritten_in) == (True, 5)
+    assert continued(widened, whole, StoredColumns()).columns == widened.columns
+    again = written(continued(widened, big, stored))
+    assert again.column("n").widening == ColumnWidening(former=SmallIntType(), version=7)
+    assert written(continued(asked, big, stored)).column("n") == dataclasses.replace(
+        again.column("n"), widening=ColumnWidening(former=SmallIntType(), version=6)
+    )
     ended = tuple(dataclasses.replace(column, widening=None) for column in again.columns)
     changes = changes_between(again, dataclasses.replace(again, columns=ended))
     assert describe("log.events", changes) == (

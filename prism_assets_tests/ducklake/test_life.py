@@ -225,6 +225,7 @@ def test_a_widened_column_is_read_in_objects_of_before_and_behind(world: World, 
     query = "SELECT size, price, CAST(cost AS varchar), count(*) FROM lake.log.events GROUP BY ALL ORDER BY 1"
     assert lake.query(query) == [(7, 0.5, "12.34", 3)]
     world.apply(a_table(columns=columns("bigint", "double", "decimal(10,2)")), accept_failing_reads=True)
+    world.catalog("2026-03-01T12:15")
     assert lake.query(query) == [(7, 0.5, "12.34", 3)]
     world.drop(some_rows(3, utc("2026-03-01T12:00"), size=3_000_000_000, price=0.1, cost="12345678.90"))
     world.stream("2026-03-01T12:20")

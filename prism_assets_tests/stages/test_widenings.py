@@ -6,83 +6,57 @@ that are not rewritten yet, and on no other.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
-from prism_assets import failpoints
-from prism_assets.domain.columns import Column
 from prism_assets.domain.errors import DefinitionError, TerminalError
-from prism_assets.domain.types import parse_type
 from prism_assets.metadata import locks
-from prism_assets.reading.query import arrow_type
 from prism_assets.stages.apply.run import apply_sound
-from prism_assets.stages.catalog.preview import preview
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.erase.run import continue_erasures, run_erase
 from prism_assets.stages.iceberg.plan import plan_commit
-from prism_assets.stages.merge.report import MergeReport
 from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets.stages.repair.run import run_repair
-from prism_assets.stages.status import read_status
 from prism_assets.stages.stream.plan import start_batch
-from prism_assets_tests.builders import a_table, some_rows, utc
+from prism_assets_tests.builders import a_table, utc
 from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.stages.aging import deleted, hours_pass, keys
+from prism_assets_tests.stages.catalogs import an_hour_passes
 from prism_assets_tests.stages.engines import expire_leases, rest_is_over
-from prism_assets_tests.stages.seen_columns import DAY, MERGE, NIGHT, NOON, each_once, look, publish, refusal
+from prism_assets_tests.stages.seen_columns import DAY, NIGHT, NOON, each_once, look, publish, refusal
+from prism_assets_tests.stages.widened import (
+    AFTER,
+    BIG,
+    COLUMNS,
+    ENDED,
+    LATER,
+    LONG,
+    NARROW,
+    NEXT,
+    SECOND_NIGHT,
+    WIDE,
+    WIDENED,
+    a_file,
+    arrive,
+    closed_day,
+    definition,
+    die,
+    drop,
+    plans,
+    said,
+    see,
+    strict,
+    widen,
+    widenings,
+)
 from prism_assets_tests.world import World
-
-NEXT = "2026-03-02T09:00"
-WIDENED, LATER, EVENING = "2026-03-02T10:00", "2026-03-02T11:00", "2026-03-02T19:00"
-SECOND_NIGHT, ENDED, AFTER = "2026-03-03T00:30", "2026-03-03T01:00", "2026-03-03T09:00"
-COLUMNS = ("size", "price", "cost")
-NARROW = {"size": "integer", "price": "real", "cost": "decimal(6,2)"}
-WIDE = {"size": "bigint", "price": "double", "cost": "decimal(10,2)"}
-BIG, LONG = 3_000_000_000, Decimal("12345678.90")
-"""What a narrow column cannot hold."""
-
-
-def a_file(types: dict[str, str], *more: str, rename: str = "") -> str:
-    columns = [f"{{name: {name}, type: '{kind}'}}" for name, kind in types.items()]
-    if rename:
-        columns[0] = columns[0].replace("{name: size", f"{{name: {rename}, was: size")
-    metrics = "[time, size, price, cost]" if not rename else "[time, price, cost]"
-    return a_table(columns=[*columns, *more], merge=MERGE, iceberg=f"{{metrics: {metrics}}}")
-
-
-def drop(world: World, *, at: str = NOON, wide: bool = False) -> list[dict[str, Any]]:
-    """An object of three rows, and what of them a narrow or a wide column holds."""
-    sent: list[dict[str, Any]] = [
-        {"size": 7, "price": 0.1, "cost": "12.34"},
-        {"size": None, "price": None, "cost": None},
-        {"size": BIG, "price": 0.25, "cost": str(LONG)},
-    ]
-    rows = [row | values for row, values in zip(some_rows(3, utc(at)), sent, strict=True)]
-    world.drop(rows)
-    price = 0.1 if wide else struct.unpack("f", struct.pack("f", 0.1))[0]
-    held: list[dict[str, Any]] = [
-        {"size": 7, "price": price, "cost": Decimal("12.34")},
-        {"size": None, "price": None, "cost": None},
-        {"size": BIG if wide else None, "price": 0.25, "cost": LONG if wide else None},
-    ]
-    return [row | values for row, values in zip(rows, held, strict=True)]
-
-
-def arrive(world: World, now: str = NOON, *, at: str = NOON, wide: bool = False) -> list[dict[str, Any]]:
-    rows = drop(world, at=at, wide=wide)
-    world.stream(now)
-    return rows
 
 
 @pytest.fixture
@@ -104,74 +78,14 @@ def rows(world: World) -> list[dict[str, Any]]:
     return found
 
 
-def widen(world: World, types: dict[str, str] = WIDE, **file: Any) -> tuple[str, ...]:
-    return world.apply(a_file(types, **file), now=WIDENED, accept_failing_reads=True).lines
-
-
-def see(world: World, rows: Sequence[dict[str, Any]], types: dict[str, str], *failing: str) -> None:
-    """All readers see the rows, with these types, but a strict one those of some days."""
-    look(world, rows, *types)
-    shown = dict(world.reader().table("log.events").columns)
-    wanted = {name: Column(name=name, type=parse_type(kind), source=name) for name, kind in types.items()}
-    assert {name: shown[name] for name in types} == {name: column.glue_type for name, column in wanted.items()}
-    schema = world.iceberg_table().schema()
-    assert {name: str(schema.find_type(name)) for name in types} == {
-        name: column.type.iceberg_type for name, column in wanted.items()
-    }
-    assert strict(world, rows, types) == list(failing)
-
-
-def strict(world: World, rows: Sequence[dict[str, Any]], types: dict[str, str]) -> list[str]:
-    """The days on which a reader fails that takes each value as what Glue says; what it reads is right."""
-    failing = []
-    wanted = {row["id"]: row for row in rows}
-    table = world.reader().table("log.events")
-    said = {name: arrow_type(kind) for name, kind in table.columns if name in types}
-    for day in table.partitions:
-        for item in day.objects:
-            found = pq.read_table(str(world.root / "buckets" / item.url.removeprefix("s3://")))
-            if any(found.schema.field(name).type != kind for name, kind in said.items()):
-                failing.append(str(day.date))
-                continue
-            for row in found.select(["id", *types]).to_pylist():
-                assert row == {name: wanted[row["id"]][name] for name in row}
-    return sorted(set(failing))
-
-
-def said(world: World, now: str, column: str = "size") -> str:
-    """What is left of one column, as everybody is told."""
-    (status,) = read_status(world.context, now=utc(now))
-    told = {item.column: str(item) for item in status.open_transitions}
-    steps = [str(step) for step in preview(world.context, now=utc(now))]
-    assert all(any(line in step for step in steps) for line in told.values())
-    return told.get(column, "")
-
-
-def plans(report: MergeReport) -> list[str]:
-    assert report.errors == ()
-    return [item.plan.partition(": ")[2] for item in report.merged if item.sizes]
-
-
-def widenings(world: World) -> list[str]:
-    (table,) = world.context.choose_tables(["log.events"])
-    return [column.name for column in table.columns if column.widening]
-
-
-def die(monkeypatch: pytest.MonkeyPatch, point: str, do: Any) -> None:
-    monkeypatch.setattr(failpoints, "_POINTS", failpoints.parse(f"{point}=1*raise(InjectedFault)"))
-    with suppress(failpoints.InjectedFault):
-        do()
-    monkeypatch.setattr(failpoints, "_POINTS", {})
-
-
 def test_no_reader_finds_another_value_through_a_widening(world: World, rows: list[dict[str, Any]]) -> None:
     see(world, rows, NARROW)
     (*_, before) = world.iceberg_table().snapshots()
     (line, *_, left) = widen(world)
     assert line == (
-        "widen column size of log.events from integer to bigint: objects of before are rewritten; until that is done "
-        "Redshift Spectrum, and other readers of Glue that do not widen by themselves, fail on the column in days with "
-        "such objects"
+        "widen column size of log.events from integer to bigint: objects are written so when every catalog shows it, "
+        "and those of before are rewritten; until that is done Redshift Spectrum, and other readers of Glue that do "
+        "not widen by themselves, fail on the column in days with such objects"
     )
     assert left == (
         "rewrite objects of log.events with wider types: 1 merged object to be rewritten, 1 object of days that are "
@@ -310,7 +224,7 @@ def test_a_column_is_widened_while_it_is_on_the_way_to_its_name(world: World, sh
     now = times[-1]
     names = {name for name, _ in world.reader().table("log.events").columns}
     assert {"size", "bytes"} & names == ({"size", "bytes"} if shown else {"size"})
-    world.apply(a_file(WIDE, rename="bytes"), now=now, accept_failing_reads=True)
+    widen(world, now=now, rename="bytes")
     rows += arrive(world, now, wide=True)
     publish(world, now)
     for failing in ([DAY], []):
@@ -338,16 +252,6 @@ def test_a_column_that_is_dropped_meanwhile_leaves_the_others_on_their_way(world
     world.merge(WIDENED)
     publish(world, WIDENED)
     see(world, rows, kept)
-
-
-def closed_day(world: World, types: dict[str, str] = NARROW) -> list[dict[str, Any]]:
-    """One that is merged, switched and shown, of a table with these columns."""
-    world.apply(a_file(types))
-    rows = arrive(world)
-    world.catalog(NIGHT)
-    world.merge(NIGHT, everything=True)
-    publish(world, NIGHT)
-    return rows
 
 
 def test_without_a_word_nothing_is_widened_that_objects_hold(world: World) -> None:
@@ -393,6 +297,7 @@ def test_a_rebuild_makes_the_values_that_did_not_fit_and_none_narrow(world: Worl
     def widen_meanwhile(said: str) -> None:
         if not told:
             world.apply(a_file(WIDE, more), now=WIDENED, accept_failing_reads=True)
+            world.catalog(WIDENED)
         told.append(said)
 
     context = replace(world.context, progress=widen_meanwhile)
@@ -421,6 +326,7 @@ def test_a_rebuild_that_began_before_a_widening_takes_no_value_back_behind_its_e
         told.append(line)
         if len(told) == 1:
             world.apply(a_file(WIDE, more), now=WIDENED, accept_failing_reads=True)
+            world.catalog(WIDENED)
             rows.extend(arrive(world, wide=True))
             world.merge(WIDENED, everything=True)
             for _ in range(3):
@@ -486,11 +392,12 @@ def test_no_catalog_reads_a_wide_object_under_a_narrow_type(world: World, monkey
     world.apply(a_file(NARROW))
     rows = arrive(world)
     publish(world, NOON)
+    before = definition(world)
     module = "prism_assets.stages.iceberg.run.plan_commit"
 
     def widen_meanwhile(*arguments: Any, **options: Any) -> Any:
         monkeypatch.setattr(module, plan_commit)
-        widen(world)
+        widen(world, now=NOON)
         rows.extend(arrive(world, wide=True))
         return plan_commit(*arguments, **options)
 
@@ -500,9 +407,9 @@ def test_no_catalog_reads_a_wide_object_under_a_narrow_type(world: World, monkey
     assert dict(zip(found["id"].to_pylist(), found["size"].to_pylist(), strict=True)) == {
         row["id"]: row["size"] for row in rows
     }
-    with pytest.raises(
-        TerminalError, match="too great for the type its column still has in Glue: the column was widened"
-    ):
+    world.context.publisher.define(before)  # as somebody did by hand
+    with pytest.raises(TerminalError, match="too great for the type that its column has in Glue: that is not the"):
         world.query("SELECT size FROM log.events")
+    an_hour_passes(world)
     publish(world, NOON)
     see(world, rows, WIDE, DAY)

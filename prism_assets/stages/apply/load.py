@@ -75,9 +75,11 @@ def _stored_columns(
     used = new & tables.load_column_names(connection, old.table_id) if new else ()
     held = tables.load_held_names(connection, old.table_id, {name: ids[name] for name in used})
     is_empty, left = False, ObjectsLeft()
-    if any((column.name, column.type) != (before.name, before.type) for column, before in _pairs(table, followed)):
+    if any(
+        (column.name, column.type) != (before.name, before.shown_type) for column, before in _pairs(table, followed)
+    ):
         is_empty = _is_empty(connection, old)
-    if not is_empty and any(column.type != before.type for column, before in _pairs(table, followed)):
+    if not is_empty and any(column.type != before.shown_type for column, before in _pairs(table, followed)):
         left = _left_by(context, connection, old)
     known = StoredColumns(held, {}, is_empty, accept_failing_reads, left)
     goes = len(followed) < len(old.columns)

@@ -13,7 +13,15 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.column_transitions import ColumnRename, ColumnTransition, TransitionStep, next_step
+from prism_assets.domain.column_transitions import (
+    ColumnRename,
+    ColumnTransition,
+    ColumnWidening,
+    RenameState,
+    TransitionStep,
+    WideningState,
+    next_step,
+)
 from prism_assets.domain.columns import Column
 from prism_assets.domain.table_diff import changes_between
 from prism_assets.domain.tables import GRACE_DAYS, TableDefinition
@@ -27,11 +35,15 @@ from prism_assets.stages.context import StageContext
 
 @dataclass(frozen=True, kw_only=True)
 class TransitionStatus:
-    """A column that objects may have by its former name, or as its former type; since when, and what it waits for."""
+    """A column that objects may have by its former name, or as its former type; since when, and what it waits for.
+
+    `shown_type` is the wider one that catalogs are to show before objects have it.
+    """
 
     column: str
     former: str
     former_type: bool = False
+    shown_type: str | None = None
     begun: datetime
     step: TransitionStep
 
@@ -42,11 +54,21 @@ class TransitionStatus:
         """That of one transition of a column."""
         if isinstance(transition, ColumnRename):
             return cls(column=column.name, former=transition.former, begun=begun, step=step)
-        return cls(column=column.name, former=transition.former.name, former_type=True, begun=begun, step=step)
+        shown = transition.shown.name if transition.shown else None
+        former = column.type if shown else transition.former
+        return cls(column=column.name, former=former.name, former_type=True, shown_type=shown, begun=begun, step=step)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether every catalog shows the wider type that no object has yet."""
+        return self.step.to is WideningState.REWRITING and self.step.is_due
 
     def __str__(self) -> str:
         waits = "the next catalog run goes on with it" if self.step.is_due else self.step.reason
-        return f"column {self.column} was {self.former} until {self.begun:%Y-%m-%d %H:%M}Z: {waits}"
+        begun = f"{self.begun:%Y-%m-%d %H:%M}Z"
+        if self.shown_type:
+            return f"column {self.column} is {self.former}, and to be {self.shown_type} since {begun}: {waits}"
+        return f"column {self.column} was {self.former} until {begun}: {waits}"
 
 
 def read_transitions(
@@ -88,11 +110,20 @@ def _further(column: Column, due: Collection[TransitionStatus], version: int) ->
         if item.column != column.name:
             continue
         if item.former_type:
-            column = replace(column, widening=None)
+            column = _wider(column, version)
         elif column.rename:
             to = item.step.to
-            column = replace(column, rename=replace(column.rename, state=to, since=version) if to else None)
+            further = replace(column.rename, state=to, since=version) if isinstance(to, RenameState) else None
+            column = replace(column, rename=further)
     return column
+
+
+def _wider(column: Column, version: int) -> Column:
+    """A widened column behind its step: objects are written with the type that catalogs show, or all have it."""
+    if column.widening is None or column.widening.shown is None:
+        return replace(column, widening=None)
+    widening = ColumnWidening(former=column.widening.former, version=version)
+    return replace(column, type=column.widening.shown, widening=widening)
 
 
 def tables_to_advance(

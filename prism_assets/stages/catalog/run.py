@@ -205,9 +205,10 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
         one.publisher.name: _show(one, lease, table, now + _since(started), republish)
         for one in _begun_catalogs(context, lease, table)
     }
-    with context.database.begin() as connection:
-        current = tables.load_current(connection, table)
-        open_transitions = read_transitions(context, connection, current, min(now, known.time))
+    current, open_transitions = _open_transitions(context, table, min(now, known.time))
+    if not (republish or table.dropped) and any(item.is_shown for item in open_transitions):
+        advanced = (*advanced, *advance_columns(context, lease, current, min(now, known.time)))
+        _, open_transitions = _open_transitions(context, current, min(now, known.time))
     glue, symlink = (shown.get(name, PublishReport()) for name in (GLUE, SYMLINK))
     return TableReport(
         table=str(table.name),
@@ -226,6 +227,15 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
         problems=(*glue.problems, *map(_of_symlinks, symlink.problems)),
         symlink=replace(symlink, problems=(), held_back=()),
     )
+
+
+def _open_transitions(
+    context: StageContext, table: TableDefinition, now: datetime
+) -> tuple[TableDefinition, tuple[TransitionStatus, ...]]:
+    """The definition in force, and how far columns are that are on the way to their new names or types."""
+    with context.database.begin() as connection:
+        current = tables.load_current(connection, table)
+        return current, read_transitions(context, connection, current, now)
 
 
 def _since(started: float) -> timedelta:
@@ -263,17 +273,28 @@ def _begun_catalogs(context: StageContext, lease: Lease, table: TableDefinition)
 
 
 def _show(context: StageContext, lease: Lease, table: TableDefinition, now: datetime, republish: bool) -> PublishReport:
-    """Has the catalog of one publisher show a table as it should. Its errors are its own: the others go on."""
+    """Has the catalog of one publisher show a table as it should. Its errors are its own: the others go on.
+
+    No day is shown under a definition that had been replaced when the day was found: one with wider types may have come
+    into force while nothing was stored, and all objects there are then have these.
+    """
     try:
-        with context.database.begin() as connection:
-            known = _load_state(context, connection, lease)
-            pending = load_candidates(connection, [known.definition], now, known.publisher)
-        if known.publisher not in wanted_publishers(known.definition):
-            return end_table(context, lease, known)
-        plan = plan_publish(context, known, pending, republish=republish)
-        return publish_table(context, lease, known, plan, now)
+        while True:
+            with context.database.begin() as connection:
+                known = _load_state(context, connection, lease)
+                pending = load_candidates(connection, [known.definition], now, known.publisher)
+            if known.publisher not in wanted_publishers(known.definition):
+                return end_table(context, lease, known)
+            plan = plan_publish(context, known, pending, republish=republish)
+            if plan.changes_nothing or _is_in_force(context, known.definition):
+                return publish_table(context, lease, known, plan, now)
     except PrismError as error:
         return PublishReport(problems=(Problem.of(error, str(table.name)),))
+
+
+def _is_in_force(context: StageContext, table: TableDefinition) -> bool:
+    with context.database.begin() as connection:
+        return tables.load_current(connection, table).version == table.version
 
 
 @contextmanager
