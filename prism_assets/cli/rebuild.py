@@ -41,7 +41,7 @@ def rebuild(
     wanted, first = read_day(day), read_day(since)
     if dry_run:
         plans = (
-            preview_days(context, table, day=wanted, since=first)
+            preview_days(context, table, day=wanted, since=first, now=clock)
             if wanted
             else preview_records(context, table, since=first, without_missing=without_missing)
         )

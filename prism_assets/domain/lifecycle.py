@@ -216,8 +216,8 @@ def next_steps(partition: Partition, facts: Facts, now: datetime) -> tuple[Step,
 
 
 def may_switch(partition: Partition) -> bool:
-    """Whether switching is what comes next, if only everything is merged."""
-    return partition.state is PartitionState.CLOSED
+    """Whether switching is what comes next, if only everything is merged: not where there is nothing to merge yet."""
+    return partition.state is PartitionState.CLOSED and not partition.has_nothing_to_show
 
 
 def may_expire(partition: Partition, expires: datetime | None, now: datetime) -> bool:

@@ -87,8 +87,11 @@ class Partition:
 
     @property
     def has_nothing_to_show(self) -> bool:
-        """Whether it is a day of records none of which readers ever had to see: it belongs in no catalog."""
-        return self.switched and self.desired_version == LIVE_VERSION
+        """Whether readers never had anything to see of it: it belongs in no catalog.
+
+        A day of records that all stay hidden, or one that a rebuild has made and found no row of yet.
+        """
+        return not self.is_open and self.desired_version == LIVE_VERSION and (self.switched or not self.last_object_id)
 
     @property
     def is_published(self) -> bool:
@@ -215,9 +218,19 @@ def rebuild_obstacle(partition: Partition, *, has_erasures: bool) -> str | None:
         )
     if partition.expired:
         return "it is expired: it is older than its table keeps rows, and nobody is sent there any more"
-    if has_erasures:
-        return "rows of its table were erased, which its staging objects still hold"
-    return None
+    return _ERASED if has_erasures else None
+
+
+_ERASED = "rows of its table were erased, which its staging objects still hold"
+
+
+def new_day_obstacle(*, is_over: bool, is_kept: bool, has_erasures: bool) -> str | None:
+    """Why a rebuild cannot make a day that has no row yet, or None if it can: such a day is closed at once."""
+    if not is_over:
+        return "it is not over, and readers of such a day list its folder; rebuild it behind the end of the day"
+    if not is_kept:
+        return "it is older than its table keeps rows"
+    return _ERASED if has_erasures else None
 
 
 def needed_above(partition: Partition, oldest_version: int | None = None) -> int:

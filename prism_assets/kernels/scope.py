@@ -49,7 +49,8 @@ class DayScope(Scope):
     `taken` are the numbers of lines that other days have rows of, in order; rows of the days `others` are already what
     this conversion makes of them. `held` tells the lines that the day itself has rows of by now: it is asked only if
     rows would go elsewhere. No row moves from one day to another, as days are published one by one: a reader would miss
-    it, or see it twice. Lines that are no rows so far, and would be those of another day, are set aside.
+    it, or see it twice. Lines that are no rows so far, and would be those of another day, are set aside; `waiting_days`
+    are theirs.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class DayScope(Scope):
         """Forgets what it saw."""
         super().begin()
         self.on_other_days: Counter[int] = Counter()
+        self.waiting_days: set[int] = set()
         self._moved_in = 0
         self._elsewhere: list[Numbers] = []
 
@@ -84,9 +86,11 @@ class DayScope(Scope):
             self.on_other_days[day] += 1
         self.left += int(others.sum())
         self._moved_in += int((taken & here).sum())
-        elsewhere = accepted.numbers[~taken & ~here & ~others]
+        waits = ~taken & ~here & ~others
+        elsewhere = accepted.numbers[waits]
         if len(elsewhere):
             self._elsewhere.append(elsewhere)
+            self.waiting_days.update(np.unique(accepted.days[waits]).tolist())
         rejects = [Reject(int(line), OTHER_DAY, None) for line in np.searchsorted(numbers, elsewhere)]
         return _some(accepted, ~taken & here), rejects
 

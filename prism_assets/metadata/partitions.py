@@ -46,6 +46,21 @@ ORDER BY p.prism_partition_id FOR UPDATE
 """
 
 
+def make_closed(connection: Connection, table_id: int, day: date) -> None:
+    """Creates a day that is over, if there is none: marked and closed, so that all rows of it come as delayed objects.
+
+    The caller holds the epoch lock exclusively, and no staging object of the table that a batch has seen is unfinished.
+    """
+    connection.execute(text(_MAKE_CLOSED), {"table": table_id, "day": day})
+
+
+_MAKE_CLOSED = """
+INSERT INTO prism_partitions (prism_table_id, partition_date, closing_batch_id, last_live_object_id)
+SELECT :table, :day, coalesce(max(prism_stream_batch_id), 0), 0 FROM prism_stream_batches
+ON CONFLICT DO NOTHING
+"""
+
+
 def ensure_and_lock_records(connection: Connection, table_id: int, days: Collection[date]) -> dict[date, int]:
     """Creates missing days of the records of a join table and locks all wanted ones in id order; returns ids by day.
 

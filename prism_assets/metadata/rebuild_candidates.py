@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 
 from sqlalchemy import Connection, text
 
@@ -29,6 +29,15 @@ class Candidate:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DayToRebuild:
+    """A day of a table; `partition` is None where it has no row yet."""
+
+    table_id: int
+    date: date
+    partition: Partition | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class CandidateTotals:
     """How much a rebuild of a day reads: staging objects, their bytes, and how many hold rows of other days."""
 
@@ -39,17 +48,33 @@ class CandidateTotals:
 
 @dataclass(frozen=True, kw_only=True)
 class Arrival:
-    """When the objects came whose lines may be rows of a day: from `first` till before `last`."""
+    """When the objects came whose lines may be rows of a day, though nobody recorded it: from `first` till before `last`."""
 
     first: datetime
     last: datetime
 
 
-def count(connection: Connection, partition: Partition, version: int, arrival: Arrival) -> CandidateTotals:
+def find_waiting(connection: Connection, table_id: int, first: date, last: date) -> list[date]:
+    """The days from one to another that lines wait for which rebuilds of other days have set aside. Without locks."""
+    rows = connection.execute(text(_WAITING), {"table": table_id, "first": first, "last": last})
+    return list(rows.scalars())
+
+
+_WAITING = """
+SELECT DISTINCT w.day FROM prism_quarantine q JOIN prism_staging_objects o USING (prism_staging_object_id)
+CROSS JOIN LATERAL unnest(q.dates) AS w (day)
+WHERE q.reason = 'other_day' AND q.line_count > 0 AND o.prism_table_id = :table AND o.state = 'done'
+    AND w.day BETWEEN :first AND :last
+ORDER BY 1
+"""
+
+
+def count(connection: Connection, day: DayToRebuild, version: int, arrival: Arrival) -> CandidateTotals:
     """What a rebuild of a day under a definition would read. Reads without locks."""
-    values = {"partition": partition.partition_id, "version": version}
+    partition = day.partition.partition_id if day.partition else None
+    values = {"partition": partition, "version": version}
     held = connection.execute(text(_COUNT_HOLDERS), values).one()
-    others = connection.execute(text(_COUNT_OTHERS), {**values, **_window(partition, arrival)}).one()
+    others = connection.execute(text(_COUNT_OTHERS), {**values, **_window(day, arrival)}).one()
     return CandidateTotals(
         objects=held.objects + others.objects,
         content_length=int(held.content_length + others.content_length),
@@ -62,38 +87,47 @@ def count(connection: Connection, partition: Partition, version: int, arrival: A
 _MIXED = """
 mixed AS MATERIALIZED (
     SELECT g.lower_bound, g.upper_bound FROM prism_merge_ranges g
-    WHERE g.prism_partition_id = :partition AND EXISTS (SELECT 1 FROM prism_small_objects m
-        WHERE m.prism_partition_id = :partition AND m.prism_small_object_id > g.lower_bound
+    WHERE g.prism_partition_id = CAST(:partition AS bigint) AND EXISTS (SELECT 1 FROM prism_small_objects m
+        WHERE m.prism_partition_id = CAST(:partition AS bigint) AND m.prism_small_object_id > g.lower_bound
             AND m.prism_small_object_id <= g.upper_bound AND m.definition_version <> :version))
 """
 _IS_HOLDER = """
-s.prism_partition_id = :partition AND (s.definition_version <> :version OR EXISTS (SELECT 1 FROM mixed
+s.prism_partition_id = CAST(:partition AS bigint) AND (s.definition_version <> :version OR EXISTS (SELECT 1 FROM mixed
     WHERE s.prism_small_object_id > mixed.lower_bound AND s.prism_small_object_id <= mixed.upper_bound))
 """
 _COUNT_HOLDERS = f"""
 WITH {_MIXED} SELECT count(*) AS objects, coalesce(sum(o.content_length), 0) AS content_length,
     count(*) FILTER (WHERE EXISTS (SELECT 1 FROM prism_small_objects t
-        WHERE t.prism_staging_object_id = s.prism_staging_object_id AND t.prism_partition_id <> :partition)) AS of_several_days
+        WHERE t.prism_staging_object_id = s.prism_staging_object_id AND t.prism_partition_id <> CAST(:partition AS bigint))) AS of_several_days
 FROM prism_small_objects s JOIN prism_staging_objects o USING (prism_staging_object_id)
 WHERE {_IS_HOLDER}
 """
-# Objects without a row of the day, whose lines may be some now: they came on that day, or on the next, and have lines
-# that were set aside or filtered under another definition, or that another rebuild left for this day.
+# Objects without a row of the day, whose lines may be some now: rebuilds of other days left lines of this one; or they
+# came on that day, or on the next, and have lines that were set aside or filtered under another definition, or that
+# rebuilds left for days that they did not record.
 _WITHOUT_ROWS = """
 FROM prism_staging_objects o
-WHERE o.prism_table_id = :table AND o.state = 'done' AND o.finish_time >= :first
-    AND (o.send_time >= :first AND o.send_time < :last OR o.first_receive_time >= :first AND o.first_receive_time < :last)
-    AND o.rows_quarantined + o.rows_filtered > 0
-    AND (o.definition_version <> :version OR EXISTS (SELECT 1 FROM prism_quarantine q
-        WHERE q.prism_staging_object_id = o.prism_staging_object_id AND q.reason = 'other_day' AND q.line_count > 0))
+WHERE o.prism_staging_object_id IN (
+    SELECT q.prism_staging_object_id FROM prism_quarantine q
+    WHERE q.reason = 'other_day' AND q.line_count > 0 AND CAST(:day AS date) = ANY(q.dates)
+    UNION ALL
+    SELECT c.prism_staging_object_id FROM prism_staging_objects c
+    WHERE c.prism_table_id = :table AND c.state = 'done' AND c.finish_time >= :first
+        AND (c.send_time >= :first AND c.send_time < :last
+            OR c.first_receive_time >= :first AND c.first_receive_time < :last)
+        AND c.rows_quarantined + c.rows_filtered > 0
+        AND (c.definition_version <> :version OR EXISTS (SELECT 1 FROM prism_quarantine q
+            WHERE q.prism_staging_object_id = c.prism_staging_object_id AND q.reason = 'other_day' AND q.line_count > 0
+                AND q.dates IS NULL)))
+    AND o.prism_table_id = :table AND o.state = 'done'
     AND NOT EXISTS (SELECT 1 FROM prism_small_objects s
-        WHERE s.prism_staging_object_id = o.prism_staging_object_id AND s.prism_partition_id = :partition)
+        WHERE s.prism_staging_object_id = o.prism_staging_object_id AND s.prism_partition_id = CAST(:partition AS bigint))
 """
 _COUNT_OTHERS = f"SELECT count(*) AS objects, coalesce(sum(o.content_length), 0) AS content_length {_WITHOUT_ROWS}"
 
 
-def _window(partition: Partition, arrival: Arrival) -> dict[str, object]:
-    return {"table": partition.table_id, "first": arrival.first, "last": arrival.last}
+def _window(day: DayToRebuild, arrival: Arrival) -> dict[str, object]:
+    return {"table": day.table_id, "day": day.date, "first": arrival.first, "last": arrival.last}
 
 
 def next_holders(connection: Connection, rebuild: Rebuild, above: int, limit: int) -> list[Candidate]:
@@ -123,7 +157,7 @@ ORDER BY s.prism_small_object_id LIMIT :limit
 
 
 def next_others(
-    connection: Connection, rebuild: Rebuild, partition: Partition, arrival: Arrival, limit: int
+    connection: Connection, rebuild: Rebuild, day: DayToRebuild, arrival: Arrival, limit: int
 ) -> list[Candidate]:
     """Objects without rows of the day whose lines may be some now, and that are not ready yet. Reads without locks."""
     values = {
@@ -131,7 +165,7 @@ def next_others(
         "partition": rebuild.partition_id,
         "version": rebuild.definition_version,
         "limit": limit,
-        **_window(partition, arrival),
+        **_window(day, arrival),
     }
     return [Candidate(**row._mapping) for row in connection.execute(text(_NEXT_OTHERS), values)]
 

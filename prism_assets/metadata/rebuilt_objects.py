@@ -37,6 +37,7 @@ def add_ready(connection: Connection, rebuild: Rebuild, ready: Sequence[tuple[Ca
             "set_aside": result.lines_quarantined,
             "quarantined": json.dumps([asdict(count) for count in result.quarantined]),
             "key": result.quarantine_key,
+            "dates": list(result.other_dates),
             "errors": json.dumps([asdict(error) for error in result.value_errors]) if result.value_errors else None,
             **_figures(result.small),
         }
@@ -59,10 +60,10 @@ def _figures(small: SmallObject | None) -> dict[str, object]:
 _ADD_READY = """
 INSERT INTO prism_rebuilt_objects (prism_rebuild_id, prism_staging_object_id, small_object_id,
     seen_rebuilds, missing, content_length, upload_start_time, row_count, min_time, max_time, fingerprint, file_format,
-    metrics, rows_filtered, rows_quarantined, quarantined, quarantine_key, value_errors)
+    metrics, rows_filtered, rows_quarantined, quarantined, quarantine_key, value_errors, other_dates)
 VALUES (:rebuild, :staging, :object, :seen, :missing, :content_length, :upload_start_time, :row_count,
     :min_time, :max_time, :fingerprint, :file_format, CAST(:metrics AS jsonb), :filtered, :set_aside,
-    CAST(:quarantined AS jsonb), :key, CAST(:errors AS jsonb))
+    CAST(:quarantined AS jsonb), :key, CAST(:errors AS jsonb), CAST(:dates AS date[]))
 ON CONFLICT DO NOTHING
 """
 
@@ -321,8 +322,9 @@ DELETE FROM prism_quarantine WHERE prism_staging_object_id IN (
     SELECT prism_staging_object_id FROM prism_rebuilt_objects WHERE prism_rebuild_id = :rebuild AND NOT left_out)
 """
 _ADD_QUARANTINE = """
-INSERT INTO prism_quarantine (prism_staging_object_id, reason, line_count, object_key, create_time)
-SELECT r.prism_staging_object_id, q.reason, q.line_count, r.quarantine_key, o.finish_time
+INSERT INTO prism_quarantine (prism_staging_object_id, reason, line_count, object_key, dates, create_time)
+SELECT r.prism_staging_object_id, q.reason, q.line_count, r.quarantine_key,
+    CASE WHEN q.reason = 'other_day' THEN r.other_dates END, o.finish_time
 FROM prism_rebuilt_objects r JOIN prism_staging_objects o USING (prism_staging_object_id)
 CROSS JOIN LATERAL jsonb_to_recordset(r.quarantined) AS q (reason text, line_count bigint)
 WHERE r.prism_rebuild_id = :rebuild AND NOT r.left_out

@@ -409,6 +409,6 @@ def test_a_table_of_which_rows_were_erased_is_not_rebuilt_from_objects_that_stil
     world.catalog("2026-03-02T02:00")
     report = run_rebuild(world.context, NAME, day=utc(NOON).date(), now=utc("2026-03-02T03:00"))
     assert "it is not rebuilt: rows of its table were erased, which its staging objects still hold" in report.errors[0]
-    (plan,) = preview_days(world.context, NAME, day=utc(NOON).date(), since=None)
+    (plan,) = preview_days(world.context, NAME, day=utc(NOON).date(), since=None, now=utc("2026-03-02T03:00"))
     assert str(plan).endswith("is not rebuilt: rows of its table were erased, which its staging objects still hold")
     assert 42 not in users(world)

@@ -180,6 +180,6 @@ def test_no_command_breaks_with_records_that_no_stream_feeds(world: World) -> No
     )
     assert [outcome.passed for outcome in outcomes] == [True, True]
     with pytest.raises(WrongUse, match="belongs to a join table"):
-        preview_days(world.context, "log.request_changes", day=utc(NOON).date())
+        preview_days(world.context, "log.request_changes", day=utc(NOON).date(), now=utc(NOON))
     assert len(changes(world)) == 1
     assert world.query("SELECT count(*) FROM log.request") == [(0,)]

@@ -292,7 +292,7 @@ def test_other_days_keep_their_rows_as_they_are(world: World) -> None:
     ids = two_days(world, "ab", "abb")
     location = world.partition(NEXT).location
     world.apply(a_version(2, keep="kind = 'a'"))
-    (plan,) = preview_days(world.context, "log.events", day=utc(NOON).date())
+    (plan,) = preview_days(world.context, "log.events", day=utc(NOON).date(), now=utc(LATER))
     assert "1 of them have rows of other days, too, which stay as they are" in str(plan)
     rebuilt(world)
     world.catalog(LATEST)
@@ -355,6 +355,104 @@ def test_lines_that_would_be_rows_of_a_day_that_is_not_rebuilt_wait_in_quarantin
     assert is_sound(world)
 
 
+def waiting(world: World) -> list[str]:
+    """The days that lines wait for which rebuilds of others have set aside."""
+    statement = "SELECT unnest(dates)::text FROM prism_quarantine WHERE reason = 'other_day' ORDER BY 1"
+    with world.context.database.begin() as connection:
+        return list(connection.exec_driver_sql(statement).scalars())
+
+
+def an_object_of_other_days(world: World, *starts: str) -> list[int]:
+    """One object that came on the 5th, with a row of the 1st, and a filtered line of each of these times, closed."""
+    world.apply(a_version(1, keep="kind = 'a'"))
+    rows = [*rows_of("a", NOON), *(rows_of("b", start)[0] for start in starts)]
+    world.drop(rows)
+    world.stream(LATEST)
+    for _ in range(2):
+        world.catalog(LATEST)
+        world.merge(LATEST, everything=True)
+    world.apply(a_version(2))
+    return [row["id"] for row in rows]
+
+
+def test_lines_of_a_third_day_are_found_whenever_they_came_and_make_a_day_without_rows(world: World) -> None:
+    ids = an_object_of_other_days(world, f"{NEXT}T11:00", "2026-03-03T11:00")
+    rebuilt(world, now=LATEST)
+    assert waiting(world) == [NEXT, "2026-03-03"]
+    assert ledgers(world) == [(3, 1, 2, 0)]
+    (plan,) = preview_days(world.context, "log.events", day=utc(LATER).date(), now=utc(LATEST))
+    assert str(plan).startswith(f"log.events {NEXT}: convert 1 staging object")
+    report = rebuild(world, "2026-03-03", now=LATEST, since=utc(LATER).date())
+    assert [str(day.date) for day in report.days] == [NEXT, "2026-03-03"]
+    assert report.errors == ()
+    assert (waiting(world), ledgers(world)) == ([], [(3, 3, 0, 0)])
+    assert ids_of_lake(world) == ids
+    for _ in range(3):
+        world.catalog(LATEST)
+        world.merge(LATEST, everything=True)
+    assert marks(world) == dict.fromkeys(ids, 2)
+    assert world.status(NEXT, LATEST).state == "switched"
+    assert not rebuild(world, "2026-03-03", now=LATEST, since=utc(NOON).date()).changed
+    assert is_sound(world)
+
+
+def test_an_object_is_not_read_again_for_a_day_that_it_is_recorded_to_have_no_line_of(world: World) -> None:
+    an_object_of_other_days(world, "2026-03-03T11:00")
+    ids = arrive(world, "a", now=LATEST, start=f"{LATEST[:10]}T11:00")
+    for _ in range(2):
+        world.catalog("2026-03-06T00:10")
+        world.merge("2026-03-06T00:10", everything=True)
+    rebuilt(world, now="2026-03-06T00:10")
+    assert rebuilt(world, "2026-03-05", now="2026-03-06T00:10").totals is None
+    assert waiting(world) == ["2026-03-03"]
+    assert ids
+
+
+def test_lines_whose_days_were_not_recorded_are_looked_for_by_when_they_came(world: World) -> None:
+    an_object_of_other_days(world, "2026-03-04T11:00")
+    rebuilt(world, now=LATEST)
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_quarantine SET dates = NULL")
+    arrive(world, "a", now=LATEST, start="2026-03-04T11:00")
+    world.catalog(LATEST)
+    done = rebuilt(world, "2026-03-04", now=LATEST)
+    assert done.totals is not None
+    assert (done.totals.added, done.totals.rows_after) == (1, 2)
+    assert is_sound(world)
+
+
+def test_a_day_without_rows_is_not_made_before_it_is_over_nor_while_objects_are_converted(world: World) -> None:
+    an_object_of_other_days(world, "2026-03-05T11:00", "2026-03-04T11:00")
+    rebuilt(world, now=LATEST)
+    (error,) = rebuild(world, "2026-03-05", now=LATEST).errors
+    assert "2026-03-05: it is not rebuilt: it is not over, and readers of such a day list its folder" in error
+    world.drop(rows_of("a"))
+    errors: list[str] = []
+    busy = another_worker(
+        world,
+        PausingEngine(world.context.engine, lambda: errors.extend(rebuild(world, "2026-03-04", now=LATEST).errors)),
+    )
+    busy.stream(LATEST)
+    assert "1 staging object is being converted, and may have rows of it: repeat when that has ended" in errors[0]
+    assert scalar(world, "SELECT count(*) FROM prism_partitions") == 1
+    assert rebuilt(world, "2026-03-04", now=LATEST).totals
+
+
+def test_a_day_that_was_made_and_got_no_row_is_shown_to_nobody_and_waits_for_nothing(world: World) -> None:
+    an_object_of_other_days(world, "2026-03-04T11:00")
+    rebuilt(world, now=LATEST)
+    world.apply(a_version(3, keep="kind = 'a'"))
+    rebuilt(world, "2026-03-04", now=LATEST)
+    assert waiting(world) == []
+    report = world.catalog(LATEST)
+    assert [table.waiting for table in report.tables] == [()]
+    assert [str(item.date) for item in world.reader().table("log.events").partitions] == [DAY]
+    ids = arrive(world, "a", now=LATEST, start="2026-03-04T11:00")
+    world.catalog(LATEST)
+    assert ids[0] in marks(world)
+    assert is_sound(world)
+
+
 # What is refused
 
 
@@ -366,7 +464,7 @@ def test_an_open_day_is_not_rebuilt_and_the_way_out_is_told(world: World) -> Non
     (error,) = rebuild(world).errors
     assert error.startswith("log.events 2026-03-01: it is not rebuilt: it is live: readers list its folder")
     assert "rebuild it when it is closed" in error
-    (plan,) = preview_days(world.context, "log.events", day=utc(NOON).date())
+    (plan,) = preview_days(world.context, "log.events", day=utc(NOON).date(), now=utc(LATER))
     assert "is not rebuilt: it is live" in str(plan)
 
 
@@ -382,11 +480,11 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(world: World) -> Non
     a_switched_day(world)
     world.apply(a_version(2))
     before = keys(world)
-    (plan,) = preview_days(world.context, "log.events", day=utc(NOON).date())
+    (plan,) = preview_days(world.context, "log.events", day=utc(NOON).date(), now=utc(LATER))
     assert str(plan).startswith("log.events 2026-03-01: convert 3 staging objects of 0.0 MB under version 2")
     assert (keys(world), scalar(world, "SELECT count(*) FROM prism_rebuilds")) == (before, 0)
     rebuilt(world)
-    (plan,) = preview_days(world.context, "log.events", day=utc(NOON).date())
+    (plan,) = preview_days(world.context, "log.events", day=utc(NOON).date(), now=utc(LATER))
     assert plan.changes_nothing
 
 

@@ -9,8 +9,8 @@ from prism_assets.defs.assets.outcome import Facts, Task
 from prism_assets.defs.keys import REBUILD_TAG, Rebuilding
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.problems import Problem
-from prism_assets.metadata import partitions
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.rebuild.plan import load_days
 from prism_assets.stages.rebuild.report import RebuildReport
 from prism_assets.stages.rebuild.run import run_rebuild
 
@@ -25,7 +25,7 @@ def rebuild_days(
     A backfill goes over days without rows, too.
     """
     with context.database.begin() as connection:
-        wanted = [name for table, name in ids.items() if partitions.load_days(connection, table, [task.day])]
+        wanted = [name for table, name in ids.items() if load_days(connection, table, task.day, task.day)]
     return _rebuild(context, task, wanted, task.day)
 
 

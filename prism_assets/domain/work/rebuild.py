@@ -24,8 +24,9 @@ class DayOfObject:
 class RebuildResult:
     """What a staging object gives for one day now, and what became of its other lines.
 
-    `small` is the object of the day; None if the day has no row of it, and had none. `is_missing` if the staging object
-    is gone, or another one lies under its key: then nothing was read.
+    `small` is the object of the day; None if the day has no row of it, and had none. `other_dates` are the days of the
+    lines that are set aside for rebuilds of these. `is_missing` if the staging object is gone, or another one lies
+    under its key: then nothing was read.
     """
 
     staging_object_id: int
@@ -36,6 +37,7 @@ class RebuildResult:
     quarantined: tuple[QuarantineCount, ...] = ()
     quarantine_key: str | None = None
     value_errors: tuple[ValueErrors, ...] = ()
+    other_dates: tuple[date, ...] = ()
     is_missing: bool = False
     failure: Failure | None = None
 

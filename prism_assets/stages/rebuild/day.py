@@ -12,6 +12,7 @@ drops it if another definition is in force by then. A day is one transaction, an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
@@ -23,6 +24,7 @@ from prism_assets.domain.errors import (
     LeaseLost,
     PrismError,
     TerminalError,
+    TransientError,
 )
 from prism_assets.domain.partitions import Partition, contradiction
 from prism_assets.domain.tables import TableDefinition, by_version
@@ -30,6 +32,7 @@ from prism_assets.domain.words import counted
 from prism_assets.domain.work.rebuild import RebuildResult
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import (
+    backlog,
     leases,
     locks,
     merge_jobs,
@@ -40,7 +43,7 @@ from prism_assets.metadata import (
     tables,
 )
 from prism_assets.metadata.leases import Lease, LeaseKind
-from prism_assets.metadata.rebuild_candidates import Candidate
+from prism_assets.metadata.rebuild_candidates import Candidate, DayToRebuild
 from prism_assets.metadata.rebuilds import Rebuild
 from prism_assets.metadata.rebuilt_objects import RebuiltTotals
 from prism_assets.stages.bisect import error_of, run_bisected
@@ -56,18 +59,20 @@ _EXAMPLES = 5
 
 
 def rebuild_day(
-    context: StageContext, table: TableDefinition, partition: Partition, *, without_missing: bool, now: datetime
+    context: StageContext, table: TableDefinition, day: DayToRebuild, *, without_missing: bool, now: datetime
 ) -> RebuiltDay:
     """Rebuilds one day. One at a time: two rebuilds of a day would write twice what one of them commits.
 
     With `without_missing` rows of staging objects that are gone stay as they are; otherwise a day with any does.
     """
+    partition = day.partition or _make_day(context, table, day, now)
+    day = replace(day, partition=partition)
     with context.database.begin() as connection:
-        _refuse(connection, table, partition)
+        _refuse(connection, table, day, now)
     number = partition.partition_id
     with leased(context, LeaseKind.REBUILD, [number], takeover_seconds(context)) as held:
         if number in held:
-            return _DayRebuild(context, table, partition, held[number], without_missing, now).run()
+            return _DayRebuild(context, table, day, partition, held[number], without_missing, now).run()
     return RebuiltDay(
         table=str(table.name),
         table_id=table.table_id,
@@ -78,6 +83,25 @@ def rebuild_day(
     )
 
 
+def _make_day(context: StageContext, table: TableDefinition, day: DayToRebuild, now: datetime) -> Partition:
+    """Makes a day that has no row yet, closed: nobody lists its folder, and rows are shown as those of any closed day.
+
+    One transaction: behind it the day has no row, is in no catalog, and waits for nothing, whether somebody dies here
+    or no line turns out to be a row of it.
+    """
+    with context.database.begin() as connection:
+        locks.hold_epoch(connection)
+        _refuse(connection, table, day, now)
+        if left := backlog.unfinished_before(connection, table.table_id, None):
+            unfinished = counted(left, "staging object is", "staging objects are")
+            raise TransientError(f"{unfinished} being converted, and may have rows of it: repeat when that has ended")
+        partitions.make_closed(connection, table.table_id, day.date)
+        (made,) = partitions.load_days(connection, table.table_id, [day.date])
+        failpoint("rebuild.in_make_day")
+    failpoint("rebuild.after_make_day")
+    return made
+
+
 class _DayRebuild:
     """One day that is rebuilt, under its lease."""
 
@@ -85,6 +109,7 @@ class _DayRebuild:
         self,
         context: StageContext,
         table: TableDefinition,
+        day: DayToRebuild,
         partition: Partition,
         lease: Lease,
         without_missing: bool,
@@ -92,6 +117,7 @@ class _DayRebuild:
     ) -> None:
         self._context = context
         self._table = table
+        self._day = day
         self._partition = partition
         self._lease = lease
         self._without_missing = without_missing
@@ -117,7 +143,7 @@ class _DayRebuild:
             leases.hold(connection, self._lease)
             self._table = tables.load_current(connection, self._table)
             arrival = arrival_of(self._table, self._partition.date)
-            if not rebuild_candidates.count(connection, self._partition, self._table.version, arrival).objects:
+            if not rebuild_candidates.count(connection, self._day, self._table.version, arrival).objects:
                 return None
             return rebuilds.begin(connection, self._partition, self._table.version, self._context.worker)
 
@@ -153,7 +179,7 @@ class _DayRebuild:
         """Converts what is not ready, part by part: those with rows of the day, and then others."""
         count, above, with_rows = 0, 0, True
         while True:
-            part = next_part(self._context, self._table, self._partition, rebuild, above if with_rows else None)
+            part = next_part(self._context, self._table, self._day, rebuild, above if with_rows else None)
             if part is None:
                 if not with_rows:
                     return
@@ -205,7 +231,7 @@ class _DayRebuild:
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
             locks.share_epoch(connection)  # a rule is there before, or finds what is committed here
-            _refuse(connection, self._table, self._partition)
+            _refuse(connection, self._table, self._day, self._now)
             if not tables.load_current(connection, self._table).keeps_columns_of(self._table):
                 raise LeaseLost(
                     "columns were renamed, widened or replaced meanwhile, and what is ready is of before: repeat it"
@@ -229,9 +255,9 @@ class _DayRebuild:
             return totals
 
 
-def _refuse(connection: Connection, table: TableDefinition, partition: Partition) -> None:
+def _refuse(connection: Connection, table: TableDefinition, day: DayToRebuild, now: datetime) -> None:
     """TerminalError where the day cannot be rebuilt."""
-    if obstacle := obstacle_of(connection, table, partition):
+    if obstacle := obstacle_of(connection, table, day, now):
         raise TerminalError(f"it is not rebuilt: {obstacle}")
 
 

@@ -9,11 +9,11 @@ from datetime import date, datetime, timedelta, timezone
 from sqlalchemy import Connection
 
 from prism_assets.domain.errors import WrongUse
-from prism_assets.domain.partitions import Partition, rebuild_obstacle
+from prism_assets.domain.partitions import Partition, new_day_obstacle, rebuild_obstacle
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work.rebuild import DayOfObject, RebuildTask
 from prism_assets.metadata import erasures, merge_ranges, partitions, rebuild_candidates, staging_objects, tables
-from prism_assets.metadata.rebuild_candidates import Arrival, Candidate
+from prism_assets.metadata.rebuild_candidates import Arrival, Candidate, DayToRebuild
 from prism_assets.metadata.rebuilds import Rebuild
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.rebuild.report import RebuildPlan
@@ -29,50 +29,67 @@ class RebuildPart:
 
 
 def arrival_of(table: TableDefinition, day: date) -> Arrival:
-    """When objects came that may have lines of a day, and no rows: on that day or the next, in the table's zone."""
+    """When objects came that may have lines of a day, though nobody recorded it: then, or on the day after."""
     midnight = datetime.combine(day, datetime.min.time(), tzinfo=table.zone)
     return Arrival(first=midnight.astimezone(timezone.utc), last=table.day_ends(day + timedelta(days=1)))
 
 
-def find_days(context: StageContext, table: TableDefinition, *, day: date, since: date | None) -> list[Partition]:
-    """The partitions of a day, or of those from `since` up to it; WrongUse if there is none."""
+def load_days(connection: Connection, table_id: int, first: date, last: date) -> list[DayToRebuild]:
+    """The days from one to another that have rows, or lines that rebuilds of other days have left for them."""
+    found: dict[date, Partition | None] = dict.fromkeys(
+        rebuild_candidates.find_waiting(connection, table_id, first, last)
+    )
+    for partition in partitions.load_table_partitions(connection, table_id):
+        if first <= partition.date <= last:
+            found[partition.date] = partition
+    return [DayToRebuild(table_id=table_id, date=day, partition=found[day]) for day in sorted(found)]
+
+
+def find_days(context: StageContext, table: TableDefinition, *, day: date, since: date | None) -> list[DayToRebuild]:
+    """A day to rebuild, or those from `since` up to it; WrongUse if there is none."""
     first = day if since is None else since
     if first > day:
         raise WrongUse(f"--since {first} is behind --date {day}: it is the first of the days up to that date")
     with context.database.begin() as connection:
-        found = [
-            item for item in partitions.load_table_partitions(connection, table.table_id) if first <= item.date <= day
-        ]
+        found = load_days(connection, table.table_id, first, day)
     if not found:
         days = f"{day}" if first == day else f"any day from {first} to {day}"
         raise WrongUse(f"{table.name} has no rows of {days}: there is nothing to rebuild")
     return found
 
 
-def obstacle_of(connection: Connection, table: TableDefinition, partition: Partition) -> str | None:
+def obstacle_of(connection: Connection, table: TableDefinition, day: DayToRebuild, now: datetime) -> str | None:
     """Why a day cannot be rebuilt now, or None if it can. Reads without locks."""
     has_erasures = bool(erasures.load_rules(connection, [table.table_id]))
-    return rebuild_obstacle(partition, has_erasures=has_erasures)
+    if day.partition is not None:
+        return rebuild_obstacle(day.partition, has_erasures=has_erasures)
+    oldest_kept = table.oldest_kept(now)
+    return new_day_obstacle(
+        is_over=table.day_ends(day.date) <= now,
+        is_kept=oldest_kept is None or oldest_kept <= day.date,
+        has_erasures=has_erasures,
+    )
 
 
-def plan_day(context: StageContext, table: TableDefinition, partition: Partition) -> RebuildPlan:
+def plan_day(context: StageContext, table: TableDefinition, day: DayToRebuild, now: datetime) -> RebuildPlan:
     """What a rebuild of a day would do; changes nothing, and reads no staging object."""
+    numbers = [day.partition.partition_id] if day.partition else []
     with context.database.begin() as connection:
-        chain = merge_ranges.load_bounds(connection, [partition.partition_id])
-        totals = rebuild_candidates.count(connection, partition, table.version, arrival_of(table, partition.date))
-        obstacle = obstacle_of(connection, table, partition)
+        chain = merge_ranges.load_bounds(connection, numbers)
+        totals = rebuild_candidates.count(connection, day, table.version, arrival_of(table, day.date))
+        obstacle = obstacle_of(connection, table, day, now)
     return RebuildPlan(
         table=str(table.name),
-        date=partition.date,
+        date=day.date,
         version=table.version,
         candidates=totals,
-        ranges=len(chain.get(partition.partition_id, ())),
+        ranges=sum(len(chain.get(number, ())) for number in numbers),
         obstacle=obstacle,
     )
 
 
 def next_part(
-    context: StageContext, table: TableDefinition, partition: Partition, rebuild: Rebuild, above: int | None
+    context: StageContext, table: TableDefinition, day: DayToRebuild, rebuild: Rebuild, above: int | None
 ) -> RebuildPart | None:
     """The next objects that are not ready: those with rows of the day above a small object, then, with None, others."""
     most = context.settings.stream_max_objects
@@ -80,29 +97,29 @@ def next_part(
         if above is not None:
             found = rebuild_candidates.next_holders(connection, rebuild, above, most)
         else:
-            arrival = arrival_of(table, partition.date)
-            found = rebuild_candidates.next_others(connection, rebuild, partition, arrival, most)
+            arrival = arrival_of(table, day.date)
+            found = rebuild_candidates.next_others(connection, rebuild, day, arrival, most)
         if not found:
             return None
         numbers = [item.staging_object_id for item in found]
         # Behind the candidates: a day that changes meanwhile is one of an object that is not as it was read there.
         days = rebuild_candidates.load_days(connection, numbers)
         sources = staging_objects.load_claimed(connection, numbers)
-        versions = {day.definition_version for known in days.values() for day in known} - {table.version}
+        versions = {item.definition_version for known in days.values() for item in known} - {table.version}
         earlier = tables.load_versions(connection, {(table.table_id, version) for version in versions})
     documents = {version: definition.for_tasks().to_json() for (_, version), definition in earlier.items()}
 
     def task(known: Candidate) -> RebuildTask:
         recorded = days.get(known.staging_object_id, [])
         source = replace(
-            convert_task(sources[known.staging_object_id], frozenset([partition.date])),
+            convert_task(sources[known.staging_object_id], frozenset([day.date])),
             definition_version=table.version,
             generation=rebuild.generation,
             metric_columns=table.metric_columns,
         )
         return RebuildTask(
             source=source,
-            date=partition.date,
+            date=day.date,
             recorded=tuple(recorded),
             definitions=tuple((version, documents[version]) for version in _earlier(recorded, table)),
             lines_in=known.lines_in,

@@ -39,10 +39,12 @@ def run_rebuild(
     return replace(report, seconds=time.monotonic() - started)
 
 
-def preview_days(context: StageContext, name: str, *, day: date, since: date | None = None) -> list[RebuildPlan]:
+def preview_days(
+    context: StageContext, name: str, *, day: date, since: date | None = None, now: datetime
+) -> list[RebuildPlan]:
     """What a rebuild would do, day by day; changes nothing, and reads no staging object."""
     table = _choose(context, name, day, since)
-    return [plan_day(context, table, item) for item in find_days(context, table, day=day, since=since)]
+    return [plan_day(context, table, item, now) for item in find_days(context, table, day=day, since=since)]
 
 
 def preview_records(
@@ -90,11 +92,11 @@ def _rebuild_days(
     report = RebuildReport(table=str(table.name))
     found = find_days(context, table, day=day, since=since)
     context.stores.check_bucket(context.lake.bucket)
-    for partition in found:
+    for item in found:
         try:
-            done = rebuild_day(context, table, partition, without_missing=without_missing, now=now)
+            done = rebuild_day(context, table, item, without_missing=without_missing, now=now)
         except PrismError as error:
-            problem = Problem.of(error, report.table, partition.date)
+            problem = Problem.of(error, report.table, item.date)
             report = replace(report, problems=(*report.problems, problem))
         else:
             context.progress(f"rebuild: {done}")
