@@ -390,16 +390,22 @@ def quarantine_replay(
     reason: Annotated[
         list[str] | None, typer.Option("--reason", help="Only objects with lines for this reason; may be repeated.")
     ] = None,
+    without_missing: Annotated[
+        bool,
+        typer.Option("--without-missing", help="Leave the rows of staging objects that are gone as they are."),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done and change nothing.")] = False,
     now: Now = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Converts objects anew whose lines are in quarantine, under the definition in force."""
-    from prism_assets.stages.replay import run_replay
+    """Makes rows of lines in quarantine that are such under the definition in force: objects without rows are
+    converted anew, and the closed days of others are rebuilt.
+    """
+    from prism_assets.stages.replay.run import run_replay
 
     context, clock = open_context(as_json), read_clock(now, force)
-    report = run_replay(context, table, reasons=reason, dry_run=dry_run, now=clock)
+    report = run_replay(context, table, reasons=reason, without_missing=without_missing, dry_run=dry_run, now=clock)
     console.show_report(report, "\n".join(report.sentences), as_json=as_json)
     fail_if(report.errors)
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 
 from sqlalchemy import Connection, text
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayCandidate:
-    """A staging object with lines in quarantine that another definition put there; `days` are those it has rows of."""
+    """A staging object with lines in quarantine that may be rows: that another definition or a rebuild put there.
+
+    `days` are those it has rows of. `is_earlier` if it was not read under the definition in force. `waiting` are the days
+    that rebuilds of others have recorded of its lines; where they have not, `arrivals` are when the object came.
+    """
 
     staging_object_id: int
     bucket: str
@@ -19,7 +23,11 @@ class ReplayCandidate:
     etag: str | None
     content_length: int
     lines: int
+    rows: int
+    is_earlier: bool
     days: tuple[date, ...]
+    waiting: tuple[date, ...]
+    arrivals: tuple[datetime, ...]
 
     @property
     def url(self) -> str:
@@ -41,7 +49,8 @@ def load_candidates(
             "limit": limit,
         },
     )
-    return [ReplayCandidate(**{**row._mapping, "days": tuple(row.days)}) for row in rows]
+    lists = ("days", "waiting", "arrivals")
+    return [ReplayCandidate(**{**row._mapping, **{name: tuple(row._mapping[name]) for name in lists}}) for row in rows]
 
 
 # Lines that a rebuild of another day has left are rows under the definition that their object was read by last.
@@ -49,10 +58,15 @@ _MAY_CHANGE = """(o.definition_version <> :version OR EXISTS (SELECT 1 FROM pris
     WHERE q.prism_staging_object_id = o.prism_staging_object_id AND q.reason = 'other_day' AND q.line_count > 0))"""
 _CANDIDATES = f"""
 SELECT o.prism_staging_object_id AS staging_object_id, o.bucket_name AS bucket, o.object_key AS key, o.etag,
-    o.content_length, o.rows_quarantined AS lines, ARRAY(
+    o.content_length, o.rows_quarantined AS lines, o.rows_out AS rows, o.definition_version <> :version AS is_earlier,
+    ARRAY(
         SELECT p.partition_date FROM prism_small_objects s JOIN prism_partitions p USING (prism_partition_id)
-        WHERE s.prism_staging_object_id = o.prism_staging_object_id ORDER BY 1) AS days
-FROM prism_staging_objects o
+        WHERE s.prism_staging_object_id = o.prism_staging_object_id ORDER BY 1) AS days,
+    coalesce(w.dates, '{{}}') AS waiting,
+    CASE WHEN w.reason IS NOT NULL AND w.dates IS NULL
+        THEN array_remove(ARRAY[o.send_time, o.first_receive_time], NULL) ELSE '{{}}' END AS arrivals
+FROM prism_staging_objects o LEFT JOIN prism_quarantine w
+    ON w.prism_staging_object_id = o.prism_staging_object_id AND w.reason = 'other_day' AND w.line_count > 0
 WHERE o.prism_table_id = :table AND o.rows_quarantined > 0 AND o.prism_staging_object_id > :above AND o.state = 'done'
     AND {_MAY_CHANGE}
     AND (CAST(:reasons AS text[]) IS NULL OR EXISTS (SELECT 1 FROM prism_quarantine q
@@ -87,11 +101,33 @@ WHERE o.prism_staging_object_id = n.id
 """
 
 
-def count_quarantined(connection: Connection, staging_object_ids: Collection[int]) -> int:
-    """How many lines of objects are in quarantine. Reads without locks."""
-    return int(connection.execute(text(_QUARANTINED), {"ids": list(staging_object_ids)}).scalar_one())
+@dataclass(frozen=True, kw_only=True)
+class LinesLeft:
+    """How many lines are in quarantine for one reason."""
+
+    reason: str
+    lines: int
 
 
-_QUARANTINED = """
-SELECT coalesce(sum(line_count), 0) FROM prism_quarantine WHERE prism_staging_object_id = ANY(:ids)
+def load_left(connection: Connection, staging_object_ids: Collection[int]) -> list[LinesLeft]:
+    """What is in quarantine of objects, the most frequent reason first. Reads without locks."""
+    rows = connection.execute(text(_LEFT), {"ids": list(staging_object_ids)})
+    return [LinesLeft(reason=row.reason, lines=int(row.lines)) for row in rows]
+
+
+_LEFT = """
+SELECT reason, sum(line_count) AS lines FROM prism_quarantine
+WHERE prism_staging_object_id = ANY(:ids) AND line_count > 0
+GROUP BY reason ORDER BY 2 DESC, 1
+"""
+
+
+def count_rows(connection: Connection, staging_object_ids: Collection[int]) -> int:
+    """How many rows were made of objects that are converted. Reads without locks."""
+    return int(connection.execute(text(_ROWS), {"ids": list(staging_object_ids)}).scalar_one())
+
+
+_ROWS = """
+SELECT coalesce(sum(rows_out), 0) FROM prism_staging_objects
+WHERE prism_staging_object_id = ANY(:ids) AND state = 'done'
 """

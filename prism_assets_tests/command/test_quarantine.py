@@ -116,6 +116,6 @@ def test_lines_that_are_rows_now_are_replayed(prism: Prism) -> None:
     planned = "log.events: convert 1 object with 2 lines in quarantine anew, under version 2 of the definition\n"
     assert prism.ok(*replay, "--dry-run", "--reason", "not_yet").out == planned
     done = prism.ok(*replay, "--now", f"{noon}:00Z").out
-    assert done.endswith("under version 2 of the definition: 0 lines are in quarantine now\n")
+    assert done.endswith("2 rows more of these objects, and no line of them is in quarantine now\n")
     assert prism.ok(*replay, "--json").json["objects"] == 0
     assert prism("quarantine", "replay", "log.other").status == 2

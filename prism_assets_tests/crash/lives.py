@@ -45,7 +45,7 @@ from prism_assets.stages.leases import takeover_seconds
 from prism_assets.stages.merge.run import run_merge
 from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets.stages.repair.run import run_repair
-from prism_assets.stages.replay import run_replay
+from prism_assets.stages.replay.run import run_replay
 from prism_assets.stages.run import CycleReport, lasting_errors, run_once, run_until_idle
 from prism_assets.stages.stream.plan import start_batch
 from prism_assets.stages.stream.run import run_stream
@@ -58,7 +58,7 @@ KEEP = 'keep: "id > 0"\n'
 """What the file of a table with filtered lines says: those of a drop have the id 0."""
 _OLD_FORMAT = "timestamps: milliseconds\n"
 _LINKED = "symlink: true\n"
-_REFUSING = 'reject: [{when: "id > 0", reason: not_yet}]\n'
+_REFUSING = "reject: [{when: \"time < TIMESTAMP '2026-03-01 11:30'\", reason: not_yet}]\n"
 _EXTRA = '  - {name: extra, url: "s3://staging/extra/"}\n'
 _NOISE = '  - {name: noise, url: "s3://staging/noise/", discard: true}\n'
 _SAID = "{name: said, type: string, value: \"'yes'\"}"
@@ -421,7 +421,8 @@ def shown(seed: int) -> Life:
 
 def rebuilt(seed: int) -> Life:
     """A day that is closed, switched and late, and is made again under a new definition each time; and lines of another
-    table that are refused at first, and replayed when their day is over.
+    table that are refused at first, and replayed when their day is over: of objects without rows, and of one that has
+    some, and lines of a day that nothing else is of.
     """
     author = Author(seed)
     drop = author.drop
@@ -439,7 +440,12 @@ def rebuilt(seed: int) -> Life:
             Phase(
                 utc("2026-03-01T12:00"),
                 ("run", "iceberg"),
-                (drop(clicks, noon, broken=1), drop(clicks, noon), *(drop(events, noon) for _ in range(5))),
+                (
+                    drop(clicks, noon, broken=1),
+                    drop(clicks, noon),
+                    drop(clicks, "2026-02-27T11:00", "2026-03-01T11:45"),
+                    *(drop(events, noon) for _ in range(5)),
+                ),
             ),
             Phase(utc("2026-03-02T00:10"), ("catalog", "redefine", "rebuild", "replay", "catalog")),
             Phase(

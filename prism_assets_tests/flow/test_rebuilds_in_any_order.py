@@ -21,7 +21,7 @@ from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 from prism_assets.reading.lake_reader import path_of
 from prism_assets.stages.rebuild.report import RebuildReport
 from prism_assets.stages.rebuild.run import run_rebuild
-from prism_assets.stages.replay import run_replay
+from prism_assets.stages.replay.run import run_replay
 from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.flow.test_any_order import COLUMNS, MERGE, TABLE, AnyOrder
 from prism_assets_tests.flow.test_any_order import database_url as database_url

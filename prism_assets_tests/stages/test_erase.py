@@ -19,6 +19,7 @@ from prism_assets.stages.erase.report import ErasureReport, ErasureStatus
 from prism_assets.stages.erase.run import continue_erasures, run_erase, sources_of
 from prism_assets.stages.rebuild.run import preview_days, run_rebuild
 from prism_assets.stages.repair.run import run_repair
+from prism_assets.stages.replay.run import run_replay
 from prism_assets.stages.run import run_until_idle
 from prism_assets.stages.status import read_status
 from prism_assets.stages.stream.commit import commit_batch
@@ -412,3 +413,20 @@ def test_a_table_of_which_rows_were_erased_is_not_rebuilt_from_objects_that_stil
     (plan,) = preview_days(world.context, NAME, day=utc(NOON).date(), since=None, now=utc("2026-03-02T03:00"))
     assert str(plan).endswith("is not rebuilt: rows of its table were erased, which its staging objects still hold")
     assert 42 not in users(world)
+
+
+def test_a_replay_leaves_objects_with_rows_of_a_table_of_which_rows_were_erased_and_tells_why(world: World) -> None:
+    world.apply(TABLE + 'reject: [{when: "user_id = 7", reason: not_yet}]\n')
+    arrive(world, [7, 42, 1])
+    arrive(world, [7])
+    world.catalog("2026-03-02T01:00")
+    erase(world, rows=1)
+    world.apply(TABLE)
+    report = run_replay(world.context, NAME, now=utc("2026-03-02T03:00"))
+    assert (report.errors, report.objects, report.with_rows) == ((), 1, 1)
+    assert [plan.obstacle for plan in report.days] == [
+        "rows of its table were erased, which its staging objects still hold"
+    ]
+    assert [(left.reason, left.lines) for left in report.left] == [("not_yet", 1)]
+    world.catalog("2026-03-02T03:00")
+    assert users(world) == [1, 7]

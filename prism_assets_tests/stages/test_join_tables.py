@@ -14,9 +14,10 @@ from prism_assets.stages.apply.run import apply_sound
 from prism_assets.stages.checks.run import CATALOG_AGREES, ROWS_BALANCE, run_checks
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.rebuild.run import preview_days
+from prism_assets.stages.replay.run import run_replay
 from prism_assets.stages.status import read_status
 from prism_assets.stages.stream.run import run_stream
-from prism_assets_tests.builders import a_table, utc
+from prism_assets_tests.builders import a_table, as_lines, utc
 from prism_assets_tests.stages.join_tables import a_join, back, front
 from prism_assets_tests.world import World
 
@@ -162,6 +163,16 @@ def test_whoever_names_a_join_table_means_its_log_where_streams_are_worked_on(wo
     world.drop([front("a", "2026-03-01T12:00")], stream="front")
     assert run_discover(world.context, now=utc(NOON), names=["log.request"]).new == 1
     assert run_stream(world.context, now=utc(NOON), names=["log.request"]).rows_out == 1
+
+
+def test_lines_of_changes_that_may_be_folded_stay_in_quarantine_and_the_way_out_is_told(world: World) -> None:
+    world.apply(a_join())
+    world.drop([], body=as_lines([front("a", "2026-03-01T12:00")]) + b"broken\n", stream="front")
+    world.stream(NOON)
+    world.apply(a_join(columns=COLOR))
+    report = run_replay(world.context, "log.request", now=utc("2026-03-03T12:00"))
+    assert (report.with_rows, report.rebuilt, report.days, report.errors) == (1, (), (), ())
+    assert "and stay: changes are folded into records once; send the lines again" in report.sentences[0]
 
 
 def test_no_command_breaks_with_records_that_no_stream_feeds(world: World) -> None:

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from prism_assets import failpoints
 from prism_assets.domain.errors import EngineUnavailable
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.quarantine import quarantined_lines
-from prism_assets.stages.replay import ReplayReport, run_replay
+from prism_assets.stages.replay.report import ReplayReport
+from prism_assets.stages.replay.run import run_replay
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
 from prism_assets_tests.stages.aging import keys
 from prism_assets_tests.stages.engines import VanishingEngine, another_worker
@@ -124,7 +126,7 @@ def test_lines_of_a_day_that_is_over_are_shown_by_the_next_catalog_run(world: Wo
     assert is_sound(world)
 
 
-def test_objects_that_have_rows_are_left_to_rebuilds(world: World) -> None:
+def test_the_days_of_objects_that_have_rows_are_rebuilt(world: World) -> None:
     world.apply(a_version("a"))
     ids = arrive(world, "ab", "a")
     world.catalog(NOON)
@@ -132,17 +134,148 @@ def test_objects_that_have_rows_are_left_to_rebuilds(world: World) -> None:
     world.apply(a_version())
     report = replay(world, now=LATER)
     assert (report.objects, report.with_rows, report.lines_with_rows) == (1, 1, 1)
+    assert (report.rows_added, report.left, report.days) == (2, (), ())
     assert report.sentences[1] == (
-        "1 object with 1 line in quarantine has rows, too: rebuild their days, "
-        "`prism rebuild log.events --date 2026-03-01`"
+        "log.events: 1 object with 1 line in quarantine has rows, too: their days are rebuilt, and those that their "
+        "lines turned out to be of"
+    )
+    assert report.sentences[2].startswith("log.events 2026-03-01: 1 staging object converted under version 2")
+    assert report.sentences[3:] == (
+        "log.events: 2 rows more of these objects, and no line of them is in quarantine now",
     )
     world.catalog(LATER)
-    assert world.ids() == ids[1:]
-    rebuilt(world)
+    assert world.ids() == ids
+    again = replay(world, now=LATER)
+    assert (again.objects, again.with_rows, again.rebuilt) == (0, 0, ())
+    assert is_sound(world)
+
+
+def at(day: int, kind: str) -> dict[str, Any]:
+    """A line of noon of a day of March."""
+    return some_rows(1, utc(f"2026-03-{day:02}T12:00"))[0] | {"kind": kind}
+
+
+def settle(world: World, now: str) -> None:
+    for _ in range(2):
+        world.catalog(now)
+        world.merge(now, everything=True)
+    world.catalog(now)
+
+
+def refused_lines_of(world: World, *days: int) -> list[int]:
+    """Rows of the 1st and of the 2nd, and behind them an object with a row of the 1st and refused lines of some days.
+
+    It came on the 6th, when days up to the 5th are over.
+    """
+    world.apply(a_version("a"))
+    rows = [[at(1, "b")], [at(2, "b")], [at(1, "b"), *(at(day, "a") for day in days)]]
+    for lines in rows:
+        world.drop(lines)
+    world.stream(WEEKEND)
+    settle(world, WEEKEND)
+    world.apply(a_version())
+    return [row["id"] for lines in rows for row in lines]
+
+
+WEEKEND = "2026-03-06T12:00"
+
+
+@pytest.mark.parametrize(
+    ("days", "rebuilt_days"),
+    [((1,), (1,)), ((2,), (1, 2)), ((4,), (1, 4)), ((1, 2, 3, 4), (1, 2, 3, 4))],
+    ids=["of the day it has rows of", "of a day with rows of others", "of a day without any row", "of all of these"],
+)
+def test_refused_lines_become_rows_of_their_days_in_one_replay(
+    world: World, days: tuple[int, ...], rebuilt_days: tuple[int, ...]
+) -> None:
+    ids = refused_lines_of(world, *days)
+    preview = replay(world, now=WEEKEND, dry_run=True)
+    assert [plan.date.day for plan in preview.days] == [1]
+    report = replay(world, now=WEEKEND)
+    assert [day.date.day for item in report.rebuilt for day in item.days] == list(rebuilt_days)
+    assert (report.rows_added, report.left, report.days) == (len(days), (), ())
+    assert quarantine(world) == []
+    assert ledgers(world)[2] == (1 + len(days), 1 + len(days), 0, 0)
+    settle(world, WEEKEND)
+    assert world.ids() == sorted(ids) == ids_of_lake(world)
+    before = keys(world), ledgers(world)
+    assert replay(world, now=WEEKEND).sentences == (
+        "log.events: no object to replay under version 2 of the definition",
+    )
+    world.catalog(WEEKEND)
+    assert (keys(world), ledgers(world)) == before
+    assert is_sound(world)
+
+
+def test_a_day_is_rebuilt_again_for_lines_that_were_found_to_be_of_it_since(world: World) -> None:
+    world.apply(a_version("a"))
+    rows = [[at(1, "b"), at(1, "a")], [at(2, "b"), at(1, "a")]]
+    for lines in rows:
+        world.drop(lines)
+    world.stream(WEEKEND)
+    settle(world, WEEKEND)
+    world.apply(a_version())
+    report = replay(world, now=WEEKEND)
+    assert [day.date.day for item in report.rebuilt for day in item.days] == [1, 2, 1]
+    world.catalog(WEEKEND)
+    assert world.ids() == sorted(row["id"] for lines in rows for row in lines)
+    assert is_sound(world)
+
+
+def test_lines_of_open_days_stay_and_why_is_told_until_they_are_closed(world: World) -> None:
+    ids = refused_lines_of(world, 6, 2)
+    arrive(world, "b", now=WEEKEND)
+    report = replay(world, now=WEEKEND)
+    assert [(left.reason, left.lines) for left in report.left] == [("other_day", 1)]
+    (plan,) = report.days
+    assert str(plan).startswith("log.events 2026-03-06: is not rebuilt: it is not over")
+    assert report.sentences[-2:] == (
+        str(plan),
+        "log.events: 1 row more of these objects, and 1 line of them is in quarantine now: 1 for other_day",
+    )
+    assert replay(world, now=WEEKEND).rebuilt == ()
+    monday = "2026-03-09T12:00"
+    replay(world, now=monday, reasons=["is_a"])
+    settle(world, monday)
+    assert set(ids) <= set(world.ids())
+    assert quarantine(world) == []
+    assert is_sound(world)
+
+
+def test_objects_with_rows_of_open_days_alone_wait_for_their_close(world: World) -> None:
+    world.apply(a_version("a"))
+    ids = arrive(world, "ab")
+    world.catalog(NOON)
+    world.apply(a_version())
+    report = replay(world)
+    assert (report.rebuilt, [left.reason for left in report.left]) == ((), ["is_a"])
+    assert "2026-03-01: is not rebuilt: it is live" in report.sentences[1]
+    switch(world)
+    replay(world, now=LATER)
     world.catalog(LATER)
     assert world.ids() == ids
-    assert replay(world, now=LATER).with_rows == 0
-    assert is_sound(world)
+
+
+def test_a_replay_that_dies_between_rebuilds_is_gone_on_with(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = refused_lines_of(world, 2, 4)
+    monkeypatch.setattr(failpoints, "_POINTS", failpoints.parse("replay.after_rebuild=1*raise(InjectedFault)"))
+    with pytest.raises(failpoints.InjectedFault):
+        replay(world, now=WEEKEND)
+    assert [reason for _, reason, _ in quarantine(world)] == ["other_day"]
+    replay(world, now=WEEKEND, reasons=["is_a"])
+    settle(world, WEEKEND)
+    assert world.ids() == sorted(ids)
+    assert quarantine(world) == []
+
+
+def test_an_object_with_rows_that_is_gone_is_told_and_others_are_replayed_without_it(world: World) -> None:
+    ids = refused_lines_of(world, 1)
+    world.context.stores.delete("staging", ["events/2026/000001.gz"])
+    report = run_replay(world.context, "log.events", now=utc(WEEKEND))
+    (error,) = report.errors
+    assert "gone, or changed since the conversion" in error
+    assert (report.rows_added, [left.reason for left in report.left]) == (0, ["is_a"])
+    assert ids
 
 
 def test_a_replay_behind_a_rebuild_writes_keys_of_its_own(world: World) -> None:

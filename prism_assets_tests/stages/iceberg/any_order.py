@@ -383,8 +383,6 @@ class AnyOrder:
         if loaded is None or loaded.snapshot_id is None:
             return
         act = self.random.choice((self._append, self._rewrite, self._delete, self._drop, self._expire, self._tag))
-        if act in (self._rewrite, self._delete) and not self._files(loaded.table):
-            return
         self.trace.append(act.__name__)
         act(loaded.table)
         self.is_strange = True

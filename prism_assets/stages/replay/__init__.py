@@ -1,0 +1,1 @@
+"""Replay: lines in quarantine that are rows under the definition in force become such."""

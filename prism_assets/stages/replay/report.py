@@ -1,0 +1,92 @@
+"""What a replay did, or would do: one value for the terminal, for JSON and for tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from prism_assets.domain.words import counted
+from prism_assets.metadata.replays import LinesLeft
+from prism_assets.stages.rebuild.report import RebuildPlan, RebuildReport
+from prism_assets.stages.stream.report import StreamReport
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayReport:
+    """What was begun anew and rebuilt, or would be, and what is left in quarantine of the objects that it was about.
+
+    `objects` have no row and begin anew, but for those that are `missing`: gone, or no longer what was converted.
+    Those `with_rows` are left to rebuilds of days: `days` are their plans, of a run the ones that it had to leave, and
+    `rebuilt` is what became of the others. `is_folded` if the table is a log of changes, no day of which is rebuilt.
+    `rows_added` counts rows of all these objects now and before.
+    """
+
+    table: str
+    version: int
+    objects: int
+    lines: int
+    with_rows: int
+    lines_with_rows: int
+    missing: tuple[str, ...]
+    is_folded: bool = False
+    dry_run: bool = False
+    days: tuple[RebuildPlan, ...] = ()
+    streamed: StreamReport | None = None
+    rebuilt: tuple[RebuildReport, ...] = ()
+    rows_added: int = 0
+    left: tuple[LinesLeft, ...] = ()
+
+    @property
+    def lines_left(self) -> int:
+        """How many lines are in quarantine now."""
+        return sum(item.lines for item in self.left)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """For people, a line for each thing."""
+        said = []
+        if self.objects or not self.with_rows:
+            said.append(self._begun())
+        if self.with_rows:
+            said.append(self._with_rows())
+        for report in self.rebuilt:
+            said += [str(day) for day in report.days if not day.skipped]
+            said += [f"{day.date}: {url} is gone" for day in report.days for url in day.missing]
+        said += map(str, self.days)
+        if not self.dry_run and (self.objects or self.with_rows):
+            said.append(self._outcome())
+        return tuple(said)
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """What cannot be replayed, and what went wrong, one sentence each."""
+        gone = [f"{self.table}: {url} is gone, or is no longer what was converted" for url in self.missing]
+        failed = [error for report in self.rebuilt for error in report.errors]
+        return (*gone, *(self.streamed.errors if self.streamed else ()), *failed)
+
+    def _begun(self) -> str:
+        if not self.objects:
+            return f"{self.table}: no object to replay under version {self.version} of the definition"
+        what = f"{counted(self.objects, 'object')} with {counted(self.lines, 'line')} in quarantine"
+        if self.dry_run:
+            return f"{self.table}: convert {what} anew, under version {self.version} of the definition"
+        return f"{self.table}: {what} converted anew, under version {self.version} of the definition"
+
+    def _with_rows(self) -> str:
+        has = "has" if self.with_rows == 1 else "have"
+        what = (
+            f"{self.table}: {counted(self.with_rows, 'object')} with {counted(self.lines_with_rows, 'line')} in "
+            f"quarantine {has} rows, too"
+        )
+        if self.is_folded:
+            return f"{what}, and stay: changes are folded into records once; send the lines again, as new objects"
+        if self.dry_run:
+            return f"{what}: rebuild their days, and then those that their lines turn out to be of"
+        return f"{what}: their days are rebuilt, and those that their lines turned out to be of"
+
+    def _outcome(self) -> str:
+        rows = f"{counted(abs(self.rows_added), 'row')} {'less' if self.rows_added < 0 else 'more'}"
+        if not self.lines_left:
+            return f"{self.table}: {rows} of these objects, and no line of them is in quarantine now"
+        reasons = ", ".join(f"{item.lines:,} for {item.reason}" for item in self.left)
+        lines = counted(self.lines_left, "line of them is", "lines of them are")
+        return f"{self.table}: {rows} of these objects, and {lines} in quarantine now: {reasons}"
