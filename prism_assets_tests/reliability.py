@@ -1,7 +1,8 @@
 """What tests of reliability reached: figures noted as they go, and the table that is made of them.
 
 `python -m prism_assets_tests.reliability FIGURES REPORT` writes the report of a file that `pytest --figures FIGURES`
-wrote. What was not played now stands in it as it did before: each row says at which commit it was played.
+wrote. What was not played now stands in it as it did before: each row says at which commit it was played. The files of
+an area are to be played together, as a row is replaced as a whole.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ def report(figures: Sequence[Figure], before: str = "") -> str:
     kept = dict(_rows(before))
     played = f"{_commit()}, {date.today()}"
     areas = {area: row for area in AREAS if (row := _area(area, figures, played) or kept.get(area))}
-    controls = dict(_control(figure, played) for figure in figures if figure.area == CONTROLS)
+    played_controls = [_control(figure, played) for figure in figures if figure.area == CONTROLS]
+    controls = dict(played_controls)
+    assert len(controls) == len(played_controls), "two controls have one name, and one of them would be lost"
     controls = {**{name: row for name, row in kept.items() if name not in AREAS}, **controls}
     return "\n".join([*_HEAD, "", *_AREAS_HEAD, *areas.values(), "", *_CONTROLS_HEAD, *controls.values(), ""])
 

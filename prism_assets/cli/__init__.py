@@ -388,7 +388,11 @@ def quarantine_show(
 def quarantine_replay(
     table: Annotated[str, typer.Argument(help="schema.table")],
     reason: Annotated[
-        list[str] | None, typer.Option("--reason", help="Only objects with lines for this reason; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--reason",
+            help="Only objects with lines for this reason, and those that rebuilds left lines of; may be repeated.",
+        ),
     ] = None,
     without_missing: Annotated[
         bool,

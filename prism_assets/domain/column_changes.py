@@ -82,13 +82,13 @@ def continued_columns(table: TableDefinition, old: TableDefinition, stored: Stor
     for column in table.columns:
         before = followed.get(column.name)
         if before and _waits(column, before, stored):
-            column = _on_its_way(column, before, old.version + 1)
+            column = _with_widening(column, before, old.version + 1)
             column = replace(column, column_id=before.column_id, stored_as=before.stored_as)
         elif before and stored.is_empty:
             column = replace(column, column_id=before.column_id)
         elif before:
             rename = _rename(column, before, old.version + 1)
-            column = _on_its_way(column, before, old.version + 1)
+            column = _with_widening(column, before, old.version + 1)
             column = replace(column, column_id=before.column_id, rename=rename)
         columns.append(column)
     return (*columns, *kept_columns(table, old))
@@ -123,15 +123,15 @@ def _rename(column: Column, before: Column, version: int) -> ColumnRename | None
     return ColumnRename(former=former, state=RenameState.REWRITING, version=version, since=version)
 
 
-def _on_its_way(column: Column, before: Column, version: int) -> Column:
-    """A column of a file under the definition of that version: a wider type is shown first, and written later.
+def _with_widening(column: Column, before: Column, version: int) -> Column:
+    """A column of a file with its type in objects, and how far it is on the way to a wider one.
 
-    Objects have values of the narrowest type that is left.
+    A wider type is shown first, and written later; objects have values of the narrowest type that is left.
     """
     widening = before.widening
     if column.type != before.shown_type:
         former = widening.former if widening else before.type
-        widening = ColumnWidening(former=former, version=version, shown=column.type)
+        widening = ColumnWidening(former=former, version=version, shown_first=column.type)
     return replace(column, type=before.type, widening=widening)
 
 

@@ -74,19 +74,19 @@ class WideningState(enum.StrEnum):
 class ColumnWidening:
     """A column was a `former`, a narrower type, of which objects from before `version` of the definition have values.
 
-    As long as Glue is to show a type that no object may have yet, that is `shown`, and the column still has the one
+    As long as Glue is to show a type before objects have it, that is `shown_first`, and the column still has the one
     that objects are written with; `version` is that of the change then. Where it is widened again before all objects
     are rewritten, `former` is the first type and `version` the last one.
     """
 
     former: ColumnType
     version: int
-    shown: ColumnType | None = None
+    shown_first: ColumnType | None = None
 
     @property
     def state(self) -> WideningState:
         """How far it is."""
-        return WideningState.SHOWING if self.shown else WideningState.REWRITING
+        return WideningState.SHOWING if self.shown_first else WideningState.REWRITING
 
     @property
     def since(self) -> int:

@@ -104,7 +104,7 @@ class Column:
     @property
     def shown_type(self) -> ColumnType:
         """The type in its file, and in Glue: wider than that of values for as long as Glue is to show it first."""
-        return self.widening.shown if self.widening and self.widening.shown else self.type
+        return self.widening.shown_first if self.widening and self.widening.shown_first else self.type
 
     @property
     def glue_type(self) -> str:
@@ -121,7 +121,7 @@ class Column:
         if self.rename:
             told["rename"] = {**vars(self.rename), "state": self.rename.state.value}
         if self.widening:
-            types = {"former": self.widening.former, "shown": self.widening.shown}
+            types = {"former": self.widening.former, "shown_first": self.widening.shown_first}
             named = {name: kind.name for name, kind in types.items() if kind}
             told["widening"] = {"version": self.widening.version, **named}
         return {**told, **dict.fromkeys(_ALWAYS_STORED), **self.type.parameters, "type": self.type.keyword}
@@ -143,8 +143,7 @@ class Column:
             rename = read_part(ColumnRename, values["rename"], what)
             values["rename"] = dataclasses.replace(rename, state=RenameState(rename.state))
         if "widening" in values:
-            types = {
-                name: parse_type(values["widening"][name]) for name in ("former", "shown") if name in values["widening"]
-            }
-            values["widening"] = read_part(ColumnWidening, {**values["widening"], **types}, what)
+            told = values["widening"]
+            types = {name: parse_type(told[name]) for name in ("former", "shown_first") if name in told}
+            values["widening"] = read_part(ColumnWidening, {**told, **types}, what)
         return cls(type=kind, **values)

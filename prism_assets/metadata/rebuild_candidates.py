@@ -48,7 +48,7 @@ class CandidateTotals:
 
 @dataclass(frozen=True, kw_only=True)
 class Arrival:
-    """When the objects came whose lines may be rows of a day, though nobody recorded it: from `first` till before `last`."""
+    """When objects came whose lines may be of a day, though no date is recorded: from `first` till before `last`."""
 
     first: datetime
     last: datetime

@@ -13,8 +13,8 @@ from sqlalchemy import Connection, text
 class ReplayCandidate:
     """A staging object with lines in quarantine that may be rows: that another definition or a rebuild put there.
 
-    `days` are those it has rows of. `is_earlier` if it was not read under the definition in force. `waiting` are the days
-    that rebuilds of others have recorded of its lines; where they have not, `arrivals` are when the object came.
+    `days` are those it has rows of. `is_earlier` if it was not read under the definition in force. `waiting` are the
+    days that rebuilds of others have recorded of its lines; where they have not, `arrivals` are when the object came.
     """
 
     staging_object_id: int

@@ -69,7 +69,7 @@ def test_a_state_ends_when_no_reader_would_miss_a_value(
 
 
 def test_objects_have_a_wider_type_when_every_catalog_shows_it() -> None:
-    widening = ColumnWidening(former=IntegerType(), version=2, shown=BigIntType())
+    widening = ColumnWidening(former=IntegerType(), version=2, shown_first=BigIntType())
     waits = "a catalog does not show that yet, and objects are written as before until all do"
     for shown, told in ((None, waits), (BEGUN, "")):
         facts = TransitionFacts(begun=BEGUN, since=BEGUN, left=LEFT, shown=shown)

@@ -105,9 +105,9 @@ def test_a_column_is_widened_with_objects_of_before_and_its_way_ends() -> None:
         version = old.version + 1
         (before,) = [column for column in old.columns if column.widening]
         assert before.widening is not None
-        assert before.widening.shown is not None
+        assert before.widening.shown_first is not None
         widening = ColumnWidening(former=before.widening.former, version=version)
-        column = dataclasses.replace(before, type=before.widening.shown, widening=widening)
+        column = dataclasses.replace(before, type=before.widening.shown_first, widening=widening)
         wanted = dataclasses.replace(old, columns=(*old.columns[:-1], column))
         changes = changes_between(old, wanted)
         assert describe("log.events", changes) == (
@@ -120,7 +120,7 @@ def test_a_column_is_widened_with_objects_of_before_and_its_way_ends() -> None:
     stored = StoredColumns(accepts_failing_reads=True)
     assert continued(small, whole, StoredColumns(is_empty=True)).rewritten_in == 0
     asked = continued(small, whole, stored)
-    assert asked.column("n").widening == ColumnWidening(former=SmallIntType(), version=4, shown=IntegerType())
+    assert asked.column("n").widening == ColumnWidening(former=SmallIntType(), version=4, shown_first=IntegerType())
     assert (asked.column("n").type, asked.column("n").glue_type) == (SmallIntType(), "int")
     assert (asked.is_rewriting, asked.rewritten_in) == (False, 0)
     assert continued(asked, whole, StoredColumns()).columns == asked.columns

@@ -114,7 +114,7 @@ def test_every_step_of_the_protocol_is_taken(size: Size, parts: tuple[str, ...])
 def test_the_exploration_finds_what_goes_wrong_without(rule: str, size: Size, fault: str, figures: Figures) -> None:
     without: dict[str, Any] = {rule: False}
     found = explored(Rules(**without), size)
-    figures.note("Null controls", [found.fault or ""], control=f"`{rule}` (exhaustive model)")
+    figures.note("Null controls", [found.fault or ""], control=f"`{rule}` (exhaustive model, {fault})")
     assert found.fault is not None
     assert found.fault.startswith(f"{fault}:"), str(found)
 

@@ -74,7 +74,7 @@ def widen(world: World, types: dict[str, str] = WIDE, *, now: str = WIDENED, **f
     """Objects have wider types from now on, as every catalog shows them."""
     lines = ask(world, types, now=now, **file)
     world.catalog(now)
-    assert not any(column.widening and column.widening.shown for column in definition(world).columns)
+    assert not any(column.widening and column.widening.shown_first for column in definition(world).columns)
     return lines
 
 
@@ -130,7 +130,7 @@ def definition(world: World) -> TableDefinition:
 def widenings(world: World, *, shown: bool = True) -> list[str]:
     """The columns whose wider type is shown, and not that of all objects; or those that wait to be shown."""
     found = [column for column in definition(world).columns if column.widening]
-    return [item.name for item in found if item.widening and (item.widening.shown is None) is shown]
+    return [item.name for item in found if item.widening and (item.widening.shown_first is None) is shown]
 
 
 def die(monkeypatch: pytest.MonkeyPatch, point: str, do: Any) -> None:

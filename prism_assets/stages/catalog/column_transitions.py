@@ -54,7 +54,7 @@ class TransitionStatus:
         """That of one transition of a column."""
         if isinstance(transition, ColumnRename):
             return cls(column=column.name, former=transition.former, begun=begun, step=step)
-        shown = transition.shown.name if transition.shown else None
+        shown = transition.shown_first.name if transition.shown_first else None
         former = column.type if shown else transition.former
         return cls(column=column.name, former=former.name, former_type=True, shown_type=shown, begun=begun, step=step)
 
@@ -110,7 +110,7 @@ def _further(column: Column, due: Collection[TransitionStatus], version: int) ->
         if item.column != column.name:
             continue
         if item.former_type:
-            column = _wider(column, version)
+            column = _with_widening(column, item.step, version)
         elif column.rename:
             to = item.step.to
             further = replace(column.rename, state=to, since=version) if isinstance(to, RenameState) else None
@@ -118,12 +118,12 @@ def _further(column: Column, due: Collection[TransitionStatus], version: int) ->
     return column
 
 
-def _wider(column: Column, version: int) -> Column:
+def _with_widening(column: Column, step: TransitionStep, version: int) -> Column:
     """A widened column behind its step: objects are written with the type that catalogs show, or all have it."""
-    if column.widening is None or column.widening.shown is None:
+    if step.to is None or column.widening is None or column.widening.shown_first is None:
         return replace(column, widening=None)
     widening = ColumnWidening(former=column.widening.former, version=version)
-    return replace(column, type=column.widening.shown, widening=widening)
+    return replace(column, type=column.widening.shown_first, widening=widening)
 
 
 def tables_to_advance(

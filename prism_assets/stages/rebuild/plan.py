@@ -34,6 +34,12 @@ def arrival_of(table: TableDefinition, day: date) -> Arrival:
     return Arrival(first=midnight.astimezone(timezone.utc), last=table.day_ends(day + timedelta(days=1)))
 
 
+def days_of_arrival(table: TableDefinition, came: datetime) -> set[date]:
+    """The days whose `arrival_of` holds a time: that of it in the table's zone, and the day before."""
+    day = came.astimezone(table.zone).date()
+    return {day - timedelta(days=1), day}
+
+
 def load_days(connection: Connection, table_id: int, first: date, last: date) -> list[DayToRebuild]:
     """The days from one to another that have rows, or lines that rebuilds of other days have left for them."""
     found: dict[date, Partition | None] = dict.fromkeys(
@@ -54,7 +60,7 @@ def find_days(context: StageContext, table: TableDefinition, *, day: date, since
         found = load_days(connection, table.table_id, first, day)
     if not found:
         days = f"{day}" if first == day else f"any day from {first} to {day}"
-        raise WrongUse(f"{table.name} has no rows of {days}: there is nothing to rebuild")
+        raise WrongUse(f"{table.name} has no rows of {days}, nor lines that wait for it: there is nothing to rebuild")
     return found
 
 

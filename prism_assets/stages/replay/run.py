@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 
 from prism_assets.domain.errors import ObjectMissing
 from prism_assets.domain.reasons import OTHER_DAY
@@ -24,7 +24,7 @@ from prism_assets.metadata import replays
 from prism_assets.metadata.rebuild_candidates import DayToRebuild
 from prism_assets.metadata.replays import ReplayCandidate
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.rebuild.plan import load_days, plan_day
+from prism_assets.stages.rebuild.plan import days_of_arrival, load_days, plan_day
 from prism_assets.stages.rebuild.report import RebuildPlan, RebuildReport
 from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets.stages.replay.report import ReplayReport
@@ -46,8 +46,9 @@ def run_replay(
     """Replays the quarantine of a table, of objects with lines for any of these reasons.
 
     Lines that rebuilds have left for other days are always replayed: they wait for nothing else. Repeating it changes
-    nothing: what was read under the definition in force is left as it is. With `without_missing` days are rebuilt as
-    far as staging objects are there; otherwise one that is gone keeps its days as they are.
+    nothing: an object that was read under the definition in force, and has no line left for another day, is not read
+    again. With `without_missing` days are rebuilt as far as staging objects are there; otherwise one that is gone keeps
+    its days as they are.
     """
     context.check_lake()
     (table,) = context.choose_logs([name])
@@ -183,9 +184,8 @@ class _Replay:
 
     def _days_waited_for(self, items: Collection[ReplayCandidate]) -> set[date]:
         """The days that rebuilds have recorded of lines, or by which such lines are looked for where they have not."""
-        came = {arrival.astimezone(self._table.zone).date() for item in items for arrival in item.arrivals}
-        looked_for = came | {day - timedelta(days=1) for day in came}
-        return looked_for.union(*(item.waiting for item in items))
+        arrivals = (days_of_arrival(self._table, arrival) for item in items for arrival in item.arrivals)
+        return set[date]().union(*arrivals, *(item.waiting for item in items))
 
     def _known(self, days: Collection[date]) -> list[DayToRebuild]:
         """Those of the days that a rebuild has anything of, in order; none of a log of changes: folded once."""
