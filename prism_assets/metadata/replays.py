@@ -80,24 +80,25 @@ def begin_anew(connection: Connection, staging_object_ids: Collection[int], vers
     """Begins objects anew of which no line is a row, as if they had just come; returns how many.
 
     What they have in quarantine stays until the batch commits that reads them. Their keys are those of another start,
-    which no rebuild has either. Locks their rows in the order of their keys, as those who register them do.
+    which no rebuild has either. Locks their rows in the order of their keys, as those who register them do: behind the
+    locks it is asked again, as a rebuild may have made rows of their lines in the commit that was waited for.
     """
-    return connection.execute(text(_BEGIN_ANEW), {"ids": list(staging_object_ids), "version": version}).rowcount
+    ids = list(staging_object_ids)
+    connection.execute(text(_LOCK), {"ids": ids})
+    return connection.execute(text(_BEGIN_ANEW), {"ids": ids, "version": version}).rowcount
 
 
+_LOCK = """
+SELECT 1 FROM prism_staging_objects WHERE prism_staging_object_id = ANY(:ids) ORDER BY object_key FOR UPDATE
+"""
 _BEGIN_ANEW = f"""
 UPDATE prism_staging_objects o SET state = 'pending', first_batch_id = NULL, definition_version = NULL, attempts = 0,
     outages = 0, rewrites = 0, retry_time = NULL, dismissed = false, rebuilds = o.rebuilds + 1,
     generation = 1 + greatest(o.generation, (SELECT coalesce(max(r.generation), 0) FROM prism_rebuilds r
         WHERE r.prism_table_id = o.prism_table_id))
-FROM (
-    SELECT o.prism_staging_object_id AS id FROM prism_staging_objects o
-    WHERE o.prism_staging_object_id = ANY(:ids) AND o.state = 'done' AND {_MAY_CHANGE}
-        AND NOT EXISTS (SELECT 1 FROM prism_small_objects s
-            WHERE s.prism_staging_object_id = o.prism_staging_object_id)
-    ORDER BY o.object_key FOR UPDATE
-) n
-WHERE o.prism_staging_object_id = n.id
+WHERE o.prism_staging_object_id = ANY(:ids) AND o.state = 'done' AND {_MAY_CHANGE}
+    AND NOT EXISTS (SELECT 1 FROM prism_small_objects s
+        WHERE s.prism_staging_object_id = o.prism_staging_object_id)
 """
 
 

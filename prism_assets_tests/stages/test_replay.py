@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +16,11 @@ from prism_assets.stages.quarantine import quarantined_lines
 from prism_assets.stages.replay.report import ReplayReport
 from prism_assets.stages.replay.run import run_replay
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
+from prism_assets_tests.metadata.test_run_locks import wait_until
 from prism_assets_tests.stages.aging import keys
 from prism_assets_tests.stages.engines import VanishingEngine, another_worker
 from prism_assets_tests.stages.test_rebuild import close, ids_of_lake, ledgers, rebuilt, switch
+from prism_assets_tests.stages.test_renames import wait_for_lock
 from prism_assets_tests.world import World
 
 DAY = "2026-03-01"
@@ -353,4 +357,33 @@ def test_a_replay_that_dies_leaves_the_quarantine_as_it_is_until_the_next_batch(
     world.catalog(NOON)
     assert world.ids() == ids
     assert quarantine(world) == []
+    assert is_sound(world)
+
+
+def test_a_replay_leaves_objects_to_a_rebuild_that_commits_rows_of_them_first(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    world.apply(a_version("a"))
+    rows = [[at(3, "b")], [at(2, "b")], [at(2, "a")]]
+    for lines in rows:
+        world.drop(lines)
+    world.stream("2026-03-03T12:00")
+    settle(world, WEEKEND)
+    world.apply(a_version())
+    rebuilt(world, "2026-03-03", now=WEEKEND)
+    assert quarantine(world) == [(3, "other_day", 1)]
+    gate = tmp_path / "gate"
+    gate.touch()
+    monkeypatch.setattr(failpoints, "_POINTS", failpoints.parse(f"rebuild.in_commit=pause({gate})"))
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(rebuilt, another_worker(world, world.context.engine), "2026-03-02", now=WEEKEND)
+        wait_until(lambda: (tmp_path / "gate.reached").exists())
+        second = pool.submit(replay, world, now=WEEKEND)
+        wait_for_lock(world)
+        gate.unlink()
+        assert first.result().totals
+        assert second.result().left == ()
+    assert ledgers(world) == [(1, 1, 0, 0)] * 3
+    settle(world, WEEKEND)
+    assert world.ids() == sorted(row["id"] for lines in rows for row in lines)
     assert is_sound(world)
