@@ -5,9 +5,11 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -25,6 +27,9 @@ ROWS = "prism_rows"
 """The name under which queries read their rows."""
 _ANSWER = "prism_answer"
 _MOST_IDLE = 8
+_RINGS_AGAIN = 1.0
+"""Seconds: an interruption that comes before DuckDB has begun is forgotten."""
+_SLEEPS = 3600.0
 
 Secrets = Callable[[str], str]
 """Gives the secret of a name. Raises MissingSecret."""
@@ -84,22 +89,65 @@ def secret_of_worker(name: str) -> str:
     return key
 
 
-@contextmanager
-def _interrupted_after(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[threading.Event]:
-    """Interrupts what the connection does after so many seconds, and says so."""
-    rung = threading.Event()
+@dataclass(eq=False)
+class _Watched:
+    """A query on its way; `rung` is set before it is interrupted."""
 
-    def ring() -> None:
-        rung.set()
-        connection.interrupt()
+    connection: duckdb.DuckDBPyConnection
+    deadline: float
+    rung: threading.Event = field(default_factory=threading.Event)
 
-    timer = threading.Timer(seconds, ring)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield rung
-    finally:
-        timer.cancel()
+
+class _Watchdog:
+    """Interrupts queries that take too long. One thread watches all: a timer for each takes 0.1 ms to begin and end."""
+
+    def __init__(self, process: int) -> None:
+        self._process = process
+        self._changed = threading.Condition()
+        self._queries: set[_Watched] = set()
+        self._wakes = 0.0
+        self._is_over = False
+        self._thread = threading.Thread(target=self._watch, name="prism-expressions", daemon=True)
+        self._thread.start()
+        atexit.register(self._end)  # a thread that outlives the interpreter keeps connections, which is told on stderr
+
+    @contextmanager
+    def interrupts(self, connection: duckdb.DuckDBPyConnection, after: float) -> Iterator[threading.Event]:
+        """Interrupts what the connection does after so many seconds, and says so; never what it does later."""
+        query = _Watched(connection, time.monotonic() + after)
+        with self._changed:
+            self._queries.add(query)
+            if query.deadline < self._wakes:
+                self._changed.notify()
+        try:
+            yield query.rung
+        finally:
+            with self._changed:
+                self._queries.discard(query)
+
+    def _watch(self) -> None:
+        with self._changed:
+            while not self._is_over:
+                now = time.monotonic()
+                for query in [query for query in self._queries if query.deadline <= now]:
+                    query.rung.set()
+                    query.connection.interrupt()
+                    query.deadline = now + _RINGS_AGAIN
+                self._wakes = min((query.deadline for query in self._queries), default=now + _SLEEPS)
+                self._changed.wait(self._wakes - now)
+
+    def _end(self) -> None:
+        if self._process == os.getpid():  # a fork has no such thread, and perhaps a lock that nobody lets go
+            with self._changed:
+                self._is_over = True
+                self._changed.notify()
+            self._thread.join()
+
+
+@lru_cache(maxsize=1)
+def _watchdog(process: int) -> _Watchdog:
+    """The one of this process: threads do not survive a fork."""
+    return _Watchdog(process)
 
 
 class RowFailure(Exception):
@@ -184,7 +232,7 @@ class Session:
         import duckdb
 
         try:
-            with _interrupted_after(prepared.connection, self._seconds) as rung:
+            with _watchdog(os.getpid()).interrupts(prepared.connection, self._seconds) as rung:
                 return prepared.answer(rows)
         except duckdb.OutOfMemoryException:
             self._prepared.clear()
