@@ -1,7 +1,8 @@
 """What expressions of a table cost: four of them, against none, and against reading the same columns from the lines.
 
-All convert the same lines in one thread of this process, from and to a folder. The columns that all have must be equal,
-value by value, and what is computed must be what stands in the lines, where Python's own functions put it.
+All convert the rows of `scripts/bench stream` in one thread of this process, from and to a folder. The columns that all
+have must be equal, value by value, and what is computed must be what stands in the lines of those that read it, where
+Python's own functions put it.
 
 Beside that: how long `prism table try` takes on 10,000 of these lines, with the start of the command; and how long an
 erasure takes to write a merged object again without some rows, against a merge of the same rows, and which of many
@@ -14,22 +15,23 @@ import argparse
 import gzip
 import hashlib
 import json
-import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.erasures import Erasures
 from bench.harness import System, race, report
+from bench.platform import log_lines
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work.convert import ConvertTask
@@ -47,25 +49,30 @@ schema: bench
 table: pages
 streams: [{name: pages, url: "s3://staging/pages/"}]
 columns:
-  - {name: time, type: timestamp, source: event_time}
+  - {name: time, type: timestamp, source: event_time, required: true}
+  - {name: request_id, type: string, length: 36}
   - {name: user_id, type: bigint}
+  - {name: session, type: string, length: 64}
   - {name: path, type: string, length: 2000}
   - {name: status, type: integer}
-  - {name: seconds, type: double}
-  - {name: email, type: string, length: 200}
+  - {name: elapsed, type: double}
+  - {name: premium, type: boolean}
+  - {name: ua, type: string, length: 500}
+  - {name: referer, type: string, length: 500}
 """
 _READ = """
-  - {name: email_hash, type: string, length: 64}
+  - {name: session_hash, type: string, length: 64}
   - {name: section, type: string, length: 100}
   - {name: is_error, type: boolean}
   - {name: slow, type: string, length: 10}
 """
 _EXPRESSIONS = """
-  - {name: email_hash, type: string, length: 64, value: "sha256(lower(trim(email)))"}
+  - {name: session_hash, type: string, length: 64, value: "sha256(lower(trim(session)))"}
   - {name: section, type: string, length: 100, value: "split_part(path, '/', 2)"}
   - {name: is_error, type: boolean, value: "status >= 400"}
-  - {name: slow, type: string, length: 10, value: "CASE WHEN seconds > 0.5 THEN 'slow' ELSE 'fast' END"}
+  - {name: slow, type: string, length: 10, value: "CASE WHEN elapsed > 0.5 THEN 'slow' ELSE 'fast' END"}
 """
+_COMPUTED = ("session_hash", "section", "is_error", "slow")
 
 
 def _table(text: str) -> TableDefinition:
@@ -74,40 +81,30 @@ def _table(text: str) -> TableDefinition:
     return replace(table, columns=columns, accept_from="object")
 
 
-def _object(rows: int, seed: int) -> bytes:
-    draw = random.Random(seed)
-    return gzip.compress(b"".join(json.dumps(_line(draw)).encode() + b"\n" for _ in range(rows)), 1)
+def _lines(rows: int, number: int) -> Iterator[dict[str, Any]]:
+    """The rows that `scripts/bench stream` converts, all of one day."""
+    for line in log_lines(rows, number, hour=1).splitlines():
+        yield json.loads(line)
 
 
-def _line(draw: random.Random) -> dict[str, object]:
-    time = _START + timedelta(milliseconds=draw.randrange(86_400_000))
-    section, status, seconds = (
-        f"section{draw.randrange(40)}",
-        draw.choice([200, 200, 304, 404]),
-        round(draw.random(), 4),
-    )
-    email = f" User{draw.randrange(1 << 24)}@Example.ORG"
-    return {
-        "event_time": time.isoformat(timespec="milliseconds"),
-        "user_id": draw.randrange(1 << 40),
-        "path": f"/{section}/page/{draw.randrange(100_000)}",
-        "status": status,
-        "seconds": seconds,
-        "email": email,
-        "agent": "Mozilla/5.0 (X11; Linux x86_64) " * 2,
-        "email_hash": hashlib.sha256(email.strip().lower().encode()).hexdigest(),
-        "section": section,
-        "is_error": status >= 400,
-        "slow": "slow" if seconds > 0.5 else "fast",
+def _with_computed(line: dict[str, Any]) -> dict[str, Any]:
+    """A line with what the expressions make of it, by Python's own functions."""
+    return line | {
+        "session_hash": hashlib.sha256(line["session"].strip().lower().encode()).hexdigest(),
+        "section": line["path"].split("/")[1],
+        "is_error": line["status"] >= 400,
+        "slow": "slow" if line["elapsed"] > 0.5 else "fast",
     }
+
+
+def _body(lines: Iterable[dict[str, Any]]) -> bytes:
+    return b"".join(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines)
 
 
 def _users(rows: int, number: int) -> bytes:
     """Lines of users that no other object has."""
-    draw = random.Random(number)
-    return b"".join(
-        json.dumps({**_line(draw), "user_id": number * 1_000_000 + place}).encode() + b"\n" for place in range(rows)
-    )
+    lines = enumerate(_lines(rows, number))
+    return _body({**line, "user_id": number * 1_000_000 + place} for place, line in lines)
 
 
 class Conversions:
@@ -149,9 +146,6 @@ class Conversions:
         return {"rows": rows.num_rows, "columns of all": _digest(rows, common)}
 
 
-_COMPUTED = ("email_hash", "section", "is_error", "slow")
-
-
 def _digest(rows: pa.Table, names: Sequence[str]) -> str:
     digest = hashlib.sha256()
     for name in names:
@@ -186,14 +180,17 @@ def main() -> int:
         root = Path(folder)
         (root / "staging").mkdir()
         (root / "lake").mkdir()
-        objects = [root / "staging" / f"{number}.gz" for number in range(options.objects)]
-        for number, path in enumerate(objects):
-            path.write_bytes(_object(options.rows, number))
+        plain = [root / "staging" / f"{number}.gz" for number in range(options.objects)]
+        full = [root / "staging" / f"{number}-with-computed.gz" for number in range(options.objects)]
+        for number in range(options.objects):
+            plain[number].write_bytes(gzip.compress(_body(_lines(options.rows, number)), 6))
+            lines = map(_with_computed, _lines(options.rows, number))
+            full[number].write_bytes(gzip.compress(_body(lines), 6))
         pa.set_cpu_count(1)
         ways = {
-            "four expressions": Conversions(root, _table(_COMMON + _EXPRESSIONS.lstrip("\n")), objects),
-            "no expression": Conversions(root, _table(_COMMON), objects),
-            "the same columns read": Conversions(root, _table(_COMMON + _READ.lstrip("\n")), objects),
+            "four expressions": Conversions(root, _table(_COMMON + _EXPRESSIONS.lstrip("\n")), plain),
+            "no expression": Conversions(root, _table(_COMMON), plain),
+            "the same columns read": Conversions(root, _table(_COMMON + _READ.lstrip("\n")), full),
         }
         systems = [System(name, way.prepare, way.work, way.outcome) for name, way in ways.items()]
         timings = race(systems, options.rounds)
@@ -201,7 +198,7 @@ def main() -> int:
         if computed != read:
             raise ValueError(f"computed columns are {computed}, those in the lines {read}")
         sample = root / "sample.gz"
-        sample.write_bytes(_object(_TRIED, 0))
+        sample.write_bytes(gzip.compress(_body(_lines(_TRIED, 0)), 6))
         trying = _seconds_of_try(root, sample, options.rounds)
         (root / "erasures" / "staging").mkdir(parents=True)
         (root / "erasures" / "lake").mkdir()

@@ -152,7 +152,10 @@ def _seen(column: pa.Array) -> pa.Array:
 
 
 def _whole(answer: pa.Table, name: str) -> pa.Array:
-    chunks = answer.column(name).combine_chunks()
+    column = answer.column(name)
+    if column.num_chunks == 1:
+        return column.chunk(0)  # which combine_chunks would copy
+    chunks = column.combine_chunks()
     return chunks if isinstance(chunks, pa.Array) else pa.concat_arrays(chunks.chunks)
 
 
