@@ -77,7 +77,7 @@ WHERE prism_table_id = ANY(:tables) GROUP BY prism_table_id
 
 
 def begin(connection: Connection, table_id: int, publisher: str) -> None:
-    """Notes that a publisher is to show a table, all its closed days from the beginning.
+    """Notes that a publisher is to show a table, all its closed days that have anything to show from the beginning.
 
     Locks the rows of all its partitions in id order: who has changed one before is through, and finds it dirty; who
     changes one behind it marks it.
@@ -98,7 +98,7 @@ _MARK_DAYS = """
 INSERT INTO prism_publications AS q (prism_partition_id, publisher, version, published_object_id, revision, dirty)
 SELECT prism_partition_id, :publisher, -1, 0, 0, true FROM prism_partitions
 WHERE prism_table_id = :table AND last_live_object_id IS NOT NULL AND expire_time IS NULL
-    AND (desired_manifest_version > 0 OR NOT switched)
+    AND (desired_manifest_version > 0 OR NOT switched AND last_object_id > 0)
 ON CONFLICT (prism_partition_id, publisher) DO UPDATE SET dirty = true WHERE NOT q.dirty
 """
 

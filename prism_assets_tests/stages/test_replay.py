@@ -15,6 +15,7 @@ from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.quarantine import quarantined_lines
 from prism_assets.stages.replay.report import ReplayReport
 from prism_assets.stages.replay.run import run_replay
+from prism_assets.stages.status import read_status
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
 from prism_assets_tests.metadata.test_run_locks import wait_until
 from prism_assets_tests.stages.aging import keys
@@ -258,6 +259,24 @@ def test_objects_with_rows_of_open_days_alone_wait_for_their_close(world: World)
     replay(world, now=LATER)
     world.catalog(LATER)
     assert world.ids() == ids
+
+
+def test_a_day_that_was_made_and_has_no_row_keeps_no_catalog_and_no_column_waiting(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = refused_lines_of(world, 4)
+    monkeypatch.setattr(failpoints, "_POINTS", failpoints.parse("rebuild.after_make_day=1*raise(InjectedFault)"))
+    assert run_replay(world.context, "log.events", now=utc(WEEKEND)).errors
+    table = a_version().replace("name: kind", "name: sort, was: kind") + "symlink: true\n"
+    assert world.apply(table, now=WEEKEND).problems == ()
+    settle(world, WEEKEND)
+    assert not world.catalog(WEEKEND).changed
+    (status,) = read_status(world.context, now=utc(WEEKEND))
+    assert not any("are left" in str(item) for item in status.open_transitions)
+    replay(world, now=WEEKEND)
+    settle(world, WEEKEND)
+    assert world.ids() == sorted(ids)
+    assert is_sound(world)
 
 
 def test_a_replay_that_dies_between_rebuilds_is_gone_on_with(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
