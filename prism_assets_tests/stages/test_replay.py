@@ -227,6 +227,24 @@ def test_a_day_is_rebuilt_again_for_lines_that_were_found_to_be_of_it_since(worl
     assert is_sound(world)
 
 
+def test_lines_that_were_left_out_become_rows_of_their_days_in_the_same_replay(world: World) -> None:
+    world.apply(a_version("a") + "keep: \"kind <> 'c'\"\n")
+    rows = [[at(5, "b"), at(5, "a")], [at(2, "b")], [at(2, "c")]]
+    for lines in rows:
+        world.drop(lines)
+    world.stream(WEEKEND)
+    settle(world, WEEKEND)
+    assert ledgers(world)[2] == (1, 0, 0, 1)
+    world.apply(a_version())
+    report = replay(world, now=WEEKEND)
+    assert [day.date.day for item in report.rebuilt for day in item.days] == [5, 2]
+    assert quarantine(world) == []
+    assert replay(world, now=WEEKEND).rebuilt == ()
+    world.catalog(WEEKEND)
+    assert world.ids() == sorted(row["id"] for lines in rows for row in lines)
+    assert is_sound(world)
+
+
 def test_lines_of_open_days_stay_and_why_is_told_until_they_are_closed(world: World) -> None:
     ids = refused_lines_of(world, 6, 2)
     arrive(world, "b", now=WEEKEND)

@@ -91,13 +91,14 @@ class _Replay:
         """Converts anew what has no rows, and then rebuilds days until nothing is left that it could make a row of."""
         chosen = self._choose(begin=True)
         streamed = run_stream(self._context, now=self._now, names=[str(self._table.name)])
-        rebuilt = self._rebuild()
-        left = self._with_rows()
+        gone = {item.staging_object_id for item in chosen.missing}
+        rebuilt = self._rebuild(gone)
+        left = self._to_rebuild(gone)
         still = self._known(self._days_behind(left) | self._days_waited_for(left))
         numbers = [item.staging_object_id for item in (*chosen.anew, *chosen.with_rows)]
         with self._context.database.begin() as connection:
             rows = replays.count_rows(connection, numbers)
-            lines = replays.load_left(connection, numbers)
+            lines = replays.load_left(connection, {*numbers, *(item.staging_object_id for item in left)})
         before = sum(item.rows for item in (*chosen.anew, *chosen.with_rows))
         return replace(
             self._report(chosen),
@@ -146,10 +147,12 @@ class _Replay:
             above = part[-1].staging_object_id
             yield part
 
-    def _with_rows(self) -> list[ReplayCandidate]:
-        return [item for part in self._parts() for item in part if item.days]
+    def _to_rebuild(self, gone: Collection[int]) -> list[ReplayCandidate]:
+        """Objects that have rows, and those without any of which a rebuild has found lines of other days since."""
+        found = (item for part in self._parts() for item in part if item.days or item.waiting)
+        return [item for item in found if item.staging_object_id not in gone]
 
-    def _rebuild(self) -> list[RebuildReport]:
+    def _rebuild(self, gone: Collection[int]) -> list[RebuildReport]:
         """Rebuilds the days that objects have rows of, and then those that lines were found to be of.
 
         A day is rebuilt again only if lines of it were found since: each rebuild that changes something leaves fewer
@@ -157,7 +160,7 @@ class _Replay:
         """
         reports: list[RebuildReport] = []
         over: set[date] = set()
-        while days := self._next_days(over):
+        while days := self._next_days(over, gone):
             for day in days:
                 if self._plan(day).obstacle:
                     over.add(day.date)
@@ -172,9 +175,9 @@ class _Replay:
                     over.add(day.date)
         return reports
 
-    def _next_days(self, over: Collection[date]) -> list[DayToRebuild]:
+    def _next_days(self, over: Collection[date], gone: Collection[int]) -> list[DayToRebuild]:
         """Those of rows first: reading their objects tells of which other days lines are."""
-        found = self._with_rows()
+        found = self._to_rebuild(gone)
         behind = self._known(self._days_behind(found) - set(over))
         return behind or self._known(self._days_waited_for(found) - set(over))
 
