@@ -129,7 +129,8 @@ class _Replay:
             alone = [item for item in part if not item.days]
             with_rows += [item for item in part if item.days]
             present = _present(self._context, alone)
-            missing += [item for item in alone if item not in present]
+            there = set(present)
+            missing += [item for item in alone if item not in there]
             if begin and present:
                 _begin_anew(self._context, present, self._table.version)
             anew += present
