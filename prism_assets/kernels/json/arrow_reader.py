@@ -16,6 +16,7 @@ from prism_assets.kernels.json.blocks import Lines, Mask
 _NOWHERE = "\0"
 _ROW = re.compile(r"in row (\d+)")
 _VALUE = re.compile(r"Failed to convert JSON to (\w+).*parse:(.*)", re.DOTALL)
+_OTHER = "unexpected field"
 _CHANGED = re.compile(r"Column\(/(.*)\) changed from", re.DOTALL)
 _MANY = 16
 _MANY_SHARE = 200
@@ -40,7 +41,9 @@ class WrongPlanError(Exception):
 class Reader:
     """Reads lines of a block. `refused` marks those among them that could not be read; it grows while reading.
 
-    Everything else in the block must be blank. `unsure` names columns whose type is no more than a guess.
+    Everything else in the block must be blank. `unsure` names columns whose type is no more than a guess. `exclusive`
+    has it look for fields that are none of `types`, which costs nothing as long as there is none; it is false from the
+    first on.
     """
 
     body: bytearray | bytes
@@ -48,6 +51,7 @@ class Reader:
     types: Mapping[str, pa.DataType]
     unsure: frozenset[str] = frozenset()
     patient: bool = False
+    exclusive: bool = False
     refused: Mask = field(init=False)
     _schema: pa.Schema = field(init=False)
 
@@ -89,8 +93,11 @@ class Reader:
         """The rows of lines [start, stop), or a line that is at fault."""
         first, last = int(self.lines.starts[start]), int(self.lines.ends[stop - 1])
         try:
-            table = _parse(pa.py_buffer(self.body)[first:last], self._schema)
+            table = _parse(pa.py_buffer(self.body)[first:last], self._schema, exclusive=self.exclusive)
         except pa.ArrowInvalid as error:
+            if self.exclusive and _OTHER in str(error):
+                self.exclusive = False
+                return self._try(start, stop)
             return None, self._at_fault(str(error), start, stop)
         if table.num_rows == stop - start:
             return table, 0
@@ -147,11 +154,12 @@ def _holds(body: pa.Buffer, source: str, chosen: pa.DataType) -> bool:
     return True
 
 
-def _parse(body: pa.Buffer, schema: pa.Schema) -> pa.Table:
+def _parse(body: pa.Buffer, schema: pa.Schema, *, exclusive: bool = False) -> pa.Table:
+    unexpected = "error" if exclusive else "ignore"
     return pyarrow.json.open_json(
         pa.BufferReader(body),
         read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=body.size + 64),
-        parse_options=pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        parse_options=pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected),
     ).read_all()
 
 

@@ -35,6 +35,8 @@ class Hints:
 
     kinds: Kinds = field(default_factory=dict)
     raw: set[str] = field(default_factory=set)
+    has_others: bool = False
+    """Lines have fields that no column reads."""
 
 
 @dataclass(frozen=True)
@@ -138,14 +140,15 @@ class _BlockReading:
         except TextNeededError as needed:
             self._hints.raw.add(needed.source)
             return None, False
-        return (rows, True) if self._take_note(reader.body) else (None, False)
+        return (rows, True) if self._take_note(reader) else (None, False)
 
-    def _take_note(self, body: bytes | bytearray) -> bool:
+    def _take_note(self, reader: Reader) -> bool:
         """Counts undefined fields of the lines that were read; False if some of these are to be set aside for them."""
         finder = self._layout.undefined
-        if finder is None:
+        if finder is None or reader.exclusive:
             return True
-        seen = finder.find(body, self._lines)
+        self._hints.has_others = self._hints.has_others or self._are_all(reader.types)
+        seen = finder.find(reader.body, self._lines)
         if self._layout.freezes and len(seen.lines):
             self._unfit[seen.lines] = True
             return False
@@ -192,7 +195,13 @@ class _BlockReading:
             for start, end in zip(starts, ends, strict=True):
                 blank(body, start, end)
         lines = self._lines.at(candidates)
-        return Reader(body, lines, types, frozenset(types) - set(self._kinds), self._patient)
+        unsure = frozenset(types) - set(self._kinds)
+        exclusive = self._layout.undefined is not None and self._are_all(types) and not self._hints.has_others
+        return Reader(body, lines, types, unsure, self._patient, exclusive)
+
+    def _are_all(self, types: Mapping[str, pa.DataType]) -> bool:
+        """Whether these are all keys that columns read, and none is left to be found in the lines' text."""
+        return len(types) == len(self._layout.lookups.wanted)
 
     def _learn(self, reader: Reader, candidates: Indices, line: int | None) -> None:
         """Takes note of what a column holds in a line, or of which columns do not hold what was thought."""

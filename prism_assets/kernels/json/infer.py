@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
-from enum import Enum, auto
+from enum import IntEnum, auto
 from typing import Any
 
 import pyarrow as pa
 
-from prism_assets.kernels.json.rows import Fields, RejectedError, read_line
 from prism_assets.kernels.type_rules import ReadAs
 from prism_assets.kernels.typed import Layout
-from prism_assets.kernels.values import Number
+from prism_assets.kernels.values import Number, scan_once
 
 SAMPLE = 24
 # A number of so many characters may not fit 64 bits.
@@ -21,8 +20,8 @@ _HUGE = 19
 _RARE = 8
 
 
-class Kind(Enum):
-    """What a JSON value is."""
+class Kind(IntEnum):
+    """What a JSON value is. Numbers, as other members of enumerations are hashed in Python, and these are counted."""
 
     STRING = auto()
     WHOLE = auto()
@@ -52,24 +51,28 @@ def kind_of(value: Any) -> Kind | None:
     return Kind.STRING if type(value) is str else Kind.OTHER
 
 
-def look_at(fields: Fields, kinds: Kinds) -> None:
-    """Adds the kinds of one line's values."""
-    for source, (value, _) in fields.items():
-        kind = kind_of(value)
-        if kind is not None:
-            kinds.setdefault(source, Counter())[kind] += 1
-
-
 def sample_kinds(layout: Layout, lines: Iterable[bytes]) -> Kinds:
-    """The kinds of values that each key has in some lines; malformed lines say nothing."""
-    wanted = dict.fromkeys(layout.sources, "")
-    kinds: Kinds = {}
+    """The kinds of values that each key has in some lines; malformed lines say nothing.
+
+    Only how values are best read hangs on it: of a key that is there twice the last value counts.
+    """
+    kinds: defaultdict[str, Counter[Kind]] = defaultdict(Counter)
+    sources = layout.sources
     for line in lines:
-        try:
-            look_at(read_line(line, wanted), kinds)
-        except RejectedError:
-            continue
+        fields = _fields_of(line)
+        for source in sources:
+            kind = kind_of(fields.get(source))
+            if kind is not None:
+                kinds[source][kind] += 1
     return kinds
+
+
+def _fields_of(line: bytes) -> dict[str, Any]:
+    try:
+        fields, _ = scan_once(line.decode().lstrip(), 0)
+    except (ValueError, StopIteration, RecursionError):
+        return {}
+    return fields if isinstance(fields, dict) else {}
 
 
 def plan_of(layout: Layout, kinds: Kinds) -> Plan:
