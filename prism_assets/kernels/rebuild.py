@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 
@@ -48,21 +47,23 @@ def rebuild_object(task: RebuildTask, table: TableDefinition, stores: Stores, la
 class _ObjectRebuild:
     def __init__(self, task: RebuildTask, table: TableDefinition, stores: Stores, lake: Lake) -> None:
         self._task = task
-        self._table = self._with_format_of_then(task, table)
+        earlier = {version: TableDefinition.from_json(body) for version, body in task.definitions}
+        first = earlier.get(task.read_version, table)
+
+        def as_it_was(definition: TableDefinition) -> TableDefinition:
+            """With the format of then: its stream may be gone, or hold other objects by now."""
+            return definition.with_format_of(first, task.source.bucket, task.source.key)
+
+        self._table = as_it_was(table)
+        self._definitions = {
+            **{version: as_it_was(definition) for version, definition in earlier.items()},
+            task.definition_version: self._table,
+        }
         self._stores = stores
         self._lake = lake
         self._url = f"s3://{task.source.bucket}/{task.source.key}"
         self.doing = f"{self._url} was converted again"
         self.is_reading = True
-
-    @staticmethod
-    def _with_format_of_then(task: RebuildTask, table: TableDefinition) -> TableDefinition:
-        """The table, with the format that rows were made of: its stream may be gone, or hold other objects by now."""
-        made = {item.definition_version for item in task.recorded}
-        for version, body in task.definitions:
-            if version in made:
-                return table.with_format_of(TableDefinition.from_json(body), task.source.bucket, task.source.key)
-        return table
 
     def run(self) -> RebuildResult:
         source, day = self._task.source, times.to_day(self._task.date)
@@ -122,11 +123,6 @@ class _ObjectRebuild:
         with closing(Conversion(source, table, self._stores, self._lake, scope=collector)) as conversion:
             conversion.read()
         return collector.lines()
-
-    @cached_property
-    def _definitions(self) -> Mapping[int, TableDefinition]:
-        earlier = {version: TableDefinition.from_json(body) for version, body in self._task.definitions}
-        return {**earlier, self._task.definition_version: self._table}
 
     def _check_counts(self, recorded: Iterable[DayOfObject], found: Mapping[int, int]) -> None:
         for item in recorded:

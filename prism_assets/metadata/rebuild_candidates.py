@@ -18,13 +18,14 @@ class Candidate:
     """A staging object that a rebuild of a day reads again.
 
     `object_id` is that of its small object of the day, None where it has no row of the day. `rebuilds` counts how often
-    anything of it was rebuilt, as long as which it is as it was read here.
+    anything of it was rebuilt, as long as which it is as it was read here. It was converted first under `read_version`.
     """
 
     staging_object_id: int
     content_length: int
     lines_in: int
     rebuilds: int
+    read_version: int
     object_id: int | None
 
 
@@ -147,7 +148,7 @@ def next_holders(connection: Connection, rebuild: Rebuild, above: int, limit: in
 
 _NEXT_HOLDERS = f"""
 WITH {_MIXED} SELECT o.prism_staging_object_id AS staging_object_id, o.content_length, o.lines_in, o.rebuilds,
-    s.prism_small_object_id AS object_id
+    coalesce(o.read_version, o.definition_version) AS read_version, s.prism_small_object_id AS object_id
 FROM prism_small_objects s JOIN prism_staging_objects o USING (prism_staging_object_id)
 WHERE {_IS_HOLDER}
     AND s.prism_small_object_id > :above AND NOT EXISTS (SELECT 1 FROM prism_rebuilt_objects r
@@ -172,7 +173,7 @@ def next_others(
 
 _NEXT_OTHERS = f"""
 SELECT o.prism_staging_object_id AS staging_object_id, o.content_length, o.lines_in, o.rebuilds,
-    CAST(NULL AS bigint) AS object_id {_WITHOUT_ROWS}
+    coalesce(o.read_version, o.definition_version) AS read_version, CAST(NULL AS bigint) AS object_id {_WITHOUT_ROWS}
     AND NOT EXISTS (SELECT 1 FROM prism_rebuilt_objects r
         WHERE r.prism_rebuild_id = :rebuild AND r.prism_staging_object_id = o.prism_staging_object_id)
 ORDER BY o.prism_staging_object_id LIMIT :limit

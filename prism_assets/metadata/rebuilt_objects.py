@@ -333,7 +333,8 @@ WHERE r.prism_rebuild_id = :rebuild AND NOT r.left_out
 # with the lines that came in.
 _APPLY_LEDGER = """
 UPDATE prism_staging_objects o SET rows_quarantined = r.rows_quarantined, rows_filtered = r.rows_filtered,
-    value_errors = r.value_errors, definition_version = :version, rebuilds = o.rebuilds + 1,
+    value_errors = r.value_errors, read_version = coalesce(o.read_version, o.definition_version),
+    definition_version = :version, rebuilds = o.rebuilds + 1,
     rows_out = (SELECT coalesce(sum(s.row_count), 0) FROM prism_small_objects s
         WHERE s.prism_staging_object_id = o.prism_staging_object_id)
 FROM prism_rebuilt_objects r

@@ -111,7 +111,9 @@ def next_part(
         # Behind the candidates: a day that changes meanwhile is one of an object that is not as it was read there.
         days = rebuild_candidates.load_days(connection, numbers)
         sources = staging_objects.load_claimed(connection, numbers)
-        versions = {item.definition_version for known in days.values() for item in known} - {table.version}
+        versions = {item.definition_version for known in days.values() for item in known}
+        versions |= {item.read_version for item in found}
+        versions.discard(table.version)
         earlier = tables.load_versions(connection, {(table.table_id, version) for version in versions})
     documents = {version: definition.for_tasks().to_json() for (_, version), definition in earlier.items()}
 
@@ -127,13 +129,14 @@ def next_part(
             source=source,
             date=day.date,
             recorded=tuple(recorded),
-            definitions=tuple((version, documents[version]) for version in _earlier(recorded, table)),
+            definitions=tuple((version, documents[version]) for version in _earlier(known, recorded, table)),
             lines_in=known.lines_in,
+            read_version=known.read_version,
         )
 
     return RebuildPart(candidates=tuple(found), tasks=tuple(map(task, found)))
 
 
-def _earlier(recorded: Sequence[DayOfObject], table: TableDefinition) -> list[int]:
-    """The definitions, but for the one in force, that the rows of an object were made under."""
-    return sorted({item.definition_version for item in recorded} - {table.version})
+def _earlier(known: Candidate, recorded: Sequence[DayOfObject], table: TableDefinition) -> list[int]:
+    """The definitions, but for the one in force, that rows of an object were made under, and the first of all."""
+    return sorted({known.read_version, *(item.definition_version for item in recorded)} - {table.version})
