@@ -33,14 +33,14 @@ class HeldName:
 class StoredColumns:
     """What is stored of a table beside its definition: names that are held, and columns that erasures name, by id.
 
-    `is_empty` if no object was ever written or begun. With `accepts_failing_reads` a column is widened all the same;
+    `is_empty` if no object was ever written or begun. With `accept_failing_reads` a column is widened all the same;
     `left` are the objects that are narrow then.
     """
 
     held: Mapping[str, HeldName] = field(default_factory=dict)
     erased_by: Mapping[int, int] = field(default_factory=dict)
     is_empty: bool = False
-    accepts_failing_reads: bool = False
+    accept_failing_reads: bool = False
     left: ObjectsLeft = field(default_factory=ObjectsLeft)
 
 
@@ -148,7 +148,7 @@ def column_problems(table: TableDefinition, old: TableDefinition, stored: Stored
         is_known = column.name in known or (before is not None and before.name == column.name)
         if (held := stored.held.get(column.name)) and not is_known:
             yield _taken(str(old.name), column.name, held)
-    if not stored.is_empty and not stored.accepts_failing_reads and not _is_of_join(old):
+    if not stored.is_empty and not stored.accept_failing_reads and not _is_of_join(old):
         yield from _failing_reads(list(_widened(table, followed)), old, stored)
     gone = {column.column_id for column in old.columns}
     gone -= {column.column_id for column in (*followed.values(), *kept_columns(table, old))}
@@ -224,7 +224,7 @@ def _failing_reads(
     many = len(widened) > 1
     left = "" if stored.left.is_empty else f" ({stored.left})"
     yield (
-        f"{pairs}: objects of before have the narrower type{left}. Redshift Spectrum, and other readers of Glue that "
+        f"{pairs}: older objects have the narrower type{left}. Redshift Spectrum, and other readers of Glue that "
         f"do not widen by themselves, fail on {'these columns' if many else 'this column'} in days that are not "
         "rewritten yet; they read no wrong value. Accept that with `prism table apply --accept-failing-reads`; or "
         f"add {'columns' if many else 'a column'} with `source` the same key, and run `prism rebuild {old.name} --date "

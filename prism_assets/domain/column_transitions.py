@@ -23,7 +23,7 @@ class RenameState(enum.StrEnum):
     """How far a column is on the way to its new name."""
 
     REWRITING = "rewriting"
-    """Objects of before have the former name alone, and Glue shows that one."""
+    """Older objects have the former name alone, and Glue shows that one."""
     DRAINING = "draining"
     """All objects have both; readers may still use others that they were sent to before."""
     BOTH_SHOWN = "both_shown"
@@ -57,7 +57,7 @@ class ColumnRename:
 
     @property
     def is_rewriting(self) -> bool:
-        """Whether objects of before are still to be rewritten."""
+        """Whether older objects are still to be rewritten."""
         return self.state is RenameState.REWRITING
 
 
@@ -95,7 +95,7 @@ class ColumnWidening:
 
     @property
     def is_rewriting(self) -> bool:
-        """Whether objects of before are still to be rewritten: from the next state to the end."""
+        """Whether older objects are still to be rewritten: from the next state to the end."""
         return self.state is WideningState.REWRITING
 
 
@@ -191,7 +191,7 @@ def next_step(
         return TransitionStep(to=WideningState.REWRITING, reason="" if facts.shown else _NOT_SHOWN)
     to = NEXT_STATE[transition.state] if isinstance(transition, ColumnRename) else None
     if transition.is_rewriting and not facts.left.is_empty:
-        return TransitionStep(to=to, reason=f"objects of before are left: {facts.left}")
+        return TransitionStep(to=to, reason=f"older objects are left: {facts.left}")
     if isinstance(transition, ColumnWidening):
         return TransitionStep(to=to)
     return _next_rename_step(transition, to, facts, now, reader_lease, grace)
@@ -218,7 +218,7 @@ def _next_rename_step(
     until = f"until {end:%Y-%m-%d %H:%M}Z"
     match rename.state:
         case RenameState.DRAINING if now < end:
-            return TransitionStep(to=to, reason=f"readers may use objects of before {until}")
+            return TransitionStep(to=to, reason=f"readers may use older objects {until}")
         case RenameState.BOTH_SHOWN | RenameState.DRAINING_FORMER if facts.shown is None:
             return TransitionStep(to=to, reason="a catalog does not show the present state yet")
         case RenameState.BOTH_SHOWN if now < end:

@@ -1,6 +1,6 @@
 """Erasures: rows of a table that match a predicate leave the lake, and none that matches comes into it any more.
 
-An erasure is a rule for ever. Objects of before are rewritten without the rows, catalogs are told of the new ones, what
+An erasure is a rule for ever. Older objects are rewritten without the rows, catalogs are told of the new ones, what
 lies under the old keys goes when the reader lease is over, and in the end every object is read: that is its proof.
 """
 

@@ -80,7 +80,7 @@ def plan_merge(
     unmerged: Sequence[SmallObject],
     more: bool,
     shrinkage: float = DEFAULT_SHRINKAGE,
-    rewritten_in: int = 0,
+    rewritten_below: int = 0,
     attempts: int = 0,
 ) -> MergePlan:
     """Plans one job of one partition.
@@ -90,12 +90,12 @@ def plan_merge(
     per small byte. While the partition is open only full ranges are cut, and half a target is held back, so that what
     is left at the close is enough for an object of its own and nothing is written twice. After the close everything
     is merged, in even parts. When nothing is left to merge of a closed day, ranges are rewritten that were written
-    under definitions before the version `rewritten_in`, where columns have other names or types; one by one in turn
+    under definitions before the version `rewritten_below`, where columns have other names or types; one by one in turn
     behind `attempts` that failed, so that one that cannot be read keeps no other.
     """
     end = chain[-1].upper_bound if chain else 0
     if not unmerged:
-        old = [] if is_open else [item for item in chain if item.definition_version < rewritten_in]
+        old = [] if is_open else [item for item in chain if item.definition_version < rewritten_below]
         return _rewrites([old[attempts % len(old)]] if old and attempts else old, end)
     tail = chain[-1] if chain and chain[-1].content_length < policy.floor_bytes else None
     sizes = [item.content_length * shrinkage for item in unmerged]

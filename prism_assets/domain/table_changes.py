@@ -172,7 +172,7 @@ class RenameColumn(Change):
             else f"have readers of Glue find column {self.name} of {table} by this name"
         )
         return (
-            f"{what}: objects of before are rewritten, until then Glue shows {self.rename.former}, and behind it both "
+            f"{what}: older objects are rewritten, until then Glue shows {self.rename.former}, and behind it both "
             f"names for {GRACE_DAYS} days"
         )
 

@@ -123,7 +123,7 @@ class TableDefinition:
         return tuple(dict.fromkeys(names.get(name, name) for name in wanted))
 
     def keeps_columns_of(self, before: TableDefinition) -> bool:
-        """Whether objects of before can be added: each column that both have is called and typed as it was, and none
+        """Whether older objects can be added: each column that both have is called and typed as it was, and none
         has the name of another.
 
         What was renamed or widened may be at its end by now, and no transition tells of it any more.
@@ -137,14 +137,14 @@ class TableDefinition:
         )
 
     @property
-    def rewritten_in(self) -> int:
+    def rewritten_below(self) -> int:
         """Objects of versions before lack the name or the type of columns that are on the way to it; 0 if none is."""
         found = (item for column in self.columns for item in column.transitions)
         return max((item.version for item in found if item.is_rewriting), default=0)
 
     @property
     def is_rewriting(self) -> bool:
-        """Whether objects of before `rewritten_in` are to be rewritten."""
+        """Whether objects of definitions below `rewritten_below` are to be rewritten."""
         return any(item.is_rewriting for column in self.columns for item in column.transitions)
 
     @property

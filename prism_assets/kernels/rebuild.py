@@ -94,7 +94,7 @@ class _ObjectRebuild:
             quarantined=done.quarantined,
             quarantine_key=done.quarantine_key,
             value_errors=done.value_errors,
-            other_dates=tuple(map(times.to_date, sorted(scope.waiting_days))),
+            other_dates=tuple(map(times.to_date, sorted(scope.other_days))),
         )
 
     def _taken(self, others: Iterable[DayOfObject]) -> Numbers:

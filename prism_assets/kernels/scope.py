@@ -49,7 +49,7 @@ class DayScope(Scope):
     `taken` are the numbers of lines that other days have rows of, in order; rows of the days `others` are already what
     this conversion makes of them. `held` tells the lines that the day itself has rows of by now: it is asked only if
     rows would go elsewhere. No row moves from one day to another, as days are published one by one: a reader would miss
-    it, or see it twice. Lines that are no rows so far, and would be those of another day, are set aside; `waiting_days`
+    it, or see it twice. Lines that are no rows so far, and would be those of another day, are set aside; `other_days`
     are theirs.
     """
 
@@ -67,7 +67,7 @@ class DayScope(Scope):
         """Forgets what it saw."""
         super().begin()
         self.on_other_days: Counter[int] = Counter()
-        self.waiting_days: set[int] = set()
+        self.other_days: set[int] = set()
         self._moved_in = 0
         self._elsewhere: list[Numbers] = []
 
@@ -90,7 +90,7 @@ class DayScope(Scope):
         elsewhere = accepted.numbers[waits]
         if len(elsewhere):
             self._elsewhere.append(elsewhere)
-            self.waiting_days.update(np.unique(accepted.days[waits]).tolist())
+            self.other_days.update(np.unique(accepted.days[waits]).tolist())
         rejects = [Reject(int(line), OTHER_DAY, None) for line in np.searchsorted(numbers, elsewhere)]
         return _some(accepted, ~taken & here), rejects
 

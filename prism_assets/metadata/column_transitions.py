@@ -37,7 +37,7 @@ def load_days_to_rewrite(
     found = []
     for table in tables:
         if table.is_rewriting:
-            values = {"table": table.table_id, "version": table.rewritten_in, "most": _DAYS, "day": day}
+            values = {"table": table.table_id, "version": table.rewritten_below, "most": _DAYS, "day": day}
             found += [DayToRewrite(**row._mapping) for row in connection.execute(text(_TO_REWRITE), values)]
     return found
 

@@ -453,7 +453,7 @@ WHERE p.prism_table_id = :table AND p.expire_time IS NULL AND q.version >= 0 AND
 
 
 def count_behind(connection: Connection, table_id: int) -> int:
-    """How many publications of a table send readers to objects of before a rewriting. Reads without locks.
+    """How many publications of a table send readers to objects older than a rewriting. Reads without locks.
 
     Readers of an open day list it, and its objects were put in place; Iceberg lists such days, too.
     """

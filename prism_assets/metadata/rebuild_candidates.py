@@ -55,17 +55,17 @@ class Arrival:
     last: datetime
 
 
-def find_waiting(connection: Connection, table_id: int, first: date, last: date) -> list[date]:
+def find_other_dates(connection: Connection, table_id: int, first: date, last: date) -> list[date]:
     """The days from one to another that lines wait for which rebuilds of other days have set aside. Without locks."""
-    rows = connection.execute(text(_WAITING), {"table": table_id, "first": first, "last": last})
+    rows = connection.execute(text(_OTHER_DATES), {"table": table_id, "first": first, "last": last})
     return list(rows.scalars())
 
 
-_WAITING = """
-SELECT DISTINCT w.day FROM prism_quarantine q JOIN prism_staging_objects o USING (prism_staging_object_id)
-CROSS JOIN LATERAL unnest(q.dates) AS w (day)
+_OTHER_DATES = """
+SELECT DISTINCT d.day FROM prism_quarantine q JOIN prism_staging_objects o USING (prism_staging_object_id)
+CROSS JOIN LATERAL unnest(q.dates) AS d (day)
 WHERE q.reason = 'other_day' AND q.line_count > 0 AND o.prism_table_id = :table AND o.state = 'done'
-    AND w.day BETWEEN :first AND :last
+    AND d.day BETWEEN :first AND :last
 ORDER BY 1
 """
 
@@ -99,7 +99,8 @@ s.prism_partition_id = CAST(:partition AS bigint) AND (s.definition_version <> :
 _COUNT_HOLDERS = f"""
 WITH {_MIXED} SELECT count(*) AS objects, coalesce(sum(o.content_length), 0) AS content_length,
     count(*) FILTER (WHERE EXISTS (SELECT 1 FROM prism_small_objects t
-        WHERE t.prism_staging_object_id = s.prism_staging_object_id AND t.prism_partition_id <> CAST(:partition AS bigint))) AS of_several_days
+        WHERE t.prism_staging_object_id = s.prism_staging_object_id
+            AND t.prism_partition_id <> CAST(:partition AS bigint))) AS of_several_days
 FROM prism_small_objects s JOIN prism_staging_objects o USING (prism_staging_object_id)
 WHERE {_IS_HOLDER}
 """
@@ -122,7 +123,8 @@ WHERE o.prism_staging_object_id IN (
                 AND q.dates IS NULL)))
     AND o.prism_table_id = :table AND o.state = 'done'
     AND NOT EXISTS (SELECT 1 FROM prism_small_objects s
-        WHERE s.prism_staging_object_id = o.prism_staging_object_id AND s.prism_partition_id = CAST(:partition AS bigint))
+        WHERE s.prism_staging_object_id = o.prism_staging_object_id
+            AND s.prism_partition_id = CAST(:partition AS bigint))
 """
 _COUNT_OTHERS = f"SELECT count(*) AS objects, coalesce(sum(o.content_length), 0) AS content_length {_WITHOUT_ROWS}"
 

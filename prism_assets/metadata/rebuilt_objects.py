@@ -37,7 +37,7 @@ def add_ready(connection: Connection, rebuild: Rebuild, ready: Sequence[tuple[Ca
             "set_aside": result.lines_quarantined,
             "quarantined": json.dumps([asdict(count) for count in result.quarantined]),
             "key": result.quarantine_key,
-            "dates": list(result.other_dates),
+            "other_dates": list(result.other_dates),
             "errors": json.dumps([asdict(error) for error in result.value_errors]) if result.value_errors else None,
             **_figures(result.small),
         }
@@ -63,7 +63,7 @@ INSERT INTO prism_rebuilt_objects (prism_rebuild_id, prism_staging_object_id, sm
     metrics, rows_filtered, rows_quarantined, quarantined, quarantine_key, value_errors, other_dates)
 VALUES (:rebuild, :staging, :object, :seen, :missing, :content_length, :upload_start_time, :row_count,
     :min_time, :max_time, :fingerprint, :file_format, CAST(:metrics AS jsonb), :filtered, :set_aside,
-    CAST(:quarantined AS jsonb), :key, CAST(:errors AS jsonb), CAST(:dates AS date[]))
+    CAST(:quarantined AS jsonb), :key, CAST(:errors AS jsonb), CAST(:other_dates AS date[]))
 ON CONFLICT DO NOTHING
 """
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 class ReplayCandidate:
     """A staging object with lines in quarantine that may be rows: that another definition or a rebuild put there.
 
-    `days` are those it has rows of. `is_earlier` if it was not read under the definition in force. `waiting` are the
+    `days` are those it has rows of. `is_earlier` if it was not read under the definition in force. `other_dates` are
     days that rebuilds of others have recorded of its lines; where they have not, `arrivals` are when the object came.
     """
 
@@ -26,7 +26,7 @@ class ReplayCandidate:
     rows: int
     is_earlier: bool
     days: tuple[date, ...]
-    waiting: tuple[date, ...]
+    other_dates: tuple[date, ...]
     arrivals: tuple[datetime, ...]
 
     @property
@@ -49,7 +49,7 @@ def load_candidates(
             "limit": limit,
         },
     )
-    lists = ("days", "waiting", "arrivals")
+    lists = ("days", "other_dates", "arrivals")
     return [ReplayCandidate(**{**row._mapping, **{name: tuple(row._mapping[name]) for name in lists}}) for row in rows]
 
 
@@ -62,7 +62,7 @@ SELECT o.prism_staging_object_id AS staging_object_id, o.bucket_name AS bucket, 
     ARRAY(
         SELECT p.partition_date FROM prism_small_objects s JOIN prism_partitions p USING (prism_partition_id)
         WHERE s.prism_staging_object_id = o.prism_staging_object_id ORDER BY 1) AS days,
-    coalesce(w.dates, '{{}}') AS waiting,
+    coalesce(w.dates, '{{}}') AS other_dates,
     CASE WHEN w.reason IS NOT NULL AND w.dates IS NULL
         THEN array_remove(ARRAY[o.send_time, o.first_receive_time], NULL) ELSE '{{}}' END AS arrivals
 FROM prism_staging_objects o LEFT JOIN prism_quarantine w

@@ -888,7 +888,7 @@ def _link(context: StageContext, now: datetime) -> None:
 
 
 def _adopt(context: StageContext, now: datetime) -> None:
-    """The table file of log.visits says Iceberg, and the objects of before are rewritten."""
+    """The table file of log.visits says Iceberg, and the older objects are rewritten."""
     for path in context.settings.tables_dir.glob("*.yaml"):
         if "table: visits" in (text := path.read_text()):
             path.write_text(text.replace(_OLD_FORMAT, "iceberg: true\n"))

@@ -33,11 +33,11 @@ LEFT = ObjectsLeft(
             LEFT,
             0,
             999,
-            "objects of before are left: 2 merged objects to be rewritten, 1 small object to be merged, 3 staging "
+            "older objects are left: 2 merged objects to be rewritten, 1 small object to be merged, 3 staging "
             "objects to be converted that were claimed before, 1 day to be published, of 2026-02-01 to 2026-02-03",
         ),
         (RenameState.REWRITING, ObjectsLeft(), None, 0, RenameState.DRAINING),
-        (RenameState.DRAINING, ObjectsLeft(), 0, 3.9, "readers may use objects of before until 2026-03-01 16:00Z"),
+        (RenameState.DRAINING, ObjectsLeft(), 0, 3.9, "readers may use older objects until 2026-03-01 16:00Z"),
         (RenameState.DRAINING, ObjectsLeft(), None, 4, RenameState.BOTH_SHOWN),
         (RenameState.BOTH_SHOWN, ObjectsLeft(), None, 9_999, "a catalog does not show the present state yet"),
         (RenameState.BOTH_SHOWN, ObjectsLeft(), 0, 719, "Glue shows both names until 2026-03-31 12:00Z"),
@@ -80,7 +80,7 @@ def test_objects_have_a_wider_type_when_every_catalog_shows_it() -> None:
 @pytest.mark.parametrize("shown", [None, BEGUN])
 def test_a_widening_ends_when_readers_are_sent_to_nothing_narrow(shown: datetime | None) -> None:
     widening = ColumnWidening(former=IntegerType(), version=2)
-    for left, told in ((LEFT, f"objects of before are left: {LEFT}"), (ObjectsLeft(), "")):
+    for left, told in ((LEFT, f"older objects are left: {LEFT}"), (ObjectsLeft(), "")):
         facts = TransitionFacts(begun=BEGUN, since=BEGUN, left=left, shown=shown)
         step = next_step(widening, facts, BEGUN, reader_lease=LEASE, grace=GRACE)
         assert (step.to, step.reason, step.is_due) == (None, told, not told)

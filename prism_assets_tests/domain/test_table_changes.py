@@ -117,17 +117,17 @@ def test_a_column_is_widened_with_objects_of_before_and_its_way_ends() -> None:
         return dataclasses.replace(wanted, version=version)
 
     small, whole, big = table("smallint"), table("integer"), table("bigint")
-    stored = StoredColumns(accepts_failing_reads=True)
-    assert continued(small, whole, StoredColumns(is_empty=True)).rewritten_in == 0
+    stored = StoredColumns(accept_failing_reads=True)
+    assert continued(small, whole, StoredColumns(is_empty=True)).rewritten_below == 0
     asked = continued(small, whole, stored)
     assert asked.column("n").widening == ColumnWidening(former=SmallIntType(), version=4, shown_first=IntegerType())
     assert (asked.column("n").type, asked.column("n").glue_type) == (SmallIntType(), "int")
-    assert (asked.is_rewriting, asked.rewritten_in) == (False, 0)
+    assert (asked.is_rewriting, asked.rewritten_below) == (False, 0)
     assert continued(asked, whole, StoredColumns()).columns == asked.columns
     (told,) = column_problems(small, asked, stored)
     assert told == "n is integer and cannot become smallint; add a column instead"
     widened = written(asked)
-    assert (widened.is_rewriting, widened.rewritten_in) == (True, 5)
+    assert (widened.is_rewriting, widened.rewritten_below) == (True, 5)
     assert continued(widened, whole, StoredColumns()).columns == widened.columns
     again = written(continued(widened, big, stored))
     assert again.column("n").widening == ColumnWidening(former=SmallIntType(), version=7)
@@ -139,7 +139,7 @@ def test_a_column_is_widened_with_objects_of_before_and_its_way_ends() -> None:
     assert describe("log.events", changes) == (
         "end the widening of column n of log.events to bigint: no object has smallint now",
     )
-    assert applied(again, changes).rewritten_in == 0
+    assert applied(again, changes).rewritten_below == 0
     assert again.for_tasks().column("n").widening is None
     (told,) = column_problems(big, small, StoredColumns(left=ObjectsLeft(merged=2, in_open_days=1)))
     assert "(2 merged objects to be rewritten, 1 object of days that are open)" in told

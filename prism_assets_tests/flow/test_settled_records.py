@@ -72,7 +72,7 @@ def test_a_day_that_is_over_becomes_even_objects_with_the_same_rows_everywhere(r
     after = shown(requests)
     assert len(after) == len(done.sizes) == len(planned.plan.groups) < 5
     assert all(item.is_merged and item.is_settled and item.merges == 1 for item in after)
-    assert requests.seen() == rows  # the objects of before are there as long as readers are sent to them
+    assert requests.seen() == rows  # the older objects are there as long as readers are sent to them
     requests.world.catalog(OVER)
     assert requests.seen() == rows
     requests.world.iceberg(OVER)

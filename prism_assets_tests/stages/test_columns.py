@@ -134,7 +134,7 @@ def test_a_rebuild_frees_the_name_of_a_dropped_column(world: World, rows: list[d
     publish(world, NIGHT)
     assert refusal(world, again) == held
     assert run_rebuild(world.context, "log.events", day=utc(NOON).date(), now=utc(MORNING)).errors == ()
-    assert refusal(world, again) == held, "readers are still sent to the objects of before"
+    assert refusal(world, again) == held, "readers are still sent to the older objects"
     publish(world, MORNING)
     look(world, rows, "size")
     assert "color" not in columns_of(world, merged(world))
@@ -228,7 +228,7 @@ def test_a_renamed_column_has_its_name_for_readers_by_id_and_the_one_of_before_i
     world: World, rows: list[dict[str, Any]]
 ) -> None:
     assert world.apply(events(HUE, SIZE)).lines == (
-        "rename column color of log.events to hue: objects of before are rewritten, until then Glue shows color, and "
+        "rename column color of log.events to hue: older objects are rewritten, until then Glue shows color, and "
         "behind it both names for 30 days",
     )
     assert world.apply().lines == (), "the field may stay in the file"

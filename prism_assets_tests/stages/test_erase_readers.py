@@ -47,7 +47,7 @@ def test_iceberg_lists_rewritten_objects_with_its_next_commit_and_no_snapshot_of
     arrive(world, [1] * 20)
     world.iceberg("2026-03-01T12:20")
     assert erase(world).state == "publishing", "the Iceberg table lists objects of open days"
-    assert len(world.iceberg_ids()) == len(world.ids()) == 42, "its manifests say the lengths of objects of before"
+    assert len(world.iceberg_ids()) == len(world.ids()) == 42, "its manifests say the lengths of older objects"
     assert go_on(world).erasures[0].state == "publishing"
     report = world.iceberg("2026-03-01T12:30")
     assert report.tables[0].commit is not None

@@ -71,7 +71,7 @@ def rows(world: World) -> list[dict[str, Any]]:
 
 def rename(world: World) -> None:
     assert world.apply(events(HUE, SIZE), now=RENAMED).lines == (
-        "rename column color of log.events to hue: objects of before are rewritten, until then Glue shows color, and "
+        "rename column color of log.events to hue: older objects are rewritten, until then Glue shows color, and "
         "behind it both names for 30 days",
     )
     world.iceberg(RENAMED)
@@ -111,7 +111,7 @@ def test_a_reader_by_name_finds_every_value_through_a_rename(world: World, rows:
     rename(world)
     assert {value for _, value in by_name_alone(world, ["id", "hue"])} == {None}, "what Glue must not show yet"
     assert said(world, RENAMED) == (
-        "objects of before are left: 1 merged object to be rewritten, 1 object of days that are open, of 2026-03-01 to "
+        "older objects are left: 1 merged object to be rewritten, 1 object of days that are open, of 2026-03-01 to "
         "2026-03-02"
     )
     publish(world, RENAMED)
@@ -137,7 +137,7 @@ def test_a_reader_by_name_finds_every_value_through_a_rename(world: World, rows:
     assert state(world) is RenameState.REWRITING
     publish(world, SETTLED)
     assert state(world) is RenameState.DRAINING
-    assert said(world, SETTLED) == "readers may use objects of before until 2026-03-03 05:00Z"
+    assert said(world, SETTLED) == "readers may use older objects until 2026-03-03 05:00Z"
     see_former(world, rows)
     publish(world, SHOWN)
     assert state(world) is RenameState.BOTH_SHOWN
@@ -232,7 +232,7 @@ def test_a_column_that_was_renamed_by_an_older_version_begins_with_the_next_appl
     rows += arrive(world)
     world.catalog(NOON)
     assert world.apply(now=RENAMED).lines == (
-        "have readers of Glue find column hue of log.events by this name: objects of before are rewritten, until then "
+        "have readers of Glue find column hue of log.events by this name: older objects are rewritten, until then "
         "Glue shows color, and behind it both names for 30 days",
     )
     world.catalog(NIGHT)
@@ -384,7 +384,7 @@ def test_what_landed_without_a_record_is_of_before(world: World, monkeypatch: py
     world.apply(a_table(columns=[HUE], merge=MERGE), now=RENAMED)
     world.merge(RENAMED, everything=True)
     assert said(world, RENAMED) == (
-        "objects of before are left: 1 small object to be merged, 1 day to be published, 1 publication not seen to "
+        "older objects are left: 1 small object to be merged, 1 day to be published, 1 publication not seen to "
         "end, of 2026-03-01"
     )
     (path,) = (world.root / "buckets/lake").rglob("part-*")

@@ -81,7 +81,7 @@ def test_whatever_writes_objects_goes_on_as_before_until_the_catalog_run(world: 
     nothing_is_wide(world, rows)
     (report,) = world.catalog(NOON).tables
     assert of_events(report.columns_advanced) == [f"write column {name}" for name in COLUMNS]
-    assert said(world, NOON).startswith("column size was integer until 2026-03-01 12:00Z: objects of before are left")
+    assert said(world, NOON).startswith("column size was integer until 2026-03-01 12:00Z: older objects are left")
     rows += arrive(world, wide=True)
     world.iceberg(NOON)
     see(world, rows, WIDE, DAY)

@@ -92,7 +92,7 @@ def test_no_reader_finds_another_value_through_a_widening(world: World, rows: li
         "open, of 2026-03-01 to 2026-03-02"
     )
     assert said(world, WIDENED) == (
-        "column size was integer until 2026-03-02 10:00Z: objects of before are left: 1 merged object to be rewritten, "
+        "column size was integer until 2026-03-02 10:00Z: older objects are left: 1 merged object to be rewritten, "
         "1 object of days that are open, of 2026-03-01 to 2026-03-02"
     )
     held = list(rows)
@@ -262,7 +262,7 @@ def test_without_a_word_nothing_is_widened_that_objects_hold(world: World) -> No
     arrive(world, NEXT, at=NEXT)
     world.catalog(NEXT)
     told = (
-        "size (integer to bigint), cost (decimal(6,2) to decimal(10,2)): objects of before have the narrower "
+        "size (integer to bigint), cost (decimal(6,2) to decimal(10,2)): older objects have the narrower "
         "type (1 merged object to be rewritten, 1 object of days that are open, of 2026-03-01 to 2026-03-02). Redshift "
         "Spectrum, and other readers of Glue that do not widen by themselves, fail on these columns in days that are "
         "not rewritten yet; they read no wrong value. Accept that with `prism table apply --accept-failing-reads`; "

@@ -89,7 +89,7 @@ def _streamed(context: StageContext, task: Task) -> tuple[StreamReport, tuple[Pr
 
 
 def _unconverted(context: StageContext, ids: dict[int, str], before: datetime) -> tuple[Problem, ...]:
-    """What somebody waits for who brings tables up to date by hand: objects of before that are not converted yet."""
+    """What somebody waits for who brings tables up to date by hand: older objects that are not converted yet."""
     with context.database.begin() as connection:
         waiting = backlog.count_waiting(connection, list(ids), before)
     return tuple(

@@ -42,7 +42,7 @@ class TransitionStatus:
 
     column: str
     former: str
-    former_type: bool = False
+    is_widening: bool = False
     shown_type: str | None = None
     begun: datetime
     step: TransitionStep
@@ -56,7 +56,7 @@ class TransitionStatus:
             return cls(column=column.name, former=transition.former, begun=begun, step=step)
         shown = transition.shown_first.name if transition.shown_first else None
         former = column.type if shown else transition.former
-        return cls(column=column.name, former=former.name, former_type=True, shown_type=shown, begun=begun, step=step)
+        return cls(column=column.name, former=former.name, is_widening=True, shown_type=shown, begun=begun, step=step)
 
     @property
     def is_shown(self) -> bool:
@@ -109,7 +109,7 @@ def _further(column: Column, due: Collection[TransitionStatus], version: int) ->
     for item in due:
         if item.column != column.name:
             continue
-        if item.former_type:
+        if item.is_widening:
             column = _with_widening(column, item.step, version)
         elif column.rename:
             to = item.step.to

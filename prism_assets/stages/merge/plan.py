@@ -71,7 +71,7 @@ def plan_partition(
         unmerged=unmerged[:limit],
         more=len(unmerged) > limit,
         shrinkage=merge_ranges.observed_shrinkage(connection, partition_id) or DEFAULT_SHRINKAGE,
-        rewritten_in=0 if partition.expired else table.rewritten_in,
+        rewritten_below=0 if partition.expired else table.rewritten_below,
         attempts=attempts,
     )
     return PartitionPlan(table=table, partition=partition, merge=plan)

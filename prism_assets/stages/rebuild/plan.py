@@ -43,7 +43,7 @@ def days_of_arrival(table: TableDefinition, came: datetime) -> set[date]:
 def load_days(connection: Connection, table_id: int, first: date, last: date) -> list[DayToRebuild]:
     """The days from one to another that have rows, or lines that rebuilds of other days have left for them."""
     found: dict[date, Partition | None] = dict.fromkeys(
-        rebuild_candidates.find_waiting(connection, table_id, first, last)
+        rebuild_candidates.find_other_dates(connection, table_id, first, last)
     )
     for partition in partitions.load_table_partitions(connection, table_id):
         if first <= partition.date <= last:

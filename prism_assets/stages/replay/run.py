@@ -84,7 +84,7 @@ class _Replay:
     def preview(self) -> ReplayReport:
         """What a replay would do; days that only the lines themselves tell are not known yet."""
         chosen = self._choose(begin=False)
-        days = self._days_behind(chosen.with_rows) | self._days_waited_for(chosen.with_rows)
+        days = self._days_behind(chosen.with_rows) | self._other_dates(chosen.with_rows)
         return replace(self._report(chosen), dry_run=True, days=tuple(map(self._plan, self._known(days))))
 
     def run(self) -> ReplayReport:
@@ -94,7 +94,7 @@ class _Replay:
         gone = {item.staging_object_id for item in chosen.missing}
         rebuilt = self._rebuild(gone)
         left = self._to_rebuild(gone)
-        still = self._known(self._days_behind(left) | self._days_waited_for(left))
+        still = self._known(self._days_behind(left) | self._other_dates(left))
         numbers = [item.staging_object_id for item in (*chosen.anew, *chosen.with_rows)]
         with self._context.database.begin() as connection:
             rows = replays.count_rows(connection, numbers)
@@ -150,7 +150,7 @@ class _Replay:
 
     def _to_rebuild(self, gone: Collection[int]) -> list[ReplayCandidate]:
         """Objects that have rows, and those without any of which a rebuild has found lines of other days since."""
-        found = (item for part in self._parts() for item in part if item.days or item.waiting)
+        found = (item for part in self._parts() for item in part if item.days or item.other_dates)
         return [item for item in found if item.staging_object_id not in gone]
 
     def _rebuild(self, gone: Collection[int]) -> list[RebuildReport]:
@@ -180,16 +180,16 @@ class _Replay:
         """Those of rows first: reading their objects tells of which other days lines are."""
         found = self._to_rebuild(gone)
         behind = self._known(self._days_behind(found) - set(over))
-        return behind or self._known(self._days_waited_for(found) - set(over))
+        return behind or self._known(self._other_dates(found) - set(over))
 
     def _days_behind(self, items: Collection[ReplayCandidate]) -> set[date]:
         """The days that objects have rows of which were not read under the definition in force."""
         return {day for item in items if item.is_earlier for day in item.days}
 
-    def _days_waited_for(self, items: Collection[ReplayCandidate]) -> set[date]:
+    def _other_dates(self, items: Collection[ReplayCandidate]) -> set[date]:
         """The days that rebuilds have recorded of lines, or by which such lines are looked for where they have not."""
         arrivals = (days_of_arrival(self._table, arrival) for item in items for arrival in item.arrivals)
-        return set[date]().union(*arrivals, *(item.waiting for item in items))
+        return set[date]().union(*arrivals, *(item.other_dates for item in items))
 
     def _known(self, days: Collection[date]) -> list[DayToRebuild]:
         """Those of the days that a rebuild has anything of, in order; none of a log of changes: folded once."""
