@@ -34,12 +34,13 @@ class FoundObject:
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimedObject:
-    """A staging object that belongs to a running batch."""
+    """A staging object that belongs to a running batch. It was converted first under `read_version`."""
 
     staging_object_id: int
     stream_name: str
     table_id: int
     definition_version: int
+    read_version: int
     bucket: str
     key: str
     etag: str | None
@@ -344,9 +345,9 @@ def _mark_claimed(connection: Connection, batch_id: int, ids: Sequence[int]) -> 
 
 _CLAIMED_OBJECT = """
     o.prism_staging_object_id AS staging_object_id, s.stream_name, o.prism_table_id AS table_id,
-    o.definition_version, o.bucket_name AS bucket, o.object_key AS key, o.etag, o.content_length, o.send_time,
-    o.first_receive_time, o.first_batch_id, o.attempts, o.outages, o.rewrites, o.generation,
-    o.batch_limit, o.retained_from, o.settle_clock
+    o.definition_version, coalesce(o.read_version, o.definition_version) AS read_version, o.bucket_name AS bucket,
+    o.object_key AS key, o.etag, o.content_length, o.send_time, o.first_receive_time, o.first_batch_id, o.attempts,
+    o.outages, o.rewrites, o.generation, o.batch_limit, o.retained_from, o.settle_clock
 """
 _MARK_CLAIMED = f"""
 UPDATE prism_staging_objects o SET state = 'claimed', prism_stream_batch_id = :batch,

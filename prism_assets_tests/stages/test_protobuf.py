@@ -11,9 +11,10 @@ import pytest
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.drafting.cases import run_cases
 from prism_assets.drafting.trial import read_table, try_table
+from prism_assets.stages.repair.run import run_repair
 from prism_assets_tests.builders import utc
 from prism_assets_tests.kernels.protoc import descriptor_set, encoded, framed
-from prism_assets_tests.stages.test_rebuild import LATER, rebuild, switch
+from prism_assets_tests.stages.test_rebuild import LATER, close, rebuild, switch
 from prism_assets_tests.world import World
 
 NOON = "2026-03-01T12:00"
@@ -148,3 +149,19 @@ def test_lines_of_before_are_rebuilt_though_the_stream_holds_messages_by_now(wor
         assert rebuild(world).errors == ()
         world.catalog(LATER)
         assert world.query("SELECT id FROM log.events ORDER BY id") == [(0,), (1,), (2,)]
+
+
+def test_a_rebuilt_object_of_messages_is_repaired_though_its_stream_is_gone(world: World) -> None:
+    with_descriptors(world, page="page.proto")
+    world.apply(TABLE)
+    world.drop([], body=framed([page(1), page(2)]))
+    world.stream(NOON)
+    close(world)
+    world.apply(TABLE.replace("s3://staging/events/", "s3://staging/events2/"))
+    assert rebuild(world).errors == ()
+    world.catalog(LATER)
+    (rebuilt,) = [item.key for item in world.context.stores.list("lake", "") if "-g1" in item.key]
+    before = world.context.stores.get("lake", rebuilt)
+    world.context.stores.delete("lake", [rebuilt])
+    assert run_repair(world.context).repaired == 1
+    assert world.context.stores.get("lake", rebuilt) == before

@@ -12,10 +12,10 @@ from prism_assets.domain.files import SmallObject
 from prism_assets.domain.garbage import upload_of
 from prism_assets.domain.keys import SmallObjectKey, TableKeys
 from prism_assets.domain.partitions import Partition, needed_above
-from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.tables import Definitions, TableDefinition
 from prism_assets.domain.work.convert import ConvertTask
 from prism_assets.domain.work.repair import RepairTask
-from prism_assets.metadata import erasures, folds, partitions, publications, small_objects, staging_objects
+from prism_assets.metadata import erasures, folds, partitions, publications, small_objects, staging_objects, tables
 from prism_assets.metadata.staging_objects import ClaimedObject
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.stream.plan import convert_task
@@ -123,10 +123,13 @@ def repair_chunks(
         with context.database.begin() as connection:
             sources = staging_objects.load_claimed(connection, {number for number, _ in part})
             rules = erasures.load_rules(connection, {plan.table.table_id for plan in plans})
+            versions = {(item.table_id, item.read_version) for item in sources.values()}
+            definitions = tables.load_versions(connection, versions)
         tasks = [
             RepairTask(
                 source=_source(sources[number], items, rules.get(sources[number].table_id, ())),
                 recorded=tuple(items),
+                read_definition=_read_definition(sources[number], items, definitions),
                 look_only=look_only,
             )
             for (number, _), items in part.items()
@@ -153,6 +156,13 @@ def _within(tasks: Sequence[RepairTask], most_bytes: int) -> Iterator[tuple[Repa
         size += task.source.content_length
     if part:
         yield tuple(part)
+
+
+def _read_definition(item: ClaimedObject, recorded: Sequence[SmallObject], definitions: Definitions) -> str | None:
+    """The definition that says what the staging object holds; None where that of its rows does."""
+    if recorded[0].definition_version == item.read_version:
+        return None
+    return definitions[item.table_id, item.read_version].for_tasks().to_json()
 
 
 def _source(item: ClaimedObject, recorded: Sequence[SmallObject], rules: Sequence[ErasureRule]) -> ConvertTask:
