@@ -6,7 +6,6 @@ is to be done, and each measure says what.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from prism_assets.domain.snapshots import MANY_SNAPSHOTS
@@ -114,8 +113,4 @@ def health_of(figures: IcebergFigures) -> Health:
             remedy="see `prism iceberg history`; only the publisher's role may commit",
         ),
     ]
-    return Health(measures=_worst_first(measures))
-
-
-def _worst_first(measures: Sequence[Measure]) -> tuple[Measure, ...]:
-    return tuple(sorted(measures, key=lambda measure: measure.score))
+    return Health(measures=tuple(sorted(measures, key=lambda measure: measure.score)))

@@ -26,7 +26,6 @@ from prism_assets.kernels.json.blocks import Block, LongLine, split
 from prism_assets.kernels.json.columnar import Hints, read_block
 from prism_assets.kernels.json.head import FirstLines
 from prism_assets.kernels.json.picks import Facts
-from prism_assets.kernels.json.rows import Reject
 from prism_assets.kernels.json.undefined import UndefinedFields
 from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets.kernels.quarantine import Quarantine
@@ -193,7 +192,7 @@ class ObjectReading(Generic[_Rows]):
         self._undefined.update(read.undefined)
         self.lines_in += len(read.lines)
         self.fast_lines += read.fast
-        for reject in sorted(rejects, key=_line):
+        for reject in sorted(rejects, key=lambda reject: reject.line):
             start, end = int(read.lines.starts[reject.line]), int(read.lines.ends[reject.line])
             number = int(read.lines.numbers[reject.line])
             original = part.original(number, start, end)
@@ -252,7 +251,3 @@ def facts_of(task: ConvertTask) -> Facts:
     facts = {"@stream": task.stream_name, "@object": url, "@received": received}
     number = str(task.staging_object_id)
     return {"@object_id": (Number(number), number), **{name: (text, json.dumps(text)) for name, text in facts.items()}}
-
-
-def _line(reject: Reject) -> int:
-    return reject.line

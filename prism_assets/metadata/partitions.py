@@ -248,14 +248,14 @@ def switch_evidence(connection: Connection, partition_id: int) -> SwitchEvidence
 
     The caller holds the partition's row, so neither side moves.
     """
-    upper, ranges = _range_totals(connection, partition_id)
-    row = connection.execute(text(_EVIDENCE), {"id": partition_id, "upper": upper or 0}).one()
+    ranges = connection.execute(text(_RANGE_TOTALS), {"id": partition_id}).one()
+    row = connection.execute(text(_EVIDENCE), {"id": partition_id, "upper": ranges.upper or 0}).one()
     return SwitchEvidence(
-        upper_bound=upper,
+        upper_bound=ranges.upper,
         uncovered_live=row.uncovered,
         live=_totals(row.live_objects, row.live_rows, row.live_print),
         covered=_totals(row.covered_objects, row.covered_rows, row.covered_print),
-        ranges=ranges,
+        ranges=_totals(ranges.objects, ranges.rows, ranges.print),
     )
 
 
@@ -270,11 +270,6 @@ SELECT count(*) FILTER (WHERE NOT delayed AND prism_small_object_id > :upper) AS
 FROM prism_small_objects
 WHERE prism_partition_id = :id
 """
-
-
-def _range_totals(connection: Connection, partition_id: int) -> tuple[int | None, ObjectTotals]:
-    row = connection.execute(text(_RANGE_TOTALS), {"id": partition_id}).one()
-    return row.upper, _totals(row.objects, row.rows, row.print)
 
 
 _RANGE_TOTALS = """

@@ -63,7 +63,7 @@ def find_in_flight(instance: DagsterInstance, stage: Stage) -> InFlight:
     return InFlight(
         waiting=_priorities(queued, stage),
         just_begun=_priorities(just_begun, stage),
-        running=frozenset(_tables(running)),
+        running=frozenset(table for record in running for table in _selected(record.dagster_run)),
         resting=frozenset(_resting(failed, now)),
     )
 
@@ -125,10 +125,6 @@ def _records(
 ) -> list[RunRecord]:
     filters = RunsFilter(tags={STAGE_TAG: stage.value}, statuses=list(statuses), updated_after=since)
     return list(instance.get_run_records(filters=filters, limit=_LIMIT))
-
-
-def _tables(records: Iterable[RunRecord]) -> set[str]:
-    return {table for record in records for table in _selected(record.dagster_run)}
 
 
 def _blamed(run: DagsterRun) -> set[str]:

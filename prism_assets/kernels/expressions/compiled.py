@@ -82,7 +82,9 @@ class _GrowingQuery:
         if uses.columns & self._waiting.keys():
             self._close()
         sql_type = self._type_of(expression)
-        self._note(name, uses)
+        self.secrets |= uses.secrets
+        self.columns |= uses.columns
+        self.uses[name] = uses.columns
         self._waiting[name] = expression.text
         return sql_type
 
@@ -90,11 +92,6 @@ class _GrowingQuery:
         """The whole of it: as it is, and with each expression tried."""
         self._close()
         return self._query, self._trying_query
-
-    def _note(self, name: str, uses: Uses) -> None:
-        self.secrets |= uses.secrets
-        self.columns |= uses.columns
-        self.uses[name] = uses.columns
 
     def _type_of(self, expression: Expression) -> str:
         import duckdb

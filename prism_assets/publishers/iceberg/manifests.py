@@ -122,7 +122,8 @@ class ManifestProducer:
         rest = iter(changes)
         first = next(rest, None)
         while first is not None:
-            writer = _ManifestWriter(SPEC, self._schema, self._new_file(), self._snapshot_id, _CODEC)
+            file = self._files.new_output(f"{self._folder}/{uuid.uuid4()}-m0.avro")
+            writer = _ManifestWriter(SPEC, self._schema, file, self._snapshot_id, _CODEC)
             with writer:
                 _put(writer, first)
                 first = None
@@ -133,9 +134,6 @@ class ManifestProducer:
                     _put(writer, change)
             written.append(writer.to_manifest_file())
         return written
-
-    def _new_file(self) -> Any:
-        return self._files.new_output(f"{self._folder}/{uuid.uuid4()}-m0.avro")
 
     def _entry(self, day: date, file: DataFile) -> ManifestEntry:
         bounds = [item for item in file.metrics if item.column_id in self._types]

@@ -31,7 +31,8 @@ def parse_table_files(folder: Path) -> tuple[list[TableDefinition], list[str]]:
         raise DefinitionError(f"{folder} is not a folder: give the folder of the table files, such as tables/")
     found: list[TableDefinition] = []
     problems: list[str] = []
-    for path in sorted(_table_files(folder), key=_age):
+    files = [path for path in [*folder.rglob("*.yaml"), *folder.rglob("*.yml")] if path.is_file()]
+    for path in sorted(files, key=_age):
         try:
             of_file = tables_of(parse_table_file(path.read_text(encoding="utf-8"), str(path), _beside(path)))
         except DefinitionError as error:
@@ -49,10 +50,6 @@ def parse_table_files(folder: Path) -> tuple[list[TableDefinition], list[str]]:
 
 def _beside(path: Path) -> ReadFile:
     return lambda name: (path.parent / name).read_bytes()
-
-
-def _table_files(folder: Path) -> list[Path]:
-    return [path for path in [*folder.rglob("*.yaml"), *folder.rglob("*.yml")] if path.is_file()]
 
 
 def _age(path: Path) -> tuple[float, str]:

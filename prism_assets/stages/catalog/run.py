@@ -202,7 +202,7 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
         marked, closed = _close(context, table, lease, pending, now, waiting)
         advanced = advance_columns(context, lease, table, min(now, known.time))
     shown = {
-        one.publisher.name: _show(one, lease, table, now + _since(started), republish)
+        one.publisher.name: _show(one, lease, table, now + timedelta(seconds=time.monotonic() - started), republish)
         for one in _begun_catalogs(context, lease, table)
     }
     current, open_transitions = _open_transitions(context, table, min(now, known.time))
@@ -236,10 +236,6 @@ def _open_transitions(
     with context.database.begin() as connection:
         current = tables.load_current(connection, table)
         return current, read_transitions(context, connection, current, now)
-
-
-def _since(started: float) -> timedelta:
-    return timedelta(seconds=time.monotonic() - started)
 
 
 def _of_symlinks(item: _Told) -> _Told:

@@ -8,7 +8,6 @@ A death before the record leaves an object that nobody names, and the next adopt
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 
@@ -19,7 +18,7 @@ from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition, by_version
 from prism_assets.domain.types import MICROSECONDS
 from prism_assets.domain.words import counted
-from prism_assets.domain.work.merge import MergeResult, MergeTask
+from prism_assets.domain.work.merge import MergeTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import merge_ranges, partitions, small_objects
 from prism_assets.stages.bisect import run_bisected
@@ -83,7 +82,8 @@ def run_adopt(context: StageContext, name: str, *, since: date | None, now: date
     problems: list[Problem] = []
     for start in range(0, len(old), _AT_ONCE):
         part = {item.task.task_id: item for item in old[start : start + _AT_ONCE]}
-        for result in _rewrite(context, table, [item.task for item in part.values()]):
+        tasks = [item.task for item in part.values()]
+        for result in list(run_bisected(context.engine, tasks, by_version(table))):
             item = part[result.task_id]
             if result.written is not None and _record(context, item, result.written, now):
                 done.append(item)
@@ -145,10 +145,6 @@ def _task(context: StageContext, table: TableDefinition, partition: Partition, i
         definition_version=table.version,
         metric_columns=table.metric_columns,
     )
-
-
-def _rewrite(context: StageContext, table: TableDefinition, tasks: Sequence[MergeTask]) -> Collection[MergeResult]:
-    return list(run_bisected(context.engine, tasks, by_version(table)))
 
 
 def _record(context: StageContext, item: _OldRange, written: MergedRange, now: datetime) -> bool:

@@ -17,7 +17,7 @@ from datetime import date
 
 from prism_assets.domain.errors import WORTH_REPEATING, LeaseLost, PrismError, TransientError
 from prism_assets.domain.partitions import Partition
-from prism_assets.domain.tables import Definitions, TableDefinition
+from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.domain.work import Failure
 from prism_assets.domain.work.repair import RepairedObject, RepairResult, RepairTask
@@ -252,13 +252,10 @@ def _results(context: StageContext, tasks: Sequence[RepairTask]) -> Iterator[Rep
 
     The engine writes a key only after it found the rows equal: a death in the job leaves some objects repaired.
     """
-    definitions = _definitions(context, tasks)
-    return run_bisected(context.engine, tasks, definitions)
-
-
-def _definitions(context: StageContext, tasks: Sequence[RepairTask]) -> Definitions:
     with context.database.begin() as connection:
-        return tables.load_versions(connection, {(task.table_id, task.definition_version) for task in tasks})
+        versions = {(task.table_id, task.definition_version) for task in tasks}
+        definitions = tables.load_versions(connection, versions)
+    return run_bisected(context.engine, tasks, definitions)
 
 
 def _found(plan: RepairPlan, suspect: Suspect, results: Results) -> RepairedObject | None:
