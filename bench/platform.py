@@ -100,12 +100,17 @@ def write_objects(folder: Path, objects: int, lines: int, hour: int = 20) -> int
     return total
 
 
-def apply_rounds(context: StageContext, folder: Path, rounds: int) -> None:
-    """Makes a table `bench.round{number}` for each round from 0 on, so that each round works on the same rows anew."""
+def apply_rounds(context: StageContext, folder: Path, rounds: int, columns: Mapping[str, str] | None = None) -> None:
+    """Makes a table `bench.round{number}` for each round from 0 on, so that each round works on the same rows anew.
+
+    With `columns`, lines of a table file by name: tables `bench.{name}{number}` that have these columns, too.
+    """
     tables = folder / "tables"
     tables.mkdir()
-    for number in range(rounds + 1):
-        (tables / f"round{number}.yaml").write_text(TABLE.format(table=f"round{number}"))
+    for name, more in (columns or {"round": ""}).items():
+        for number in range(rounds + 1):
+            text = TABLE.format(table=f"{name}{number}").replace("merge: ", f"{more}merge: ")
+            (tables / f"{name}{number}.yaml").write_text(text)
     run_apply(context, tables, NOW)
 
 

@@ -22,24 +22,23 @@ from prism_assets.stages.stream.run import run_stream
 
 
 class Prism:
-    """Each round has a table of its own, so that every round converts the same objects anew."""
+    """Each round has a table `bench.{name}{number}` of its own, so that every round converts the same objects anew."""
 
-    def __init__(self, context: StageContext, objects: Path, folder: Path, rounds: int) -> None:
-        self._context, self._objects, self._folder = context, objects, folder
-        apply_rounds(context, folder, rounds)
+    def __init__(self, context: StageContext, objects: Path, folder: Path, name: str = "round") -> None:
+        self._context, self._objects, self._folder, self._name = context, objects, folder, name
 
     def prepare(self, number: int) -> None:
-        upload(self._context, self._objects, f"round{number}/")
-        run_discover(self._context, now=NOW, names=[f"bench.round{number}"])
+        upload(self._context, self._objects, f"{self._name}{number}/")
+        run_discover(self._context, now=NOW, names=[f"bench.{self._name}{number}"])
 
     def work(self, number: int) -> None:
-        done = run_stream(self._context, now=NOW, names=[f"bench.round{number}"])
+        done = run_stream(self._context, now=NOW, names=[f"bench.{self._name}{number}"])
         assert not done.errors
         assert not done.quarantined
 
     def outcome(self, number: int) -> Mapping[str, object]:
         target = self._folder / "ours"
-        download(self._context, f"round{number}/live/", target)
+        download(self._context, f"{self._name}{number}/live/", target)
         return summary(f"{target}/*.parquet", "time")
 
 
@@ -76,7 +75,8 @@ def main() -> int:
         size = write_objects(objects, options.objects, options.lines)
         rows = options.objects * options.lines
         print(f"{rows:,} lines, {size / 1e6:.0f} MB of JSON in {options.objects} gzip objects", flush=True)
-        ours = Prism(context, objects, folder, options.warmups + options.rounds)
+        apply_rounds(context, folder, options.warmups + options.rounds)
+        ours = Prism(context, objects, folder)
         peer = SparkJson(context.settings.spark_remote, objects, folder)
         timings = race(
             [

@@ -1,8 +1,9 @@
 """What expressions of a table cost: four of them, against none, and against reading the same columns from the lines.
 
-All convert the rows of `scripts/bench stream` in one thread of this process, from and to a folder. The columns that all
-have must be equal, value by value, and what is computed must be what stands in the lines of those that read it, where
-Python's own functions put it.
+First the kernel alone: all convert the rows of `scripts/bench stream` in one thread of this process, from and to a
+folder. The columns that all have must be equal, value by value, and what is computed must be what stands in the lines
+of those that read it, where Python's own functions put it. Then the same rows through Stream as a whole, with and
+without the expressions; how much longer that takes is what has a target.
 
 Beside that: how long `prism table try` takes on 10,000 of these lines, with the start of the command; and how long an
 erasure takes to write a merged object again without some rows, against a merge of the same rows, and which of many
@@ -31,7 +32,8 @@ import pyarrow.parquet as pq
 
 from bench.erasures import Erasures
 from bench.harness import System, race, report
-from bench.platform import log_lines
+from bench.platform import apply_rounds, bench_platform, log_lines, write_objects
+from bench.stream import Prism
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work.convert import ConvertTask
@@ -42,6 +44,7 @@ from prism_assets.objectstore.stores import Stores
 
 _START = datetime(2026, 3, 1, tzinfo=timezone.utc)
 _MOST = 1.3
+_WARMUPS = 3
 _TRIED, _MOST_SECONDS = 10_000, 3
 _ACCEPT = "accept: {past_days: 3650, future_days: 365}\n"
 _COMMON = """
@@ -168,8 +171,8 @@ def _seconds_of_try(root: Path, sample: Path, rounds: int) -> float:
 
 
 def main() -> int:
-    """Races both; exit status 1 where four expressions cost more than 1.3 times as much, `try` takes over 3 s, or an
-    object takes longer to rewrite than merges are to take.
+    """Races all; exit status 1 where Stream takes more than 1.3 times as long with four expressions, `try` takes over
+    3 s, or an object takes longer to rewrite than merges are to take.
     """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--objects", type=int, default=10)
@@ -205,15 +208,32 @@ def main() -> int:
         bodies = [_users(options.rows // 10, number) for number in range(10 * options.objects)]
         erasures = Erasures(root / "erasures", _table(_COMMON), bodies, _START + timedelta(days=1))
         erased = erasures.race(options.rounds)
-    targets = {name: round(1 / _MOST, 2) for name in ways if name != "four expressions"}
     note = (
         f"{options.objects * options.rows:,} lines in {options.objects} gzip objects; a ratio of 0.77 is 1.3 times the "
         "time. Without the expressions four columns less are written; read, they are the same."
     )
     tried = f"`prism table try` on {_TRIED:,} lines with four expressions: {trying:.2f} s (target: {_MOST_SECONDS} s)."
     print(tried)
-    met = report("Tables: four expressions", timings, targets, [note, "", tried])
+    report("Tables: the kernel with four expressions", timings, {}, [note, "", tried])
+    met = _race_stream(options.rounds)
     return 0 if met and erased and trying <= _MOST_SECONDS else 1
+
+
+def _race_stream(rounds: int) -> bool:
+    """Races Stream as a whole; True if four expressions cost no more than they may."""
+    columns = {"plain": "", "computed": _EXPRESSIONS.lstrip("\n")}
+    with bench_platform() as (context, folder):
+        objects = folder / "objects"
+        size = write_objects(objects, 100, 10_000)
+        apply_rounds(context, folder, _WARMUPS + rounds, columns)
+        ways = {
+            "four expressions": Prism(context, objects, folder, "computed"),
+            "no expression": Prism(context, objects, folder, "plain"),
+        }
+        systems = [System(name, way.prepare, way.work, way.outcome) for name, way in ways.items()]
+        timings = race(systems, rounds, _WARMUPS)
+    note = f"1,000,000 lines, {size / 1e6:.0f} MB of JSON in 100 gzip objects. A ratio of 0.77 is 1.3 times the time."
+    return report("Tables: Stream with four expressions", timings, {"no expression": round(1 / _MOST, 2)}, [note])
 
 
 if __name__ == "__main__":
