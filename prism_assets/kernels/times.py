@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -155,6 +156,7 @@ def to_day(day: date) -> int:
     return day.toordinal() - _EPOCH_DAY
 
 
+@lru_cache(maxsize=4096)
 def midnight_of(day: int, zone: ZoneInfo) -> int:
     """The instant at which a day begins in a zone."""
     local = datetime.combine(to_date(day), datetime.min.time(), tzinfo=zone)

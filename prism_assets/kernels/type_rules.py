@@ -6,6 +6,7 @@ The one place that goes through all types; the type checker finds one that is mi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -74,8 +75,9 @@ _FLOATS = ReadAs(nothing=pa.float64(), whole=pa.float64(), fractions=pa.float64(
 _TIMES = ReadAs(whole=pa.int64(), fractions=pa.float64())
 
 
+@lru_cache(maxsize=4096)
 def rules_of(column: Column, zone: ZoneInfo) -> TypeRules:
-    """The rules of a column in a table whose days begin at the midnights of `zone`."""
+    """The rules of a column in a table whose days begin at the midnights of `zone`; made once a worker."""
     length = DEFAULT_LENGTH if column.length is None else column.length
     times = TimeOptions.of(column, zone)
     match column.type:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from enum import IntEnum, auto
 from typing import Any
@@ -56,14 +56,13 @@ def sample_kinds(layout: Layout, lines: Iterable[bytes]) -> Kinds:
 
     Only how values are best read hangs on it: of a key that is there twice the last value counts.
     """
-    kinds: defaultdict[str, Counter[Kind]] = defaultdict(Counter)
-    sources = layout.sources
-    for line in lines:
-        fields = _fields_of(line)
-        for source in sources:
-            kind = kind_of(fields.get(source))
-            if kind is not None:
-                kinds[source][kind] += 1
+    read = [_fields_of(line) for line in lines]
+    kinds: Kinds = {}
+    for source in layout.sources:
+        found = (kind_of(fields.get(source)) for fields in read)
+        counts = Counter(kind for kind in found if kind is not None)
+        if counts:
+            kinds[source] = counts
     return kinds
 
 

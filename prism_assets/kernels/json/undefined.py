@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
@@ -179,8 +180,9 @@ def _mixed(hashes: Hashes, words: Hashes) -> Hashes:
     return mixed ^ (mixed >> _SHIFT)
 
 
+@lru_cache(maxsize=4096)
 def _hash_of(name: bytes) -> int:
-    """The hash of a key that is written without escapes."""
+    """The hash of a key that is written without escapes; of the keys of a table once a worker."""
     padded = name + bytes(_WORD)
     keys = _KeyPositions(padded, np.zeros(1, np.int64), np.array([len(name)], np.int64), np.zeros(1, np.int64))
     return int(keys.hashes()[0])
