@@ -214,3 +214,16 @@ def test_what_is_held_at_one_time_does_not_grow_with_the_object(
         most[lines] = pool.max_memory()
         assert result.rows_out == lines
     assert most[80_000] < 1.5 * most[10_000] < 80_000 * 200
+
+
+def test_rows_in_order_are_not_copied_and_give_the_bytes_that_they_give_in_any_order(lake: Lake) -> None:
+    draw = random.Random(5)
+    rows = [
+        a_row(draw, number) | {"time": f"2018-10-2{2 + number // 400}T00:{number % 400 // 60:02}:{number % 60:02}Z"}
+        for number in range(800)
+    ]
+    table = a_table(*COLUMNS)
+    in_order = lake.convert(an_object(*rows), table)
+    assert [written.row_count for written in in_order.result.objects] == [400, 400]
+    draw.shuffle(rows)
+    assert lake.convert(an_object(*rows), table).stored == in_order.stored
