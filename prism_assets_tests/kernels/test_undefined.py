@@ -91,6 +91,17 @@ def test_a_frozen_table_sets_lines_with_undefined_fields_aside(lake: Lake, contr
     assert len(outcome.rows) == 200 - sum(outcome.reasons.values())
 
 
+@pytest.mark.parametrize("contract", [REPORT, FREEZE])
+@pytest.mark.parametrize("value", ["true", "null", "1", '"x"'])
+def test_a_key_that_is_the_character_zero_is_a_field_like_others(lake: Lake, contract: str, value: str) -> None:
+    rows: list[dict[str, Any] | str] = [{"v": number} for number in range(200)]
+    rows[150] = f'{{"time": "2018-10-24T12:00:00Z", "v": 150, "\\u0000": {value}}}'
+    table = a_table(a_column("v", "bigint", 2))
+    outcome = lake.both(an_object(*rows), under(table, contract))
+    assert [item[2:] for item in seen(outcome)] == ([] if value == "null" else [(1, 151)])
+    assert len(outcome.rows) == (199 if contract == FREEZE and value != "null" else 200)
+
+
 @pytest.mark.parametrize("misfits", [EMPTY, SET_ASIDE])
 def test_lines_with_values_that_do_not_fit_are_set_aside_where_the_contract_says_so(lake: Lake, misfits: str) -> None:
     table = a_table(a_column("v", "bigint", 2), a_column("s", "string", 3, length=2))

@@ -12,7 +12,7 @@ import pyarrow.json
 
 from prism_assets.kernels.json.blocks import Lines, Mask
 
-# One more column that no line has: it keeps the number of rows where nothing else is read.
+# A column that hardly any line has: it keeps the number of rows where nothing is read.
 _NOWHERE = "\0"
 _ROW = re.compile(r"in row (\d+)")
 _VALUE = re.compile(r"Failed to convert JSON to (\w+).*parse:(.*)", re.DOTALL)
@@ -56,7 +56,8 @@ class Reader:
     _schema: pa.Schema = field(init=False)
 
     def __post_init__(self) -> None:
-        self._schema = pa.schema([*self.types.items(), (_NOWHERE, pa.bool_())])
+        self._schema = pa.schema(list(self.types.items()) or [(_NOWHERE, pa.bool_())])
+        self.exclusive = self.exclusive and bool(self.types)
         self.refused = np.zeros(len(self.lines), bool)
 
     def read(self) -> pa.Table:
@@ -75,7 +76,7 @@ class Reader:
             position, steady = stop, steady + 1
             if steady >= _STEADY:
                 step, steady = step * 2, 0
-        read = pa.concat_tables(tables).drop_columns([_NOWHERE])
+        read = pa.concat_tables(tables).select(list(self.types))
         return read.filter(pa.array(~self.refused)) if self.refused.any() else read
 
     def _refuse(self, index: int) -> None:
