@@ -91,7 +91,13 @@ class Partition:
 
         A day of records that all stay hidden, or one that a rebuild has made and found no row of yet.
         """
-        return not self.is_open and self.desired_version == LIVE_VERSION and (self.switched or not self.last_object_id)
+        closed_empty = not self.is_open and (self.switched or not self.last_object_id)
+        return self.desired_version == LIVE_VERSION and (closed_empty or self.is_waiting_for_rows)
+
+    @property
+    def is_waiting_for_rows(self) -> bool:
+        """Whether a rebuild has marked the day, which has no row, and has still to close it before it gives it any."""
+        return self.is_open and self.is_marked and not self.last_object_id
 
     @property
     def is_published(self) -> bool:
@@ -225,7 +231,7 @@ _ERASED = "rows of its table were erased, which its staging objects still hold"
 
 
 def new_day_obstacle(*, is_over: bool, is_kept: bool, has_erasures: bool) -> str | None:
-    """Why a rebuild cannot make a day that has no row yet, or None if it can: such a day is closed at once."""
+    """Why a rebuild cannot make a day that has no row yet, or None if it can: such a day is closed first."""
     if not is_over:
         return "it is not over, and readers of such a day list its folder; rebuild it behind the end of the day"
     if not is_kept:

@@ -95,7 +95,7 @@ WITH days AS MATERIALIZED (
             AND q.publisher <> 'iceberg' AND CASE
                 WHEN p.expire_time IS NOT NULL THEN q.version >= 0
                 WHEN p.last_live_object_id IS NULL THEN false
-                WHEN q.version < 0 THEN q.dirty
+                WHEN q.version < 0 THEN q.dirty AND greatest(p.last_object_id, p.desired_manifest_version) > 0
                 ELSE q.revision < p.revision OR p.switched AND q.version < p.desired_manifest_version
             END) AS is_behind
     FROM prism_partitions p WHERE p.prism_table_id = :table

@@ -46,17 +46,17 @@ ORDER BY p.prism_partition_id FOR UPDATE
 """
 
 
-def make_closed(connection: Connection, table_id: int, day: date) -> None:
-    """Creates a day that is over, if there is none: marked and closed, so that all rows of it come as delayed objects.
+def make_marked(connection: Connection, table_id: int, day: date) -> None:
+    """Creates a day that is over, if there is none: marked, so that what later batches claim comes as delayed objects.
 
-    The caller holds the epoch lock exclusively, and no staging object of the table that a batch has seen is unfinished.
+    The caller holds the epoch lock exclusively, as for `mark_closing`.
     """
-    connection.execute(text(_MAKE_CLOSED), {"table": table_id, "day": day})
+    connection.execute(text(_MAKE_MARKED), {"table": table_id, "day": day})
 
 
-_MAKE_CLOSED = """
-INSERT INTO prism_partitions (prism_table_id, partition_date, closing_batch_id, last_live_object_id)
-SELECT :table, :day, coalesce(max(prism_stream_batch_id), 0), 0 FROM prism_stream_batches
+_MAKE_MARKED = """
+INSERT INTO prism_partitions (prism_table_id, partition_date, closing_batch_id)
+SELECT :table, :day, coalesce(max(prism_stream_batch_id), 0) FROM prism_stream_batches
 ON CONFLICT DO NOTHING
 """
 

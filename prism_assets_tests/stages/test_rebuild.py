@@ -434,8 +434,30 @@ def test_a_day_without_rows_is_not_made_before_it_is_over_nor_while_objects_are_
     )
     busy.stream(LATEST)
     assert "1 staging object is being converted, and may have rows of it: repeat when that has ended" in errors[0]
-    assert scalar(world, "SELECT count(*) FROM prism_partitions") == 1
     assert rebuilt(world, "2026-03-04", now=LATEST).totals
+
+
+def test_a_day_without_rows_waits_only_for_what_was_claimed_before_it_was_marked(world: World) -> None:
+    an_object_of_other_days(world, "2026-03-04T11:00")
+    rebuilt(world, now=LATEST)
+    first, later = list[str](), list[str]()
+
+    def during_another(told: list[str]) -> None:
+        """A rebuild while an object is converted, of which nobody knows whether it has rows of the day."""
+        world.drop(rows_of(f"{len(first)}"))
+        engine = PausingEngine(
+            world.context.engine, lambda: told.extend(rebuild(world, "2026-03-04", now=LATEST).errors)
+        )
+        another_worker(world, engine).stream(LATEST)
+
+    during_another(first)
+    assert "1 staging object is being converted" in first[0]
+    (plan,) = preview_days(world.context, "log.events", day=utc("2026-03-04T11:00").date(), now=utc(LATEST))
+    assert "is not rebuilt" not in str(plan)
+    during_another(later)
+    assert later == []
+    assert waiting(world) == []
+    assert is_sound(world)
 
 
 def test_a_day_that_was_made_and_got_no_row_is_shown_to_nobody_and_waits_for_nothing(world: World) -> None:

@@ -279,11 +279,12 @@ def test_objects_with_rows_of_open_days_alone_wait_for_their_close(world: World)
     assert world.ids() == ids
 
 
+@pytest.mark.parametrize("point", ["after_mark_day", "after_make_day"])
 def test_a_day_that_was_made_and_has_no_row_keeps_no_catalog_and_no_column_waiting(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     ids = refused_lines_of(world, 4)
-    monkeypatch.setattr(failpoints, "_POINTS", failpoints.parse("rebuild.after_make_day=1*raise(InjectedFault)"))
+    monkeypatch.setattr(failpoints, "_POINTS", failpoints.parse(f"rebuild.{point}=1*raise(InjectedFault)"))
     assert run_replay(world.context, "log.events", now=utc(WEEKEND)).errors
     table = a_version().replace("name: kind", "name: sort, was: kind") + "symlink: true\n"
     assert world.apply(table, now=WEEKEND).problems == ()

@@ -65,7 +65,9 @@ def rebuild_day(
 
     With `without_missing` rows of staging objects that are gone stay as they are; otherwise a day with any does.
     """
-    partition = day.partition or _make_day(context, table, day, now)
+    partition = day.partition
+    if partition is None or partition.is_waiting_for_rows:
+        partition = _make_day(context, table, day, now)
     day = replace(day, partition=partition)
     with context.database.begin() as connection:
         _refuse(connection, table, day, now)
@@ -86,17 +88,27 @@ def rebuild_day(
 def _make_day(context: StageContext, table: TableDefinition, day: DayToRebuild, now: datetime) -> Partition:
     """Makes a day that has no row yet, closed: nobody lists its folder, and rows are shown as those of any closed day.
 
-    One transaction: behind it the day has no row, is in no catalog, and waits for nothing, whether somebody dies here
+    It is marked and then closed, as other days are: what batches claim behind the mark comes as delayed objects, and
+    what they claimed before keeps the day from being closed. TransientError if something does; the next call goes on.
+    Behind either transaction the day has no row, is in no catalog, and waits for nothing, whether somebody dies here
     or no line turns out to be a row of it.
     """
+    if day.partition is None:
+        with context.database.begin() as connection:
+            locks.hold_epoch(connection)
+            _refuse(connection, table, day, now)
+            partitions.make_marked(connection, table.table_id, day.date)
+            failpoint("rebuild.in_mark_day")
+        failpoint("rebuild.after_mark_day")
     with context.database.begin() as connection:
-        locks.hold_epoch(connection)
-        _refuse(connection, table, day, now)
-        if left := backlog.unfinished_before(connection, table.table_id, None):
-            unfinished = counted(left, "staging object is", "staging objects are")
-            raise TransientError(f"{unfinished} being converted, and may have rows of it: repeat when that has ended")
-        partitions.make_closed(connection, table.table_id, day.date)
         (made,) = partitions.load_days(connection, table.table_id, [day.date])
+        made = partitions.lock_partition(connection, made.partition_id)
+        if made.is_waiting_for_rows:
+            if left := backlog.unfinished_before(connection, table.table_id, made.closing_batch_id):
+                objects = counted(left, "staging object is", "staging objects are")
+                raise TransientError(f"{objects} being converted, and may have rows of it: repeat when that has ended")
+            partitions.close(connection, made.partition_id)
+            made = partitions.lock_partition(connection, made.partition_id)
         failpoint("rebuild.in_make_day")
     failpoint("rebuild.after_make_day")
     return made

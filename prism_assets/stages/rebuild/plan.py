@@ -67,7 +67,7 @@ def find_days(context: StageContext, table: TableDefinition, *, day: date, since
 def obstacle_of(connection: Connection, table: TableDefinition, day: DayToRebuild, now: datetime) -> str | None:
     """Why a day cannot be rebuilt now, or None if it can. Reads without locks."""
     has_erasures = bool(erasures.load_rules(connection, [table.table_id]))
-    if day.partition is not None:
+    if day.partition is not None and not day.partition.is_waiting_for_rows:
         return rebuild_obstacle(day.partition, has_erasures=has_erasures)
     oldest_kept = table.oldest_kept(now)
     return new_day_obstacle(
