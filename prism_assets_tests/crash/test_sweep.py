@@ -53,7 +53,8 @@ def of_symlinks(hits: Hits, *, long: bool) -> list[Case]:
     The short form takes every third of them.
     """
     theirs = {key: counts for key, counts in hits.items() if key[0] == "linked"}
-    found = [case for case in sweep.cases(theirs, ("kill9",), (-1,)) if case.point.startswith("catalog.")]
+    which = (1, 2, -1) if long else (-1,)
+    found = [case for case in sweep.cases(theirs, ("kill9",), which) if case.point.startswith("catalog.")]
     return found if long else found[::3]
 
 
