@@ -34,7 +34,7 @@ from prism_assets.domain.types import (
 from prism_assets.domain.words import counted
 
 _ALMOST_ALL = 0.99
-_SHORTEST = 16
+_SHORTEST = 256  # what comes later is longer than a sample: addresses, names of clients, messages
 _TIME_NAMES = " time timestamp event_time ts datetime created_at date "  # of columns, likely ones first
 _LIKE_A_TIME = re.compile(r"(^|_)(time|timestamp|ts|at|date|datetime|msec|epoch|when)($|_)")
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -180,18 +180,24 @@ def _time_key(sample: Survey, names: dict[str, str], now: datetime) -> str:
 
 
 def _times(evidence: KeyEvidence) -> int:
-    return evidence.kinds[ValueKind.INSTANT] + evidence.kinds[ValueKind.DAY] + evidence.unix.total()
+    return _written_times(evidence) + evidence.unix.total()
 
 
 def _is_time(evidence: KeyEvidence, name: str) -> bool:
     """Whether almost all values are times; numbers only where the name says so, as ids look like them."""
-    written = evidence.kinds[ValueKind.INSTANT] + evidence.kinds[ValueKind.DAY]
+    written = _written_times(evidence)
     return 0 < written >= _ALMOST_ALL * evidence.values or _is_unix_time(evidence, name)
 
 
 def _is_unix_time(evidence: KeyEvidence, name: str) -> bool:
+    """Whether there are unix times, all of one unit, and almost nothing else but times that are written out."""
     likely = max(evidence.unix.values(), default=0)
-    return bool(likely and _LIKE_A_TIME.search(name)) and likely >= _ALMOST_ALL * evidence.values
+    times = likely + _written_times(evidence)
+    return bool(likely and _LIKE_A_TIME.search(name)) and times >= _ALMOST_ALL * evidence.values
+
+
+def _written_times(evidence: KeyEvidence) -> int:
+    return evidence.kinds[ValueKind.INSTANT] + evidence.kinds[ValueKind.DAY]
 
 
 def _is_accepted(evidence: KeyEvidence, now: datetime) -> bool:
@@ -243,7 +249,7 @@ def _type(evidence: KeyEvidence, name: str) -> tuple[ColumnType, str | None]:
 
 
 def _length(longest: int) -> int:
-    """Twice the longest, up to the next power of two."""
+    """Twice the longest, up to the next power of two, and never short, as longer values are cut."""
     return min(max(1 << math.ceil(math.log2(max(2 * longest, 1))), _SHORTEST), DEFAULT_LENGTH)
 
 
@@ -264,10 +270,12 @@ def _comment(evidence: KeyEvidence, kind: ColumnType, lines: int) -> str:
     if kind.takes_length and evidence.values:
         told += f", at most {evidence.longest:,} bytes"
     if isinstance(kind, StringType) and evidence.numeric == evidence.values:
-        return f"{told}; all are numbers in quotes, which bigint and double take, too"
+        return f"{told}; all are numbers in quotes, which double and decimal take, too, and bigint without fractions"
     expected = set(_OF_TYPE[type(kind)])
     if isinstance(kind, TimestampType) and evidence.unix:
         expected |= {ValueKind.WHOLE, ValueKind.FRACTION, ValueKind.TEXT}
+        if _written_times(evidence):
+            told += "".join(f"; {count:,} are unix times in {unit}" for unit, count in evidence.unix.most_common())
     others = [f"{count:,} are {item.value}" for item, count in evidence.kinds.items() if count and item not in expected]
     return "; ".join([told, *others])
 

@@ -117,7 +117,7 @@ def test_fields_without_a_column_are_told_and_drafted_as_columns(full: Prism) ->
     assert "canary" not in said
     assert full.ok("table", "drift", "log.events", "--json").json["fields"][0]["count"] == 2
     assert full.ok("table", "drift", "log.events", "--patch").out == (
-        "# below columns:\n  - {name: name, type: string, source: Name, length: 16}  # 2 of 2 lines, at most 6 bytes\n"
+        "# below columns:\n  - {name: name, type: string, source: Name, length: 256}  # 2 of 2 lines, at most 6 bytes\n"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -85,10 +86,23 @@ def test_a_type_loses_nothing_of_almost_all_values(found: KeyEvidence, expected:
     assert column(found).type.keyword == expected
 
 
-def test_a_text_has_room_for_twice_the_longest() -> None:
-    assert [column(evidence("t", longest=longest, text=100)).length for longest in (0, 8, 9, 100, 40_000)] == [
-        16, 16, 32, 256, 65_535,
+def test_a_text_has_room_for_twice_the_longest_and_is_never_short() -> None:
+    assert [column(evidence("t", longest=longest, text=100)).length for longest in (0, 8, 128, 129, 40_000)] == [
+        256, 256, 256, 512, 65_535,
     ]  # fmt: skip
+
+
+def test_times_may_be_written_out_on_some_lines_and_counted_on_others() -> None:
+    mixed = KeyEvidence(
+        key="at", kinds=Counter({ValueKind.INSTANT: 80, ValueKind.WHOLE: 20}), longest=20, unix=Counter(milliseconds=20)
+    )
+    found = column(mixed)
+    assert (found.type.name, found.time_unit) == ("timestamp", "milliseconds")
+    assert comment(mixed) == "100 of 100 lines; 20 are unix times in milliseconds"
+    mixed.key = "order_id"
+    assert column(mixed).type.name == "string", "as ids look like unix times"
+    alone = replace(mixed, key="timestamp", earliest=instant("2026-03-01T10:00"), latest=instant("2026-03-01T11:00"))
+    assert table(alone).partition_column == "timestamp"
 
 
 @pytest.mark.parametrize(
@@ -120,7 +134,9 @@ def test_what_does_not_fit_the_type_is_said_beside_it() -> None:
     assert comment(evidence("n", whole=9_812, text=3)) == "9,815 of 100 lines; 3 are text"
     in_quotes = evidence("n", text=100)
     in_quotes.numeric = 100
-    assert comment(in_quotes).endswith("all are numbers in quotes, which bigint and double take, too")
+    assert comment(in_quotes).endswith(
+        "all are numbers in quotes, which double and decimal take, too, and bigint without fractions"
+    )
 
 
 def test_rows_fall_on_days_by_times_that_are_accepted_then_by_the_most_then_by_the_name() -> None:
