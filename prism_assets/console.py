@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from prism_assets.stages.repair.report import RepairReport
     from prism_assets.stages.run import CycleReport
     from prism_assets.stages.status import PartitionStatus, TableStatus
+    from prism_assets.stages.stream.report import StreamReport
 
 _SILENT_SECONDS = 30
 out = Console(soft_wrap=True, highlight=False)
@@ -338,6 +339,16 @@ def show_examination(report: DoctorReport, *, as_json: bool) -> None:
     out.print(f"{what}: {seen} looked at in {report.seconds:.1f} s")
 
 
+def unfit_values(*reports: StreamReport) -> str:
+    """What is to be said behind the counts of rows of values that are null or cut; nothing where all fitted."""
+    count = sum(report.unfit_values for report in reports)
+    if not count:
+        return ""
+    return (
+        f"; {counted(count, 'value')} did not fit, null or cut now: `prism status --table TABLE` says of which columns"
+    )
+
+
 def show_turns(turns: Sequence[CycleReport], *, as_json: bool) -> None:
     """Prints what the turns of a run did together."""
     if as_json:
@@ -358,6 +369,7 @@ def show_turns(turns: Sequence[CycleReport], *, as_json: bool) -> None:
         f"{counted(sum(turn.discover.new for turn in turns), 'new object')}; {counted(rows, 'row')} and {lines}; "
         f"{counted(len(merges), 'merge')} of {counted(sum(entry.rows for entry in merges), 'row')}; "
         f"{folded}{counted(sum(len(t.published) for turn in turns for t in turn.catalog.tables), 'publication')}"
+        + unfit_values(*(turn.stream for turn in turns))
     )
 
 

@@ -108,7 +108,8 @@ def stream(
         f"{report.quarantined} quarantined"
         + (f", {report.filtered} filtered" if report.filtered else "")
         + (f", {report.retried} to be tried again" if report.retried else "")
-        + (f"; {counted(report.discarded, 'object')} discarded" if report.discarded else ""),
+        + (f"; {counted(report.discarded, 'object')} discarded" if report.discarded else "")
+        + console.unfit_values(report),
         as_json=as_json,
     )
     _report_leftovers(context, table, leftovers.objects_left, now=clock, errors=report.errors, as_json=as_json)

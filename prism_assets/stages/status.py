@@ -72,7 +72,7 @@ class TableStatus:
     """One table: its partitions and the staging objects that are not done; `unread` tells which are not read, and why.
 
     `catalog_holder` is the catalog run that is at it, and since when; `comparison_due` is why the next one compares all
-    of it. `unfit_values` are those of the last `unfit_days` that did not fit their column; only where tables are named.
+    of it. `unfit_values` are those of the last `unfit_days` that did not fit their column; None if no table is named.
     `undeleted_objects` should have been deleted by a garbage collection of days ago. `stopped` are streams at which
     objects wait that are in no other count. `erasures` are those that are not proved yet. `records_wait` says what
     keeps folds and merges of records back, `open_transitions` which columns objects may have by a former name or type.
@@ -84,7 +84,7 @@ class TableStatus:
     claimed: int
     unread: tuple[UnreadObjects, ...]
     partitions: tuple[PartitionStatus, ...]
-    unfit_values: tuple[UnfitValues, ...] = ()
+    unfit_values: tuple[UnfitValues, ...] | None = None
     unfit_days: int = _UNFIT_DAYS
     catalog_holder: Holder | None = None
     comparison_due: ComparisonDue | None = None
@@ -121,7 +121,7 @@ def read_status(
         )
         since = now - timedelta(days=_UNFIT_DAYS)
         undeleted = gc_log.count_overdue(connection)
-        unfit = {} if names is None else unfit_values(connection, ids, since)
+        unfit = None if names is None else unfit_values(connection, ids, since)
         stopped = backlog.count_stopped(connection, ids)
         transitions = {table.table_id: read_transitions(context, connection, table, now) for table in chosen}
         held = {table.table_id: load_waits(connection, table, settings.full_scan_seconds, now) for table in chosen}
@@ -137,7 +137,7 @@ def read_status(
                 status,
                 catalog_holder=holders.get(table.table_id),
                 comparison_due=next((item for (number, _), item in due.items() if number == table.table_id), None),
-                unfit_values=tuple(unfit.get(table.table_id, ())),
+                unfit_values=None if unfit is None else tuple(unfit.get(table.table_id, ())),
                 undeleted_objects=undeleted.get(table.table_id, 0),
                 stopped=tuple(item for item in stopped if item.table_id == table.table_id),
                 erasures=tuple(item for item in erasures if item.table == str(table.name)),

@@ -84,7 +84,9 @@ def unfit(prism: Prism) -> Prism:
     columns = ["{name: amount, type: integer}", "{name: size, type: smallint}"]
     prism.world.apply(a_table(columns=columns), a_table("log.others"))
     prism.world.drop([*some_rows(3, utc(NOON), amount="many", size=1), *some_rows(2, utc(NOON), amount=1, size=99_999)])
-    prism.ok("run", "--now", NOON)
+    said = prism.ok("run", "--now", NOON).out
+    told = "; 5 values did not fit, null or cut now: `prism status --table TABLE` says of which columns"
+    assert said.splitlines()[0].endswith(told)
     return prism
 
 
@@ -99,6 +101,8 @@ def test_values_that_became_null_are_told_by_column_and_reason(unfit: Prism) -> 
         ("amount", "unfit", 3),
         ("size", "out_of_range", 2),
     ]
+    everything = unfit.ok("status", "--now", NOON, "--json").json
+    assert {status["unfit_values"] for status in everything} == {None}, "not counted, which is not none"
 
 
 def test_values_that_became_null_long_ago_or_elsewhere_are_not_told(unfit: Prism) -> None:

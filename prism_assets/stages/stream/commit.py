@@ -217,6 +217,7 @@ def _report(plan: StreamPlan, outcome: _SortedResults) -> StreamReport:
         rows_out=sum(result.rows_out for result in outcome.done),
         quarantined=sum(result.lines_quarantined for result in outcome.done),
         filtered=sum(result.lines_filtered for result in outcome.done),
+        unfit_values=sum(error.count for result in outcome.done for error in result.value_errors),
         small_objects=len(changes),
         bytes_in=sum(task.content_length for task in plan.tasks),
         retried=len(outcome.failed) + len(outcome.changed) - len(outcome.given_up),

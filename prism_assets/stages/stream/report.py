@@ -76,7 +76,7 @@ class StreamReport(Summable):
 
     `problems` are the objects that were given up, and what could not be removed of them. `quarantined` and
     `filtered` count lines, `revived` objects of dead batches, `restarted` those that were given up once and begun anew
-    by themselves, `discarded` those that were counted done unread.
+    by themselves, `discarded` those that were counted done unread. `unfit_values` of rows are null, or cut.
     """
 
     batches: int = 0
@@ -85,6 +85,7 @@ class StreamReport(Summable):
     rows_out: int = 0
     quarantined: int = 0
     filtered: int = 0
+    unfit_values: int = 0
     small_objects: int = 0
     bytes_in: int = 0
     retried: int = 0
