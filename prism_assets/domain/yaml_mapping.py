@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -22,6 +22,7 @@ _FAST_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DURATION = re.compile(r"(\d{1,6})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _UNREADABLE = object()
+_MOST_LEVELS = 64
 
 
 @dataclass
@@ -163,7 +164,27 @@ def plain(node: yaml.Node) -> Any:
 
 
 def compose(text: str, path: str) -> yaml.Node | None:
-    """The root of a file; DefinitionError, with the line, for what is no YAML."""
+    """The root of a file; DefinitionError, with the line, for what is no YAML, or nested as no table file is."""
+    try:
+        root = _compose(text, path)
+    except RecursionError as error:
+        raise DefinitionError(f"{path}:1: this is nested too deep") from error
+    level: dict[int, yaml.Node] = {id(root): root} if root else {}  # once each, however many aliases there are of one
+    for _ in range(_MOST_LEVELS):
+        level = {id(child): child for node in level.values() for child in _children(node)}
+    for node in level.values():
+        raise DefinitionError(f"{path}:{node.start_mark.line + 1}: this is nested too deep")
+    return root
+
+
+def _children(node: yaml.Node) -> Iterator[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        yield from (part for pair in node.value for part in pair)
+    elif isinstance(node, yaml.SequenceNode):
+        yield from node.value
+
+
+def _compose(text: str, path: str) -> yaml.Node | None:
     with suppress(yaml.YAMLError):  # PyYAML's own parser says better where and what is wrong
         return yaml.compose(text, Loader=_FAST_LOADER)
     try:

@@ -292,6 +292,9 @@ def test_a_mistake_is_told_with_its_line_and_field(name: str) -> None:
     ("text", "message"),
     [
         ("a: [1", "1: this is not YAML: "),
+        ("b: 1\na: " + "[" * 100 + "]" * 100, "2: this is nested too deep"),
+        ("a: " + "[" * 5_000, "1: this is nested too deep"),
+        ("a: &a [1, *a]", "1: this is nested too deep"),
         ("a: 1\n b: 2\n", "2: this is not YAML: "),
         ("a: \x07", "1: this is not YAML: "),
         ("", "1: the file must hold one mapping"),
