@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from prism_assets.domain.column_transitions import ColumnRename, ColumnWidening, ObjectsLeft, RenameState
 from prism_assets.domain.columns import Column
+from prism_assets.domain.names import did_you_mean
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 
@@ -143,6 +144,8 @@ def column_problems(table: TableDefinition, old: TableDefinition, stored: Stored
         before = followed.get(column.name)
         if before is None or before.name != column.name:
             yield from _unusable_name(column, before, table, old, stored)
+        else:
+            yield from _no_former_name(column, before, table, old)
         if before is not None:
             yield from _changed(before, column, old, stored)
         is_known = column.name in known or (before is not None and before.name == column.name)
@@ -174,8 +177,11 @@ def _unusable_name(
     others = [item.name for item in table.columns if item.was == column.was and item.name != column.name]
     if before is None:
         if column.was is not None:
-            why = "is a column of its own" if column.was in {item.name for item in table.columns} else "is none of it"
-            yield f"{column.name} is said to be what {column.was} was, which {why}; remove `was` to add a column"
+            is_own = column.was in {item.name for item in table.columns}
+            meant = "" if is_own else did_you_mean(column.was, [item.name for item in old.columns])
+            why = "is a column of its own" if is_own else "is none of it"
+            way_out = f"{meant} Remove" if meant else "; remove"
+            yield f"{column.name} is said to be what {column.was} was, which {why}{way_out} `was` to add a column"
     elif others:
         yield f"{column.was} is said to be the former name of {', '.join([column.name, *others])}; only one can be"
     elif before.name == old.partition_column:
@@ -187,6 +193,39 @@ def _unusable_name(
             f"{before.name} cannot become {column.name} yet: it is still known as {before.rename.former} to readers of "
             f"Glue, as `prism status --table {old.name}` says; rename it when that has ended"
         )
+
+
+def _no_former_name(column: Column, before: Column, table: TableDefinition, old: TableDefinition) -> Iterator[str]:
+    """Why `was` cannot stay at a column that is in force under its name, where it stands behind its rename.
+
+    Of another column that is in force it would be a rename to a name that is taken, one of a circle among them; and as
+    the key that it names where the file says no other it would have the column read from somewhere else.
+    """
+    if column.was is None:
+        return
+    if column.was in {item.name for item in old.columns} and not _keeps_its_name(column.was, table, column.name):
+        yield (
+            f"{column.was} cannot become {column.name}, which is another column in force; choose a free name, or "
+            f"remove `was` from {column.name}, and say `source` if it is to be read from another key"
+        )
+    elif column.source == column.was != before.source:
+        yield (
+            f"{column.name} has that name already, and `was: {column.was}` would have it read from the key "
+            f"{column.was}; remove it, or say `source: {column.was}`"
+        )
+
+
+def _keeps_its_name(name: str, table: TableDefinition, other: str) -> bool:
+    """Whether a file has a column of that name that is not said to be, directly or by a chain, what another was."""
+    was = {column.name: column.was for column in table.columns}
+    if name not in was:
+        return False
+    passed = set[str | None]()
+    follows: str | None = name
+    while follows in was and follows not in passed:
+        passed.add(follows)
+        follows = was[follows]
+    return other not in passed
 
 
 def _changed(before: Column, after: Column, old: TableDefinition, stored: StoredColumns) -> Iterator[str]:

@@ -314,8 +314,8 @@ def test_a_column_takes_its_first_name_again(world: World, rows: list[dict[str, 
             "hue is said to be what color was, which is a column of its own; remove `was` to add a column",
         ),
         (
-            [HUE.replace("color", "colour"), SIZE],
-            "hue is said to be what colour was, which is none of it; remove `was` to add a column",
+            [HUE.replace("color", "tone"), SIZE],
+            "hue is said to be what tone was, which is none of it; remove `was` to add a column",
         ),
         (
             [HUE, HUE.replace("hue", "tint"), SIZE],
@@ -329,8 +329,32 @@ def test_a_column_takes_its_first_name_again(world: World, rows: list[dict[str, 
             [COLOR, SIZE, "{name: at, type: timestamp, was: time}"],
             "time says on which day rows fall, and keeps its name",
         ),
+        (
+            ["{name: size, type: bigint, was: color}", "{name: color, type: string, length: 20, was: size}"],
+            "color cannot become size, which is another column in force; choose a free name",
+        ),
+        (
+            ["{name: color, type: string, length: 20, was: size, source: color}"],
+            "size cannot become color, which is another column in force; choose a free name",
+        ),
+        (
+            [COLOR.replace("}", ", was: hue}"), SIZE],
+            "color has that name already, and `was: hue` would have it read from the key hue; remove it, or say "
+            "`source: hue`",
+        ),
+        ([HUE.replace("color", "colr"), SIZE], "which is none of it; did you mean color? Remove `was` to add a column"),
     ],
-    ids=["still there", "never there", "twice", "another type", "the partition column"],
+    ids=[
+        "still there",
+        "never there",
+        "twice",
+        "another type",
+        "the partition column",
+        "a circle",
+        "a name in force",
+        "a key",
+        "a slip",
+    ],
 )
 def test_a_rename_that_is_none_is_refused(
     world: World, rows: list[dict[str, Any]], columns: list[str], told: str

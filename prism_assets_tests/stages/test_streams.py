@@ -355,7 +355,8 @@ def test_a_stream_is_not_taken_from_a_table_whose_file_is_gone_or_wrong(world: W
         world.apply(TAKER)
     assert str(raised.value).endswith(
         "taker.yaml:6: streams[0].url: s3://staging/events/ of log.taker overlaps s3://staging/events/, which feeds "
-        "another table, log.events; take it out of that file in the same run of apply to move it"
+        "another table, log.events; take it out of that file in the same run of apply to move it, or say "
+        "`was: log.events` where log.taker is that table by another name"
     )
     (world.settings.tables_dir / "events.yaml").write_text(ELSEWHERE.replace("type: bigint", "type: string"))
     plan = apply_sound(world.context, world.settings.tables_dir, utc(NOON))

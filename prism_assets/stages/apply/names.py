@@ -174,7 +174,8 @@ class StreamClaims:
         """Streams of a table whose objects another table reads: a prefix has one owner at a time."""
         return [
             f"{place_of(table, stream)}: {stream.url} of {table.name} overlaps {other.stream.url}, which feeds another "
-            f"table, {self.names.get(other.table_id)}; take it out of that file in the same run of apply to move it"
+            f"table, {self.names.get(other.table_id)}; take it out of that file in the same run of apply to move it, "
+            f"or say `was: {self.names.get(other.table_id)}` where {table.name} is that table by another name"
             for stream in table.streams
             for other in self.known
             if (old is None or other.table_id != old.table_id)
