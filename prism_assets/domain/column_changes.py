@@ -136,31 +136,43 @@ def _with_widening(column: Column, before: Column, version: int) -> Column:
     return replace(column, type=before.type, widening=widening)
 
 
-def column_problems(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> Iterator[str]:
-    """Why the columns of a file cannot follow on those in force, a line each."""
+def column_problems(
+    table: TableDefinition, old: TableDefinition, stored: StoredColumns
+) -> Iterator[tuple[str | None, str]]:
+    """Why the columns of a file cannot follow on those in force, each with the column if it is one of the file's."""
     followed = followed_columns(table, old)
-    known = {name for column in old.columns for name in (column.stored_as, column.copied_as)}
     for column in table.columns:
-        before = followed.get(column.name)
-        if before is None or before.name != column.name:
-            yield from _unusable_name(column, before, table, old, stored)
-        else:
-            yield from _no_former_name(column, before, table, old)
-        if before is not None:
-            yield from _changed(before, column, old, stored)
-        is_known = column.name in known or (before is not None and before.name == column.name)
-        if (held := stored.held.get(column.name)) and not is_known:
-            yield _taken(str(old.name), column.name, held)
+        for problem in _problems_of(column, followed.get(column.name), table, old, stored):
+            yield column.name, problem
     if not stored.is_empty and not stored.accept_failing_reads and not _is_of_join(old):
-        yield from _failing_reads(list(_widened(table, followed)), old, stored)
+        for problem in _failing_reads(list(_widened(table, followed)), old, stored):
+            yield None, problem
     gone = {column.column_id for column in old.columns}
     gone -= {column.column_id for column in (*followed.values(), *kept_columns(table, old))}
     for column in old.columns:
         if column.column_id in gone and (erasure := stored.erased_by.get(column.column_id)):
             yield (
-                f"{column.name} is missing, and erasure {erasure} names it: rows that it took out would come again "
-                "with late or replayed objects; keep the column"
+                None,
+                (
+                    f"{column.name} is missing, and erasure {erasure} names it: rows that it took out would come again "
+                    "with late or replayed objects; keep the column"
+                ),
             )
+
+
+def _problems_of(
+    column: Column, before: Column | None, table: TableDefinition, old: TableDefinition, stored: StoredColumns
+) -> Iterator[str]:
+    if before is None or before.name != column.name:
+        yield from _unusable_name(column, before, table, old, stored)
+    else:
+        yield from _no_former_name(column, before, table, old)
+    if before is not None:
+        yield from _changed(before, column, old, stored)
+    known = {name for item in old.columns for name in (item.stored_as, item.copied_as)}
+    is_known = column.name in known or (before is not None and before.name == column.name)
+    if (held := stored.held.get(column.name)) and not is_known:
+        yield _taken(str(old.name), column.name, held)
 
 
 def _is_of_join(table: TableDefinition) -> bool:

@@ -14,7 +14,7 @@ from prism_assets.domain import reasons
 from prism_assets.domain.columns import DEFAULT_LENGTH, TIME_UNITS, Column
 from prism_assets.domain.joins import WINNER, Member
 from prism_assets.domain.names import NAME_RULE, did_you_mean, is_name
-from prism_assets.domain.row_program import KEEP_FIELD, reject_field, source_field, value_field
+from prism_assets.domain.row_program import KEEP_FIELD, name_field, reject_field, source_field, value_field
 from prism_assets.domain.sources import Key, Pattern, Rest, parse_source
 from prism_assets.domain.streams import StreamColumn
 from prism_assets.domain.table_options import Rejection
@@ -40,9 +40,9 @@ _NOT_IN_A_LINE = ("Cc", "Cs", "Zl", "Zp")  # Unicode categories
 class ColumnEntries:
     """What `columns`, `keep` and `reject` of a file say.
 
-    `computed` are the names of the columns with a value, in order. `places` says of each expression where it stands:
-    `path:line: field`. `members` are the columns that name a group of a join table, `entries` the mappings of the file
-    by the names of columns.
+    `computed` are the names of the columns with a value, in order. `places` says of each column and
+    expression where it stands: `path:line: field`. `members` are the columns that name a group of a join table,
+    `entries` the mappings of the file by the names of columns.
     """
 
     stored: tuple[Column, ...]
@@ -69,6 +69,9 @@ def read_columns(top: YamlMapping) -> ColumnEntries:
         for entry, (column, _) in zip(entries, columns, strict=True)
         for key, field in (("value", value_field), ("source", source_field))
         if key in entry.children
+    }
+    places |= {
+        name_field(column.name): entry.place("name") for entry, (column, _) in zip(entries, columns, strict=True)
     }
     keep = expression(top, "keep") if "keep" in top.children else None
     rejections = _rejections(top, places)

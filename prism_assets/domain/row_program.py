@@ -22,6 +22,11 @@ def value_field(column: str) -> str:
     return f"{column}.value"
 
 
+def name_field(column: str) -> str:
+    """The same of a column as a whole."""
+    return f"{column}.name"
+
+
 def source_field(column: str) -> str:
     """The same of the source of a column."""
     return f"{column}.source"

@@ -124,8 +124,8 @@ def test_a_column_is_widened_with_objects_of_before_and_its_way_ends() -> None:
     assert (asked.column("n").type, asked.column("n").glue_type) == (SmallIntType(), "int")
     assert (asked.is_rewriting, asked.rewritten_below) == (False, 0)
     assert continued(asked, whole, StoredColumns()).columns == asked.columns
-    (told,) = column_problems(small, asked, stored)
-    assert told == "n is integer and cannot become smallint; add a column instead"
+    (problem,) = column_problems(small, asked, stored)
+    assert problem == ("n", "n is integer and cannot become smallint; add a column instead")
     widened = written(asked)
     assert (widened.is_rewriting, widened.rewritten_below) == (True, 5)
     assert continued(widened, whole, StoredColumns()).columns == widened.columns
@@ -141,10 +141,10 @@ def test_a_column_is_widened_with_objects_of_before_and_its_way_ends() -> None:
     )
     assert applied(again, changes).rewritten_below == 0
     assert again.for_tasks().column("n").widening is None
-    (told,) = column_problems(big, small, StoredColumns(left=ObjectsLeft(merged=2, in_open_days=1)))
+    ((_, told),) = column_problems(big, small, StoredColumns(left=ObjectsLeft(merged=2, in_open_days=1)))
     assert "(2 merged objects to be rewritten, 1 object of days that are open)" in told
     joined = dataclasses.replace(small, change_log=ChangeLog(lateness_seconds=None))
-    (told,) = column_problems(big, joined, stored)
+    ((_, told),) = column_problems(big, joined, stored)
     assert "columns of join tables cannot be widened yet" in told
 
 

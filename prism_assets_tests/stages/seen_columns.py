@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -105,7 +106,7 @@ def merged(world: World) -> str:
 
 
 def refusal(world: World, *texts: str) -> str:
-    """What `prism table apply` says of columns, where it refuses a file."""
+    """What `prism table apply` says of columns, where it refuses a file; behind the first place that it names."""
     with pytest.raises(DefinitionError) as raised:
         world.apply(*texts)
-    return str(raised.value).partition(": columns: ")[2]
+    return re.split(r": columns(?:\[\d+\]\.name)?: ", str(raised.value), maxsplit=1)[1]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from prism_assets import failpoints
+from prism_assets.domain.errors import DefinitionError
 from prism_assets.kernels.fingerprint import COPY_IDS
 from prism_assets.stages.apply.run import apply_sound
 from prism_assets.stages.doctor.run import run_doctor
@@ -436,3 +437,11 @@ def test_dagster_drops_no_column_by_itself(world: World) -> None:
         ("log.events: its file has no column kind: put it back, or drop it with `prism table apply`",),
     )
     assert world.apply(a_table()).lines[0].startswith("drop column kind of log.events: ")
+
+
+def test_what_is_wrong_with_a_column_is_told_at_its_line(world: World, rows: list[dict[str, Any]]) -> None:
+    text = events(COLOR, SIZE.replace("bigint", "integer"))
+    line = next(number for number, one in enumerate(text.splitlines(), 1) if "name: size" in one)
+    with pytest.raises(DefinitionError) as raised:
+        world.apply(text)
+    assert f"events.yaml:{line}: columns[3].name: size is bigint and cannot become integer" in str(raised.value)

@@ -15,6 +15,7 @@ from prism_assets.domain.column_changes import (
     waiting_columns,
 )
 from prism_assets.domain.names import TableName
+from prism_assets.domain.row_program import name_field
 from prism_assets.domain.table_changes import Change, describe
 from prism_assets.domain.table_diff import changes_between
 from prism_assets.domain.tables import TableDefinition
@@ -109,7 +110,10 @@ def _file_of(table: TableDefinition) -> TableName:
 
 def _forbidden_changes(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> list[str]:
     """What would make stored objects unreadable, or rows lie where nobody looks for them."""
-    problems = [f"{table.path}:1: columns: {problem}" for problem in column_problems(table, old, stored)]
+    problems = [
+        f"{table.places.get(name_field(name) if name else '', f'{table.path}:1: columns')}: {problem}"
+        for name, problem in column_problems(table, old, stored)
+    ]
     if table.partition_column != old.partition_column or table.timezone != old.timezone:
         problems.append(
             f"{table.path}:1: partition: column and timezone decide where stored rows lie; keep them, or make a table"
