@@ -175,8 +175,17 @@ def _time_key(sample: Survey, names: dict[str, str], now: datetime) -> str:
         raise WrongUse(
             f"no key of the sample holds times: a table needs one to know on which day a row falls; there are "
             f"{', '.join(sample.keys)}. Times are ISO 8601, or seconds, milliseconds or microseconds since 1970"
+            f"{_unpacked(sample)}"
         )
     return best.key
+
+
+def _unpacked(sample: Survey) -> str:
+    """How lines are made of what a single key holds, as logs of CloudTrail are delivered."""
+    match list(sample.keys.values()):
+        case [only] if only.kinds[ValueKind.NESTED] and _BARE.fullmatch(only.key):
+            return f"; if {only.key} is an array of what happened, `jq -c '.{only.key}[]'` makes a line of each"
+    return ""
 
 
 def _times(evidence: KeyEvidence) -> int:

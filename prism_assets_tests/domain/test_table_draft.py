@@ -175,6 +175,7 @@ def test_what_was_refused_of_the_sample_is_said_on_top() -> None:
         (Survey(rejected=Counter(not_object=1)), "`jq -c '.[]'` makes lines of an array"),
         (Survey(lines=3), "none of its 3 lines has a key"),
         (Survey(lines=3, keys={"user": evidence("user", text=3)}), "no key of the sample holds times"),
+        (Survey(lines=1, keys={"Records": evidence("Records", nested=1)}), "`jq -c '.Records[]'` makes a line of each"),
     ],
 )
 def test_a_sample_of_which_no_table_can_be_made_is_refused_with_the_reason(sample: Survey, said: str) -> None:
