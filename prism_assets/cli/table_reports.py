@@ -49,6 +49,8 @@ def show_trial(trial: Trial, *, as_json: bool) -> None:
         out.print(escape(f"{reason}: {counted(count, 'line')} quarantined"))
     for error in trial.value_errors:
         out.print(escape(f"{error.column}: {error.count:,} {error.reason}"))
+    for column, meant in trial.empty_columns.items():
+        out.print(escape(f"{column}: null in every row" + (f"; did you mean {meant}?" if meant else "")))
     for key, place in trial.undefined.items():
         out.print(f"no column reads {escape(key)} [dim]{escape(place)}[/dim]")
     if trial.differences:

@@ -22,8 +22,13 @@ def is_name(text: str) -> bool:
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
     """`; did you mean …?` where one of the known names looks like it, else nothing."""
-    near = difflib.get_close_matches(name, known, 1)
-    return f"; did you mean {near[0]}?" if near else ""
+    near = nearest(name, known)
+    return f"; did you mean {near}?" if near else ""
+
+
+def nearest(name: str, known: Collection[str]) -> str | None:
+    """The known name that looks most like it, if one does."""
+    return next(iter(difflib.get_close_matches(name, known, 1)), None)
 
 
 @dataclass(frozen=True, order=True)

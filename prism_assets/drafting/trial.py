@@ -12,7 +12,9 @@ from typing import Any
 
 from prism_assets.domain.change_log import changes_of
 from prism_assets.domain.errors import DefinitionError, WrongUse
+from prism_assets.domain.names import nearest
 from prism_assets.domain.reasons import NOT_OBJECT
+from prism_assets.domain.sources import FACTS
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
@@ -61,7 +63,8 @@ class Trial:
     """What becomes of a sample under a table file.
 
     `quarantined` are lines by reason, `undefined` the keys that no column reads with where one stands, and `days` rows
-    by event date; `rows_shown` and `lines_shown` are the first of all.
+    by event date; `rows_shown` and `lines_shown` are the first of all. `empty_columns` are null in every row, each with
+    the name that its source may have meant: of a key that no column reads, or of a fact such as `@object`.
     `problem` says why a table should not be applied like this.
     """
 
@@ -73,6 +76,7 @@ class Trial:
     quarantined: Mapping[str, int]
     value_errors: tuple[ValueErrors, ...]
     undefined: Mapping[str, str]
+    empty_columns: Mapping[str, str | None]
     days: Mapping[str, int]
     rows_shown: tuple[TriedRow, ...]
     lines_shown: tuple[TriedLine, ...]
@@ -147,6 +151,7 @@ def try_table(
         quarantined={reason: quarantined[reason] for reason in sorted(quarantined)},
         value_errors=_value_errors(tried),
         undefined=_undefined(names, tried),
+        empty_columns=_empty_columns(table, tried),
         days=_days(tried),
         rows_shown=tuple(_first_rows(names, tried, rows)),
         lines_shown=tuple(_first_lines(names, tried)),
@@ -214,6 +219,17 @@ def _undefined(names: Sequence[str], tried: Sequence[ObjectTrial]) -> dict[str, 
         for field in item.undefined:
             found.setdefault(field.key, f"{name}:{field.line}")
     return dict(sorted(found.items()))
+
+
+def _empty_columns(table: TableDefinition, tried: Sequence[ObjectTrial]) -> dict[str, str | None]:
+    if not any(len(item.numbers) for item in tried):
+        return {}
+    known = [*FACTS, *(field.key for item in tried for field in item.undefined)]
+    return {
+        column.name: nearest(column.source, known) if column.value is None else None
+        for column in table.columns
+        if all(item.rows[column.name].null_count == item.rows.num_rows for item in tried)
+    }
 
 
 def _days(tried: Sequence[ObjectTrial]) -> dict[str, int]:

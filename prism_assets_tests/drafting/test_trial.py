@@ -62,6 +62,19 @@ def test_a_value_that_does_not_fit_is_counted_by_column(tmp_path: Path) -> None:
     assert trial.problem is None
 
 
+def test_columns_that_are_null_in_every_row_are_named_with_what_their_source_may_have_meant(tmp_path: Path) -> None:
+    columns = (
+        "{name: status, type: smallint, source: statsu}",
+        '{name: place, type: string, source: "@objct"}',
+        "{name: zipped, type: boolean}",
+        '{name: gone, type: double, value: "id / 0"}',
+    )
+    trial = tried(a_file(tmp_path, columns=columns), as_lines(lines(3)))
+    assert trial.empty_columns == {"status": "status", "place": "@object", "zipped": None, "gone": None}
+    nothing = tried(a_file(tmp_path, 'keep: "id > 9"\n', columns=columns), as_lines(lines(3)))
+    assert nothing.empty_columns == {}, "where there is no row"
+
+
 def test_more_lines_in_quarantine_than_the_check_allows_are_a_problem(tmp_path: Path) -> None:
     trial = tried(a_file(tmp_path, "checks: {quarantine_rate: 0.1}\n"), as_lines(lines(9)) + b"broken\n" * 2)
     assert trial.problem == (
