@@ -169,9 +169,10 @@ def _problems_of(
         yield from _no_former_name(column, before, table, old)
     if before is not None:
         yield from _changed(before, column, old, stored)
-    known = {name for item in old.columns for name in (item.stored_as, item.copied_as)}
-    is_known = column.name in known or (before is not None and before.name == column.name)
-    if (held := stored.held.get(column.name)) and not is_known:
+    held = stored.held.get(column.name)
+    if held is None or (before is not None and before.name == column.name):
+        return
+    if all(column.name not in (item.stored_as, item.copied_as) for item in old.columns):
         yield _taken(str(old.name), column.name, held)
 
 
