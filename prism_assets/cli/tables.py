@@ -36,7 +36,7 @@ def table_apply(
         bool,
         typer.Option(
             "--accept-failing-reads",
-            help="Also widen columns that objects have values of: some readers of Glue fail till these are rewritten.",
+            help="Widen columns at once: some readers of Glue fail till older objects are rewritten.",
         ),
     ] = False,
     now: Now = None,

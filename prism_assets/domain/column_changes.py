@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from prism_assets.domain.column_transitions import ColumnRename, ColumnWidening, ObjectsLeft, RenameState
+from prism_assets.domain.column_transitions import ColumnRename, ColumnWidening, RenameState, WideningState
 from prism_assets.domain.columns import Column
 from prism_assets.domain.names import did_you_mean
 from prism_assets.domain.tables import TableDefinition
@@ -34,15 +34,14 @@ class HeldName:
 class StoredColumns:
     """What is stored of a table beside its definition: names that are held, and columns that erasures name, by id.
 
-    `is_empty` if no object was ever written or begun. With `accept_failing_reads` a column is widened all the same;
-    `left` are the objects that are narrow then.
+    `is_empty` if no object was ever written or begun. With `accept_failing_reads` a column is widened at once, and not
+    when all objects have a copy.
     """
 
     held: Mapping[str, HeldName] = field(default_factory=dict)
     erased_by: Mapping[int, int] = field(default_factory=dict)
     is_empty: bool = False
     accept_failing_reads: bool = False
-    left: ObjectsLeft = field(default_factory=ObjectsLeft)
 
 
 NOTHING_STORED = StoredColumns()
@@ -83,13 +82,13 @@ def continued_columns(table: TableDefinition, old: TableDefinition, stored: Stor
     for column in table.columns:
         before = followed.get(column.name)
         if before and _waits(column, before, stored):
-            column = _with_widening(column, before, old.version + 1)
+            column = _with_widening(column, before, old.version + 1, stored)
             column = replace(column, column_id=before.column_id, stored_as=before.stored_as)
         elif before and stored.is_empty:
             column = replace(column, column_id=before.column_id)
         elif before:
             rename = _rename(column, before, old.version + 1)
-            column = _with_widening(column, before, old.version + 1)
+            column = _with_widening(column, before, old.version + 1, stored)
             column = replace(column, column_id=before.column_id, rename=rename)
         columns.append(column)
     return (*columns, *kept_columns(table, old))
@@ -124,15 +123,22 @@ def _rename(column: Column, before: Column, version: int) -> ColumnRename | None
     return ColumnRename(former=former, state=RenameState.REWRITING, version=version, since=version)
 
 
-def _with_widening(column: Column, before: Column, version: int) -> Column:
+def _with_widening(column: Column, before: Column, version: int, stored: StoredColumns) -> Column:
     """A column of a file with its type in objects, and how far it is on the way to a wider one.
 
-    A wider type is shown first, and written later; objects have values of the narrowest type that is left.
+    Merged objects are copied with a wider type first. Where readers may fail it is shown first, and written later, also
+    of a column that was on the other way to it; objects have values of the narrowest type that is left.
     """
     widening = before.widening
-    if column.type != before.shown_type:
-        former = widening.former if widening else before.type
-        widening = ColumnWidening(former=former, version=version, shown_first=column.type)
+    is_other = column.type != before.wanted_type
+    if is_other or (stored.accept_failing_reads and widening and widening.copied_to):
+        at_once = stored.accept_failing_reads
+        widening = ColumnWidening(
+            former=widening.former if widening else before.type,
+            version=version,
+            shown_first=column.type if at_once else None,
+            copied_to=None if at_once else column.type,
+        )
     return replace(column, type=before.type, widening=widening)
 
 
@@ -144,9 +150,6 @@ def column_problems(
     for column in table.columns:
         for problem in _problems_of(column, followed.get(column.name), table, old, stored):
             yield column.name, problem
-    if not stored.is_empty and not stored.accept_failing_reads and not _is_of_join(old):
-        for problem in _failing_reads(list(_widened(table, followed)), old, stored):
-            yield None, problem
     gone = {column.column_id for column in old.columns}
     gone -= {column.column_id for column in (*followed.values(), *kept_columns(table, old))}
     for column in old.columns:
@@ -242,12 +245,18 @@ def _keeps_its_name(name: str, table: TableDefinition, other: str) -> bool:
 
 
 def _changed(before: Column, after: Column, old: TableDefinition, stored: StoredColumns) -> Iterator[str]:
-    known = before.shown_type
+    known = before.wanted_type
     if known != after.type and known.widens_to(after.type):
         if not stored.is_empty and _is_of_join(old):
             yield (
                 f"{after.name} is {before.type.name} in objects and cannot become {after.type.name}: columns of join "
                 "tables cannot be widened yet; add a column instead, with `source` the same key"
+            )
+        elif not stored.is_empty and not stored.accept_failing_reads and _has_both_widths(before):
+            yield (
+                f"{after.name} cannot become {after.type.name} yet: it is still on its way to {known.name}, as `prism "
+                f"status --table {old.name}` says; widen it again when that has ended, or at once with `prism table "
+                "apply --accept-failing-reads`"
             )
     elif known != after.type:
         yield f"{after.name} is {known.name} and cannot become {after.type.name}; add a column instead"
@@ -258,30 +267,9 @@ def _changed(before: Column, after: Column, old: TableDefinition, stored: Stored
         )
 
 
-def _widened(table: TableDefinition, followed: Mapping[str, Column]) -> Iterator[tuple[Column, Column]]:
-    """The columns of a file that are to have a wider type, each behind what it is in force."""
-    for column in table.columns:
-        before = followed.get(column.name)
-        if before and before.shown_type != column.type and before.shown_type.widens_to(column.type):
-            yield before, column
-
-
-def _failing_reads(
-    widened: Collection[tuple[Column, Column]], old: TableDefinition, stored: StoredColumns
-) -> Iterator[str]:
-    """Who cannot read what while objects of both types are there, which these are, and the two ways out."""
-    if not widened:
-        return
-    pairs = ", ".join(f"{after.name} ({before.type.name} to {after.type.name})" for before, after in widened)
-    many = len(widened) > 1
-    left = "" if stored.left.is_empty else f" ({stored.left})"
-    yield (
-        f"{pairs}: older objects have the narrower type{left}. Redshift Spectrum, and other readers of Glue that "
-        f"do not widen by themselves, fail on {'these columns' if many else 'this column'} in days that are not "
-        "rewritten yet; they read no wrong value. Accept that with `prism table apply --accept-failing-reads`; or "
-        f"add {'columns' if many else 'a column'} with `source` the same key, and run `prism rebuild {old.name} --date "
-        "DAY` for each closed day that is to have it"
-    )
+def _has_both_widths(column: Column) -> bool:
+    """Whether objects that readers are sent to have, or may soon have, values of two types."""
+    return column.widening is not None and column.widening.state in (WideningState.SHOWING, WideningState.REWRITING)
 
 
 def _taken(table: str, name: str, held: HeldName) -> str:

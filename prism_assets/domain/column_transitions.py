@@ -1,11 +1,12 @@
 """How a renamed or widened column gets its new name or type for readers of Glue, who look columns up in each object.
 
 From the change on objects hold a renamed column under both names; those of before are rewritten. Only when readers are
-sent to no other object does Glue show a new name, first beside the former one. A new type is the other way round: Glue
-shows it first, as most readers find narrower values under it, and no reader wider ones under a narrower type; then
-objects have it, and those of before are rewritten for readers that take Glue at its word. Each state is a version of
-the definition: whatever follows a definition follows it, too. `next_step` alone decides; runs carry out, and people are
-told, what it says.
+sent to no other object does Glue show a new name, first beside the former one. Of a new type no reader finds wider
+values under a narrower one: merged objects are copied with it, which nobody is sent to; then nothing new is begun until
+all else is merged and copied, too, and the copies take the place of all objects at once. Where readers that take Glue
+at its word may fail, Glue shows it first, as the others find narrower values under it; then objects have it, and those
+of before are rewritten. Each state is a version of the definition: whatever follows a definition follows it, too.
+`next_step` alone decides; runs carry out, and people are told, what it says.
 """
 
 from __future__ import annotations
@@ -64,6 +65,10 @@ class ColumnRename:
 class WideningState(enum.StrEnum):
     """How far a column is on the way to its new type."""
 
+    COPYING = "copying"
+    """Merged objects of closed days are copied with the new type; all else has the one of before."""
+    TURNING = "turning"
+    """No batch begins with an object, and all days are closed, merged and copied, till the copies take their place."""
     SHOWING = "showing"
     """Glue is to show the new type; objects are written with the one of before."""
     REWRITING = "rewriting"
@@ -74,24 +79,35 @@ class WideningState(enum.StrEnum):
 class ColumnWidening:
     """A column was a `former`, a narrower type, of which objects from before `version` of the definition have values.
 
-    As long as Glue is to show a type before objects have it, that is `shown_first`, and the column still has the one
-    that objects are written with; `version` is that of the change then. Where it is widened again before all objects
-    are rewritten, `former` is the first type and `version` the last one.
+    As long as Glue is to show a type before objects have it, that is `shown_first`; one that merged objects are copied
+    with is `copied_to`. The column then still has the one that objects are written with, and `version` is that of the
+    change. Where it is widened again before all objects are rewritten, `former` is the first type and `version` the
+    last one. `turned` is the version with which the turning began last, or was given up; 0 before it.
     """
 
     former: ColumnType
     version: int
     shown_first: ColumnType | None = None
+    copied_to: ColumnType | None = None
+    is_turning: bool = False
+    turned: int = 0
 
     @property
     def state(self) -> WideningState:
         """How far it is."""
+        if self.copied_to:
+            return WideningState.TURNING if self.is_turning else WideningState.COPYING
         return WideningState.SHOWING if self.shown_first else WideningState.REWRITING
+
+    @property
+    def to(self) -> ColumnType | None:
+        """The type it is to have; None where it has it."""
+        return self.shown_first or self.copied_to
 
     @property
     def since(self) -> int:
         """The version that came with the state."""
-        return self.version
+        return max(self.version, self.turned)
 
     @property
     def is_rewriting(self) -> bool:
@@ -106,27 +122,29 @@ ColumnTransition = ColumnRename | ColumnWidening
 class ObjectsLeft:
     """What readers of Glue are sent to, or may be yet, and that lacks the new name, or the new type.
 
-    Merged objects of closed days are rewritten; small objects are merged when their days are closed; staging objects
-    are still to be converted under a definition of before. Of `unpublished_days` a catalog shows objects that were
-    replaced since, or may do so, as a publication may have landed that is not on record. So may what one of the
-    `publications` sent that were not seen to end.
+    Merged objects of closed days are rewritten, or copied; small objects are merged when their days are closed; staging
+    objects are still to be converted under a definition of before. Of `unpublished_days` a catalog shows objects that
+    were replaced since, or may do so, as a publication may have landed that is not on record. So may what one of the
+    `publications` sent that were not seen to end. Where copies are made, `merges` are counted that wait or run, and
+    closed days that are not switched.
     """
 
     merged: int = 0
+    uncopied: int = 0
+    unswitched_days: int = 0
     small: int = 0
     in_open_days: int = 0
     staging: int = 0
     unpublished_days: int = 0
     publications: int = 0
+    merges: int = 0
     first_day: date | None = None
     last_day: date | None = None
 
     @property
     def is_empty(self) -> bool:
-        """Whether all objects have the new name, or type."""
-        return not (
-            self.merged or self.small or self.in_open_days or self.staging or self.unpublished_days or self.publications
-        )
+        """Whether all objects have the new name, or type, or a copy with it."""
+        return not any(number for name, number in vars(self).items() if name not in ("first_day", "last_day"))
 
     def __str__(self) -> str:
         return ", ".join(self._parts())
@@ -134,6 +152,10 @@ class ObjectsLeft:
     def _parts(self) -> Iterator[str]:
         if self.merged:
             yield f"{counted(self.merged, 'merged object')} to be rewritten"
+        if self.uncopied:
+            yield f"{counted(self.uncopied, 'merged object')} to be copied"
+        if self.unswitched_days:
+            yield f"{counted(self.unswitched_days, 'closed day')} whose readers are not sent to merged objects yet"
         if self.small:
             yield f"{counted(self.small, 'small object')} to be merged"
         if self.in_open_days:
@@ -144,6 +166,8 @@ class ObjectsLeft:
             yield f"{counted(self.unpublished_days, 'day')} to be published"
         if self.publications:
             yield f"{counted(self.publications, 'publication')} not seen to end"
+        if self.merges:
+            yield f"{counted(self.merges, 'merge')} to be run"
         if self.first_day:
             days = f"{self.first_day}" if self.first_day == self.last_day else f"{self.first_day} to {self.last_day}"
             yield f"of {days}"
@@ -180,15 +204,22 @@ class TransitionStep:
 
 
 def next_step(
-    transition: ColumnTransition, facts: TransitionFacts, now: datetime, *, reader_lease: timedelta, grace: timedelta
+    transition: ColumnTransition,
+    facts: TransitionFacts,
+    now: datetime,
+    *,
+    reader_lease: timedelta,
+    grace: timedelta,
+    is_asked_for: bool = False,
 ) -> TransitionStep:
     """The step that ends the present state of a rename or a widening, due or not.
 
     Nothing that is made under a definition in force adds to what is left: once it is nothing it stays so. What Glue is
-    to show counts from when the last catalog shows it, which may be long after its definition came into force.
+    to show counts from when the last catalog shows it, which may be long after its definition came into force. A
+    turning that was given up begins at once where a person has asked for it.
     """
-    if isinstance(transition, ColumnWidening) and transition.state is WideningState.SHOWING:
-        return TransitionStep(to=WideningState.REWRITING, reason="" if facts.shown else _NOT_SHOWN)
+    if isinstance(transition, ColumnWidening) and transition.state is not WideningState.REWRITING:
+        return _next_widening_step(transition, facts, now, is_asked_for=is_asked_for)
     to = NEXT_STATE[transition.state] if isinstance(transition, ColumnRename) else None
     if transition.is_rewriting and not facts.left.is_empty:
         return TransitionStep(to=to, reason=f"older objects are left: {facts.left}")
@@ -198,6 +229,36 @@ def next_step(
 
 
 _NOT_SHOWN = "a catalog does not show that yet, and objects are written as before until all do"
+TURN_LIMIT = timedelta(hours=1)
+"""How long no batch begins with an object of a table that is turned."""
+TURN_PAUSE = timedelta(days=1)
+"""How long a turning that was given up is not begun again by itself."""
+
+
+def _next_widening_step(
+    widening: ColumnWidening, facts: TransitionFacts, now: datetime, *, is_asked_for: bool
+) -> TransitionStep:
+    """A turning ends: what lasts for longer than it may, such as a merge that fails, holds up no new rows for ever."""
+    match widening.state:
+        case WideningState.SHOWING:
+            return TransitionStep(to=WideningState.REWRITING, reason="" if facts.shown else _NOT_SHOWN)
+        case WideningState.TURNING if facts.left.is_empty:
+            return TransitionStep(to=None)
+        case WideningState.TURNING if now >= facts.since + TURN_LIMIT:
+            return TransitionStep(to=WideningState.COPYING)
+        case WideningState.TURNING:
+            until = f"{facts.since + TURN_LIMIT:%Y-%m-%d %H:%M}Z"
+            return TransitionStep(to=None, reason=f"new objects wait, until {until} at most, for {facts.left}")
+    left = ObjectsLeft(uncopied=facts.left.uncopied, unswitched_days=facts.left.unswitched_days)
+    if not left.is_empty:
+        return TransitionStep(to=WideningState.TURNING, reason=f"merged objects are copied with that type: {left}")
+    if widening.turned and not is_asked_for and now < (again := facts.since + TURN_PAUSE):
+        return TransitionStep(
+            to=WideningState.TURNING,
+            reason=f"not all could be turned to it within an hour, until {facts.since:%Y-%m-%d %H:%M}Z; it is tried "
+            f"again at {again:%Y-%m-%d %H:%M}Z, or by `prism table flip`; left now: {facts.left}",
+        )
+    return TransitionStep(to=WideningState.TURNING)
 
 
 def _next_rename_step(

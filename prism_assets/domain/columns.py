@@ -35,6 +35,9 @@ _SILENT: Mapping[str, object] = {
     "widening": None,
 }
 
+# The types of which a stored widening tells.
+_TYPES = ("former", "shown_first", "copied_to")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
@@ -102,9 +105,14 @@ class Column:
         return self.type.parameters.get("scale")
 
     @property
+    def wanted_type(self) -> ColumnType:
+        """The type in its file: wider than that of values until objects may have it."""
+        return (self.widening and self.widening.to) or self.type
+
+    @property
     def shown_type(self) -> ColumnType:
-        """The type in its file, and in Glue: wider than that of values for as long as Glue is to show it first."""
-        return self.widening.shown_first if self.widening and self.widening.shown_first else self.type
+        """The type in Glue: wider than that of values for as long as Glue is to show it first."""
+        return (self.widening and self.widening.shown_first) or self.type
 
     @property
     def glue_type(self) -> str:
@@ -121,9 +129,8 @@ class Column:
         if self.rename:
             told["rename"] = {**vars(self.rename), "state": self.rename.state.value}
         if self.widening:
-            types = {"former": self.widening.former, "shown_first": self.widening.shown_first}
-            named = {name: kind.name for name, kind in types.items() if kind}
-            told["widening"] = {"version": self.widening.version, **named}
+            said = {name: value for name, value in vars(self.widening).items() if value}
+            told["widening"] = {name: said[name].name if name in _TYPES else said[name] for name in said}
         return {**told, **dict.fromkeys(_ALWAYS_STORED), **self.type.parameters, "type": self.type.keyword}
 
     @classmethod
@@ -144,6 +151,6 @@ class Column:
             values["rename"] = dataclasses.replace(rename, state=RenameState(rename.state))
         if "widening" in values:
             told = values["widening"]
-            types = {name: parse_type(told[name]) for name in ("former", "shown_first") if name in told}
+            types = {name: parse_type(told[name]) for name in _TYPES if name in told}
             values["widening"] = read_part(ColumnWidening, {**told, **types}, what)
         return cls(type=kind, **values)

@@ -22,13 +22,15 @@ DEFAULT_SHRINKAGE = 0.8
 class PlannedRange:
     """One range to write. With `extends`, that range's object is the first input, and its row moves its upper bound.
 
-    Without any other object it is rewritten, with the names and types that its columns have by now.
+    Without any other object it is rewritten, with the names and types that its columns have by now. One that is
+    `copied` stays as it is, and the copy has the types that its columns are to have.
     """
 
     lower_bound: int
     upper_bound: int
     extends: MergedRange | None
     objects: tuple[SmallObject, ...]
+    copied: bool = False
 
     @property
     def is_rewritten(self) -> bool:
@@ -81,6 +83,7 @@ def plan_merge(
     more: bool,
     shrinkage: float = DEFAULT_SHRINKAGE,
     rewritten_below: int = 0,
+    uncopied: Sequence[MergedRange] = (),
     attempts: int = 0,
 ) -> MergePlan:
     """Plans one job of one partition.
@@ -90,13 +93,15 @@ def plan_merge(
     per small byte. While the partition is open only full ranges are cut, and half a target is held back, so that what
     is left at the close is enough for an object of its own and nothing is written twice. After the close everything
     is merged, in even parts. When nothing is left to merge of a closed day, ranges are rewritten that were written
-    under definitions before the version `rewritten_below`, where columns have other names or types; one by one in turn
-    behind `attempts` that failed, so that one that cannot be read keeps no other.
+    under definitions before the version `rewritten_below`, where columns have other names or types, and behind them
+    those are copied that are `uncopied`; one by one in turn behind `attempts` that failed, so that one that cannot be
+    read keeps no other.
     """
     end = chain[-1].upper_bound if chain else 0
     if not unmerged:
         old = [] if is_open else [item for item in chain if item.definition_version < rewritten_below]
-        return _rewrites([old[attempts % len(old)]] if old and attempts else old, end)
+        anew = old or ([] if is_open else uncopied)
+        return _rewrites([anew[attempts % len(anew)]] if anew and attempts else anew, end, copied=not old)
     tail = chain[-1] if chain and chain[-1].content_length < policy.floor_bytes else None
     sizes = [item.content_length * shrinkage for item in unmerged]
     cuts = _cuts(sizes, float(tail.content_length) if tail else 0.0, policy, is_open=is_open, more=more)
@@ -112,13 +117,16 @@ def plan_merge(
     )
 
 
-def _rewrites(old: Sequence[MergedRange], end: int) -> MergePlan:
-    """Some of the old ranges; others follow when their day is looked for again, so that no merge waits for them."""
+def _rewrites(anew: Sequence[MergedRange], end: int, *, copied: bool) -> MergePlan:
+    """Some of these ranges; others follow when their day is looked for again, so that no merge waits for them."""
     ranges = tuple(
-        PlannedRange(lower_bound=item.lower_bound, upper_bound=item.upper_bound, extends=item, objects=())
-        for item in old[:REWRITES]
+        PlannedRange(
+            lower_bound=item.lower_bound, upper_bound=item.upper_bound, extends=item, objects=(), copied=copied
+        )
+        for item in anew[:REWRITES]
     )
-    reason = "objects from before a rename or widening are rewritten" if old else "nothing is unmerged"
+    told = "objects are copied with wider types" if copied else "objects from before a rename or widening are rewritten"
+    reason = told if anew else "nothing is unmerged"
     return MergePlan(chain_end=end, ranges=ranges, left_behind=0, left_behind_bytes=0, reason=reason, backlog=False)
 
 

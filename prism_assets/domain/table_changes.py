@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from prism_assets.domain.column_transitions import ColumnRename, ColumnWidening, RenameState
+from prism_assets.domain.column_transitions import TURN_LIMIT, ColumnRename, ColumnWidening, RenameState, WideningState
 from prism_assets.domain.columns import Column
 from prism_assets.domain.names import TableName
 from prism_assets.domain.streams import Stream
@@ -222,7 +222,7 @@ class ReadColumn(Change):
 
 @dataclass(frozen=True)
 class WidenColumn(Change):
-    """A wider type; Glue and then objects follow by `widening`. None where no object has values of the former type."""
+    """A wider type; objects and Glue follow by `widening`. None where no object has values of the former type."""
 
     name: str
     before: ColumnType
@@ -233,6 +233,11 @@ class WidenColumn(Change):
         widened = f"widen column {self.name} of {table} from {self.before.name} to {self.type.name}"
         if self.widening is None:
             return widened
+        if self.widening.copied_to:
+            return (
+                f"{widened}: merged objects are copied so, and when all are, readers are turned to the copies; until "
+                f"then the column stays {self.before.name} for all, and no reader fails"
+            )
         return (
             f"{widened}: objects are written so when every catalog shows it, and those of before are rewritten; until "
             "that is done Redshift Spectrum, and other readers of Glue that do not widen by themselves, fail on the "
@@ -243,6 +248,45 @@ class WidenColumn(Change):
         if self.widening is None:
             return _with_column(table, self.name, type=self.type)
         return _with_column(table, self.name, widening=self.widening)
+
+
+@dataclass(frozen=True)
+class AdvanceWidening(Change):
+    """The wider type, which no object has that readers are sent to, comes nearer, or another way."""
+
+    name: str
+    type: ColumnType
+    widening: ColumnWidening
+
+    def line(self, table: str) -> str:
+        column, minutes = f"column {self.name} of {table} as {self.type.name}", TURN_LIMIT.total_seconds() / 60
+        match self.widening.state:
+            case WideningState.TURNING:
+                return (
+                    f"turn readers to {column}: new objects wait, {minutes:.0f} minutes at most, until all days are "
+                    "closed, merged and copied"
+                )
+            case WideningState.COPYING:
+                return f"give up to turn readers to {column} for now: new objects are taken in again"
+            case _:
+                return f"show {column} at once, and write objects so when every catalog does"
+
+    def apply_to(self, table: TableDefinition) -> TableDefinition:
+        return _with_column(table, self.name, widening=self.widening)
+
+
+@dataclass(frozen=True)
+class FlipColumn(Change):
+    """The wider type, with the copies in the place of all objects that readers are sent to."""
+
+    name: str
+    type: ColumnType
+
+    def line(self, table: str) -> str:
+        return f"turn column {self.name} of {table} to {self.type.name}: its copies take the place of all objects"
+
+    def apply_to(self, table: TableDefinition) -> TableDefinition:
+        return _with_column(table, self.name, type=self.type, widening=None)
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,19 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from prism_assets.domain.columns import Column
 from prism_assets.domain.table_changes import (
     AddColumn,
     AddStream,
     AdvanceRename,
+    AdvanceWidening,
     Change,
     ChangeSetting,
     ChangeStream,
     CreateTable,
     DropColumn,
     EndWidening,
+    FlipColumn,
     LengthenColumn,
     ReadColumn,
     RemoveStream,
@@ -90,17 +93,28 @@ def _wanted_columns(old: TableDefinition, new: TableDefinition) -> Iterator[Chan
             yield AdvanceRename(column.name, before.rename.former, column.rename)
         if read_from(before) != read_from(column):
             yield ReadColumn(column.name, read_from(before), column.source, column.sources, column.value)
-        if before.shown_type != column.shown_type:
-            yield WidenColumn(column.name, before.shown_type, column.shown_type, column.widening)
-        elif before.widening and column.widening is None:
-            yield EndWidening(column.name, before.widening.former, column.type)
-        elif column.widening and before.type != column.type:
-            yield WriteWidened(column.name, column.type, column.widening)
+        yield from _widenings(before, column)
         if before.length is not None and column.length is not None and before.length < column.length:
             yield LengthenColumn(column.name, before.length, column.length)
     for position, column in enumerate(new.columns):
         if not column.column_id:
             yield AddColumn(column, position)
+
+
+def _widenings(before: Column, after: Column) -> Iterator[Change]:
+    """What becomes otherwise about the type of a column."""
+    if before.wanted_type != after.wanted_type:
+        yield WidenColumn(after.name, before.wanted_type, after.wanted_type, after.widening)
+    elif before.widening == after.widening:
+        return
+    elif after.widening is None and before.type != after.type:
+        yield FlipColumn(after.name, after.type)
+    elif after.widening is None and before.widening:
+        yield EndWidening(after.name, before.widening.former, after.type)
+    elif after.widening and before.type != after.type:
+        yield WriteWidened(after.name, after.type, after.widening)
+    elif after.widening:
+        yield AdvanceWidening(after.name, after.wanted_type, after.widening)
 
 
 def _differences(before: TableDefinition, after: TableDefinition) -> list[str]:

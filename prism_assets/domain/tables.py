@@ -148,6 +148,32 @@ class TableDefinition:
         return any(item.is_rewriting for column in self.columns for item in column.transitions)
 
     @property
+    def is_copying(self) -> bool:
+        """Whether merged objects are copied with wider types of columns, which nobody is sent to yet."""
+        return any(column.widening.copied_to for column in self.columns if column.widening)
+
+    @property
+    def copied_from(self) -> int:
+        """Copies that were made under versions before lack one of the wider types."""
+        found = (column.widening for column in self.columns if column.widening and column.widening.copied_to)
+        return max((item.version for item in found), default=0)
+
+    @property
+    def is_turning(self) -> bool:
+        """Whether no batch begins with an object, and open days are closed, as copies are to take the place of all."""
+        return any(column.widening.is_turning for column in self.columns if column.widening)
+
+    def turned(self) -> TableDefinition:
+        """The same with the types of the copies."""
+        columns = tuple(
+            dataclasses.replace(item, type=item.widening.copied_to, widening=None)
+            if item.widening and item.widening.copied_to
+            else item
+            for item in self.columns
+        )
+        return dataclasses.replace(self, columns=columns)
+
+    @property
     def rename_step(self) -> int:
         """The version that came with the last step of a rename that has not ended; 0 if there is none."""
         return max((column.rename.since for column in self.columns if column.rename), default=0)
@@ -215,10 +241,20 @@ class TableDefinition:
         midnight = datetime.combine(day + timedelta(days=1), datetime.min.time(), tzinfo=self.zone)
         return midnight.astimezone(timezone.utc)
 
+    def closes(self, day: date) -> datetime:
+        """The instant from which the event date `day` may be closed, in UTC: its end; any, where the table turns."""
+        return datetime.min.replace(tzinfo=timezone.utc) if self.is_turning else self.day_ends(day)
+
     def for_tasks(self) -> TableDefinition:
         """The same without what no kernel asks for, descriptions and who reads: the versions of tasks may be older."""
         columns = tuple(
-            dataclasses.replace(column, description=None, evolved=False, widening=None) for column in self.columns
+            dataclasses.replace(
+                column,
+                description=None,
+                evolved=False,
+                widening=column.widening if column.widening and column.widening.copied_to else None,
+            )
+            for column in self.columns
         )
         unstored = tuple(dataclasses.replace(column, description=None) for column in self.unstored)
         return dataclasses.replace(self, columns=columns, unstored=unstored, iceberg=None, ducklake=True, symlink=False)

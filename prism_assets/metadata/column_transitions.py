@@ -6,13 +6,14 @@ Only tables are asked for that have such a column.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 from sqlalchemy import Connection, text
 
-from prism_assets.domain.column_transitions import ColumnTransition, ObjectsLeft, TransitionFacts
+from prism_assets.domain.column_transitions import ColumnTransition, ColumnWidening, ObjectsLeft, TransitionFacts
 from prism_assets.domain.tables import TableDefinition
+from prism_assets.metadata.range_copies import COPIED
 
 _DAYS = 4
 """Days of a table whose objects one run writes anew, some of each."""
@@ -20,7 +21,7 @@ _DAYS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class DayToRewrite:
-    """A closed day with merged objects from before a rename or widening."""
+    """A closed day with merged objects from before a rename or widening, or without a copy for one."""
 
     partition_id: int
     table_id: int
@@ -30,43 +31,60 @@ class DayToRewrite:
 def load_days_to_rewrite(
     connection: Connection, tables: Collection[TableDefinition], day: date | None = None
 ) -> list[DayToRewrite]:
-    """The days of each table whose objects the next run rewrites, the newest first.
+    """The days of each table whose objects the next run rewrites or copies, the newest first.
 
     A day with a merge job is none: that merge comes first.
     """
     found = []
     for table in tables:
-        if table.is_rewriting:
-            values = {"table": table.table_id, "version": table.rewritten_below, "most": _DAYS, "day": day}
+        if table.is_rewriting or table.is_copying:
+            versions = {"version": table.rewritten_below, "copied_from": table.copied_from}
+            values = {"table": table.table_id, **versions, "most": _DAYS, "day": day}
             found += [DayToRewrite(**row._mapping) for row in connection.execute(text(_TO_REWRITE), values)]
     return found
 
 
-_TO_REWRITE = """
+_TO_REWRITE = f"""
 SELECT p.prism_partition_id AS partition_id, p.prism_table_id AS table_id, p.partition_date AS date
 FROM prism_partitions p
 WHERE p.prism_table_id = :table AND p.last_live_object_id IS NOT NULL AND p.expire_time IS NULL
     AND (CAST(:day AS date) IS NULL OR p.partition_date = :day)
     AND p.last_object_id <= p.desired_manifest_version
     AND EXISTS (SELECT 1 FROM prism_merge_ranges r WHERE r.prism_partition_id = p.prism_partition_id
-        AND r.lower_bound IS NOT NULL AND r.definition_version < :version)
+        AND r.lower_bound IS NOT NULL
+        AND (r.definition_version < :version OR :copied_from > 0 AND NOT EXISTS ({COPIED})))
     AND NOT EXISTS (SELECT 1 FROM prism_merge_jobs j WHERE j.prism_partition_id = p.prism_partition_id)
 ORDER BY p.partition_date DESC LIMIT :most
 """
 
 
-def load_facts(connection: Connection, table_id: int, transition: ColumnTransition) -> TransitionFacts:
-    """What decides how a transition goes on; what is left is counted only as long as it does."""
-    values = {"table": table_id, "version": transition.version, "since": transition.since}
+def load_facts(connection: Connection, table: TableDefinition, transition: ColumnTransition) -> TransitionFacts:
+    """What decides how a transition of a table goes on; what is left is counted only as long as it does."""
+    values = {"table": table.table_id, "version": transition.version, "since": transition.since}
     row = connection.execute(text(_TIMES), values).one()
-    left = load_left(connection, table_id, transition.version) if transition.is_rewriting else ObjectsLeft()
+    left = ObjectsLeft()
+    if transition.is_rewriting:
+        left = load_left(connection, table.table_id, transition.version)
+    elif isinstance(transition, ColumnWidening) and transition.copied_to:
+        left = load_uncopied(connection, table)
     return TransitionFacts(left=left, **row._mapping)
 
 
 def load_left(connection: Connection, table_id: int, version: int) -> ObjectsLeft:
     """What is left of before a version of the definition, which may be the next one."""
-    values = {"table": table_id, "version": version}
+    values = {"table": table_id, "version": version, "copied_from": 0}
     return ObjectsLeft(**connection.execute(text(_LEFT), values).one()._mapping)
+
+
+def load_uncopied(connection: Connection, table: TableDefinition) -> ObjectsLeft:
+    """What keeps copies from taking the place of all objects of a table: whatever is no merged object with a copy.
+
+    For all columns of the table in one, as they turn together.
+    """
+    values = {"table": table.table_id, "version": table.version + 1, "copied_from": table.copied_from}
+    left = ObjectsLeft(**connection.execute(text(_LEFT), values).one()._mapping)
+    others = connection.execute(text(_BESIDE_COPIES), {"table": table.table_id}).one()
+    return replace(left, merged=0, uncopied=left.merged, **others._mapping)
 
 
 _TIMES = """
@@ -81,12 +99,13 @@ SELECT (SELECT create_time FROM prism_table_definitions WHERE prism_table_id = :
 # above these. What a catalog shows of a closed day is of before as long as it was not published behind the last
 # change of its ranges; where nothing of it is on record, a publication may have landed all the same, as its run died.
 # Whatever is written under a definition of before was claimed under it, or has such an object for input.
-_LEFT = """
+_LEFT = f"""
 WITH days AS MATERIALIZED (
     SELECT p.partition_date AS date, p.last_live_object_id IS NULL AS is_open,
         CASE WHEN p.expire_time IS NOT NULL THEN 0 ELSE (
             SELECT count(*) FROM prism_merge_ranges r WHERE r.prism_partition_id = p.prism_partition_id
-                AND r.lower_bound IS NOT NULL AND r.definition_version < :version) END AS merged,
+                AND r.lower_bound IS NOT NULL AND r.definition_version < :version
+                AND (:copied_from = 0 OR NOT EXISTS ({COPIED}))) END AS merged,
         CASE WHEN p.expire_time IS NOT NULL THEN 0 ELSE (
             SELECT count(*) FROM prism_small_objects s WHERE s.prism_partition_id = p.prism_partition_id
                 AND s.prism_small_object_id > CASE WHEN p.switched THEN p.desired_manifest_version ELSE 0 END
@@ -110,4 +129,12 @@ SELECT CAST(coalesce(sum(merged) FILTER (WHERE NOT is_open), 0) AS bigint) AS me
     min(date) FILTER (WHERE merged + small > 0 OR is_behind) AS first_day,
     max(date) FILTER (WHERE merged + small > 0 OR is_behind) AS last_day
 FROM days
+"""
+
+# A merge may still write what it was planned to before; where none waits or runs, none begins without the lock of a day.
+_BESIDE_COPIES = """
+SELECT (SELECT count(*) FROM prism_merge_jobs JOIN prism_partitions USING (prism_partition_id)
+        WHERE prism_table_id = :table) AS merges,
+    (SELECT count(*) FROM prism_partitions WHERE prism_table_id = :table AND NOT switched AND expire_time IS NULL
+        AND last_live_object_id IS NOT NULL AND last_object_id > 0) AS unswitched_days
 """

@@ -206,6 +206,7 @@ _FORGET_DAYS = (
             "prism_rebuilds",
             "prism_merge_jobs",
             "prism_merge_job_log",
+            "prism_range_copies",
             "prism_merge_ranges",
             "prism_switch_certificates",
             "prism_materializations",

@@ -59,6 +59,17 @@ SET schedule_time = least(prism_merge_jobs.schedule_time, EXCLUDED.schedule_time
 """
 
 
+def partitions_waiting(connection: Connection, table_id: int, now: datetime) -> list[int]:
+    """The partitions of a table whose merge waits for a later time, but for one that is parked. Reads without locks."""
+    return list(connection.execute(text(_WAITING), {"table": table_id, "now": now}).scalars())
+
+
+_WAITING = """
+SELECT j.prism_partition_id FROM prism_merge_jobs j JOIN prism_partitions p USING (prism_partition_id)
+WHERE p.prism_table_id = :table AND j.ongoing_mark = 0 AND NOT j.parked AND j.schedule_time > :now
+"""
+
+
 def claim_due(
     connection: Connection,
     *,

@@ -116,6 +116,18 @@ def lock_partition(connection: Connection, partition_id: int) -> Partition:
     return lock_partitions(connection, [partition_id])[partition_id]
 
 
+def lock_table(connection: Connection, table_id: int) -> None:
+    """Locks the row of a table, as the beginning of a rebuild does, and then all its partition rows in id order."""
+    connection.execute(text(_LOCK_TABLE), {"table": table_id})
+    connection.execute(text(_LOCK_ALL), {"table": table_id})
+
+
+_LOCK_TABLE = "SELECT 1 FROM prism_tables WHERE prism_table_id = :table FOR NO KEY UPDATE"
+_LOCK_ALL = """
+SELECT 1 FROM prism_partitions WHERE prism_table_id = :table ORDER BY prism_partition_id FOR UPDATE
+"""
+
+
 def lock_partitions(connection: Connection, partition_ids: Collection[int]) -> dict[int, Partition]:
     """Locks partition rows in id order and returns them by id, read behind the locks."""
     connection.execute(text(_LOCK), {"ids": list(partition_ids)})

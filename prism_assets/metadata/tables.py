@@ -229,7 +229,12 @@ def save_version(connection: Connection, table: TableDefinition, now: datetime) 
     )
     connection.execute(
         text(_PUT_IN_FORCE),
-        {"table": table.table_id, "version": table.version, "interval": table.merge.interval},
+        {
+            "table": table.table_id,
+            "version": table.version,
+            "interval": table.merge.interval,
+            "turning": table.is_turning,
+        },
     )
 
 
@@ -238,7 +243,7 @@ INSERT INTO prism_table_definitions (prism_table_id, version, definition, create
 VALUES (:table, :version, CAST(:definition AS jsonb), :now)
 """
 _PUT_IN_FORCE = """
-UPDATE prism_tables SET definition_version = :version, merge_interval = :interval
+UPDATE prism_tables SET definition_version = :version, merge_interval = :interval, is_turning = :turning
 WHERE prism_table_id = :table
 """
 

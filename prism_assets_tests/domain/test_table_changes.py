@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prism_assets.domain.column_changes import StoredColumns, column_problems, continued_columns
-from prism_assets.domain.column_transitions import ColumnWidening, ObjectsLeft
+from prism_assets.domain.column_transitions import ColumnWidening
 from prism_assets.domain.columns import Column
 from prism_assets.domain.streams import Stream
 from prism_assets.domain.table_changes import (
@@ -23,7 +23,7 @@ from prism_assets.domain.table_diff import changes_between
 from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.table_options import ChangeLog, IcebergOptions, MergePolicy
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.types import IntegerType, SmallIntType, type_named
+from prism_assets.domain.types import BigIntType, ColumnType, IntegerType, SmallIntType, type_named
 from prism_assets_tests.builders import a_table
 
 BEFORE = parse_table_file(a_table(), "t.yaml")
@@ -86,12 +86,13 @@ def test_a_column_that_is_read_from_elsewhere_says_so() -> None:
         )
 
 
-def test_a_column_is_widened_with_objects_of_before_and_its_way_ends() -> None:
-    def table(kind: str) -> TableDefinition:
-        made = parse_table_file(a_table(columns=[f"{{name: n, type: {kind}}}"]), "t.yaml")
-        ids = tuple(dataclasses.replace(column, column_id=place) for place, column in enumerate(made.columns, start=1))
-        return dataclasses.replace(made, table_id=7, version=3, columns=ids)
+def _with_n(kind: str) -> TableDefinition:
+    made = parse_table_file(a_table(columns=[f"{{name: n, type: {kind}}}"]), "t.yaml")
+    ids = tuple(dataclasses.replace(column, column_id=place) for place, column in enumerate(made.columns, start=1))
+    return dataclasses.replace(made, table_id=7, version=3, columns=ids)
 
+
+def test_a_column_is_widened_with_objects_of_before_and_its_way_ends() -> None:
     def continued(old: TableDefinition, file: TableDefinition, stored: StoredColumns) -> TableDefinition:
         assert list(column_problems(file, old, stored)) == []
         wanted = dataclasses.replace(old, columns=continued_columns(file, old, stored))
@@ -116,7 +117,7 @@ def test_a_column_is_widened_with_objects_of_before_and_its_way_ends() -> None:
         assert applied(old, changes) == wanted
         return dataclasses.replace(wanted, version=version)
 
-    small, whole, big = table("smallint"), table("integer"), table("bigint")
+    small, whole, big = map(_with_n, ("smallint", "integer", "bigint"))
     stored = StoredColumns(accept_failing_reads=True)
     assert continued(small, whole, StoredColumns(is_empty=True)).rewritten_below == 0
     asked = continued(small, whole, stored)
@@ -141,11 +142,63 @@ def test_a_column_is_widened_with_objects_of_before_and_its_way_ends() -> None:
     )
     assert applied(again, changes).rewritten_below == 0
     assert again.for_tasks().column("n").widening is None
-    ((_, told),) = column_problems(big, small, StoredColumns(left=ObjectsLeft(merged=2, in_open_days=1)))
-    assert "(2 merged objects to be rewritten, 1 object of days that are open)" in told
+    for on_the_way in (asked, widened):
+        ((name, told),) = column_problems(big, on_the_way, StoredColumns())
+        assert name == "n"
+        assert told.startswith("n cannot become bigint yet: it is still on its way to integer")
     joined = dataclasses.replace(small, change_log=ChangeLog(lateness_seconds=None))
     ((_, told),) = column_problems(big, joined, stored)
     assert "columns of join tables cannot be widened yet" in told
+
+
+def test_a_column_is_widened_by_copies_and_turned_to_them_at_once() -> None:
+    def follows(old: TableDefinition, widening: ColumnWidening | None, kind: ColumnType, line: str) -> TableDefinition:
+        columns = [
+            dataclasses.replace(item, type=kind, widening=widening) if item.name == "n" else item
+            for item in old.columns
+        ]
+        wanted = dataclasses.replace(old, columns=tuple(columns))
+        changes = changes_between(old, wanted)
+        assert applied(old, changes) == wanted
+        assert TableDefinition.from_json(wanted.to_json()) == wanted
+        assert describe("log.events", changes) == (line,)
+        return dataclasses.replace(wanted, version=old.version + 1)
+
+    small, whole, big = map(_with_n, ("smallint", "integer", "bigint"))
+    copying = ColumnWidening(former=SmallIntType(), version=4, copied_to=IntegerType())
+    assert list(column_problems(whole, small, StoredColumns())) == []
+    assert continued_columns(whole, small, StoredColumns())[-1].widening == copying
+    first = follows(
+        small,
+        copying,
+        SmallIntType(),
+        "widen column n of log.events from smallint to integer: merged objects are copied so, and when all are, "
+        "readers are turned to the copies; until then the column stays smallint for all, and no reader fails",
+    )
+    assert (first.is_copying, first.copied_from, first.is_turning, first.is_rewriting) == (True, 4, False, False)
+    assert (first.column("n").glue_type, first.column("n").wanted_type) == ("smallint", IntegerType())
+    assert (first.turned().column("n").type, first.for_tasks().turned()) == (IntegerType(), first.turned().for_tasks())
+    assert continued_columns(whole, first, StoredColumns()) == first.columns
+    turning = dataclasses.replace(copying, is_turning=True, turned=5)
+    line = "turn readers to column n of log.events as integer: new objects wait, 60 minutes at most, until all days "
+    second = follows(first, turning, SmallIntType(), line + "are closed, merged and copied")
+    assert (second.is_turning, turning.since) == (True, 5)
+    given_up = dataclasses.replace(copying, turned=6)
+    line = "give up to turn readers to column n of log.events as integer for now: new objects are taken in again"
+    assert not follows(second, given_up, SmallIntType(), line).is_turning
+    line = "turn column n of log.events to integer: its copies take the place of all objects"
+    assert not follows(second, None, IntegerType(), line).is_copying
+    for before in (first, second):
+        wider = continued_columns(big, before, StoredColumns())[-1]
+        assert wider.widening == ColumnWidening(
+            former=SmallIntType(), version=before.version + 1, copied_to=BigIntType()
+        )
+        at_once = continued_columns(whole, before, StoredColumns(accept_failing_reads=True))[-1]
+        assert at_once.widening == ColumnWidening(
+            former=SmallIntType(), version=before.version + 1, shown_first=IntegerType()
+        )
+    line = "show column n of log.events as integer at once, and write objects so when every catalog does"
+    assert not follows(second, at_once.widening, SmallIntType(), line).is_turning
 
 
 def _read(text: str) -> Column:

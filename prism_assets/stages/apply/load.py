@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -14,7 +14,6 @@ from prism_assets.domain.column_changes import (
     followed_columns,
 )
 from prism_assets.domain.column_transitions import ObjectsLeft
-from prism_assets.domain.columns import Column
 from prism_assets.domain.partitions import SYMLINK
 from prism_assets.domain.table_changes import WidenColumn, applied
 from prism_assets.domain.tables import TableDefinition
@@ -66,22 +65,17 @@ def _stored_columns(
 ) -> StoredColumns:
     """Looks into objects only for names that come to be those of other columns, and at erasures only where columns go.
 
-    Whether there is any object is asked where a column is renamed or widened, and which ones are narrow where it is
-    widened.
+    Whether there is any object is asked where a column is renamed or widened.
     """
     followed = followed_columns(table, old)
     ids = {column.name: followed[column.name].column_id if column.name in followed else 0 for column in table.columns}
     new = ids.keys() - {name for name, column in followed.items() if column.stored_name == name}
     used = new & tables.load_column_names(connection, old.table_id) if new else ()
     held = tables.load_held_names(connection, old.table_id, {name: ids[name] for name in used})
-    is_empty, left = False, ObjectsLeft()
-    if any(
-        (column.name, column.type) != (before.name, before.shown_type) for column, before in _pairs(table, followed)
-    ):
-        is_empty = _is_empty(connection, old)
-    if not is_empty and any(column.type != before.shown_type for column, before in _pairs(table, followed)):
-        left = _left_by(context, connection, old)
-    known = StoredColumns(held, {}, is_empty, accept_failing_reads, left)
+    pairs = [(column, followed[column.name]) for column in table.columns if column.name in followed]
+    changes = any((column.name, column.type) != (before.name, before.wanted_type) for column, before in pairs)
+    is_empty = changes and _is_empty(connection, old)
+    known = StoredColumns(held, {}, is_empty, accept_failing_reads)
     goes = len(followed) < len(old.columns)
     if not goes or not context.database.has_table("prism_erasures"):
         return known
@@ -106,11 +100,6 @@ def _left_by(context: StageContext, connection: Connection, old: TableDefinition
     if not context.database.has_table("prism_table_publications"):
         return ObjectsLeft()
     return column_transitions.load_left(connection, old.table_id, old.version + 1)
-
-
-def _pairs(table: TableDefinition, followed: Mapping[str, Column]) -> list[tuple[Column, Column]]:
-    """The columns of a file with those in force that they go on with."""
-    return [(column, followed[column.name]) for column in table.columns if column.name in followed]
 
 
 def with_amplification(
@@ -140,10 +129,12 @@ def with_consequences(context: StageContext, connection: Connection, plan: Apply
 
 
 def _rewritten(context: StageContext, connection: Connection, planned: TablePlan) -> Iterator[str]:
-    """One line on the objects that a widening has rewritten."""
-    widens = any(isinstance(change, WidenColumn) and change.widening for change in planned.changes)
-    if planned.old and widens and not (left := _left_by(context, connection, planned.old)).is_empty:
-        yield f"rewrite objects of {planned.name} with wider types: {left}"
+    """One line on the objects that a widening has rewritten, or copied."""
+    begun = [change.widening for change in planned.changes if isinstance(change, WidenColumn) and change.widening]
+    if planned.old and begun and not (left := _left_by(context, connection, planned.old)).is_empty:
+        verb = "copy" if all(widening.copied_to for widening in begun) else "rewrite"
+        left = dataclasses.replace(left, merged=0, uncopied=left.merged) if verb == "copy" else left
+        yield f"{verb} objects of {planned.name} with wider types: {left}"
 
 
 def _expired(context: StageContext, connection: Connection, planned: TablePlan, now: datetime) -> Iterator[str]:

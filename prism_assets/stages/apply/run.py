@@ -85,8 +85,8 @@ def run_apply(
     The first one joins database and lake for good. A stream that would take in the lake's own objects is refused.
     DefinitionError with every problem of every file; WrongLake, before any table is touched, where the two do not
     belong together. `restore_marker` puts back the lake's marker on purpose; without `accept_amplification` a table is
-    not changed whose records live for ever where folds write far more than changes, and without `accept_failing_reads`
-    one in which a column is widened of which objects have values.
+    not changed whose records live for ever where folds write far more than changes. With `accept_failing_reads` a column
+    is widened at once of which objects have values, and not when all have a copy.
     """
     database, lake, stores = context.database, context.lake, context.stores
     files = read_table_files(folder)
@@ -116,8 +116,8 @@ def apply_sound(context: StageContext, folder: Path, now: datetime) -> ApplyPlan
     """Migrates the schema and applies what is sound in a folder: one wrong file keeps no other table from its change.
 
     Joins database and lake as `run_apply` does. Tables with a problem stay as they are in force; the plan has the
-    problems. So do tables of which a column would be dropped, or widened where that has readers fail: processes with an
-    older folder, and people who are in the middle of an edit, must not take from readers what nothing brings back.
+    problems. So do tables of which a column would be dropped: processes with an older folder, and people who are in the
+    middle of an edit, must not take from readers what nothing brings back.
     """
     database = context.database
     found, problems = parse_table_files(folder)

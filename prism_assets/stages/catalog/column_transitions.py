@@ -2,7 +2,8 @@
 
 What ends a step is known from PostgreSQL alone (`domain/column_transitions.py`). A step is one transaction, as `prism
 table apply` is one; a death in it leaves the table as it was, and behind it the run that follows shows the new
-definition, as it does any other.
+definition, as it does any other. Where copies take the place of objects that readers are sent to, they are looked for
+in the store before it.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from prism_assets.domain.column_transitions import (
     next_step,
 )
 from prism_assets.domain.columns import Column
+from prism_assets.domain.table_changes import FlipColumn
 from prism_assets.domain.table_diff import changes_between
 from prism_assets.domain.tables import GRACE_DAYS, TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import column_transitions, leases, locks, tables
+from prism_assets.metadata import column_transitions, leases, locks, merge_jobs, partitions, range_copies, tables
 from prism_assets.metadata.leases import Lease
 from prism_assets.stages.apply.plan import ApplyPlan, TablePlan
 from prism_assets.stages.apply.run import execute_apply
@@ -37,13 +39,13 @@ from prism_assets.stages.context import StageContext
 class TransitionStatus:
     """A column that objects may have by its former name, or as its former type; since when, and what it waits for.
 
-    `shown_type` is the wider one that catalogs are to show before objects have it.
+    `wanted_type` is the wider one that objects that readers are sent to do not have yet.
     """
 
     column: str
     former: str
     is_widening: bool = False
-    shown_type: str | None = None
+    wanted_type: str | None = None
     begun: datetime
     step: TransitionStep
 
@@ -54,9 +56,9 @@ class TransitionStatus:
         """That of one transition of a column."""
         if isinstance(transition, ColumnRename):
             return cls(column=column.name, former=transition.former, begun=begun, step=step)
-        shown = transition.shown_first.name if transition.shown_first else None
-        former = column.type if shown else transition.former
-        return cls(column=column.name, former=former.name, is_widening=True, shown_type=shown, begun=begun, step=step)
+        wanted = transition.to.name if transition.to else None
+        former = column.type if wanted else transition.former
+        return cls(column=column.name, former=former.name, is_widening=True, wanted_type=wanted, begun=begun, step=step)
 
     @property
     def is_shown(self) -> bool:
@@ -66,42 +68,90 @@ class TransitionStatus:
     def __str__(self) -> str:
         waits = "the next catalog run goes on with it" if self.step.is_due else self.step.reason
         begun = f"{self.begun:%Y-%m-%d %H:%M}Z"
-        if self.shown_type:
-            return f"column {self.column} is {self.former}, and to be {self.shown_type} since {begun}: {waits}"
+        if self.wanted_type:
+            return f"column {self.column} is {self.former}, and to be {self.wanted_type} since {begun}: {waits}"
         return f"column {self.column} was {self.former} until {begun}: {waits}"
 
 
 def read_transitions(
-    context: StageContext, connection: Connection, table: TableDefinition, now: datetime
+    context: StageContext,
+    connection: Connection,
+    table: TableDefinition,
+    now: datetime,
+    *,
+    is_asked_for: bool = False,
 ) -> tuple[TransitionStatus, ...]:
-    """How far the renamed and widened columns of a table are. Asks nothing where there is none."""
+    """How far the renamed and widened columns of a table are. Asks nothing where there is none.
+
+    What only a person begins at once is due where it `is_asked_for`.
+    """
     lease, grace = timedelta(hours=context.settings.gc_reader_lease_hours), timedelta(days=GRACE_DAYS)
     found = []
     for column in table.columns:
         for transition in column.transitions:
-            facts = column_transitions.load_facts(connection, table.table_id, transition)
-            step = next_step(transition, facts, now, reader_lease=lease, grace=grace)
+            facts = column_transitions.load_facts(connection, table, transition)
+            step = next_step(transition, facts, now, reader_lease=lease, grace=grace, is_asked_for=is_asked_for)
             found.append(TransitionStatus.of(column, transition, facts.begun, step))
     return tuple(found)
 
 
-def advance_columns(context: StageContext, lease: Lease, table: TableDefinition, now: datetime) -> tuple[str, ...]:
+def advance_columns(
+    context: StageContext, lease: Lease, table: TableDefinition, now: datetime, *, is_asked_for: bool = False
+) -> tuple[str, ...]:
     """Takes the steps that are due of a table, and says which these were. By the clock of the caller."""
+    if table.is_turning:
+        _hasten_merges(context, lease, table, now)
     with context.database.begin() as connection:
-        if not tables_to_advance(context, connection, [table], now):
-            return ()
+        found = read_transitions(context, connection, table, now, is_asked_for=is_asked_for)
+    if not any(item.step.is_due for item in found):
+        return ()
+    if table.is_copying:
+        _forget_damaged_copies(context, lease, table)
     with context.database.begin() as connection:
         locks.hold_apply(connection)
         leases.hold(connection, lease)
         current = tables.load_current(connection, table)
-        due = [item for item in read_transitions(context, connection, current, now) if item.step.is_due]
+        if current.is_copying:
+            # No batch begins meanwhile, and nobody writes down what a day holds: what is counted stays so.
+            locks.hold_epoch(connection)
+            partitions.lock_table(connection, table.table_id)
+        found = read_transitions(context, connection, current, now, is_asked_for=is_asked_for)
+        due = [item for item in found if item.step.is_due]
         columns = tuple(_further(column, due, current.version + 1) for column in current.columns)
         changes = changes_between(current, replace(current, columns=columns))
         plan = ApplyPlan((TablePlan(current.name, current, changes),))
         execute_apply(connection, plan, now)
+        if any(isinstance(change, FlipColumn) for change in changes):
+            range_copies.put_in_place(connection, table.table_id, current.copied_from)
         failpoint("catalog.in_transition")
     failpoint("catalog.after_transition")
     return plan.lines
+
+
+def _hasten_merges(context: StageContext, lease: Lease, table: TableDefinition, now: datetime) -> None:
+    """Has the merges of a table that turns be due at once, as new objects wait for them. One transaction."""
+    with context.database.begin() as connection:
+        leases.hold(connection, lease)
+        waiting = merge_jobs.partitions_waiting(connection, table.table_id, now)
+        for partition_id in sorted(partitions.lock_partitions(connection, waiting)):
+            merge_jobs.hasten(connection, partition_id, now)
+
+
+def _forget_damaged_copies(context: StageContext, lease: Lease, table: TableDefinition) -> None:
+    """Has copies be made again that are not in the store as they are on record: objects with their rows are there yet.
+
+    One transaction; one that is lost behind it is met by the publication, which names nothing that is not there.
+    """
+    keys = context.lake.keys(table)
+    with context.database.begin() as connection:
+        copies = range_copies.load_copies(connection, keys, table.table_id, table.copied_from)
+    listed = context.stores.list(context.lake.bucket, keys.all_merged_prefix) if copies else ()
+    lengths = {item.key: item.content_length for item in listed}
+    damaged = [item for item in copies if lengths.get(item.key) != item.content_length]
+    if damaged:
+        with context.database.begin() as connection:
+            leases.hold(connection, lease)
+            range_copies.forget(connection, damaged)
 
 
 def _further(column: Column, due: Collection[TransitionStatus], version: int) -> Column:
@@ -119,11 +169,14 @@ def _further(column: Column, due: Collection[TransitionStatus], version: int) ->
 
 
 def _with_widening(column: Column, step: TransitionStep, version: int) -> Column:
-    """A widened column behind its step: objects are written with the type that catalogs show, or all have it."""
-    if step.to is None or column.widening is None or column.widening.shown_first is None:
-        return replace(column, widening=None)
-    widening = ColumnWidening(former=column.widening.former, version=version)
-    return replace(column, type=column.widening.shown_first, widening=widening)
+    """A widened column behind its step: objects are written with the wider type, all have it, or come nearer to it."""
+    widening = column.widening
+    if widening and step.to in (WideningState.TURNING, WideningState.COPYING):
+        is_turning = step.to is WideningState.TURNING
+        return replace(column, widening=replace(widening, is_turning=is_turning, turned=version))
+    if widening is None or step.to is None:
+        return replace(column, type=column.wanted_type, widening=None)
+    return replace(column, type=column.wanted_type, widening=ColumnWidening(former=widening.former, version=version))
 
 
 def tables_to_advance(

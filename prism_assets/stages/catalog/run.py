@@ -388,8 +388,8 @@ def _close(
     A transaction for all marks and one for each close, which has the rest merged at once. Each is harmless to die in: a
     mark without a close is a state of its own, found by the next run.
     """
-    over = [item for item in pending if may_close(item, table.day_ends(item.date), now)]
-    unmarked = [item for item in over if may_mark(item, table.day_ends(item.date), now)]
+    over = [item for item in pending if may_close(item, table.closes(item.date), now)]
+    unmarked = [item for item in over if may_mark(item, table.closes(item.date), now)]
     marked: list[date] = []
     if unmarked:
         with context.database.begin() as connection:

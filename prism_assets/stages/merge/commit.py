@@ -12,7 +12,7 @@ from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.merge_attempts import after_death, after_failure
 from prism_assets.domain.work import Failure
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import merge_jobs, merge_ranges, partitions
+from prism_assets.metadata import merge_jobs, merge_ranges, partitions, range_copies
 from prism_assets.metadata.merge_jobs import MergeJob
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.merge.job import RunningJob
@@ -101,18 +101,22 @@ def _return_job(
 
 def _save(connection: Connection, running: RunningJob, now: datetime) -> None:
     """Records the ranges of a locked job, ends it, and has what is left of its partition merged next."""
-    plan, job = running.plan.merge, running.job
+    plan, job, version = running.plan.merge, running.job, running.plan.table.version
     for planned, written in zip(plan.ranges, running.written, strict=True):
-        version, plan_inputs = (
-            running.plan.table.version,
-            merge_ranges.load_inputs(connection, job.partition_id, planned),
-        )
-        merged = replace(written, erasure_id=plan_inputs.erasure_id)
+        if planned.copied and planned.extends:
+            # Of a range that was rewritten since it is no copy: the next run makes one.
+            range_copies.save_copy(
+                connection, job.partition_id, planned.extends, written, now, definition_version=version
+            )
+            continue
+        inputs = merge_ranges.load_inputs(connection, job.partition_id, planned)
+        merged = replace(written, erasure_id=inputs.erasure_id)
         merge_ranges.save_range(connection, job.partition_id, planned, merged, now, definition_version=version)
     failpoint("merge.in_commit")
-    if plan.ranges:
-        partitions.raise_desired(connection, job.partition_id, plan.ranges[-1].upper_bound)
-    if any(planned.is_rewritten for planned in plan.ranges):
+    saved = [planned for planned in plan.ranges if not planned.copied]
+    if saved:
+        partitions.raise_desired(connection, job.partition_id, saved[-1].upper_bound)
+    if any(planned.is_rewritten for planned in saved):
         partitions.raise_revision(connection, job.partition_id)  # the bounds are those that catalogs know
     merge_jobs.delete(connection, job)
     if plan.backlog:

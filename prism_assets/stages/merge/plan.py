@@ -14,7 +14,14 @@ from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.domain.work.merge import MergeTask
-from prism_assets.metadata import column_transitions, merge_jobs, merge_ranges, partitions, small_objects
+from prism_assets.metadata import (
+    column_transitions,
+    merge_jobs,
+    merge_ranges,
+    partitions,
+    range_copies,
+    small_objects,
+)
 from prism_assets.metadata import tables as tables_stored
 from prism_assets.objectstore.lake import Lake
 from prism_assets.stages.context import StageContext
@@ -43,6 +50,8 @@ class PartitionPlan:
 
 
 def _describe(planned: PlannedRange) -> str:
+    if planned.copied:
+        return f"a copy of ({planned.lower_bound}, {planned.upper_bound}] with wider types"
     if planned.is_rewritten:
         return f"({planned.lower_bound}, {planned.upper_bound}] anew"
     verb = "extend" if planned.extends else "new"
@@ -72,6 +81,11 @@ def plan_partition(
         more=len(unmerged) > limit,
         shrinkage=merge_ranges.observed_shrinkage(connection, partition_id) or DEFAULT_SHRINKAGE,
         rewritten_below=0 if partition.expired else table.rewritten_below,
+        uncopied=(
+            range_copies.find_uncopied(connection, partition_id, chain, table.copied_from)
+            if table.is_copying and not partition.expired
+            else ()
+        ),
         attempts=attempts,
     )
     return PartitionPlan(table=table, partition=partition, merge=plan)
@@ -97,6 +111,7 @@ def range_tasks(plan: PartitionPlan, job_id: int, lake: Lake) -> list[MergeTask]
             table_id=plan.table.table_id,
             definition_version=plan.table.version,
             metric_columns=plan.table.metric_columns,
+            widens=planned.copied,
         )
         for planned in plan.merge.ranges
     ]

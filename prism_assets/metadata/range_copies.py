@@ -1,0 +1,156 @@
+"""Statements on prism_range_copies: copies of merged objects with wider types of columns, which nobody is sent to.
+
+A copy counts as long as its range has the same bounds and the same revision, and was made under a definition with all
+wider types. When all ranges of a table have one, copies take their place. What a copy no longer counts for is garbage,
+as is any object under a revision that its range does not have.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, text
+
+from prism_assets.domain.files import MergedRange
+from prism_assets.domain.keys import TableKeys
+from prism_assets.metadata.column_metrics import to_jsonb
+
+COPIED = """
+    SELECT 1 FROM prism_range_copies c WHERE c.prism_partition_id = r.prism_partition_id
+        AND c.upper_bound = r.upper_bound AND c.lower_bound = r.lower_bound AND c.copied_revision = r.revision
+        AND c.definition_version >= :copied_from
+"""
+"""Whether the range `r` of prism_merge_ranges has a copy that counts."""
+
+
+def find_uncopied(
+    connection: Connection, partition_id: int, chain: Collection[MergedRange], copied_from: int
+) -> list[MergedRange]:
+    """The ranges of a partition without a copy of definitions from a version on. Reads without locks."""
+    values = {"partition": partition_id, "copied_from": copied_from}
+    missing = set(connection.execute(text(_UNCOPIED), values).scalars())
+    return [item for item in chain if item.upper_bound in missing]
+
+
+_UNCOPIED = f"""
+SELECT r.upper_bound FROM prism_merge_ranges r
+WHERE r.prism_partition_id = :partition AND r.lower_bound IS NOT NULL AND NOT EXISTS ({COPIED})
+"""
+
+
+def save_copy(
+    connection: Connection,
+    partition_id: int,
+    copied: MergedRange,
+    written: MergedRange,
+    now: datetime,
+    *,
+    definition_version: int,
+) -> bool:
+    """Records the copy of a range; False if the range was extended or rewritten since it was read.
+
+    The caller holds the partition's row, as whoever changes a range does.
+    """
+    values = {**dataclasses.asdict(written), "metrics": to_jsonb(written.metrics)}
+    told = {"id": partition_id, "copied": copied.revision, "version": definition_version, "now": now}
+    return bool(connection.execute(text(_SAVE), {**values, **told}).rowcount)
+
+
+_SAVE = """
+INSERT INTO prism_range_copies (prism_partition_id, upper_bound, lower_bound, copied_revision, revision, content_length,
+    file_format, metrics, definition_version, create_time)
+SELECT prism_partition_id, upper_bound, lower_bound, revision, :revision, :content_length, :file_format,
+    CAST(:metrics AS jsonb), :version, :now
+FROM prism_merge_ranges
+WHERE prism_partition_id = :id AND lower_bound = :lower_bound AND upper_bound = :upper_bound AND revision = :copied
+    AND row_count = :row_count AND fingerprint = :fingerprint
+ON CONFLICT (prism_partition_id, upper_bound) DO UPDATE SET lower_bound = EXCLUDED.lower_bound,
+    copied_revision = EXCLUDED.copied_revision, revision = EXCLUDED.revision, content_length = EXCLUDED.content_length,
+    file_format = EXCLUDED.file_format, metrics = EXCLUDED.metrics, definition_version = EXCLUDED.definition_version,
+    create_time = EXCLUDED.create_time
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RangeCopy:
+    """A copy on record: its range, by partition and upper bound, and the object."""
+
+    partition_id: int
+    upper_bound: int
+    key: str
+    content_length: int
+
+
+def load_copies(connection: Connection, keys: TableKeys, table_id: int, copied_from: int) -> list[RangeCopy]:
+    """The copies of a table that count. Reads without locks."""
+    rows = connection.execute(text(_COPIES), {"table": table_id, "copied_from": copied_from})
+    return [
+        RangeCopy(
+            partition_id=row.prism_partition_id,
+            upper_bound=row.upper_bound,
+            key=keys.merged_object(row.partition_date, row.lower_bound, row.upper_bound, row.revision),
+            content_length=row.content_length,
+        )
+        for row in rows
+    ]
+
+
+_COPIES = """
+SELECT c.prism_partition_id, p.partition_date, c.lower_bound, c.upper_bound, c.revision, c.content_length
+FROM prism_partitions p JOIN prism_range_copies c USING (prism_partition_id)
+JOIN prism_merge_ranges r ON r.prism_partition_id = c.prism_partition_id AND r.upper_bound = c.upper_bound
+    AND r.lower_bound = c.lower_bound AND r.revision = c.copied_revision
+WHERE p.prism_table_id = :table AND p.expire_time IS NULL AND c.definition_version >= :copied_from
+ORDER BY c.prism_partition_id, c.upper_bound
+"""
+
+
+def forget(connection: Connection, damaged: Collection[RangeCopy]) -> None:
+    """Has copies be made again. Locks their rows."""
+    values = [{"partition": item.partition_id, "upper": item.upper_bound} for item in damaged]
+    if values:
+        connection.execute(text(_FORGET), values)
+
+
+_FORGET = "DELETE FROM prism_range_copies WHERE prism_partition_id = :partition AND upper_bound = :upper"
+
+
+def forget_all(connection: Connection, table_id: int) -> None:
+    """Has no copy of a table count any more. Locks their rows."""
+    connection.execute(text(_FORGET_ALL), {"table": table_id})
+
+
+_FORGET_ALL = """
+DELETE FROM prism_range_copies c USING prism_partitions p
+WHERE p.prism_partition_id = c.prism_partition_id AND p.prism_table_id = :table
+"""
+
+
+def put_in_place(connection: Connection, table_id: int, copied_from: int) -> None:
+    """Has the copies of a table take the place of its ranges, and marks the days to be published.
+
+    What is known of the rows, such as which erasures they were searched for, stays that of the range. The caller holds
+    the rows of all partitions of the table.
+    """
+    values = {"table": table_id, "copied_from": copied_from}
+    connection.execute(text(_PUT_IN_PLACE), values)
+    connection.execute(text(_RAISE_REVISIONS), values)
+    connection.execute(text(_FORGET_ALL), values)
+
+
+_PUT_IN_PLACE = """
+UPDATE prism_merge_ranges r SET revision = c.revision, content_length = c.content_length, file_format = c.file_format,
+    metrics = c.metrics, definition_version = c.definition_version, update_time = clock_timestamp()
+FROM prism_partitions p, prism_range_copies c
+WHERE p.prism_table_id = :table AND p.expire_time IS NULL AND r.prism_partition_id = p.prism_partition_id
+    AND c.prism_partition_id = r.prism_partition_id AND c.upper_bound = r.upper_bound
+    AND c.lower_bound = r.lower_bound AND c.copied_revision = r.revision AND c.definition_version >= :copied_from
+"""
+_RAISE_REVISIONS = """
+UPDATE prism_partitions p SET revision = revision + 1
+WHERE p.prism_table_id = :table AND p.expire_time IS NULL AND EXISTS (SELECT 1 FROM prism_range_copies c
+    WHERE c.prism_partition_id = p.prism_partition_id)
+"""
