@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from prism_assets import console
-from prism_assets.cli.options import Force, Json, Now, fail_if, open_context, read_clock
+from prism_assets.cli.options import Force, Json, Now, fail_if, open_context, read_clock, running_clock
 from prism_assets.cli.table_reports import show_cases, show_draft, show_drift, show_patch, show_trial
 from prism_assets.domain.errors import WrongUse
 from prism_assets.settings import LocationSettings, load, load_reader_settings
@@ -93,6 +93,21 @@ def table_drop(
             raise WrongUse("\n".join(obstacles))
         return
     report = run_drop(context, name, confirm=confirm, now=clock)
+    console.show_report(report, "\n".join(report.sentences), as_json=as_json)
+    fail_if(report.errors)
+
+
+@table_app.command("flip")
+def table_flip(
+    name: Annotated[str, typer.Argument(help="schema.table of a table with a column that is being widened.")],
+    now: Now = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Turns readers to the wider types of columns now: new objects wait till all others are merged and copied."""
+    from prism_assets.stages.flip import run_flip
+
+    report = run_flip(open_context(as_json), name, clock=running_clock(now, force))
     console.show_report(report, "\n".join(report.sentences), as_json=as_json)
     fail_if(report.errors)
 

@@ -91,7 +91,21 @@ def continued_columns(table: TableDefinition, old: TableDefinition, stored: Stor
             column = _with_widening(column, before, old.version + 1, stored)
             column = replace(column, column_id=before.column_id, rename=rename)
         columns.append(column)
-    return (*columns, *kept_columns(table, old))
+    columns += kept_columns(table, old)
+    is_begun = any(_copies_since(column) == old.version + 1 for column in columns)
+    return tuple(map(_copied_anew, columns) if is_begun else columns)
+
+
+def _copies_since(column: Column) -> int:
+    """The version with which its copies began; 0 if it has none."""
+    return column.widening.version if column.widening and column.widening.copied_to else 0
+
+
+def _copied_anew(column: Column) -> Column:
+    """One that is copied, as it is when another one is to be: merged objects have one copy, for all columns."""
+    if column.widening is None or column.widening.copied_to is None:
+        return column
+    return replace(column, widening=replace(column.widening, is_turning=False, turned=0))
 
 
 def waiting_columns(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> Iterator[str]:

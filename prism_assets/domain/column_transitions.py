@@ -249,15 +249,15 @@ def _next_widening_step(
         case WideningState.TURNING:
             until = f"{facts.since + TURN_LIMIT:%Y-%m-%d %H:%M}Z"
             return TransitionStep(to=None, reason=f"new objects wait, until {until} at most, for {facts.left}")
-    left = ObjectsLeft(uncopied=facts.left.uncopied, unswitched_days=facts.left.unswitched_days)
-    if not left.is_empty:
-        return TransitionStep(to=WideningState.TURNING, reason=f"merged objects are copied with that type: {left}")
     if widening.turned and not is_asked_for and now < (again := facts.since + TURN_PAUSE):
         return TransitionStep(
             to=WideningState.TURNING,
             reason=f"not all could be turned to it within an hour, until {facts.since:%Y-%m-%d %H:%M}Z; it is tried "
-            f"again at {again:%Y-%m-%d %H:%M}Z, or by `prism table flip`; left now: {facts.left}",
+            f"again at {again:%Y-%m-%d %H:%M}Z, or by `prism table flip`; left now: {str(facts.left) or 'nothing'}",
         )
+    left = ObjectsLeft(uncopied=facts.left.uncopied, unswitched_days=facts.left.unswitched_days)
+    if not left.is_empty:
+        return TransitionStep(to=WideningState.TURNING, reason=f"merged objects are copied with that type: {left}")
     return TransitionStep(to=WideningState.TURNING)
 
 

@@ -7,18 +7,34 @@ that takes the type of Glue at its word reads all days all the time.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from prism_assets.publishers.glue import SymlinkPublisher
+from prism_assets.publishers.glue_catalog import GlueCatalog
+from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.erase.run import continue_erasures, run_erase
+from prism_assets.stages.flip import run_flip
+from prism_assets.stages.rebuild.run import run_rebuild
+from prism_assets.stages.stream.plan import start_batch
+from prism_assets_tests.builders import utc
 from prism_assets_tests.metadata.worlds import a_world
-from prism_assets_tests.stages.aging import deleted, hours_pass
-from prism_assets_tests.stages.seen_columns import NIGHT, publish
+from prism_assets_tests.stages.aging import deleted, hours_pass, keys
+from prism_assets_tests.stages.catalogs import calls_are_over, with_catalog
+from prism_assets_tests.stages.engines import expire_leases, rest_is_over
+from prism_assets_tests.stages.seen_columns import DAY, NIGHT, NOON, look, publish
 from prism_assets_tests.stages.widened import (
     AFTER,
+    BIG,
+    COLUMNS,
+    EVENING,
     LATER,
+    LONG,
     NARROW,
     NEXT,
     WIDE,
@@ -26,10 +42,12 @@ from prism_assets_tests.stages.widened import (
     a_file,
     arrive,
     definition,
+    die,
     drop,
     plans,
     said,
     see,
+    strict,
 )
 from prism_assets_tests.world import World
 
@@ -58,6 +76,19 @@ def rows(world: World) -> list[dict[str, Any]]:
 def states(world: World) -> set[str]:
     """How far the columns are that are widened."""
     return {str(column.widening.state) for column in definition(world).columns if column.widening}
+
+
+def turn(world: World, rows: list[dict[str, Any]], *, minutes: int = 9) -> int:
+    """Runs all stages every minute till all columns have their types, and looks before each; how many that took."""
+    for minute in range(minutes):
+        now = f"2026-03-02T11:{minute:02}"
+        see(world, rows, NARROW)
+        assert world.merge(now).errors == ()
+        publish(world, now)
+        if not states(world):
+            see(world, rows, WIDE)
+            return minute + 1
+    raise AssertionError(said(world, now))
 
 
 def test_no_reader_fails_when_a_column_is_widened(world: World, rows: list[dict[str, Any]]) -> None:
@@ -116,3 +147,227 @@ def test_no_reader_fails_when_a_column_is_widened(world: World, rows: list[dict[
     assert deleted(world), "none of what readers need"
     see(world, rows, WIDE)
     assert run_doctor(world.context, deep=True).is_clean
+
+
+def test_what_readers_see_is_whole_whatever_is_done_to_rows_while_a_column_is_copied(
+    world: World, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.apply(a_file(WIDE), now=WIDENED)
+    world.merge(WIDENED)
+    old = [key for key in keys(world, "merged/") if key.endswith(".parquet")]
+    assert len(old) == 2, "the copy beside the object"
+    # Rows of a merged object that has a copy are erased: neither it nor its copy stays.
+    gone = rows[0]
+    where = f"id = {gone['id']}"
+    assert run_erase(world.context, "log.events", where, rows=1).errors == ()
+    rows.remove(gone)
+    publish(world, WIDENED)
+    see(world, rows, NARROW)
+    # An object that a dead worker had begun is finished; one that comes later waits.
+    begun = drop(world, at=NEXT)
+    world.discover(WIDENED)
+    start_batch(world.context, None)
+    expire_leases(world)
+    rest_is_over(world)
+    for point in ("merge.in_commit", "merge.after_commit"):
+        die(monkeypatch, point, lambda: world.merge(LATER))
+        expire_leases(world)
+        see(world, rows, NARROW)
+    for point in ("catalog.in_transition", "catalog.after_transition"):
+        world.merge(LATER)
+        die(monkeypatch, point, lambda: run_catalog(world.context, now=utc(LATER)))
+        expire_leases(world)
+        calls_are_over(world)
+        see(world, rows, NARROW)
+    assert states(world) == {"turning"}
+    late = drop(world, at=NEXT, wide=True)
+    world.stream(LATER)
+    rows += begun
+    publish(world, LATER)
+    assert turn(world, rows) > 1
+    rows += late
+    world.stream(AFTER)
+    publish(world, AFTER)
+    see(world, rows, WIDE)
+    hours_pass(world, 100)
+    later = datetime.now(timezone.utc) + timedelta(hours=100)
+    assert continue_erasures(world.context, now=later, forced=True).erasures[0].state == "proved"
+    assert set(old).isdisjoint(keys(world, "merged/"))
+    see(world, rows, WIDE)
+    assert run_doctor(world.context, deep=True).is_clean
+
+
+def test_a_copy_that_is_lost_is_made_again(world: World, rows: list[dict[str, Any]]) -> None:
+    world.apply(a_file(WIDE), now=WIDENED)
+    world.merge(WIDENED)
+    (copied,) = [key for key in keys(world, "merged/") if "-r" in key]
+    world.context.stores.delete("lake", [copied])
+    world.catalog(WIDENED)
+    assert states(world) == {"copying"}
+    assert said(world, WIDENED).endswith("1 merged object to be copied")
+    turn(world, rows)
+    assert run_doctor(world.context, deep=True).is_clean
+
+
+def test_a_turning_is_given_up_and_new_objects_are_taken_in(world: World, rows: list[dict[str, Any]]) -> None:
+    world.apply(a_file(WIDE), now=WIDENED)
+    world.merge(WIDENED)
+    world.catalog(WIDENED)
+    assert states(world) == {"turning"}
+    drop(world, at=NEXT)
+    world.stream(LATER)
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql(
+            "INSERT INTO prism_merge_jobs (prism_partition_id, schedule_time, parked, last_error) "
+            "SELECT min(prism_partition_id), now(), true, 'as a test says' FROM prism_partitions"
+        )
+    assert "1 merge to be run" in said(world, "2026-03-02T10:59")
+    (report,) = world.catalog("2026-03-02T11:01").tables
+    assert report.columns_advanced[0] == (
+        "give up to turn readers to column size of log.events as bigint for now: new objects are taken in again"
+    )
+    assert said(world, "2026-03-02T11:01") == (
+        "column size is integer, and to be bigint since 2026-03-02 10:00Z: not all could be turned to it within an "
+        "hour, until 2026-03-02 11:01Z; it is tried again at 2026-03-03 11:01Z, or by `prism table flip`; left now: "
+        "1 closed day whose readers are not sent to merged objects yet, 1 small object to be merged, 2 merges to be "
+        "run, of 2026-03-02"
+    )
+    assert world.stream(LATER).rows_out == 3
+
+
+def test_a_person_has_readers_turned_at_once(world: World, rows: list[dict[str, Any]]) -> None:
+    world.apply(a_file(WIDE), now=WIDENED)
+    late = drop(world, at=NEXT)
+    report = run_flip(world.context, "log.events", clock=lambda: utc(LATER))
+    assert (report.errors, report.left) == ((), ())
+    assert report.sentences[-1] == "all columns of log.events have their types"
+    assert [line.split()[0] for line in report.steps] == ["turn"] * 6
+    assert states(world) == set()
+    world.iceberg(LATER)
+    see(world, [*rows, *late], WIDE)
+    again = run_flip(world.context, "log.events", clock=lambda: utc(LATER))
+    assert again.sentences == ("all columns of log.events have their types",)
+
+
+@pytest.mark.parametrize("turning", [False, True])
+def test_a_column_is_widened_further_or_at_once_while_it_is_copied(
+    world: World, rows: list[dict[str, Any]], turning: bool
+) -> None:
+    world.apply(a_file(NARROW | {"size": "bigint", "cost": "decimal(8,2)"}), now=WIDENED)
+    world.merge(WIDENED)
+    if turning:
+        world.catalog(WIDENED)
+    assert states(world) == {"turning" if turning else "copying"}
+    world.apply(a_file(WIDE), now=WIDENED)
+    assert states(world) == {"copying"}, "as merged objects have one copy for all columns"
+    turn(world, rows)
+    (report,) = world.catalog(LATER).tables
+    assert not report.columns_advanced
+
+
+def test_a_column_that_is_copied_is_widened_at_once_on_demand(world: World, rows: list[dict[str, Any]]) -> None:
+    world.apply(a_file(WIDE), now=WIDENED)
+    world.merge(WIDENED)
+    world.catalog(WIDENED)
+    assert states(world) == {"turning"}
+    lines = world.apply(a_file(WIDE), now=WIDENED, accept_failing_reads=True).lines
+    assert lines[0] == (
+        "show column size of log.events as bigint at once, and write objects so when every catalog does"
+    )
+    world.catalog(WIDENED)
+    rows += arrive(world, LATER, wide=True)
+    publish(world, LATER)
+    assert states(world) == {"rewriting"}
+    see(world, rows, WIDE, DAY, "2026-03-02")
+    world.merge(LATER, everything=True)
+    publish(world, LATER)
+    see(world, rows, WIDE, "2026-03-02")
+
+
+def test_a_column_is_renamed_while_it_is_copied(world: World, rows: list[dict[str, Any]]) -> None:
+    world.apply(a_file(WIDE), now=WIDENED)
+    world.merge(WIDENED)
+    world.apply(a_file(WIDE, rename="bytes"), now=WIDENED)
+    publish(world, WIDENED)
+    for minute in range(9):
+        look(world, rows, *COLUMNS, size="bytes")
+        assert strict(world, rows, NARROW) == []
+        now = f"2026-03-02T10:{minute:02}"
+        world.merge(now)
+        publish(world, now)
+        if not states(world):
+            break
+    assert states(world) == set()
+    look(world, rows, *COLUMNS, size="bytes")
+    assert strict(world, rows, WIDE) == []
+    world.merge(LATER, everything=True)
+    publish(world, EVENING)
+    publish(world, AFTER)
+    assert [name for name, _ in world.reader().table("log.events").columns][-1] == "size", "both are shown"
+    assert strict(world, [row | {"bytes": row["size"]} for row in rows], {"bytes": "bigint", **WIDE}) == []
+
+
+def test_a_rebuild_brings_no_narrow_rows_behind_the_turn(world: World, rows: list[dict[str, Any]]) -> None:
+    more = "{name: more, type: bigint, source: size}"
+    world.apply(a_file(NARROW, more), now=WIDENED)
+    told: list[str] = []
+
+    def meanwhile(line: str) -> None:
+        told.append(line)
+        if len(told) == 1:
+            world.apply(a_file(WIDE, more), now=WIDENED)
+            assert run_flip(world.context, "log.events", clock=lambda: utc(LATER)).errors == ()
+
+    context = replace(world.context, progress=meanwhile)
+    report = run_rebuild(context, "log.events", day=utc(NOON).date(), now=utc(WIDENED))
+    assert "were renamed, widened or replaced meanwhile" in str(report.errors)
+    publish(world, LATER)
+    assert strict(world, rows, WIDE) == []
+    assert run_rebuild(world.context, "log.events", day=utc(NOON).date(), now=utc(LATER)).errors == ()
+    publish(world, EVENING)
+    assert strict(world, [row | ({"size": BIG, "cost": LONG} if row["size"] is None else {}) for row in rows], {}) == []
+    assert world.query(f"SELECT count(*) FROM log.events WHERE size = {BIG}") == [(2,)]
+
+
+def test_a_database_of_glue_that_is_away_is_turned_when_it_is_there_again(world: World) -> None:
+    linked = "symlink: true\n"
+    world.apply(a_file(NARROW) + linked)
+    rows = [*arrive(world), *arrive(world)]
+    world.catalog(NIGHT)
+    world.merge(NIGHT, everything=True)
+    publish(world, NIGHT)
+    world.apply(a_file(WIDE) + linked, now=WIDENED)
+    world.merge(WIDENED)
+    publish(world, WIDENED)
+    assert states(world) == {"turning"}
+    silent = GlueCatalog("http://127.0.0.1:1", "us-east-1", fail_fast=True)
+    away = replace(
+        with_catalog(world, silent).context,
+        symlink_publisher=SymlinkPublisher(silent, world.context.lake, world.context.stores),
+    )
+    assert run_catalog(away, now=utc(LATER)).errors
+    assert states(world) == set()
+    rows += arrive(world, LATER, wide=True)
+    calls_are_over(world)
+    hours_pass(world, 100, of_publications=False)
+    deleted(world)
+    for database in ("log", "log_symlink"):
+        assert strict(world, rows[:-3], NARROW, database) == []
+    publish(world, LATER)
+    for database in ("log", "log_symlink"):
+        assert strict(world, rows, WIDE, database) == []
+    see(world, rows, WIDE)
+
+
+def test_a_column_that_is_dropped_while_it_is_copied_turns_nobody(world: World, rows: list[dict[str, Any]]) -> None:
+    world.apply(a_file(NARROW | {"size": "bigint"}), now=WIDENED)
+    world.merge(WIDENED)
+    world.catalog(WIDENED)
+    assert states(world) == {"turning"}
+    left = {name: kind for name, kind in NARROW.items() if name != "size"}
+    world.apply(a_file(left).replace("metrics: [time, size, ", "metrics: [time, "), now=WIDENED)
+    assert states(world) == set()
+    rows += arrive(world, LATER, at=NEXT)
+    publish(world, LATER)
+    assert strict(world, rows, left) == []
+    assert world.ids() == sorted(row["id"] for row in rows)

@@ -91,11 +91,11 @@ def see(world: World, rows: Sequence[dict[str, Any]], types: dict[str, str], *fa
     assert strict(world, rows, types) == list(failing)
 
 
-def strict(world: World, rows: Sequence[dict[str, Any]], types: dict[str, str]) -> list[str]:
+def strict(world: World, rows: Sequence[dict[str, Any]], types: dict[str, str], database: str = "log") -> list[str]:
     """The days on which a reader fails that takes each value as what Glue says; what it reads is right."""
     failing = []
     wanted = {row["id"]: row for row in rows}
-    table = world.reader().table("log.events")
+    table = world.reader().table(f"{database}.events")
     said = {name: arrow_type(kind) for name, kind in table.columns if name in types}
     for day in table.partitions:
         for item in day.objects:

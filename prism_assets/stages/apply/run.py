@@ -85,8 +85,8 @@ def run_apply(
     The first one joins database and lake for good. A stream that would take in the lake's own objects is refused.
     DefinitionError with every problem of every file; WrongLake, before any table is touched, where the two do not
     belong together. `restore_marker` puts back the lake's marker on purpose; without `accept_amplification` a table is
-    not changed whose records live for ever where folds write far more than changes. With `accept_failing_reads` a column
-    is widened at once of which objects have values, and not when all have a copy.
+    not changed whose records live for ever where folds write far more than changes. With `accept_failing_reads` a
+    column is widened at once of which objects have values, and not when all have a copy.
     """
     database, lake, stores = context.database, context.lake, context.stores
     files = read_table_files(folder)

@@ -24,6 +24,7 @@ from prism_assets.domain.column_transitions import (
     next_step,
 )
 from prism_assets.domain.columns import Column
+from prism_assets.domain.errors import InvariantBroken
 from prism_assets.domain.table_changes import FlipColumn
 from prism_assets.domain.table_diff import changes_between
 from prism_assets.domain.tables import GRACE_DAYS, TableDefinition
@@ -122,6 +123,8 @@ def advance_columns(
         plan = ApplyPlan((TablePlan(current.name, current, changes),))
         execute_apply(connection, plan, now)
         if any(isinstance(change, FlipColumn) for change in changes):
+            if any(column.widening and column.widening.copied_to for column in columns):
+                raise InvariantBroken(f"{table.name} has copies for columns that do not turn: nothing was changed")
             range_copies.put_in_place(connection, table.table_id, current.copied_from)
         failpoint("catalog.in_transition")
     failpoint("catalog.after_transition")
