@@ -67,6 +67,9 @@ def _rows(world: World, life: Life) -> Iterator[str]:
             if doubled := [number for number, count in counts.items() if count > 1]:
                 yield f"I2 {table} {day}: {len(doubled)} rows are there more than once"
             yield from (f"I4 {table} {day}: {fault}" for fault in (views[day].faults if day in views else ()))
+            yield from (
+                f"I4 {url} has a narrower column than Glue" for url in (views[day].narrow if day in views else ())
+            )
 
 
 def _linked_rows(reader: IdReader, table: str, views: dict[date, View], is_linked: bool) -> Iterator[str]:

@@ -62,6 +62,7 @@ _REFUSING = "reject: [{when: \"time < TIMESTAMP '2026-03-01 11:30'\", reason: no
 _EXTRA = '  - {name: extra, url: "s3://staging/extra/"}\n'
 _NOISE = '  - {name: noise, url: "s3://staging/noise/", discard: true}\n'
 _SAID = "{name: said, type: string, value: \"'yes'\"}"
+_NUMBER = '{name: number, type: integer, value: "7"}'
 _JOIN = """\
 schema: log
 table: parts
@@ -595,6 +596,34 @@ def columns(seed: int) -> Life:
     )
 
 
+def turned(seed: int) -> Life:
+    """A column that is widened by copies while rows come, late ones too: no reader finds wide values where Glue says
+    that they are narrow, and in the end all are wide.
+    """
+    author = Author(seed)
+    drop = author.drop
+    events = "log.events"
+    hour, next_hour = "2026-03-01T11:00", "2026-03-02T11:00"
+    merge = "{interval: 0, target_bytes: 3000, max_objects: 4}"
+    return Life(
+        tables={events: "UTC"},
+        files=(a_table(events, columns=[_NUMBER], merge=merge, iceberg="true"),),
+        phases=(
+            Phase(utc("2026-03-01T00:00"), ("apply",)),
+            Phase(utc("2026-03-01T12:00"), ("run",), (drop(events, hour, broken=1), drop(events, hour))),
+            Phase(utc("2026-03-02T00:20"), ("run",), (drop(events, hour, "2026-03-02T00:05"),)),
+            Phase(utc("2026-03-02T12:00"), ("discover", "stream", "widen"), (drop(events, hour, next_hour),)),
+            Phase(utc("2026-03-02T12:10"), ("merge", "catalog", "discover", "stream"), (drop(events, next_hour),)),
+            Phase(utc("2026-03-02T12:20"), ("catalog", "merge", "run"), (drop(events, hour, next_hour),)),
+            Phase(utc("2026-03-02T13:00"), ("run",), (drop(events, hour, next_hour),)),
+            Phase(utc("2026-03-03T01:00"), ("run",), (drop(events, next_hour),)),
+        ),
+        watched=(events,),
+        rest=("run", "iceberg"),
+        shown=(events,),
+    )
+
+
 def linked(seed: int) -> Life:
     """Days of tables that are shown by symlinks, too, while objects are merged and garbage goes: one all the time, one
     till its first day is over, one from then on.
@@ -712,6 +741,7 @@ LIVES: Mapping[str, Callable[[int], Life]] = {
         retention,
         names,
         columns,
+        turned,
         linked,
         erasure,
         changes,
@@ -798,6 +828,13 @@ def _run(context: StageContext, now: datetime) -> tuple[CycleReport, ...]:
 
 def _apply(context: StageContext, now: datetime) -> None:
     run_apply(context, context.settings.tables_dir, now, accept_failing_reads=True)
+
+
+def _widen(context: StageContext, now: datetime) -> None:
+    """The number in log.events becomes a wider one, while no reader fails."""
+    for path in context.settings.tables_dir.glob("*.yaml"):
+        path.write_text(path.read_text().replace("name: number, type: integer", "name: number, type: bigint"))
+    run_apply(context, context.settings.tables_dir, now)
 
 
 def _merge_all(context: StageContext, now: datetime) -> None:
@@ -1061,6 +1098,7 @@ _STEPS: Mapping[str, _Step] = {
     "drop column": _drop_column,
     "take name": _take_name,
     "rename column": _rename_column,
+    "widen": _widen,
     "link": _link,
     "stop": _stop,
     "resume": _move,

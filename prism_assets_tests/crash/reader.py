@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 from sqlalchemy import text
@@ -24,6 +25,9 @@ from prism_assets.settings import Settings
 
 EVERY = 0.1
 _LAKE = " as DuckLake"
+_TOO_WIDE = " has too wide a column "
+WIDTHS = {"smallint": 16, "int": 32, "bigint": 64}
+"""Bits of whole numbers, by the type in Glue."""
 UNFINISHED = re.compile(r"\.(gz|parquet|json)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 """What s3proxy writes until a put is done, as `KEY-UUID`. Its listings have such files; those of S3 never do."""
 
@@ -32,12 +36,14 @@ UNFINISHED = re.compile(r"\.(gz|parquet|json)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a
 class View:
     """What one look at a partition showed: ids, doubles included, and what was wrong with its objects.
 
-    `content` is what it consists of: the same content has the same ids.
+    `content` is what it consists of: the same content has the same ids. In `narrow` objects a whole number has fewer
+    bits than Glue says, for which some readers fail.
     """
 
     parts: list[list[int]]
     faults: list[str]
     content: tuple[Any, ...] = ()
+    narrow: list[str] = field(default_factory=list)
 
     @property
     def ids(self) -> list[int]:
@@ -58,7 +64,7 @@ class IdReader:
     def __init__(self, settings: Settings) -> None:
         self._reader = LakeReader(settings)
         self._root = settings.local_root
-        self._known: dict[tuple[str, int, Any], list[int]] = {}
+        self._known: dict[tuple[str, int, Any], tuple[list[int], dict[str, int]]] = {}
 
     def look(self, table: str) -> dict[date, View]:
         """All partitions of a table; none before the table is in the catalog."""
@@ -66,7 +72,8 @@ class IdReader:
             found = self._reader.table(table)
         except WrongUse:
             return {}
-        return {item.date: self._view(item.location, item.objects) for item in found.partitions}
+        said = {name: WIDTHS[kind] for name, kind in found.columns if kind in WIDTHS}
+        return {item.date: self._view(item.location, item.objects, said) for item in found.partitions}
 
     def look_at_lake(self, database: Database, table: str) -> dict[date, View]:
         """All partitions of a table as the views say that clients of DuckLake read them; none before it is there."""
@@ -80,7 +87,7 @@ class IdReader:
             of_day.setdefault(day, []).append(ReadObject(url=url, content_length=length))
         return {day: self._view(f"the catalog of DuckLake of {day}", files) for day, files in of_day.items()}
 
-    def _view(self, location: str, files: Iterable[ReadObject]) -> View:
+    def _view(self, location: str, files: Iterable[ReadObject], said: Mapping[str, int] | None = None) -> View:
         objects = [item for item in files if not UNFINISHED.search(item.url)]
         paths = [path_of(item.url) for item in objects]
         with _of_the_store():
@@ -92,15 +99,25 @@ class IdReader:
             elif info.size != item.content_length:
                 view.faults.append(f"{item.url} has {info.size} bytes, not {item.content_length}")
             else:
-                view.parts.append(self._ids(info))
+                ids, widths = self._read(info)
+                view.parts.append(ids)
+                view.faults += [
+                    f"{item.url}{_TOO_WIDE}{name} of {widths[name]} bits, {width} in Glue"
+                    for name, width in (said or {}).items()
+                    if widths.get(name, 0) > width
+                ]
+                view.narrow += [item.url for name, width in (said or {}).items() if widths.get(name, width) < width]
         return view
 
-    def _ids(self, info: Any) -> list[int]:
+    def _read(self, info: Any) -> tuple[list[int], dict[str, int]]:
+        """The ids, and how many bits whole numbers have, by column."""
         key = (info.path, info.size, info.mtime_ns)
         if key not in self._known:
             with _of_the_store(), self._reader.filesystem.open_input_file(info.path) as file:
-                body = file.read()
-            self._known[key] = pq.read_table(io.BytesIO(body), columns=["id"]).column(0).to_pylist()
+                body = io.BytesIO(file.read())
+            numbers = [field for field in pq.read_schema(body) if pa.types.is_integer(field.type)]
+            widths = {field.name: field.type.bit_width for field in numbers}
+            self._known[key] = pq.read_table(body, columns=["id"]).column(0).to_pylist(), widths
         return self._known[key]
 
 
@@ -120,7 +137,8 @@ class Poller(threading.Thread):
     """Looks at tables again and again, and keeps what no reader may ever see.
 
     I2: no id twice. I3: a partition never shows less than before, but for those that are `ending`, which may vanish
-    whole. I4: no object that is missing or has another length. Of a table `erased` ids that the number divides may go,
+    whole. I4: no object that is missing or has another length, and no whole number wider than Glue says, but in a look
+    that had the types before they changed. Of a table `erased` ids that the number divides may go,
     and what a look of it lacks it may find when it is repeated: an object that it had listed was put in place anew.
     It looks `at_least` so often, however busy the machine is; the last looks may be at what is there in the end.
 
@@ -171,7 +189,8 @@ class Poller(threading.Thread):
         self.looks += 1
         try:
             views = reader.look(table)
-            if table in self.erased and any(view.faults for view in views.values()):
+            faults = [fault for view in views.values() for fault in view.faults]
+            if faults and (table in self.erased or any(_TOO_WIDE in fault for fault in faults)):
                 views = reader.look(table)
         except Exception as error:
             if not (self.may_fail and isinstance(error, (CatalogUnavailable, StoreUnavailable))):

@@ -47,14 +47,16 @@ def short_points() -> set[str]:
     return {*points[::4], *(point for point in points if point.startswith("iceberg.")), *HARDEST}
 
 
-def of_symlinks(hits: Hits, *, long: bool) -> list[Case]:
-    """Deaths where a table is shown by symlinks: at the points that all publishers have, too, and there in the end.
+def of_other_ways(hits: Hits, *, long: bool) -> list[Case]:
+    """Deaths at points that other lives reach first, where a table is shown by symlinks, or is turned to wider types.
 
     The short form takes every third of them.
     """
-    theirs = {key: counts for key, counts in hits.items() if key[0] == "linked"}
-    which = (1, 2, -1) if long else (-1,)
-    found = [case for case in sweep.cases(theirs, ("kill9",), which) if case.point.startswith("catalog.")]
+    found = []
+    for life, stages in (("linked", ("catalog.",)), ("turned", ("catalog.", "merge.", "stream.", "iceberg."))):
+        theirs = {key: counts for key, counts in hits.items() if key[0] == life}
+        which = (1, 2, -1) if long else (-1,)
+        found += [case for case in sweep.cases(theirs, ("kill9",), which) if case.point.startswith(stages)]
     return found if long else found[::3]
 
 
@@ -69,10 +71,10 @@ def wanted(fleet: Fleet, hits: Hits, long: bool) -> list[Case]:
     if not long:
         points = short_points()
         kills = [case for case in sweep.cases(hits, ("kill9",), (-1,)) if case.point in points]
-        kills += [case for case in of_symlinks(hits, long=False) if case not in kills]
+        kills += [case for case in of_other_ways(hits, long=False) if case not in kills]
         return [*kills, *(case for case in sweep.cases(hits, ("raise",), (2,)) if case.point in RAISED)]
     found = [*sweep.cases(hits, KINDS, (1, 2, -1)), *sweep.cases(hits, MORE_KINDS, (1,))]
-    found += [case for case in of_symlinks(hits, long=True) if case not in found]
+    found += [case for case in of_other_ways(hits, long=True) if case not in found]
     seed = SEED
     while sum(case.kind == "kill9" for case in found) < LONG_KILLS:
         seed += 1
@@ -103,7 +105,7 @@ def test_points_are_swept_at_their_last_hits_and_in_the_long_form_all_at_first_s
     for kind in KINDS:
         swept = {(case.life, case.point, case.hit) for case in wanted if case.kind == kind and case.seed == SEED}
         points = {point for _, point, _ in swept}
-        killed = short_points() | {case.point for case in of_symlinks(hits, long=long)}
+        killed = short_points() | {case.point for case in of_other_ways(hits, long=long)}
         wanted_points = sweep.points_in_sources() if long else killed if kind == "kill9" else RAISED
         assert points == wanted_points
         for life, point, hit in swept:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import json
-import random
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -18,69 +16,10 @@ from prism_assets.drafting.draft import Draft, draft_file
 from prism_assets.drafting.sample_lines import read_sample
 from prism_assets.drafting.trial import read_table, try_table
 from prism_assets.objectstore.config import StoreConfig
-from prism_assets_tests.builders import utc
+from prism_assets_tests.drafting.logs import FORMS, NOW, lines_of
 from prism_assets_tests.world import World
 
-NOW = utc("2026-03-01T12:00")
 NOWHERE = StoreConfig(local_root="/nowhere")
-
-
-def nginx(number: int, time: datetime, some: random.Random) -> dict[str, Any]:
-    """A line of NGINX's access log with `escape=json`, in which every value is in quotes."""
-    return {
-        "time_iso8601": time.isoformat(),
-        "msec": f"{time.timestamp():.3f}",
-        "remote_addr": f"203.0.113.{some.randrange(255)}",
-        "request_id": f"{number:032x}",
-        "request": f"GET /things/{number} HTTP/1.1",
-        "status": some.choice(["200", "304", "404"]),
-        "body_bytes_sent": str(some.randrange(100_000)),
-        "request_time": f"0.{some.randrange(1_000):03d}",
-        "http_user_agent": "Mozilla/5.0 (X11; Linux x86_64)",
-        "upstream_response_time": "-" if some.random() < 0.1 else "0.004",
-    }
-
-
-def trail(number: int, time: datetime, some: random.Random) -> dict[str, Any]:
-    """An event of the kind that CloudTrail records, nested, with keys that most events lack."""
-    event: dict[str, Any] = {
-        "eventVersion": "1.09",
-        "userIdentity": {"type": "AssumedRole", "sessionContext": {"attributes": {"mfaAuthenticated": "false"}}},
-        "eventTime": time.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "eventName": some.choice(["GetObject", "PutObject", "AssumeRole"]),
-        "sourceIPAddress": "198.51.100.7",
-        "requestParameters": None if number % 3 else {"bucketName": "b", "key": f"k/{number}"},
-        "responseElements": None,
-        "eventID": f"{number:08d}",
-        "readOnly": number % 2 == 0,
-        "resources": [{"ARN": "arn:aws:s3:::b"}],
-        "recipientAccountId": "111122223333",
-    }
-    return event | ({"errorCode": "AccessDenied"} if number % 50 == 0 else {})
-
-
-def application(number: int, time: datetime, some: random.Random) -> dict[str, Any]:
-    """A log whose fields come and change: a number that is a text on one line in 200, a key that later lines have."""
-    line: dict[str, Any] = {
-        "ts": int(time.timestamp() * 1_000),
-        "level": some.choice(["INFO", "WARN"]),
-        "userId": "anonymous" if number % 200 == 199 else number,
-        "latency": number / 7 if number % 2 else number,
-        "context": {"attempt": number} if number % 5 else "none",
-    }
-    return line | ({"traceId": f"{number:016x}"} if number > 300 else {})
-
-
-FORMS: dict[str, Callable[[int, datetime, random.Random], dict[str, Any]]] = {
-    "nginx": nginx, "trail": trail, "application": application,
-}  # fmt: skip
-
-
-def lines_of(form: str, count: int = 600) -> bytes:
-    """Lines of an hour of the morning."""
-    some = random.Random(form)
-    made = (FORMS[form](number, NOW - timedelta(seconds=3_600 - number), some) for number in range(count))
-    return b"".join(json.dumps(line).encode() + b"\n" for line in made)
 
 
 def drafted(root: Path, content: bytes, **options: Any) -> Draft:

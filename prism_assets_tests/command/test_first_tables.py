@@ -1,0 +1,88 @@
+"""The way of a service developer, by commands alone: a sample, a draft, a look at it, and rows that can be read.
+
+Three logs of strangers go it beside each other, and each value that they hold is found again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import yaml
+
+from prism_assets_tests.command.prism import Prism
+from prism_assets_tests.drafting.logs import FORMS, lines_of
+
+LINES = 400
+
+
+def test_three_logs_become_tables_and_all_their_values_are_read(prism: Prism) -> None:
+    world = prism.world
+    for form in FORMS:
+        sample = world.root / f"{form}.jsonl"
+        sample.write_bytes(lines_of(form, LINES))
+        file = world.settings.tables_dir / "log" / f"{form}.yaml"
+        prism.ok("table", "init", f"log.{form}", "--sample", str(sample), "--url", f"s3://staging/{form}/")
+        tried = prism.ok("table", "try", str(file), "--sample", str(sample), "--json").json
+        assert (tried["rows"], tried["quarantined"]) == (LINES, {})
+    prism.ok("table", "apply")
+    for form in FORMS:
+        for part in range(4):
+            lines = lines_of(form, LINES).splitlines(keepends=True)[part::4]
+            world.drop([], stream=form, body=b"".join(lines))
+    prism.ok("run", "--until-idle")
+    for form in FORMS:
+        told = yaml.safe_load((world.settings.tables_dir / "log" / f"{form}.yaml").read_text())["columns"]
+        names = ", ".join(f'"{column["name"]}"' for column in told)
+        found = world.query(f"SELECT {names} FROM log.{form}")
+        sent = [json.loads(line, parse_float=Decimal) for line in lines_of(form, LINES).splitlines()]
+        assert _in_order(found) == _in_order([tuple(_value(column, line) for column in told) for line in sent])
+
+
+def _in_order(rows: list[tuple[Any, ...]]) -> list[str]:
+    plain = [tuple(f"{value:%c %f}" if isinstance(value, datetime) else value for value in row) for row in rows]
+    return sorted(map(repr, plain))
+
+
+def _value(column: Mapping[str, Any], line: Mapping[str, Any]) -> Any:
+    """What a column of a draft holds of a line, by what the documentation says of its type."""
+    given = line.get(column.get("source", column["name"]))
+    return None if given is None else _VALUES[column["type"]](given)
+
+
+def _bigint(given: Any) -> int | None:
+    return None if isinstance(given, str | dict) and not str(given).lstrip("-").isdigit() else int(given)
+
+
+def _time(given: Any) -> datetime:
+    """Counted since 1970, in seconds or milliseconds, or written out."""
+    text = str(given)
+    if text.replace(".", "").isdigit():
+        counted = Decimal(text)
+        at = datetime.fromtimestamp(0, timezone.utc) + timedelta(
+            milliseconds=float(counted * (1_000 if counted < 10**11 else 1))
+        )
+    else:
+        at = datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(timezone.utc)
+    return at
+
+
+def _json(given: Any) -> str:
+    return json.dumps(given, separators=(",", ":"), default=str)
+
+
+def _text(given: Any) -> str:
+    return given if isinstance(given, str) else _json(given)
+
+
+_VALUES: Mapping[str, Callable[[Any], Any]] = {
+    "bigint": _bigint,
+    "double": float,
+    "boolean": bool,
+    "timestamp": _time,
+    "string": _text,
+    "json": _json,
+}
