@@ -51,7 +51,8 @@ def test_every_command_explains_itself(prism: Prism) -> None:
 def test_the_names_of_all_commands_are_known() -> None:
     """A new command shows here, so that it gets its tests."""
     assert {" ".join(words) for words in every_command(typer.main.get_command(app)) if words} >= {
-        "table", "table apply", "table drop", "table list", "table show", "table init", "table try", "table test",
+        "table", "table apply", "table drop", "table flip", "table list", "table show", "table init", "table try",
+        "table test",
         "table drift", "discover", "stream", "merge", "catalog", "run", "status", "doctor", "repair", "files", "query",
         "quarantine", "quarantine list", "quarantine show", "rebuild", "quarantine replay",
     }  # fmt: skip

@@ -325,6 +325,7 @@ WITH_CLOCK = [
     ("rebuild", "log.events", "--date=2026-03-01"),
     ("erase", "log.events", "--where=id = 1"),
     ("table", "drop", "log.events"),
+    ("table", "flip", "log.events"),
     ("quarantine", "replay", "log.events"),
     ("run",),
     ("run", "--until-idle"),

@@ -57,8 +57,13 @@ def test_a_change_of_an_expression_is_a_new_version_and_told(world: World) -> No
     assert plan.lines == ("keep rows of log.events only where status < 400",)
 
 
+NOT_COMPUTED = (
+    "it cannot be computed: No function matches the given name and argument types 'lower(BIGINT)'. You might need to "
+    "add explicit type casts."
+)
 REFUSED = {
-    "no SQL": ("id +", "this is no SQL expression: syntax error at or near"),
+    "no SQL": ("id +", 'this is no SQL expression: syntax error at or near "+" (at character 4)'),
+    "an open bracket": ("abs(id", 'this is no SQL expression: syntax error at or near "id" (at character 5)'),
     "an unknown column": ("lower(idd)", "there is no column idd above this one; did you mean id? (at character 7)"),
     "a column below": ("later", "there is no column later above this one"),
     "a forbidden function": ("random()", "the function random is not allowed"),
@@ -68,12 +73,20 @@ REFUSED = {
     "an aggregate": ("sum(id)", "the function sum is not allowed"),
     "a window": ("row_number() OVER ()", "expressions see one row: no window functions"),
     "a setting": ("getvariable('prism_mail_outer')", "the function getvariable is not allowed"),
-    "brackets that are not its own": ("1), (2", "this is no SQL expression: its brackets do not match"),
+    "brackets that are not its own": (
+        "1), (2",
+        'this is no SQL expression: syntax error at or near ")" (at character 2)',
+    ),
     "any size": ("repeat('x', id)", "repeat needs its length as a number of at most 4096"),
     "size upon size": ("repeat(repeat('x', 9), 9)", "repeat takes no text that lpad or rpad or repeat makes"),
     "time without end": ("levenshtein('a', 'b')", "the function levenshtein is not allowed"),
     "a name of ours": ("list_transform([1], lambda unnamed_subquery: 1)", "a lambda cannot call its argument"),
-    "types that do not fit": ("lower(id)", "it cannot be computed"),
+    "types that do not fit": ("abs(id) + length(lower(id))", f"{NOT_COMPUTED} (at character 18)"),
+    "types in the middle of a long line": (
+        "id || " * 60 + "lower(id)" + " || id" * 60,
+        f"{NOT_COMPUTED} (at character 361)",
+    ),
+    "types in a further line": ("id ||\n  lower(id)", f"{NOT_COMPUTED} (at character 9)"),
     "bytes": ("unhex('00')", "of DuckDB's type BLOB cannot become string"),
     "a secret that is computed": ("pseudonym('a', lower('MAIL'))", "the second argument of pseudonym is the name"),
     "a zone": ("CAST('2026-01-01' AS timestamptz)", "times are timestamps in UTC here"),

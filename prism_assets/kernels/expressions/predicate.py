@@ -19,7 +19,7 @@ from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.kernels.expressions.compiled import ANY_ROW, MICROSECONDS, seen_type
 from prism_assets.kernels.expressions.session import ROWS, RowFailure, Session, connect, secret_of_worker
-from prism_assets.kernels.expressions.tree import ExpressionError, check, values_of
+from prism_assets.kernels.expressions.tree import ExpressionError, check, not_computed, values_of
 from prism_assets.kernels.typed import Mask
 
 SECONDS = 60.0
@@ -66,10 +66,9 @@ def _type_of(text: str, columns: Sequence[Column]) -> str:
     seen = {column.name: pa.array([], seen_type(column)) for column in columns}
     connection.register(ROWS, pa.table(seen or {ANY_ROW: pa.array([], pa.bool_())}))
     try:
-        row = connection.execute(f"DESCRIBE SELECT ({text}\n) AS v FROM {ROWS}").fetchone()
+        row = connection.execute(f"DESCRIBE SELECT (\n{text}\n) AS v FROM {ROWS}").fetchone()
     except duckdb.Error as error:
-        told = str(error).splitlines()[0].partition(": ")[2] or type(error).__name__
-        raise ExpressionError(f"it cannot be computed: {told.strip()}") from None
+        raise not_computed(text, error) from None
     finally:
         connection.close()
     return str(row[1]) if row else ""

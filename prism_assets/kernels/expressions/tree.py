@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 Node = Mapping[str, Any]
 
-_BEFORE = "SELECT ("
+_BEFORE, _ALONE = "SELECT (", "SELECT "
+_PLACE = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
 _COMPUTING = frozenset(
     {"BETWEEN", "CASE", "CAST", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "LAMBDA", "OPERATOR",
      "TYPE"}
@@ -59,13 +60,15 @@ def _parsed(connection: duckdb.DuckDBPyConnection, text: str) -> Node:
     """The tree of an expression that stands in brackets, and nowhere leaves them."""
     if "\0" in text:
         raise ExpressionError("there is a NUL in the expression", text.index("\0") + 1)
+    if not text.strip():
+        raise ExpressionError("this is no SQL expression: it is empty")
     answer = _serialized(connection, f"{_BEFORE}{text}\n)")
-    if answer["error"]:
-        told = str(answer.get("error_message", "it is no SQL")).splitlines()[0]
-        position = answer.get("position")
-        raise ExpressionError(f"this is no SQL expression: {told}", _character(text, position))
-    if _serialized(connection, f"SELECT {text}\n")["error"]:
-        raise ExpressionError("this is no SQL expression: its brackets do not match")
+    alone = _serialized(connection, f"{_ALONE}{text}\n")
+    if alone["error"] or answer["error"]:
+        # Without our brackets first, as people have written none of these.
+        wrong, before = (alone, _ALONE) if alone["error"] else (answer, _BEFORE)
+        told = str(wrong.get("error_message", "it is no SQL")).splitlines()[0]
+        raise ExpressionError(f"this is no SQL expression: {told}", _character(text, wrong.get("position"), before))
     statements = answer["statements"]
     items = statements[0]["node"].get("select_list", [])
     if len(statements) != 1 or len(items) != 1 or statements[0]["node"]["from_table"]["type"] != "EMPTY":
@@ -80,11 +83,32 @@ def _serialized(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, 
     return answer
 
 
-def _character(text: str, position: object) -> int | None:
+def _character(text: str, position: object, before: str = _BEFORE) -> int | None:
     """The character of the expression at a byte of the query, from 1."""
-    if not isinstance(position, int | str) or not 0 <= int(position) - len(_BEFORE) <= len(text.encode()):
+    if not isinstance(position, int | str) or not 0 <= int(position) - len(before) <= len(text.encode()):
         return None
-    return len(text.encode()[: int(position) - len(_BEFORE)].decode(errors="ignore")) + 1
+    return len(text.encode()[: int(position) - len(before)].decode(errors="ignore")) + 1
+
+
+def not_computed(text: str, error: Exception) -> ExpressionError:
+    """What DuckDB says of an expression that stands on lines of its own, from the second line of a query on.
+
+    It shows the line, or a part of it between dots, and marks the place below.
+    """
+    told = str(error).splitlines()[0].partition(": ")[2] or type(error).__name__
+    message = f"it cannot be computed: {told.strip()}"
+    place = _PLACE.search(str(error))
+    lines = text.split("\n")
+    if place is None or not 2 <= int(place[1]) <= len(lines) + 1:
+        return ExpressionError(message)
+    above, line = lines[: int(place[1]) - 2], lines[int(place[1]) - 2]
+    shown, column = place[2], len(place[3]) - len(f"LINE {place[1]}: ")
+    dots = "..." if shown.startswith("...") else ""
+    begins = line.find(shown.removeprefix(dots).removesuffix("...")) if dots else 0
+    position = begins + column - len(dots)
+    if not 0 <= position <= len(line):
+        return ExpressionError(message)
+    return ExpressionError(message, sum(len(one) + 1 for one in above) + position + 1)
 
 
 class _TreeWalk:
