@@ -125,13 +125,14 @@ class ObjectsLeft:
     Merged objects of closed days are rewritten, or copied; small objects are merged when their days are closed; staging
     objects are still to be converted under a definition of before. Of `unpublished_days` a catalog shows objects that
     were replaced since, or may do so, as a publication may have landed that is not on record. So may what one of the
-    `publications` sent that were not seen to end. Where copies are made, `merges` are counted that wait or run, and
-    closed days that are not switched.
+    `publications` sent that were not seen to end. Where copies are made, `merges` are counted that wait or run, those
+    that failed last time, and closed days that are not switched; `uncopied` are objects of open days, too.
     """
 
     merged: int = 0
     uncopied: int = 0
     unswitched_days: int = 0
+    failing_merges: int = 0
     small: int = 0
     in_open_days: int = 0
     staging: int = 0
@@ -168,6 +169,8 @@ class ObjectsLeft:
             yield f"{counted(self.publications, 'publication')} not seen to end"
         if self.merges:
             yield f"{counted(self.merges, 'merge')} to be run"
+        if self.failing_merges:
+            yield f"{counted(self.failing_merges, 'merge')} that failed"
         if self.first_day:
             days = f"{self.first_day}" if self.first_day == self.last_day else f"{self.first_day} to {self.last_day}"
             yield f"of {days}"
@@ -233,6 +236,9 @@ TURN_LIMIT = timedelta(hours=1)
 """How long no batch begins with an object of a table that is turned."""
 TURN_PAUSE = timedelta(days=1)
 """How long a turning that was given up is not begun again by itself."""
+MOST_UNCOPIED = 32
+"""Merged objects that may be without a copy when a turning begins: what one merge run copies, and rows that come late
+have some of them written anew all the time."""
 
 
 def _next_widening_step(
@@ -255,10 +261,19 @@ def _next_widening_step(
             reason=f"not all could be turned to it within an hour, until {facts.since:%Y-%m-%d %H:%M}Z; it is tried "
             f"again at {again:%Y-%m-%d %H:%M}Z, or by `prism table flip`; left now: {str(facts.left) or 'nothing'}",
         )
-    left = ObjectsLeft(uncopied=facts.left.uncopied, unswitched_days=facts.left.unswitched_days)
-    if not left.is_empty:
-        return TransitionStep(to=WideningState.TURNING, reason=f"merged objects are copied with that type: {left}")
+    if reason := _not_to_be_begun(facts.left):
+        return TransitionStep(to=WideningState.TURNING, reason=reason)
     return TransitionStep(to=WideningState.TURNING)
+
+
+def _not_to_be_begun(left: ObjectsLeft) -> str:
+    """Why a turning would hold up new rows for long, or in vain; empty where it would not."""
+    if left.uncopied > MOST_UNCOPIED:
+        return f"merged objects are copied with that type: {counted(left.uncopied, 'object')} left"
+    others = ObjectsLeft(
+        unswitched_days=left.unswitched_days, failing_merges=left.failing_merges, publications=left.publications
+    )
+    return "" if others.is_empty else f"readers are turned to it behind {others}"
 
 
 def _next_rename_step(

@@ -23,7 +23,9 @@ object's age, which is asked for besides.
 - An upload of a start of a staging object that is over, and not committed, will never be. Where a rebuild has taken its
   place it was committed, and readers of publications from before the rebuild, or who were in the middle of reading by
   the catalog in PostgreSQL, still need it: it stays until the reader lease began with the day as it is since.
-- What a rebuild under way has merged is for its own commit. When it has ended otherwise, that never comes.
+- What a rebuild under way has merged is for its own commit. When it has ended otherwise, that never comes. Copies of
+  merged objects, which nobody is sent to yet, have higher numbers than these; when copying has ended, none of so far
+  takes their place any more.
 - A day that expired, and was taken out of every catalog before the reader lease began, is read by nobody, and nothing
   is added to it: all that lies in its folders goes.
 - An object of a fold that another fold, or a merge, had replaced when the reader lease began is named by publications
@@ -93,7 +95,7 @@ class DayRecords:
     each is under way. `shown` is what readers of every catalog were sent to when the lease began, the least of each;
     None if that is not known of one, or was nothing. `is_gone` if the day had expired by then, and no catalog sent
     readers to it any more. Of a log of changes folds have taken the small objects up to `folded_object_id`, and read
-    the others.
+    the others. Under no revision up to `void_revision` anything comes into place any more.
     """
 
     partition: Partition
@@ -104,6 +106,7 @@ class DayRecords:
     shown: Publication | None = None
     is_gone: bool = False
     folded_object_id: int | None = None
+    void_revision: int = 0
 
     @property
     def is_shown_as_it_is(self) -> bool:
@@ -286,7 +289,8 @@ def _of_other_object(named: MergedObjectKey, day: DayRecords) -> Reason | None:
     """
     current = day.revisions.get((named.lower_bound, named.upper_bound), 0)
     if named.revision > current:
-        return Reason.ABANDONED if named.revision in day.rebuilds else None
+        is_void = named.revision in day.rebuilds or named.revision <= day.void_revision
+        return Reason.ABANDONED if is_void else None
     if named.revision == current or (day.partition.switched and not day.is_shown_as_it_is):
         return None
     return Reason.SUPERSEDED

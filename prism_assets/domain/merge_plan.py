@@ -64,7 +64,7 @@ class PlannedRange:
 
 @dataclass(frozen=True, kw_only=True)
 class MergePlan:
-    """Ranges in order, each beginning where the one before ends, and what waits."""
+    """Ranges in order, each beginning where the one before ends, those that are copied behind them, and what waits."""
 
     chain_end: int
     ranges: tuple[PlannedRange, ...]
@@ -93,23 +93,25 @@ def plan_merge(
     per small byte. While the partition is open only full ranges are cut, and half a target is held back, so that what
     is left at the close is enough for an object of its own and nothing is written twice. After the close everything
     is merged, in even parts. When nothing is left to merge of a closed day, ranges are rewritten that were written
-    under definitions before the version `rewritten_below`, where columns have other names or types, and behind them
-    those are copied that are `uncopied`; one by one in turn behind `attempts` that failed, so that one that cannot be
-    read keeps no other.
+    under definitions before the version `rewritten_below`, where columns have other names or types; one by one in turn
+    behind `attempts` that failed, so that one that cannot be read keeps no other. Ranges that are `uncopied` are copied
+    behind what is merged, of open days, too, unless an attempt failed.
     """
     end = chain[-1].upper_bound if chain else 0
     if not unmerged:
         old = [] if is_open else [item for item in chain if item.definition_version < rewritten_below]
-        anew = old or ([] if is_open else uncopied)
+        anew = old or uncopied
         return _rewrites([anew[attempts % len(anew)]] if anew and attempts else anew, end, copied=not old)
     tail = chain[-1] if chain and chain[-1].content_length < policy.floor_bytes else None
     sizes = [item.content_length * shrinkage for item in unmerged]
     cuts = _cuts(sizes, float(tail.content_length) if tail else 0.0, policy, is_open=is_open, more=more)
     ranges = _ranges(cuts, unmerged, tail, end)
+    stays = [item for item in uncopied if not (ranges and tail and item.upper_bound == tail.upper_bound)]
+    copies = () if attempts else _anew(stays, copied=True)
     left = unmerged[cuts[-1] :] if cuts else unmerged
     return MergePlan(
         chain_end=end,
-        ranges=ranges,
+        ranges=(*ranges, *copies),
         left_behind=len(left),
         left_behind_bytes=sum(item.content_length for item in left),
         reason=_reason(len(left), more=more),
@@ -119,15 +121,24 @@ def plan_merge(
 
 def _rewrites(anew: Sequence[MergedRange], end: int, *, copied: bool) -> MergePlan:
     """Some of these ranges; others follow when their day is looked for again, so that no merge waits for them."""
-    ranges = tuple(
-        PlannedRange(
-            lower_bound=item.lower_bound, upper_bound=item.upper_bound, extends=item, objects=(), copied=copied
-        )
-        for item in anew[:REWRITES]
-    )
+    ranges = _anew(anew, copied=copied)
     told = "objects are copied with wider types" if copied else "objects from before a rename or widening are rewritten"
     reason = told if anew else "nothing is unmerged"
     return MergePlan(chain_end=end, ranges=ranges, left_behind=0, left_behind_bytes=0, reason=reason, backlog=False)
+
+
+def _anew(ranges: Sequence[MergedRange], *, copied: bool) -> tuple[PlannedRange, ...]:
+    """So many of these as one job writes, as they are."""
+    return tuple(
+        PlannedRange(
+            lower_bound=item.lower_bound,
+            upper_bound=item.upper_bound,
+            extends=item,
+            objects=(),
+            copied=copied,
+        )
+        for item in ranges[:REWRITES]
+    )
 
 
 def _cuts(sizes: Sequence[float], start: float, policy: MergePolicy, *, is_open: bool, more: bool) -> list[int]:

@@ -41,7 +41,8 @@ SELECT prism_table_id, sum(pending) AS pending, sum(abandoned) AS abandoned FROM
     CROSS JOIN LATERAL (SELECT count(*) AS pending FROM (
         SELECT 1 FROM prism_staging_objects o WHERE o.prism_stream_id = s.prism_stream_id AND o.state = 'pending'
             AND o.prism_table_id = s.prism_table_id
-            AND (s.intake = 'convert' AND (o.first_batch_id IS NOT NULL OR NOT t.is_turning)
+            AND (s.intake = 'convert' AND (o.first_batch_id IS NOT NULL OR t.turning_until IS NULL
+                    OR t.turning_until <= clock_timestamp())
                 OR s.intake = 'discard' AND o.first_batch_id IS NULL AND o.generation = 0)
             AND (o.retry_time IS NULL OR o.retry_time <= clock_timestamp()) LIMIT :most) q) w
     WHERE s.intake <> 'wait' AND w.pending > 0

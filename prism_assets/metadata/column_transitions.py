@@ -5,13 +5,14 @@ Only tables are asked for that have such a column.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from datetime import date
 
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.column_transitions import ColumnTransition, ColumnWidening, ObjectsLeft, TransitionFacts
+from prism_assets.domain.columns import Column
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata.range_copies import COPIED
 
@@ -33,7 +34,7 @@ def load_days_to_rewrite(
 ) -> list[DayToRewrite]:
     """The days of each table whose objects the next run rewrites or copies, the newest first.
 
-    A day with a merge job is none: that merge comes first.
+    A day with a merge job is none: that merge comes first, and makes copies, too.
     """
     found = []
     for table in tables:
@@ -47,33 +48,39 @@ def load_days_to_rewrite(
 _TO_REWRITE = f"""
 SELECT p.prism_partition_id AS partition_id, p.prism_table_id AS table_id, p.partition_date AS date
 FROM prism_partitions p
-WHERE p.prism_table_id = :table AND p.last_live_object_id IS NOT NULL AND p.expire_time IS NULL
+WHERE p.prism_table_id = :table AND p.expire_time IS NULL
     AND (CAST(:day AS date) IS NULL OR p.partition_date = :day)
-    AND p.last_object_id <= p.desired_manifest_version
     AND EXISTS (SELECT 1 FROM prism_merge_ranges r WHERE r.prism_partition_id = p.prism_partition_id
         AND r.lower_bound IS NOT NULL
-        AND (r.definition_version < :version OR :copied_from > 0 AND NOT EXISTS ({COPIED})))
+        AND (r.definition_version < :version AND p.last_live_object_id IS NOT NULL
+                AND p.last_object_id <= p.desired_manifest_version
+            OR :copied_from > 0 AND NOT EXISTS ({COPIED})))
     AND NOT EXISTS (SELECT 1 FROM prism_merge_jobs j WHERE j.prism_partition_id = p.prism_partition_id)
 ORDER BY p.partition_date DESC LIMIT :most
 """
 
 
-def load_facts(connection: Connection, table: TableDefinition, transition: ColumnTransition) -> TransitionFacts:
-    """What decides how a transition of a table goes on; what is left is counted only as long as it does."""
-    values = {"table": table.table_id, "version": transition.version, "since": transition.since}
-    row = connection.execute(text(_TIMES), values).one()
-    left = ObjectsLeft()
-    if transition.is_rewriting:
-        left = load_left(connection, table.table_id, transition.version)
-    elif isinstance(transition, ColumnWidening) and transition.copied_to:
-        left = load_uncopied(connection, table)
-    return TransitionFacts(left=left, **row._mapping)
+def load_facts(
+    connection: Connection, table: TableDefinition
+) -> Iterator[tuple[Column, ColumnTransition, TransitionFacts]]:
+    """What decides how the transitions of a table go on; what is left is counted only as long as it does."""
+    uncopied = load_uncopied(connection, table) if table.is_copying else ObjectsLeft()
+    for column in table.columns:
+        for transition in column.transitions:
+            values = {"table": table.table_id, "version": transition.version, "since": transition.since}
+            row = connection.execute(text(_TIMES), values).one()
+            left = uncopied if isinstance(transition, ColumnWidening) and transition.copied_to else ObjectsLeft()
+            if transition.is_rewriting:
+                left = load_left(connection, table.table_id, transition.version)
+            yield column, transition, TransitionFacts(left=left, **row._mapping)
 
 
 def load_left(connection: Connection, table_id: int, version: int) -> ObjectsLeft:
     """What is left of before a version of the definition, which may be the next one."""
-    values = {"table": table_id, "version": version, "copied_from": 0}
-    return ObjectsLeft(**connection.execute(text(_LEFT), values).one()._mapping)
+    row = connection.execute(text(_LEFT), {"table": table_id, "version": version, "copied_from": 0}).one()
+    found = dict(row._mapping)
+    in_open_days = found.pop("merged_in_open_days") + found.pop("in_open_days")
+    return ObjectsLeft(in_open_days=in_open_days, **found)
 
 
 def load_uncopied(connection: Connection, table: TableDefinition) -> ObjectsLeft:
@@ -82,9 +89,10 @@ def load_uncopied(connection: Connection, table: TableDefinition) -> ObjectsLeft
     For all columns of the table in one, as they turn together.
     """
     values = {"table": table.table_id, "version": table.version + 1, "copied_from": table.copied_from}
-    left = ObjectsLeft(**connection.execute(text(_LEFT), values).one()._mapping)
+    found = dict(connection.execute(text(_LEFT), values).one()._mapping)
+    uncopied = found.pop("merged") + found.pop("merged_in_open_days")
     others = connection.execute(text(_BESIDE_COPIES), {"table": table.table_id}).one()
-    return replace(left, merged=0, uncopied=left.merged, **others._mapping)
+    return ObjectsLeft(uncopied=uncopied, **found, **others._mapping)
 
 
 _TIMES = """
@@ -121,7 +129,8 @@ WITH days AS MATERIALIZED (
 )
 SELECT CAST(coalesce(sum(merged) FILTER (WHERE NOT is_open), 0) AS bigint) AS merged,
     CAST(coalesce(sum(small) FILTER (WHERE NOT is_open), 0) AS bigint) AS small,
-    CAST(coalesce(sum(merged + small) FILTER (WHERE is_open), 0) AS bigint) AS in_open_days,
+    CAST(coalesce(sum(merged) FILTER (WHERE is_open), 0) AS bigint) AS merged_in_open_days,
+    CAST(coalesce(sum(small) FILTER (WHERE is_open), 0) AS bigint) AS in_open_days,
     (SELECT count(*) FROM prism_staging_objects o WHERE o.prism_table_id = :table
         AND o.state IN ('pending', 'claimed') AND o.definition_version < :version) AS staging,
     count(*) FILTER (WHERE is_behind) AS unpublished_days,
@@ -134,7 +143,9 @@ FROM days
 # A merge may still write what it was planned to before; where none waits or runs, none begins without the lock of a day.
 _BESIDE_COPIES = """
 SELECT (SELECT count(*) FROM prism_merge_jobs JOIN prism_partitions USING (prism_partition_id)
-        WHERE prism_table_id = :table) AS merges,
+        WHERE prism_table_id = :table AND NOT (parked OR last_error IS NOT NULL)) AS merges,
+    (SELECT count(*) FROM prism_merge_jobs JOIN prism_partitions USING (prism_partition_id)
+        WHERE prism_table_id = :table AND (parked OR last_error IS NOT NULL)) AS failing_merges,
     (SELECT count(*) FROM prism_partitions WHERE prism_table_id = :table AND NOT switched AND expire_time IS NULL
         AND last_live_object_id IS NOT NULL AND last_object_id > 0) AS unswitched_days
 """

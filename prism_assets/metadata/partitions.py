@@ -116,15 +116,13 @@ def lock_partition(connection: Connection, partition_id: int) -> Partition:
     return lock_partitions(connection, [partition_id])[partition_id]
 
 
-def lock_table(connection: Connection, table_id: int) -> None:
-    """Locks the row of a table, as the beginning of a rebuild does, and then all its partition rows in id order."""
-    connection.execute(text(_LOCK_TABLE), {"table": table_id})
-    connection.execute(text(_LOCK_ALL), {"table": table_id})
+def lock_all(connection: Connection, table_ids: Collection[int]) -> None:
+    """Locks all partition rows of some tables, in id order."""
+    connection.execute(text(_LOCK_ALL), {"tables": list(table_ids)})
 
 
-_LOCK_TABLE = "SELECT 1 FROM prism_tables WHERE prism_table_id = :table FOR NO KEY UPDATE"
 _LOCK_ALL = """
-SELECT 1 FROM prism_partitions WHERE prism_table_id = :table ORDER BY prism_partition_id FOR UPDATE
+SELECT 1 FROM prism_partitions WHERE prism_table_id = ANY(:tables) ORDER BY prism_partition_id FOR UPDATE
 """
 
 

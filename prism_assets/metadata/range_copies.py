@@ -1,8 +1,8 @@
 """Statements on prism_range_copies: copies of merged objects with wider types of columns, which nobody is sent to.
 
 A copy counts as long as its range has the same bounds and the same revision, and was made under a definition with all
-wider types. When all ranges of a table have one, copies take their place. What a copy no longer counts for is garbage,
-as is any object under a revision that its range does not have.
+wider types. When all ranges of a table have one, copies take their place. Copies that count no more are garbage when
+their range has a higher revision, or when copying has ended.
 """
 
 from __future__ import annotations
@@ -118,27 +118,15 @@ def forget(connection: Connection, damaged: Collection[RangeCopy]) -> None:
 _FORGET = "DELETE FROM prism_range_copies WHERE prism_partition_id = :partition AND upper_bound = :upper"
 
 
-def forget_all(connection: Connection, table_id: int) -> None:
-    """Has no copy of a table count any more. Locks their rows."""
-    connection.execute(text(_FORGET_ALL), {"table": table_id})
-
-
-_FORGET_ALL = """
-DELETE FROM prism_range_copies c USING prism_partitions p
-WHERE p.prism_partition_id = c.prism_partition_id AND p.prism_table_id = :table
-"""
-
-
 def put_in_place(connection: Connection, table_id: int, copied_from: int) -> None:
     """Has the copies of a table take the place of its ranges, and marks the days to be published.
 
     What is known of the rows, such as which erasures they were searched for, stays that of the range. The caller holds
-    the rows of all partitions of the table.
+    the rows of all partitions of the table, and ends copying behind it.
     """
     values = {"table": table_id, "copied_from": copied_from}
     connection.execute(text(_PUT_IN_PLACE), values)
     connection.execute(text(_RAISE_REVISIONS), values)
-    connection.execute(text(_FORGET_ALL), values)
 
 
 _PUT_IN_PLACE = """
@@ -153,4 +141,44 @@ _RAISE_REVISIONS = """
 UPDATE prism_partitions p SET revision = revision + 1
 WHERE p.prism_table_id = :table AND p.expire_time IS NULL AND EXISTS (SELECT 1 FROM prism_range_copies c
     WHERE c.prism_partition_id = p.prism_partition_id)
+"""
+
+
+def end(connection: Connection, table_ids: Collection[int]) -> None:
+    """Ends copying: of what was copied only that counts which is in place by now, and the rest is garbage.
+
+    Each day with ranges takes a number that no key of it has: who writes under one of before, such as a merge on its
+    way, has to begin anew, and nothing of before comes into place any more. The caller holds the rows of all partitions
+    of the tables.
+    """
+    values = {"tables": list(table_ids)}
+    connection.execute(text(_VOID), values)
+    connection.execute(text(_FORGET_ALL), values)
+
+
+_VOID = """
+UPDATE prism_partitions p SET rebuild = n.number, void_revision = n.number
+FROM (
+    SELECT d.prism_partition_id, 1 + greatest(d.rebuild,
+        (SELECT max(r.generation) FROM prism_rebuilds r WHERE r.prism_partition_id = d.prism_partition_id),
+        (SELECT max(g.revision) FROM prism_merge_ranges g WHERE g.prism_partition_id = d.prism_partition_id)) AS number
+    FROM prism_partitions d WHERE d.prism_table_id = ANY(:tables) AND d.expire_time IS NULL
+        AND EXISTS (SELECT 1 FROM prism_merge_ranges g WHERE g.prism_partition_id = d.prism_partition_id)
+) n
+WHERE n.prism_partition_id = p.prism_partition_id
+"""
+_FORGET_ALL = """
+DELETE FROM prism_range_copies c USING prism_partitions p
+WHERE p.prism_partition_id = c.prism_partition_id AND p.prism_table_id = ANY(:tables)
+"""
+
+
+def load_void_revisions(connection: Connection, partition_ids: Collection[int]) -> dict[int, int]:
+    """Up to which revision nothing of partitions comes into place any more, by partition id. Reads without locks."""
+    rows = connection.execute(text(_VOID_REVISIONS), {"ids": list(partition_ids)})
+    return {row.prism_partition_id: row.void_revision for row in rows}
+
+
+_VOID_REVISIONS = """
+SELECT prism_partition_id, void_revision FROM prism_partitions WHERE prism_partition_id = ANY(:ids) AND void_revision > 0
 """

@@ -31,11 +31,11 @@ class Rebuild:
 def begin(connection: Connection, partition: Partition, version: int, worker: str) -> Rebuild:
     """Begins a rebuild of a day, or goes on with one under the same definition; one under another is dropped.
 
-    Locks the row of the table, so that no two rebuilds of it get one number, and that of the partition, so that nothing
-    else takes that. The caller holds the lease of the day.
+    Locks the row of the partition, so that nothing else takes its number, and then that of the table, as batches do, so
+    that no two rebuilds of it get one. The caller holds the lease of the day.
     """
-    connection.execute(text(_LOCK_TABLE), {"table": partition.table_id})
     partitions.lock_partition(connection, partition.partition_id)
+    connection.execute(text(_LOCK_TABLE), {"table": partition.table_id})
     running = connection.execute(text(_RUNNING), {"partition": partition.partition_id}).one_or_none()
     if running is not None:
         if running.definition_version == version:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.column_changes import HeldName
+from prism_assets.domain.column_transitions import TURN_LIMIT
 from prism_assets.domain.columns import Column
 from prism_assets.domain.names import TableName
 from prism_assets.domain.streams import Stream
@@ -222,7 +223,11 @@ WHERE f.prism_table_id = :table AND f.remove_time IS NULL AND f.removed_from <> 
 
 
 def save_version(connection: Connection, table: TableDefinition, now: datetime) -> None:
-    """Stores a definition under its version and puts it in force. Locks the table's row."""
+    """Stores a definition under its version and puts it in force. Locks the table's row.
+
+    As long as it is turning no batch begins with an object of it; twice as long as that may last, if no catalog run
+    comes to end it.
+    """
     connection.execute(
         text(_INSERT_VERSION),
         {"table": table.table_id, "version": table.version, "definition": table.to_json(), "now": now},
@@ -234,6 +239,7 @@ def save_version(connection: Connection, table: TableDefinition, now: datetime) 
             "version": table.version,
             "interval": table.merge.interval,
             "turning": table.is_turning,
+            "seconds": 2 * TURN_LIMIT.total_seconds(),
         },
     )
 
@@ -243,7 +249,8 @@ INSERT INTO prism_table_definitions (prism_table_id, version, definition, create
 VALUES (:table, :version, CAST(:definition AS jsonb), :now)
 """
 _PUT_IN_FORCE = """
-UPDATE prism_tables SET definition_version = :version, merge_interval = :interval, is_turning = :turning
+UPDATE prism_tables SET definition_version = :version, merge_interval = :interval, turning_until = CASE WHEN :turning
+    THEN coalesce(turning_until, clock_timestamp() + make_interval(secs => :seconds)) END
 WHERE prism_table_id = :table
 """
 

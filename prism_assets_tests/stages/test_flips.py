@@ -7,6 +7,7 @@ that takes the type of Glue at its word reads all days all the time.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -14,12 +15,19 @@ from typing import Any
 
 import pytest
 
+from prism_assets.domain import column_transitions, merge_plan
+from prism_assets.domain.drift import FieldKind, SeenField
+from prism_assets.metadata import partitions, undefined_fields
 from prism_assets.publishers.glue import SymlinkPublisher
 from prism_assets.publishers.glue_catalog import GlueCatalog
+from prism_assets.stages import flip
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.erase import rows as erase_rows
 from prism_assets.stages.erase.run import continue_erasures, run_erase
 from prism_assets.stages.flip import run_flip
+from prism_assets.stages.merge import commit
+from prism_assets.stages.merge.run import run_merge
 from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets.stages.stream.plan import start_batch
 from prism_assets_tests.builders import utc
@@ -55,7 +63,9 @@ TURNED, FLIPPED = "2026-03-02T11:05", "2026-03-02T11:20"
 
 
 @pytest.fixture
-def world(services: Any, database_url: str, tmp_path: Path) -> Iterator[World]:
+def world(services: Any, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """Of a table that turns when all merged objects have a copy."""
+    monkeypatch.setattr(column_transitions, "MOST_UNCOPIED", 0)
     with a_world(services, database_url, tmp_path, gc_max_fraction=1.0) as made:
         yield made
 
@@ -76,6 +86,13 @@ def rows(world: World) -> list[dict[str, Any]]:
 def states(world: World) -> set[str]:
     """How far the columns are that are widened."""
     return {str(column.widening.state) for column in definition(world).columns if column.widening}
+
+
+def drop_size(world: World) -> dict[str, str]:
+    """Drops the column that is widened; returns the others."""
+    left = {name: kind for name, kind in NARROW.items() if name != "size"}
+    world.apply(a_file(left).replace("metrics: [time, size, ", "metrics: [time, "), now=WIDENED)
+    return left
 
 
 def turn(world: World, rows: list[dict[str, Any]], *, minutes: int = 9) -> int:
@@ -103,8 +120,8 @@ def test_no_reader_fails_when_a_column_is_widened(world: World, rows: list[dict[
     )
     assert states(world) == {"copying"}
     assert said(world, WIDENED) == (
-        "column size is integer, and to be bigint since 2026-03-02 10:00Z: merged objects are copied with that type: "
-        "1 merged object to be copied"
+        "column size is integer, and to be bigint since 2026-03-02 10:00Z: merged objects are copied with that type: 1 "
+        "object left"
     )
     rows += [*arrive(world, LATER, at=NEXT), *arrive(world, LATER)]
     publish(world, LATER)
@@ -204,9 +221,17 @@ def test_a_copy_that_is_lost_is_made_again(world: World, rows: list[dict[str, An
     world.context.stores.delete("lake", [copied])
     world.catalog(WIDENED)
     assert states(world) == {"copying"}
-    assert said(world, WIDENED).endswith("1 merged object to be copied")
+    assert said(world, WIDENED).endswith("merged objects are copied with that type: 1 object left")
     turn(world, rows)
     assert run_doctor(world.context, deep=True).is_clean
+
+
+def park_a_merge(world: World) -> None:
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql(
+            "INSERT INTO prism_merge_jobs (prism_partition_id, schedule_time, parked, last_error) "
+            "SELECT min(prism_partition_id), now(), true, 'as a test says' FROM prism_partitions"
+        )
 
 
 def test_a_turning_is_given_up_and_new_objects_are_taken_in(world: World, rows: list[dict[str, Any]]) -> None:
@@ -216,12 +241,8 @@ def test_a_turning_is_given_up_and_new_objects_are_taken_in(world: World, rows: 
     assert states(world) == {"turning"}
     drop(world, at=NEXT)
     world.stream(LATER)
-    with world.context.database.begin() as connection:
-        connection.exec_driver_sql(
-            "INSERT INTO prism_merge_jobs (prism_partition_id, schedule_time, parked, last_error) "
-            "SELECT min(prism_partition_id), now(), true, 'as a test says' FROM prism_partitions"
-        )
-    assert "1 merge to be run" in said(world, "2026-03-02T10:59")
+    park_a_merge(world)
+    assert "1 merge that failed" in said(world, "2026-03-02T10:59")
     (report,) = world.catalog("2026-03-02T11:01").tables
     assert report.columns_advanced[0] == (
         "give up to turn readers to column size of log.events as bigint for now: new objects are taken in again"
@@ -229,10 +250,136 @@ def test_a_turning_is_given_up_and_new_objects_are_taken_in(world: World, rows: 
     assert said(world, "2026-03-02T11:01") == (
         "column size is integer, and to be bigint since 2026-03-02 10:00Z: not all could be turned to it within an "
         "hour, until 2026-03-02 11:01Z; it is tried again at 2026-03-03 11:01Z, or by `prism table flip`; left now: "
-        "1 closed day whose readers are not sent to merged objects yet, 1 small object to be merged, 2 merges to be "
-        "run, of 2026-03-02"
+        "1 object of days that are open, 1 merge that failed, of 2026-03-02"
     )
     assert world.stream(LATER).rows_out == 3
+
+
+def test_objects_are_taken_in_again_also_if_nobody_ends_a_turning(world: World, rows: list[dict[str, Any]]) -> None:
+    world.apply(a_file(WIDE), now=WIDENED)
+    world.merge(WIDENED)
+    world.catalog(WIDENED)
+    drop(world, at=NEXT)
+    assert world.stream(LATER).rows_out == 0
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_tables SET turning_until = turning_until - interval '2 hours'")
+    assert world.stream(LATER).rows_out == 3
+
+
+def test_no_turning_begins_in_vain_nor_by_a_clock_that_is_ahead(
+    world: World, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.apply(a_file(WIDE), now=WIDENED)
+    world.merge(WIDENED)
+    park_a_merge(world)
+    for hour in range(3):
+        world.catalog(f"2026-03-02T1{hour}:00")
+    assert states(world) == {"copying"}
+    assert said(world, LATER).endswith("readers are turned to it behind 1 merge that failed")
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM prism_merge_jobs WHERE parked")
+    monkeypatch.setattr(flip, "run_until_idle", lambda *_, **__: ())
+    monkeypatch.setattr(flip, "lasting_errors", lambda *_: ())
+    assert run_flip(world.context, "log.events", clock=lambda: utc("2199-03-02T11:01")).steps
+    assert states(world) == {"turning"}
+    told = said(world, datetime.now(timezone.utc).isoformat())
+    assert f"until {datetime.now(timezone.utc) + timedelta(hours=1):%Y-%m-%d}" in told
+
+
+def test_days_that_get_late_rows_all_the_time_are_turned_with_the_others(
+    world: World, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows come while their day is merged: a merge waits for it at any time, and its last range is never old."""
+    monkeypatch.setattr(column_transitions, "MOST_UNCOPIED", 1)
+    now = [utc(WIDENED)]
+
+    def meanwhile(point: str) -> None:
+        if point == "merge.before_commit" and states(world) == {"copying"}:
+            rows.extend(drop(world))
+            world.stream(now[0].isoformat())
+
+    monkeypatch.setattr(commit, "failpoint", meanwhile)
+    world.apply(a_file(WIDE).replace("interval: 0", "interval: 600"), now=WIDENED)
+    rows += arrive(world, WIDENED)
+    for minute in range(0, 60, 5):
+        now[0] = utc(WIDENED) + timedelta(minutes=minute)
+        world.merge(now[0].isoformat())
+        publish(world, now[0].isoformat())
+        see(world, rows, NARROW if states(world) else WIDE)
+        if not states(world):
+            break
+    see(world, rows, WIDE)
+
+
+def test_ranges_of_open_days_are_copied_too_and_all_in_one_run_when_new_objects_wait(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def small(types: dict[str, str]) -> str:
+        return a_file(types).replace("target_bytes: 100000", "target_bytes: 1024")
+
+    monkeypatch.setattr(merge_plan, "REWRITES", 1)
+    world.apply(small(NARROW))
+    rows: list[dict[str, Any]] = []
+    for _ in range(8):
+        rows += arrive(world)
+        world.merge(NOON, everything=True)
+    publish(world, NOON)
+    world.apply(small(WIDE), now=NOON)
+    copies = "a copy of (0, 2] with wider types"
+    assert [plan.removeprefix("write ").split("; ")[0] for plan in plans(world.merge(NOON))] == [copies]
+    monkeypatch.setattr(column_transitions, "MOST_UNCOPIED", 32)
+    world.catalog(NOON)
+    assert states(world) == {"turning"}
+    world.catalog(NOON)
+    copied = [plan for plan in plans(world.merge(NOON)) if "a copy of" in plan]
+    assert len(copied) == 3, "all that are left, one behind the other"
+    publish(world, NOON)
+    publish(world, NOON)
+    see(world, rows, WIDE)
+
+
+def test_a_batch_that_counts_fields_and_a_turning_wait_for_each_other_in_order(
+    world: World, rows: list[dict[str, Any]]
+) -> None:
+    world.apply(a_file(WIDE), now=WIDENED)
+    world.merge(WIDENED)
+    table_id = definition(world).table_id
+    field = SeenField(table_id=table_id, key="k", kind=FieldKind.NUMBER, count=1, bucket="b", object_key="o", line=1)
+    with ThreadPoolExecutor(1) as thread:
+        with world.context.database.begin() as connection:
+            partitions.ensure_and_lock(connection, {(table_id, utc(NOON).date())})
+            told = thread.submit(run_catalog, world.context, now=utc(WIDENED))
+            with pytest.raises(TimeoutError):
+                told.result(timeout=0.5)
+            undefined_fields.count_fields(connection, [field], utc(WIDENED))
+        assert told.result(timeout=30).errors == ()
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_an_erasure_is_proved_whatever_was_copied_while_it_ran(
+    world: World, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, dropped: bool
+) -> None:
+    world.apply(a_file(NARROW | {"size": "bigint"}), now=WIDENED)
+    done: list[str] = []
+
+    def meanwhile(point: str) -> None:
+        if point == "erase.before_commit" and not done:
+            done.append(point)
+            for at in (WIDENED, LATER):  # the first meets the object of the erasure under its key
+                run_merge(world.context, now=utc(at), ignore_schedule=True)
+
+    monkeypatch.setattr(erase_rows, "failpoint", meanwhile)
+    gone = rows[0]
+    run_erase(world.context, "log.events", f"id = {gone['id']}", rows=1)
+    assert continue_erasures(world.context, forced=True).errors == ()
+    rows.remove(gone)
+    if dropped:
+        drop_size(world)
+    publish(world, LATER)
+    hours_pass(world, 100)
+    later = datetime.now(timezone.utc) + timedelta(hours=100)
+    assert continue_erasures(world.context, now=later, forced=True).erasures[0].state == "proved"
+    assert world.ids() == sorted(row["id"] for row in rows)
 
 
 def test_a_person_has_readers_turned_at_once(world: World, rows: list[dict[str, Any]]) -> None:
@@ -364,10 +511,14 @@ def test_a_column_that_is_dropped_while_it_is_copied_turns_nobody(world: World, 
     world.merge(WIDENED)
     world.catalog(WIDENED)
     assert states(world) == {"turning"}
-    left = {name: kind for name, kind in NARROW.items() if name != "size"}
-    world.apply(a_file(left).replace("metrics: [time, size, ", "metrics: [time, "), now=WIDENED)
+    (copied,) = [key for key in keys(world, "merged/") if "-r" in key]
+    left = drop_size(world)
     assert states(world) == set()
     rows += arrive(world, LATER, at=NEXT)
     publish(world, LATER)
     assert strict(world, rows, left) == []
     assert world.ids() == sorted(row["id"] for row in rows)
+    hours_pass(world, 100)
+    deleted(world)
+    assert copied not in keys(world)
+    assert run_doctor(world.context, deep=True).is_clean

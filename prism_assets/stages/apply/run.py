@@ -13,7 +13,7 @@ from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.table_changes import DropColumn, RenameTable, applied
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import locks, tables, undefined_fields
+from prism_assets.metadata import locks, partitions, range_copies, tables, undefined_fields
 from prism_assets.stages.apply.files import parse_table_files, read_table_files, streams_in_lake
 from prism_assets.stages.apply.load import load_plan, with_amplification, with_consequences
 from prism_assets.stages.apply.plan import ApplyPlan, plan_apply
@@ -30,6 +30,7 @@ def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> Non
     if any(planned.changes for planned in plan.tables):
         locks.hold_epoch(connection)
         tables.lock_streams(connection)
+        _end_copying(connection, plan)
     in_force: dict[str, TableDefinition] = {}
     for planned in plan.tables:
         table = applied(planned.old, planned.changes)
@@ -51,6 +52,18 @@ def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> Non
         tables.save_streams(connection, table.table_id, table.streams)
         undefined_fields.forget_fields(connection, table.table_id, defined_keys(table))
         failpoint("apply.in_table")
+
+
+def _end_copying(connection: Connection, plan: ApplyPlan) -> None:
+    """Of tables that copy merged objects no longer. Before the rows of tables are locked, as batches do it."""
+    ended = [
+        planned.old.table_id
+        for planned in plan.tables
+        if planned.old and planned.old.is_copying and not applied(planned.old, planned.changes).is_copying
+    ]
+    if ended:
+        partitions.lock_all(connection, ended)
+        range_copies.end(connection, ended)
 
 
 def _with_ids(connection: Connection, table: TableDefinition) -> TableDefinition:

@@ -29,7 +29,16 @@ from prism_assets.domain.table_changes import FlipColumn
 from prism_assets.domain.table_diff import changes_between
 from prism_assets.domain.tables import GRACE_DAYS, TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import column_transitions, leases, locks, merge_jobs, partitions, range_copies, tables
+from prism_assets.metadata import (
+    column_transitions,
+    leases,
+    locks,
+    merge_jobs,
+    partitions,
+    range_copies,
+    retention,
+    tables,
+)
 from prism_assets.metadata.leases import Lease
 from prism_assets.stages.apply.plan import ApplyPlan, TablePlan
 from prism_assets.stages.apply.run import execute_apply
@@ -62,6 +71,11 @@ class TransitionStatus:
         return cls(column=column.name, former=former.name, is_widening=True, wanted_type=wanted, begun=begun, step=step)
 
     @property
+    def is_given_up(self) -> bool:
+        """Whether a turning to the wider type has lasted for too long."""
+        return self.step.to is WideningState.COPYING
+
+    @property
     def is_shown(self) -> bool:
         """Whether every catalog shows the wider type that no object has yet."""
         return self.step.to is WideningState.REWRITING and self.step.is_due
@@ -88,25 +102,28 @@ def read_transitions(
     """
     lease, grace = timedelta(hours=context.settings.gc_reader_lease_hours), timedelta(days=GRACE_DAYS)
     found = []
-    for column in table.columns:
-        for transition in column.transitions:
-            facts = column_transitions.load_facts(connection, table, transition)
-            step = next_step(transition, facts, now, reader_lease=lease, grace=grace, is_asked_for=is_asked_for)
-            found.append(TransitionStatus.of(column, transition, facts.begun, step))
+    for column, transition, facts in column_transitions.load_facts(connection, table):
+        step = next_step(transition, facts, now, reader_lease=lease, grace=grace, is_asked_for=is_asked_for)
+        found.append(TransitionStatus.of(column, transition, facts.begun, step))
     return tuple(found)
 
 
 def advance_columns(
     context: StageContext, lease: Lease, table: TableDefinition, now: datetime, *, is_asked_for: bool = False
 ) -> tuple[str, ...]:
-    """Takes the steps that are due of a table, and says which these were. By the clock of the caller."""
-    if table.is_turning:
-        _hasten_merges(context, lease, table, now)
+    """Takes the steps that are due of a table, and says which these were.
+
+    By the clock of the caller, where that is not ahead: a turning would last for longer.
+    """
     with context.database.begin() as connection:
+        now = min(now, retention.database_time(connection))
         found = read_transitions(context, connection, table, now, is_asked_for=is_asked_for)
-    if not any(item.step.is_due for item in found):
+    due = [item for item in found if item.step.is_due]
+    if table.is_turning and not any(item.is_given_up for item in due):
+        _hasten_merges(context, lease, table, now)
+    if not due:
         return ()
-    if table.is_copying:
+    if table.is_copying and not any(item.is_given_up for item in due):
         _forget_damaged_copies(context, lease, table)
     with context.database.begin() as connection:
         locks.hold_apply(connection)
@@ -115,20 +132,29 @@ def advance_columns(
         if current.is_copying:
             # No batch begins meanwhile, and nobody writes down what a day holds: what is counted stays so.
             locks.hold_epoch(connection)
-            partitions.lock_table(connection, table.table_id)
+            partitions.lock_all(connection, [table.table_id])
         found = read_transitions(context, connection, current, now, is_asked_for=is_asked_for)
         due = [item for item in found if item.step.is_due]
         columns = tuple(_further(column, due, current.version + 1) for column in current.columns)
         changes = changes_between(current, replace(current, columns=columns))
         plan = ApplyPlan((TablePlan(current.name, current, changes),))
-        execute_apply(connection, plan, now)
         if any(isinstance(change, FlipColumn) for change in changes):
             if any(column.widening and column.widening.copied_to for column in columns):
                 raise InvariantBroken(f"{table.name} has copies for columns that do not turn: nothing was changed")
             range_copies.put_in_place(connection, table.table_id, current.copied_from)
+        execute_apply(connection, plan, now)
         failpoint("catalog.in_transition")
     failpoint("catalog.after_transition")
     return plan.lines
+
+
+def give_up_turning(context: StageContext, lease: Lease, table: TableDefinition, now: datetime) -> tuple[str, ...]:
+    """Takes in new objects again where a turning lasts for too long: first of all, whatever goes wrong behind it."""
+    if not table.is_turning:
+        return ()
+    with context.database.begin() as connection:
+        found = read_transitions(context, connection, table, now)
+    return advance_columns(context, lease, table, now) if any(item.is_given_up for item in found) else ()
 
 
 def _hasten_merges(context: StageContext, lease: Lease, table: TableDefinition, now: datetime) -> None:

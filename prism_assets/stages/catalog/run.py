@@ -41,7 +41,12 @@ from prism_assets.metadata import catalog_state, leases, locks, merge_jobs, part
 from prism_assets.metadata.catalog_state import CatalogState
 from prism_assets.metadata.leases import Holder, Lease, LeaseKind, in_brackets
 from prism_assets.stages.catalog.candidates import load_candidates
-from prism_assets.stages.catalog.column_transitions import TransitionStatus, advance_columns, read_transitions
+from prism_assets.stages.catalog.column_transitions import (
+    TransitionStatus,
+    advance_columns,
+    give_up_turning,
+    read_transitions,
+)
 from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.catalog.publications import PublishedPartition
 from prism_assets.stages.catalog.publish import PublishReport, end_table, plan_publish, publish_table
@@ -197,10 +202,13 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
     closed: list[date] = []
     advanced: tuple[str, ...] = ()
     if not republish and not table.dropped:
+        if advanced := give_up_turning(context, lease, table, min(now, known.time)):
+            with context.database.begin() as connection:
+                table = tables.load_current(connection, table)
         expired = _expire(context, table, lease, pending, min(now, known.time), waiting)
         switched = _switch(context, table, lease, pending, now, waiting)
         marked, closed = _close(context, table, lease, pending, now, waiting)
-        advanced = advance_columns(context, lease, table, min(now, known.time))
+        advanced = (*advanced, *advance_columns(context, lease, table, min(now, known.time)))
     shown = {
         one.publisher.name: _show(one, lease, table, now + timedelta(seconds=time.monotonic() - started), republish)
         for one in _begun_catalogs(context, lease, table)

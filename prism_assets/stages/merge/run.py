@@ -95,7 +95,8 @@ def merge_one_by_one(
 ) -> Iterator[MergeReport]:
     """Runs what `run_merge` runs, and yields what was done job by job, which is committed whatever follows.
 
-    Objects from before a rename or widening come last, when nothing is due any more, and some of them in each run.
+    Objects from before a rename or widening come last, when nothing is due any more, and some of them in each run; all,
+    where new objects wait for that.
     """
     context.check_lake()
     tables = context.choose_logs(names)
@@ -105,7 +106,7 @@ def merge_one_by_one(
     if ignore_schedule:
         _schedule_unmerged(context, table_ids, day, now)
     seen: set[int] = set()
-    rewrites = False
+    left = list(tables)
     while True:
         with context.database.begin() as connection:
             jobs = merge_jobs.claim_due(
@@ -120,11 +121,11 @@ def merge_one_by_one(
             )
             if jobs:
                 failpoint("merge.in_claim")
-        if not jobs and not rewrites:
-            rewrites = True
-            if _schedule_rewrites(context, tables, day, now):
-                continue
         if not jobs:
+            scheduled = left and _schedule_rewrites(context, left, day, now)
+            left = [table for table in left if table.is_turning]
+            if scheduled:
+                continue
             return
         failpoint("merge.after_claim")
         seen.update(job.job_id for job in jobs)
