@@ -60,8 +60,10 @@ OPERATORS = frozenset(_OPERATORS.split())
 FUNCTIONS = OPERATORS | frozenset(" ".join((_NUMBERS, _TEXTS, _TIMES, _NESTED, _CONDITIONS)).split())
 BOUNDED: Mapping[str, int] = {"lpad": 1, "rpad": 1, "repeat": 1}
 """Functions that need a whole number of at most LARGEST, written as such, as the argument at this place, and none of
-them inside another: what they make counts for no limit of memory."""
-LARGEST = 4_096
+them inside another, nor inside one of GROWING: what they make counts for no limit of memory."""
+LARGEST = 256
+GROWING = frozenset({"array_to_string", "regexp_replace", "replace"})
+"""Functions that put a text into another at every place: of a long one they make as many of it."""
 _MACROS = """
 array_append array_pop_back array_pop_front array_prepend array_push_back array_push_front array_reverse
 array_to_string date_add days_in_month if list_append list_avg list_bit_and list_bit_or list_bit_xor list_bool_and

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from prism_assets.domain.names import did_you_mean
-from prism_assets.kernels.expressions.allowed import BOUNDED, FUNCTIONS, LARGEST
+from prism_assets.kernels.expressions.allowed import BOUNDED, FUNCTIONS, GROWING, LARGEST
 from prism_assets.kernels.expressions.macros import MACROS, SECRET_RULE
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class _TreeWalk:
         arguments = _arguments(node)
         if name in BOUNDED and not self._is_small(arguments, BOUNDED[name]):
             self._refuse(node, f"{name} needs its length as a number of at most {LARGEST}, written as such")
-        if name in BOUNDED and any(_calls(argument, BOUNDED) for argument in arguments):
+        if (name in BOUNDED or name in GROWING) and any(_calls(argument, BOUNDED) for argument in arguments):
             self._refuse(node, f"{name} takes no text that {' or '.join(BOUNDED)} makes: it would grow without bound")
         if name == "pseudonym":
             secret = _constant(arguments[1]) if len(arguments) > 1 else None
