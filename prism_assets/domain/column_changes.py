@@ -105,7 +105,7 @@ def _copied_anew(column: Column) -> Column:
     """One that is copied, as it is when another one is to be: merged objects have one copy, for all columns."""
     if column.widening is None or column.widening.copied_to is None:
         return column
-    return replace(column, widening=replace(column.widening, is_turning=False, turned=0))
+    return replace(column, widening=replace(column.widening, is_turning=False, turn_version=0))
 
 
 def waiting_columns(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> Iterator[str]:

@@ -82,7 +82,7 @@ class ColumnWidening:
     As long as Glue is to show a type before objects have it, that is `shown_first`; one that merged objects are copied
     with is `copied_to`. The column then still has the one that objects are written with, and `version` is that of the
     change. Where it is widened again before all objects are rewritten, `former` is the first type and `version` the
-    last one. `turned` is the version with which the turning began last, or was given up; 0 before it.
+    last one. `turn_version` is that with which the turning began last, or was given up; 0 before it.
     """
 
     former: ColumnType
@@ -90,7 +90,7 @@ class ColumnWidening:
     shown_first: ColumnType | None = None
     copied_to: ColumnType | None = None
     is_turning: bool = False
-    turned: int = 0
+    turn_version: int = 0
 
     @property
     def state(self) -> WideningState:
@@ -107,7 +107,7 @@ class ColumnWidening:
     @property
     def since(self) -> int:
         """The version that came with the state."""
-        return max(self.version, self.turned)
+        return max(self.version, self.turn_version)
 
     @property
     def is_rewriting(self) -> bool:
@@ -255,7 +255,7 @@ def _next_widening_step(
         case WideningState.TURNING:
             until = f"{facts.since + TURN_LIMIT:%Y-%m-%d %H:%M}Z"
             return TransitionStep(to=None, reason=f"new objects wait, until {until} at most, for {facts.left}")
-    if widening.turned and not is_asked_for and now < (again := facts.since + TURN_PAUSE):
+    if widening.turn_version and not is_asked_for and now < (again := facts.since + TURN_PAUSE):
         return TransitionStep(
             to=WideningState.TURNING,
             reason=f"not all could be turned to it within an hour, until {facts.since:%Y-%m-%d %H:%M}Z; it is tried "

@@ -163,8 +163,8 @@ class TableDefinition:
         """Whether no batch begins with an object, and open days are closed, as copies are to take the place of all."""
         return any(column.widening.is_turning for column in self.columns if column.widening)
 
-    def turned(self) -> TableDefinition:
-        """The same with the types of the copies."""
+    def with_copied_types(self) -> TableDefinition:
+        """The same with the types that copies of merged objects have."""
         columns = tuple(
             dataclasses.replace(item, type=item.widening.copied_to, widening=None)
             if item.widening and item.widening.copied_to

@@ -177,13 +177,16 @@ def test_a_column_is_widened_by_copies_and_turned_to_them_at_once() -> None:
     )
     assert (first.is_copying, first.copied_from, first.is_turning, first.is_rewriting) == (True, 4, False, False)
     assert (first.column("n").glue_type, first.column("n").wanted_type) == ("smallint", IntegerType())
-    assert (first.turned().column("n").type, first.for_tasks().turned()) == (IntegerType(), first.turned().for_tasks())
+    assert (first.with_copied_types().column("n").type, first.for_tasks().with_copied_types()) == (
+        IntegerType(),
+        first.with_copied_types().for_tasks(),
+    )
     assert continued_columns(whole, first, StoredColumns()) == first.columns
-    turning = dataclasses.replace(copying, is_turning=True, turned=5)
+    turning = dataclasses.replace(copying, is_turning=True, turn_version=5)
     line = "turn readers to column n of log.events as integer: new objects wait, 60 minutes at most, until all days "
     second = follows(first, turning, SmallIntType(), line + "are closed, merged and copied")
     assert (second.is_turning, turning.since) == (True, 5)
-    given_up = dataclasses.replace(copying, turned=6)
+    given_up = dataclasses.replace(copying, turn_version=6)
     line = "give up to turn readers to column n of log.events as integer for now: new objects are taken in again"
     assert not follows(second, given_up, SmallIntType(), line).is_turning
     line = "turn column n of log.events to integer: its copies take the place of all objects"

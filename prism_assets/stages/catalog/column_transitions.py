@@ -202,7 +202,7 @@ def _with_widening(column: Column, step: TransitionStep, version: int) -> Column
     widening = column.widening
     if widening and step.to in (WideningState.TURNING, WideningState.COPYING):
         is_turning = step.to is WideningState.TURNING
-        return replace(column, widening=replace(widening, is_turning=is_turning, turned=version))
+        return replace(column, widening=replace(widening, is_turning=is_turning, turn_version=version))
     if widening is None or step.to is None:
         return replace(column, type=column.wanted_type, widening=None)
     return replace(column, type=column.wanted_type, widening=ColumnWidening(former=widening.former, version=version))
