@@ -104,7 +104,7 @@ def table_flip(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Turns readers to the wider types of columns now: new objects wait till all others are merged and copied."""
+    """Has columns flip to their wider types now: new objects wait till all others are merged and copied."""
     from prism_assets.stages.flip import run_flip
 
     report = run_flip(open_context(as_json), name, clock=running_clock(now, force))

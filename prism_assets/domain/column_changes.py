@@ -98,14 +98,14 @@ def continued_columns(table: TableDefinition, old: TableDefinition, stored: Stor
 
 def _copies_since(column: Column) -> int:
     """The version with which its copies began; 0 if it has none."""
-    return column.widening.version if column.widening and column.widening.copied_to else 0
+    return column.widening.version if column.widening and column.widening.copy_type else 0
 
 
 def _copied_anew(column: Column) -> Column:
     """One that is copied, as it is when another one is to be: merged objects have one copy, for all columns."""
-    if column.widening is None or column.widening.copied_to is None:
+    if column.widening is None or column.widening.copy_type is None:
         return column
-    return replace(column, widening=replace(column.widening, is_turning=False, turn_version=0))
+    return replace(column, widening=replace(column.widening, is_flipping=False, flip_version=0))
 
 
 def waiting_columns(table: TableDefinition, old: TableDefinition, stored: StoredColumns) -> Iterator[str]:
@@ -145,13 +145,13 @@ def _with_widening(column: Column, before: Column, version: int, stored: StoredC
     """
     widening = before.widening
     is_other = column.type != before.wanted_type
-    if is_other or (stored.accept_failing_reads and widening and widening.copied_to):
+    if is_other or (stored.accept_failing_reads and widening and widening.copy_type):
         at_once = stored.accept_failing_reads
         widening = ColumnWidening(
             former=widening.former if widening else before.type,
             version=version,
             shown_first=column.type if at_once else None,
-            copied_to=None if at_once else column.type,
+            copy_type=None if at_once else column.type,
         )
     return replace(column, type=before.type, widening=widening)
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
+from prism_assets.domain.merge_plan import REWRITES, REWRITTEN_DAYS
 from prism_assets.domain.types import ColumnType
 from prism_assets.domain.words import counted
 
@@ -66,8 +67,8 @@ class WideningState(enum.StrEnum):
     """How far a column is on the way to its new type."""
 
     COPYING = "copying"
-    """Merged objects of closed days are copied with the new type; all else has the one of before."""
-    TURNING = "turning"
+    """Merged objects of all days are copied with the new type; what readers are sent to has the one of before."""
+    FLIPPING = "flipping"
     """No batch begins with an object, and all days are closed, merged and copied, till the copies take their place."""
     SHOWING = "showing"
     """Glue is to show the new type; objects are written with the one of before."""
@@ -80,34 +81,34 @@ class ColumnWidening:
     """A column was a `former`, a narrower type, of which objects from before `version` of the definition have values.
 
     As long as Glue is to show a type before objects have it, that is `shown_first`; one that merged objects are copied
-    with is `copied_to`. The column then still has the one that objects are written with, and `version` is that of the
+    with is `copy_type`. The column then still has the one that objects are written with, and `version` is that of the
     change. Where it is widened again before all objects are rewritten, `former` is the first type and `version` the
-    last one. `turn_version` is that with which the turning began last, or was given up; 0 before it.
+    last one. `flip_version` is that with which the flip began last, or was given up; 0 before it.
     """
 
     former: ColumnType
     version: int
     shown_first: ColumnType | None = None
-    copied_to: ColumnType | None = None
-    is_turning: bool = False
-    turn_version: int = 0
+    copy_type: ColumnType | None = None
+    is_flipping: bool = False
+    flip_version: int = 0
 
     @property
     def state(self) -> WideningState:
         """How far it is."""
-        if self.copied_to:
-            return WideningState.TURNING if self.is_turning else WideningState.COPYING
+        if self.copy_type:
+            return WideningState.FLIPPING if self.is_flipping else WideningState.COPYING
         return WideningState.SHOWING if self.shown_first else WideningState.REWRITING
 
     @property
-    def to(self) -> ColumnType | None:
+    def wanted_type(self) -> ColumnType | None:
         """The type it is to have; None where it has it."""
-        return self.shown_first or self.copied_to
+        return self.shown_first or self.copy_type
 
     @property
     def since(self) -> int:
         """The version that came with the state."""
-        return max(self.version, self.turn_version)
+        return max(self.version, self.flip_version)
 
     @property
     def is_rewriting(self) -> bool:
@@ -122,23 +123,29 @@ ColumnTransition = ColumnRename | ColumnWidening
 class ObjectsLeft:
     """What readers of Glue are sent to, or may be yet, and that lacks the new name, or the new type.
 
-    Merged objects of closed days are rewritten, or copied; small objects are merged when their days are closed; staging
-    objects are still to be converted under a definition of before. Of `unpublished_days` a catalog shows objects that
-    were replaced since, or may do so, as a publication may have landed that is not on record. So may what one of the
-    `publications` sent that were not seen to end. Where copies are made, `merges` are counted that wait or run, those
-    that failed last time, and closed days that are not switched; `uncopied` are objects of open days, too.
+    Before a flip that is whatever is no merged object with a copy, and what may still become such a thing.
     """
 
     merged: int = 0
+    """Merged objects of closed days, to be rewritten."""
     uncopied: int = 0
+    """Merged objects of all days without a copy, where copies are made."""
     unswitched_days: int = 0
-    failing_merges: int = 0
+    """Closed days whose readers are sent to small objects yet, where copies are made."""
     small: int = 0
+    """Small objects of closed days, to be merged."""
     in_open_days: int = 0
+    """Objects of open days that are waited for, but those that are copied."""
     staging: int = 0
+    """Staging objects that batches claimed under a definition of before."""
     unpublished_days: int = 0
+    """Days of which a catalog shows objects of before, or may, as one may have landed that is not on record."""
     publications: int = 0
+    """Publications that were not seen to end."""
     merges: int = 0
+    """Merges that wait or run, where copies are made."""
+    failing_merges: int = 0
+    """Those of them that failed last time."""
     first_day: date | None = None
     last_day: date | None = None
 
@@ -219,7 +226,7 @@ def next_step(
 
     Nothing that is made under a definition in force adds to what is left: once it is nothing it stays so. What Glue is
     to show counts from when the last catalog shows it, which may be long after its definition came into force. A
-    turning that was given up begins at once where a person has asked for it.
+    flip that was given up begins at once where a person has asked for it.
     """
     if isinstance(transition, ColumnWidening) and transition.state is not WideningState.REWRITING:
         return _next_widening_step(transition, facts, now, is_asked_for=is_asked_for)
@@ -232,48 +239,48 @@ def next_step(
 
 
 _NOT_SHOWN = "a catalog does not show that yet, and objects are written as before until all do"
-TURN_LIMIT = timedelta(hours=1)
-"""How long no batch begins with an object of a table that is turned."""
-TURN_PAUSE = timedelta(days=1)
-"""How long a turning that was given up is not begun again by itself."""
-MOST_UNCOPIED = 32
-"""Merged objects that may be without a copy when a turning begins: what one merge run copies, and rows that come late
+FLIP_LIMIT = timedelta(hours=1)
+"""How long no batch begins with an object of a table that flips, where catalog runs come."""
+FLIP_PAUSE = timedelta(days=1)
+"""How long a flip that was given up is not begun again by itself."""
+MOST_UNCOPIED_TO_BEGIN = REWRITTEN_DAYS * REWRITES
+"""Merged objects that may be without a copy when a flip begins: as many as one merge run copies, as rows that come late
 have some of them written anew all the time."""
 
 
 def _next_widening_step(
     widening: ColumnWidening, facts: TransitionFacts, now: datetime, *, is_asked_for: bool
 ) -> TransitionStep:
-    """A turning ends: what lasts for longer than it may, such as a merge that fails, holds up no new rows for ever."""
+    """A flip ends: what lasts for longer than it may, such as a merge that fails, holds up no new rows for ever."""
     match widening.state:
         case WideningState.SHOWING:
             return TransitionStep(to=WideningState.REWRITING, reason="" if facts.shown else _NOT_SHOWN)
-        case WideningState.TURNING if facts.left.is_empty:
+        case WideningState.FLIPPING if facts.left.is_empty:
             return TransitionStep(to=None)
-        case WideningState.TURNING if now >= facts.since + TURN_LIMIT:
+        case WideningState.FLIPPING if now >= facts.since + FLIP_LIMIT:
             return TransitionStep(to=WideningState.COPYING)
-        case WideningState.TURNING:
-            until = f"{facts.since + TURN_LIMIT:%Y-%m-%d %H:%M}Z"
+        case WideningState.FLIPPING:
+            until = f"{facts.since + FLIP_LIMIT:%Y-%m-%d %H:%M}Z"
             return TransitionStep(to=None, reason=f"new objects wait, until {until} at most, for {facts.left}")
-    if widening.turn_version and not is_asked_for and now < (again := facts.since + TURN_PAUSE):
+    if widening.flip_version and not is_asked_for and now < (again := facts.since + FLIP_PAUSE):
         return TransitionStep(
-            to=WideningState.TURNING,
-            reason=f"not all could be turned to it within an hour, until {facts.since:%Y-%m-%d %H:%M}Z; it is tried "
+            to=WideningState.FLIPPING,
+            reason=f"the flip to it did not end within an hour, until {facts.since:%Y-%m-%d %H:%M}Z; it is tried "
             f"again at {again:%Y-%m-%d %H:%M}Z, or by `prism table flip`; left now: {str(facts.left) or 'nothing'}",
         )
     if reason := _not_to_be_begun(facts.left):
-        return TransitionStep(to=WideningState.TURNING, reason=reason)
-    return TransitionStep(to=WideningState.TURNING)
+        return TransitionStep(to=WideningState.FLIPPING, reason=reason)
+    return TransitionStep(to=WideningState.FLIPPING)
 
 
 def _not_to_be_begun(left: ObjectsLeft) -> str:
-    """Why a turning would hold up new rows for long, or in vain; empty where it would not."""
-    if left.uncopied > MOST_UNCOPIED:
+    """Why a flip would hold up new rows for long, or in vain; empty where it would not."""
+    if left.uncopied > MOST_UNCOPIED_TO_BEGIN:
         return f"merged objects are copied with that type: {counted(left.uncopied, 'object')} left"
     others = ObjectsLeft(
         unswitched_days=left.unswitched_days, failing_merges=left.failing_merges, publications=left.publications
     )
-    return "" if others.is_empty else f"readers are turned to it behind {others}"
+    return "" if others.is_empty else f"the flip to it begins behind {others}"
 
 
 def _next_rename_step(

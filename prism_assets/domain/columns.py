@@ -36,7 +36,7 @@ _SILENT: Mapping[str, object] = {
 }
 
 # The types of which a stored widening tells.
-_TYPES = ("former", "shown_first", "copied_to")
+_TYPES = ("former", "shown_first", "copy_type")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,11 @@ class Column:
     @property
     def wanted_type(self) -> ColumnType:
         """The type in its file: wider than that of values until objects may have it."""
-        return (self.widening and self.widening.to) or self.type
+        return (self.widening and self.widening.wanted_type) or self.type
+
+    def widened(self) -> Column:
+        """The same with the type that it is to have, at the end of the way to it."""
+        return dataclasses.replace(self, type=self.wanted_type, widening=None)
 
     @property
     def shown_type(self) -> ColumnType:

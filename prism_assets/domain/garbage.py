@@ -95,7 +95,7 @@ class DayRecords:
     each is under way. `shown` is what readers of every catalog were sent to when the lease began, the least of each;
     None if that is not known of one, or was nothing. `is_gone` if the day had expired by then, and no catalog sent
     readers to it any more. Of a log of changes folds have taken the small objects up to `folded_object_id`, and read
-    the others. Under no revision up to `void_revision` anything comes into place any more.
+    the others. Nothing under a number up to `void_up_to` comes into place any more.
     """
 
     partition: Partition
@@ -106,7 +106,7 @@ class DayRecords:
     shown: Publication | None = None
     is_gone: bool = False
     folded_object_id: int | None = None
-    void_revision: int = 0
+    void_up_to: int = 0
 
     @property
     def is_shown_as_it_is(self) -> bool:
@@ -289,7 +289,7 @@ def _of_other_object(named: MergedObjectKey, day: DayRecords) -> Reason | None:
     """
     current = day.revisions.get((named.lower_bound, named.upper_bound), 0)
     if named.revision > current:
-        is_void = named.revision in day.rebuilds or named.revision <= day.void_revision
+        is_void = named.revision in day.rebuilds or named.revision <= day.void_up_to
         return Reason.ABANDONED if is_void else None
     if named.revision == current or (day.partition.switched and not day.is_shown_as_it_is):
         return None

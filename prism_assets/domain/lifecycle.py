@@ -27,8 +27,8 @@ from prism_assets.domain.words import counted
 class Facts(Protocol):
     """What decides besides the row of the partition. A fact is asked for only where a step hangs on it."""
 
-    def closes(self, partition: Partition) -> datetime:
-        """From when on the partition may be closed, in UTC: when its day is over, or before, where its table turns."""
+    def closes_from(self, partition: Partition) -> datetime:
+        """From when on the partition may be closed, in UTC: when its day is over, or before, where its table flips."""
         ...
 
     def unfinished_objects(self, partition: Partition) -> int:
@@ -200,8 +200,8 @@ def next_steps(partition: Partition, facts: Facts, now: datetime) -> tuple[Step,
         steps.append(step := _switch_or_wait(partition, facts))
         if isinstance(step, Switch):
             after = replace(partition, switched=True)
-    elif may_close(partition, facts.closes(partition), now):
-        if may_mark(partition, facts.closes(partition), now):
+    elif may_close(partition, facts.closes_from(partition), now):
+        if may_mark(partition, facts.closes_from(partition), now):
             steps.append(Mark())
         if left := facts.unfinished_objects(partition):
             steps.append(WaitForObjects(objects=left, follows=not partition.is_marked))
@@ -209,7 +209,7 @@ def next_steps(partition: Partition, facts: Facts, now: datetime) -> tuple[Step,
             steps.append(Close(follows=not partition.is_marked))
             after = replace(partition, last_live_object_id=partition.last_object_id)
     elif partition.is_open:
-        steps.append(WaitForDayEnd(ends=facts.closes(partition)))
+        steps.append(WaitForDayEnd(ends=facts.closes_from(partition)))
     if publication := publication_due(after):
         steps.append(replace(publication, follows=publication_due(partition) is None))
     return tuple(steps)
@@ -225,14 +225,14 @@ def may_expire(partition: Partition, expires: datetime | None, now: datetime) ->
     return partition.state is PartitionState.SWITCHED and expires is not None and expires <= now
 
 
-def may_close(partition: Partition, closes: datetime, now: datetime) -> bool:
+def may_close(partition: Partition, closes_from: datetime, now: datetime) -> bool:
     """Whether closing is what comes next, if only everything is converted."""
-    return partition.is_open and closes <= now
+    return partition.is_open and closes_from <= now
 
 
-def may_mark(partition: Partition, closes: datetime, now: datetime) -> bool:
+def may_mark(partition: Partition, closes_from: datetime, now: datetime) -> bool:
     """Whether its closing mark is to be set: with all others of the table, in one transaction under the epoch lock."""
-    return may_close(partition, closes, now) and not partition.is_marked
+    return may_close(partition, closes_from, now) and not partition.is_marked
 
 
 def publication_due(partition: Partition) -> Publish | None:

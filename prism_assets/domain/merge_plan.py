@@ -13,7 +13,9 @@ from prism_assets.domain.files import DataFile, MergedRange, SmallObject
 from prism_assets.domain.table_options import MergePolicy
 
 REWRITES = 8
-"""Ranges that one job rewrites at most."""
+"""Ranges of a day that one job rewrites or copies at most."""
+REWRITTEN_DAYS = 4
+"""Days of a table whose ranges one run rewrites or copies, some of each."""
 DEFAULT_SHRINKAGE = 0.8
 """Bytes of merged output per byte of small objects before a partition has ranges of its own to measure."""
 
@@ -23,18 +25,23 @@ class PlannedRange:
     """One range to write. With `extends`, that range's object is the first input, and its row moves its upper bound.
 
     Without any other object it is rewritten, with the names and types that its columns have by now. One that is
-    `copied` stays as it is, and the copy has the types that its columns are to have.
+    `is_copy` stays as it is; what is written has the types that its columns are to have.
     """
 
     lower_bound: int
     upper_bound: int
     extends: MergedRange | None
     objects: tuple[SmallObject, ...]
-    copied: bool = False
+    is_copy: bool = False
 
     @property
     def is_rewritten(self) -> bool:
-        """Whether its rows are those of one range of before."""
+        """Whether its object takes the place of that of before, with the same rows."""
+        return not self.objects and not self.is_copy
+
+    @property
+    def needs_revision(self) -> bool:
+        """Whether an object with its bounds is there: it is written under a number that none of the day has."""
         return not self.objects
 
     @property
@@ -101,13 +108,13 @@ def plan_merge(
     if not unmerged:
         old = [] if is_open else [item for item in chain if item.definition_version < rewritten_below]
         anew = old or uncopied
-        return _rewrites([anew[attempts % len(anew)]] if anew and attempts else anew, end, copied=not old)
+        return _rewrites([anew[attempts % len(anew)]] if anew and attempts else anew, end, is_copy=not old)
     tail = chain[-1] if chain and chain[-1].content_length < policy.floor_bytes else None
     sizes = [item.content_length * shrinkage for item in unmerged]
     cuts = _cuts(sizes, float(tail.content_length) if tail else 0.0, policy, is_open=is_open, more=more)
     ranges = _ranges(cuts, unmerged, tail, end)
     stays = [item for item in uncopied if not (ranges and tail and item.upper_bound == tail.upper_bound)]
-    copies = () if attempts else _anew(stays, copied=True)
+    copies = () if attempts else _anew(stays, is_copy=True)
     left = unmerged[cuts[-1] :] if cuts else unmerged
     return MergePlan(
         chain_end=end,
@@ -119,15 +126,17 @@ def plan_merge(
     )
 
 
-def _rewrites(anew: Sequence[MergedRange], end: int, *, copied: bool) -> MergePlan:
+def _rewrites(anew: Sequence[MergedRange], end: int, *, is_copy: bool) -> MergePlan:
     """Some of these ranges; others follow when their day is looked for again, so that no merge waits for them."""
-    ranges = _anew(anew, copied=copied)
-    told = "objects are copied with wider types" if copied else "objects from before a rename or widening are rewritten"
+    ranges = _anew(anew, is_copy=is_copy)
+    told = (
+        "objects are copied with wider types" if is_copy else "objects from before a rename or widening are rewritten"
+    )
     reason = told if anew else "nothing is unmerged"
     return MergePlan(chain_end=end, ranges=ranges, left_behind=0, left_behind_bytes=0, reason=reason, backlog=False)
 
 
-def _anew(ranges: Sequence[MergedRange], *, copied: bool) -> tuple[PlannedRange, ...]:
+def _anew(ranges: Sequence[MergedRange], *, is_copy: bool) -> tuple[PlannedRange, ...]:
     """So many of these as one job writes, as they are."""
     return tuple(
         PlannedRange(
@@ -135,7 +144,7 @@ def _anew(ranges: Sequence[MergedRange], *, copied: bool) -> tuple[PlannedRange,
             upper_bound=item.upper_bound,
             extends=item,
             objects=(),
-            copied=copied,
+            is_copy=is_copy,
         )
         for item in ranges[:REWRITES]
     )

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from prism_assets.domain.column_transitions import TURN_LIMIT, ColumnRename, ColumnWidening, RenameState, WideningState
+from prism_assets.domain.column_transitions import FLIP_LIMIT, ColumnRename, ColumnWidening, RenameState, WideningState
 from prism_assets.domain.columns import Column
 from prism_assets.domain.names import TableName
 from prism_assets.domain.streams import Stream
@@ -233,10 +233,10 @@ class WidenColumn(Change):
         widened = f"widen column {self.name} of {table} from {self.before.name} to {self.type.name}"
         if self.widening is None:
             return widened
-        if self.widening.copied_to:
+        if self.widening.copy_type:
             return (
-                f"{widened}: merged objects are copied so, and when all are, readers are turned to the copies; until "
-                f"then the column stays {self.before.name} for all, and no reader fails"
+                f"{widened}: merged objects are copied so, and when all are, the copies take their place at once; "
+                f"until then the column stays {self.before.name} for all"
             )
         return (
             f"{widened}: objects are written so when every catalog shows it, and those of before are rewritten; until "
@@ -259,15 +259,15 @@ class AdvanceWidening(Change):
     widening: ColumnWidening
 
     def line(self, table: str) -> str:
-        column, minutes = f"column {self.name} of {table} as {self.type.name}", TURN_LIMIT.total_seconds() / 60
+        column, minutes = f"column {self.name} of {table} as {self.type.name}", FLIP_LIMIT.total_seconds() / 60
         match self.widening.state:
-            case WideningState.TURNING:
+            case WideningState.FLIPPING:
                 return (
-                    f"turn readers to {column}: new objects wait, {minutes:.0f} minutes at most, until all days are "
+                    f"begin to flip {column}: new objects wait, {minutes:.0f} minutes at most, until all days are "
                     "closed, merged and copied"
                 )
             case WideningState.COPYING:
-                return f"give up to turn readers to {column} for now: new objects are taken in again"
+                return f"give up to flip {column} for now: new objects are taken in again"
             case _:
                 return f"show {column} at once, and write objects so when every catalog does"
 
@@ -283,7 +283,7 @@ class FlipColumn(Change):
     type: ColumnType
 
     def line(self, table: str) -> str:
-        return f"turn column {self.name} of {table} to {self.type.name}: its copies take the place of all objects"
+        return f"flip column {self.name} of {table} to {self.type.name}: its copies take the place of all objects"
 
     def apply_to(self, table: TableDefinition) -> TableDefinition:
         return _with_column(table, self.name, type=self.type, widening=None)

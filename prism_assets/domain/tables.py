@@ -150,27 +150,22 @@ class TableDefinition:
     @property
     def is_copying(self) -> bool:
         """Whether merged objects are copied with wider types of columns, which nobody is sent to yet."""
-        return any(column.widening.copied_to for column in self.columns if column.widening)
+        return any(column.widening.copy_type for column in self.columns if column.widening)
 
     @property
-    def copied_from(self) -> int:
+    def copies_since(self) -> int:
         """Copies that were made under versions before lack one of the wider types."""
-        found = (column.widening for column in self.columns if column.widening and column.widening.copied_to)
+        found = (column.widening for column in self.columns if column.widening and column.widening.copy_type)
         return max((item.version for item in found), default=0)
 
     @property
-    def is_turning(self) -> bool:
+    def is_flipping(self) -> bool:
         """Whether no batch begins with an object, and open days are closed, as copies are to take the place of all."""
-        return any(column.widening.is_turning for column in self.columns if column.widening)
+        return any(column.widening.is_flipping for column in self.columns if column.widening)
 
     def with_copied_types(self) -> TableDefinition:
         """The same with the types that copies of merged objects have."""
-        columns = tuple(
-            dataclasses.replace(item, type=item.widening.copied_to, widening=None)
-            if item.widening and item.widening.copied_to
-            else item
-            for item in self.columns
-        )
+        columns = tuple(item.widened() if item.widening and item.widening.copy_type else item for item in self.columns)
         return dataclasses.replace(self, columns=columns)
 
     @property
@@ -241,9 +236,9 @@ class TableDefinition:
         midnight = datetime.combine(day + timedelta(days=1), datetime.min.time(), tzinfo=self.zone)
         return midnight.astimezone(timezone.utc)
 
-    def closes(self, day: date) -> datetime:
-        """The instant from which the event date `day` may be closed, in UTC: its end; any, where the table turns."""
-        return datetime.min.replace(tzinfo=timezone.utc) if self.is_turning else self.day_ends(day)
+    def closes_from(self, day: date) -> datetime:
+        """The instant from which the event date `day` may be closed, in UTC: its end; any, where the table flips."""
+        return datetime.min.replace(tzinfo=timezone.utc) if self.is_flipping else self.day_ends(day)
 
     def for_tasks(self) -> TableDefinition:
         """The same without what no kernel asks for, descriptions and who reads: the versions of tasks may be older."""
@@ -252,7 +247,7 @@ class TableDefinition:
                 column,
                 description=None,
                 evolved=False,
-                widening=column.widening if column.widening and column.widening.copied_to else None,
+                widening=column.widening if column.widening and column.widening.copy_type else None,
             )
             for column in self.columns
         )

@@ -44,7 +44,7 @@ def merge_range(task: MergeTask, table: TableDefinition, stores: Stores, lake: L
 
 def _merged(task: MergeTask, table: TableDefinition, inputs: list[Input], stores: Stores, bucket: str) -> MergeResult:
     # Objects without rows have no row group: where there are no others, the columns are those of the definition.
-    table = table.with_copied_types() if task.widens else table
+    table = table.with_copied_types() if task.is_copy else table
     schema = union_schema([entry.schema for entry in inputs] or [schema_of(Layout.of(table))], table)
     merged = encoded(inputs, schema, table.stored_order, table.file_format, task.metric_columns)
     check_sums(task.inputs, task.output_key, inputs, merged)

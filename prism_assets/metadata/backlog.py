@@ -9,6 +9,7 @@ from datetime import datetime
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.words import counted
+from prism_assets.metadata.staging_objects import MAY_BEGIN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,17 +33,16 @@ def count_pending(connection: Connection, lease_seconds: float, at_most: int = 1
     ]
 
 
-# Of a stream that is read: what its own table has claimed, or may claim, unless it is turning; of a discarded one, what is to be counted done.
+# Of a stream that is read: what its own table has claimed, or may claim, unless it flips; of a discarded one, what is to be counted done.
 # What was begun at a stream that goes another way now is its table's. Then what dead batches hold, what is due to be tried
 # again, and what has uploads to be removed: the last as `due_uploads` has it.
-_PENDING = """
+_PENDING = f"""
 SELECT prism_table_id, sum(pending) AS pending, sum(abandoned) AS abandoned FROM (
     SELECT s.prism_table_id, w.pending, 0 AS abandoned FROM prism_streams s JOIN prism_tables t USING (prism_table_id)
     CROSS JOIN LATERAL (SELECT count(*) AS pending FROM (
         SELECT 1 FROM prism_staging_objects o WHERE o.prism_stream_id = s.prism_stream_id AND o.state = 'pending'
             AND o.prism_table_id = s.prism_table_id
-            AND (s.intake = 'convert' AND (o.first_batch_id IS NOT NULL OR t.turning_until IS NULL
-                    OR t.turning_until <= clock_timestamp())
+            AND (s.intake = 'convert' AND {MAY_BEGIN}
                 OR s.intake = 'discard' AND o.first_batch_id IS NULL AND o.generation = 0)
             AND (o.retry_time IS NULL OR o.retry_time <= clock_timestamp()) LIMIT :most) q) w
     WHERE s.intake <> 'wait' AND w.pending > 0

@@ -13,11 +13,9 @@ from sqlalchemy import Connection, text
 
 from prism_assets.domain.column_transitions import ColumnTransition, ColumnWidening, ObjectsLeft, TransitionFacts
 from prism_assets.domain.columns import Column
+from prism_assets.domain.merge_plan import REWRITTEN_DAYS
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.metadata.range_copies import COPIED
-
-_DAYS = 4
-"""Days of a table whose objects one run writes anew, some of each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +37,8 @@ def load_days_to_rewrite(
     found = []
     for table in tables:
         if table.is_rewriting or table.is_copying:
-            versions = {"version": table.rewritten_below, "copied_from": table.copied_from}
-            values = {"table": table.table_id, **versions, "most": _DAYS, "day": day}
+            versions = {"version": table.rewritten_below, "copies_since": table.copies_since}
+            values = {"table": table.table_id, **versions, "most": REWRITTEN_DAYS, "day": day}
             found += [DayToRewrite(**row._mapping) for row in connection.execute(text(_TO_REWRITE), values)]
     return found
 
@@ -54,7 +52,7 @@ WHERE p.prism_table_id = :table AND p.expire_time IS NULL
         AND r.lower_bound IS NOT NULL
         AND (r.definition_version < :version AND p.last_live_object_id IS NOT NULL
                 AND p.last_object_id <= p.desired_manifest_version
-            OR :copied_from > 0 AND NOT EXISTS ({COPIED})))
+            OR :copies_since > 0 AND NOT EXISTS ({COPIED})))
     AND NOT EXISTS (SELECT 1 FROM prism_merge_jobs j WHERE j.prism_partition_id = p.prism_partition_id)
 ORDER BY p.partition_date DESC LIMIT :most
 """
@@ -64,31 +62,34 @@ def load_facts(
     connection: Connection, table: TableDefinition
 ) -> Iterator[tuple[Column, ColumnTransition, TransitionFacts]]:
     """What decides how the transitions of a table go on; what is left is counted only as long as it does."""
-    uncopied = load_uncopied(connection, table) if table.is_copying else ObjectsLeft()
+    to_flip = load_left_to_flip(connection, table) if table.is_copying else ObjectsLeft()
     for column in table.columns:
         for transition in column.transitions:
             values = {"table": table.table_id, "version": transition.version, "since": transition.since}
             row = connection.execute(text(_TIMES), values).one()
-            left = uncopied if isinstance(transition, ColumnWidening) and transition.copied_to else ObjectsLeft()
             if transition.is_rewriting:
-                left = load_left(connection, table.table_id, transition.version)
+                left = load_left_to_rewrite(connection, table.table_id, transition.version)
+            elif isinstance(transition, ColumnWidening) and transition.copy_type:
+                left = to_flip
+            else:
+                left = ObjectsLeft()
             yield column, transition, TransitionFacts(left=left, **row._mapping)
 
 
-def load_left(connection: Connection, table_id: int, version: int) -> ObjectsLeft:
+def load_left_to_rewrite(connection: Connection, table_id: int, version: int) -> ObjectsLeft:
     """What is left of before a version of the definition, which may be the next one."""
-    row = connection.execute(text(_LEFT), {"table": table_id, "version": version, "copied_from": 0}).one()
+    row = connection.execute(text(_LEFT), {"table": table_id, "version": version, "copies_since": 0}).one()
     found = dict(row._mapping)
     in_open_days = found.pop("merged_in_open_days") + found.pop("in_open_days")
     return ObjectsLeft(in_open_days=in_open_days, **found)
 
 
-def load_uncopied(connection: Connection, table: TableDefinition) -> ObjectsLeft:
+def load_left_to_flip(connection: Connection, table: TableDefinition) -> ObjectsLeft:
     """What keeps copies from taking the place of all objects of a table: whatever is no merged object with a copy.
 
-    For all columns of the table in one, as they turn together.
+    For all columns of the table in one, as they flip together. Whatever is there counts, under any definition.
     """
-    values = {"table": table.table_id, "version": table.version + 1, "copied_from": table.copied_from}
+    values = {"table": table.table_id, "version": table.version + 1, "copies_since": table.copies_since}
     found = dict(connection.execute(text(_LEFT), values).one()._mapping)
     uncopied = found.pop("merged") + found.pop("merged_in_open_days")
     others = connection.execute(text(_BESIDE_COPIES), {"table": table.table_id}).one()
@@ -113,7 +114,7 @@ WITH days AS MATERIALIZED (
         CASE WHEN p.expire_time IS NOT NULL THEN 0 ELSE (
             SELECT count(*) FROM prism_merge_ranges r WHERE r.prism_partition_id = p.prism_partition_id
                 AND r.lower_bound IS NOT NULL AND r.definition_version < :version
-                AND (:copied_from = 0 OR NOT EXISTS ({COPIED}))) END AS merged,
+                AND (:copies_since = 0 OR NOT EXISTS ({COPIED}))) END AS merged,
         CASE WHEN p.expire_time IS NOT NULL THEN 0 ELSE (
             SELECT count(*) FROM prism_small_objects s WHERE s.prism_partition_id = p.prism_partition_id
                 AND s.prism_small_object_id > CASE WHEN p.switched THEN p.desired_manifest_version ELSE 0 END

@@ -59,7 +59,7 @@ SET schedule_time = least(prism_merge_jobs.schedule_time, EXCLUDED.schedule_time
 """
 
 
-def partitions_waiting(connection: Connection, table_id: int, now: datetime) -> list[int]:
+def find_waiting(connection: Connection, table_id: int, now: datetime) -> list[int]:
     """The partitions of a table whose merge waits for a later time, but for one that is parked. Reads without locks."""
     return list(connection.execute(text(_WAITING), {"table": table_id, "now": now}).scalars())
 

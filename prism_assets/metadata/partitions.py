@@ -380,11 +380,14 @@ def take_revision(connection: Connection, partition_id: int) -> Partition:
     return load_partitions(connection, [partition_id])[partition_id]
 
 
-_TAKE_REVISION = """
-UPDATE prism_partitions p SET rebuild = 1 + greatest(p.rebuild,
-    (SELECT max(r.generation) FROM prism_rebuilds r WHERE r.prism_partition_id = :id),
-    (SELECT max(g.revision) FROM prism_merge_ranges g WHERE g.prism_partition_id = :id))
-WHERE p.prism_partition_id = :id
+FREE_NUMBER = """
+    1 + greatest(p.rebuild,
+        (SELECT max(r.generation) FROM prism_rebuilds r WHERE r.prism_partition_id = p.prism_partition_id),
+        (SELECT max(g.revision) FROM prism_merge_ranges g WHERE g.prism_partition_id = p.prism_partition_id))
+"""
+"""One that no key of merged objects of the partition `p` has."""
+_TAKE_REVISION = f"""
+UPDATE prism_partitions p SET rebuild = {FREE_NUMBER} WHERE p.prism_partition_id = :id
 """
 
 

@@ -17,20 +17,21 @@ from sqlalchemy import Connection, text
 from prism_assets.domain.files import MergedRange
 from prism_assets.domain.keys import TableKeys
 from prism_assets.metadata.column_metrics import to_jsonb
+from prism_assets.metadata.partitions import FREE_NUMBER
 
-COPIED = """
-    SELECT 1 FROM prism_range_copies c WHERE c.prism_partition_id = r.prism_partition_id
-        AND c.upper_bound = r.upper_bound AND c.lower_bound = r.lower_bound AND c.copied_revision = r.revision
-        AND c.definition_version >= :copied_from
+_COUNTS = """
+    c.prism_partition_id = r.prism_partition_id AND c.upper_bound = r.upper_bound AND c.lower_bound = r.lower_bound
+        AND c.copied_revision = r.revision AND c.definition_version >= :copies_since
 """
+COPIED = f"SELECT 1 FROM prism_range_copies c WHERE {_COUNTS}"
 """Whether the range `r` of prism_merge_ranges has a copy that counts."""
 
 
 def find_uncopied(
-    connection: Connection, partition_id: int, chain: Collection[MergedRange], copied_from: int
+    connection: Connection, partition_id: int, chain: Collection[MergedRange], copies_since: int
 ) -> list[MergedRange]:
     """The ranges of a partition without a copy of definitions from a version on. Reads without locks."""
-    values = {"partition": partition_id, "copied_from": copied_from}
+    values = {"partition": partition_id, "copies_since": copies_since}
     missing = set(connection.execute(text(_UNCOPIED), values).scalars())
     return [item for item in chain if item.upper_bound in missing]
 
@@ -84,9 +85,9 @@ class RangeCopy:
     content_length: int
 
 
-def load_copies(connection: Connection, keys: TableKeys, table_id: int, copied_from: int) -> list[RangeCopy]:
+def load_copies(connection: Connection, keys: TableKeys, table_id: int, copies_since: int) -> list[RangeCopy]:
     """The copies of a table that count. Reads without locks."""
-    rows = connection.execute(text(_COPIES), {"table": table_id, "copied_from": copied_from})
+    rows = connection.execute(text(_COPIES), {"table": table_id, "copies_since": copies_since})
     return [
         RangeCopy(
             partition_id=row.prism_partition_id,
@@ -98,17 +99,15 @@ def load_copies(connection: Connection, keys: TableKeys, table_id: int, copied_f
     ]
 
 
-_COPIES = """
+_COPIES = f"""
 SELECT c.prism_partition_id, p.partition_date, c.lower_bound, c.upper_bound, c.revision, c.content_length
-FROM prism_partitions p JOIN prism_range_copies c USING (prism_partition_id)
-JOIN prism_merge_ranges r ON r.prism_partition_id = c.prism_partition_id AND r.upper_bound = c.upper_bound
-    AND r.lower_bound = c.lower_bound AND r.revision = c.copied_revision
-WHERE p.prism_table_id = :table AND p.expire_time IS NULL AND c.definition_version >= :copied_from
+FROM prism_partitions p JOIN prism_range_copies c USING (prism_partition_id) JOIN prism_merge_ranges r ON {_COUNTS}
+WHERE p.prism_table_id = :table AND p.expire_time IS NULL
 ORDER BY c.prism_partition_id, c.upper_bound
 """
 
 
-def forget(connection: Connection, damaged: Collection[RangeCopy]) -> None:
+def forget_copies(connection: Connection, damaged: Collection[RangeCopy]) -> None:
     """Has copies be made again. Locks their rows."""
     values = [{"partition": item.partition_id, "upper": item.upper_bound} for item in damaged]
     if values:
@@ -118,24 +117,22 @@ def forget(connection: Connection, damaged: Collection[RangeCopy]) -> None:
 _FORGET = "DELETE FROM prism_range_copies WHERE prism_partition_id = :partition AND upper_bound = :upper"
 
 
-def put_in_place(connection: Connection, table_id: int, copied_from: int) -> None:
+def flip_to_copies(connection: Connection, table_id: int, copies_since: int) -> None:
     """Has the copies of a table take the place of its ranges, and marks the days to be published.
 
     What is known of the rows, such as which erasures they were searched for, stays that of the range. The caller holds
     the rows of all partitions of the table, and ends copying behind it.
     """
-    values = {"table": table_id, "copied_from": copied_from}
+    values = {"table": table_id, "copies_since": copies_since}
     connection.execute(text(_PUT_IN_PLACE), values)
     connection.execute(text(_RAISE_REVISIONS), values)
 
 
-_PUT_IN_PLACE = """
+_PUT_IN_PLACE = f"""
 UPDATE prism_merge_ranges r SET revision = c.revision, content_length = c.content_length, file_format = c.file_format,
     metrics = c.metrics, definition_version = c.definition_version, update_time = clock_timestamp()
 FROM prism_partitions p, prism_range_copies c
-WHERE p.prism_table_id = :table AND p.expire_time IS NULL AND r.prism_partition_id = p.prism_partition_id
-    AND c.prism_partition_id = r.prism_partition_id AND c.upper_bound = r.upper_bound
-    AND c.lower_bound = r.lower_bound AND c.copied_revision = r.revision AND c.definition_version >= :copied_from
+WHERE p.prism_table_id = :table AND p.expire_time IS NULL AND r.prism_partition_id = p.prism_partition_id AND {_COUNTS}
 """
 _RAISE_REVISIONS = """
 UPDATE prism_partitions p SET revision = revision + 1
@@ -144,7 +141,7 @@ WHERE p.prism_table_id = :table AND p.expire_time IS NULL AND EXISTS (SELECT 1 F
 """
 
 
-def end(connection: Connection, table_ids: Collection[int]) -> None:
+def end_copying(connection: Connection, table_ids: Collection[int]) -> None:
     """Ends copying: of what was copied only that counts which is in place by now, and the rest is garbage.
 
     Each day with ranges takes a number that no key of it has: who writes under one of before, such as a merge on its
@@ -156,14 +153,12 @@ def end(connection: Connection, table_ids: Collection[int]) -> None:
     connection.execute(text(_FORGET_ALL), values)
 
 
-_VOID = """
-UPDATE prism_partitions p SET rebuild = n.number, void_revision = n.number
+_VOID = f"""
+UPDATE prism_partitions p SET rebuild = n.number, void_up_to = n.number
 FROM (
-    SELECT d.prism_partition_id, 1 + greatest(d.rebuild,
-        (SELECT max(r.generation) FROM prism_rebuilds r WHERE r.prism_partition_id = d.prism_partition_id),
-        (SELECT max(g.revision) FROM prism_merge_ranges g WHERE g.prism_partition_id = d.prism_partition_id)) AS number
-    FROM prism_partitions d WHERE d.prism_table_id = ANY(:tables) AND d.expire_time IS NULL
-        AND EXISTS (SELECT 1 FROM prism_merge_ranges g WHERE g.prism_partition_id = d.prism_partition_id)
+    SELECT p.prism_partition_id, {FREE_NUMBER} AS number FROM prism_partitions p
+    WHERE p.prism_table_id = ANY(:tables) AND p.expire_time IS NULL
+        AND EXISTS (SELECT 1 FROM prism_merge_ranges g WHERE g.prism_partition_id = p.prism_partition_id)
 ) n
 WHERE n.prism_partition_id = p.prism_partition_id
 """
@@ -173,12 +168,12 @@ WHERE p.prism_partition_id = c.prism_partition_id AND p.prism_table_id = ANY(:ta
 """
 
 
-def load_void_revisions(connection: Connection, partition_ids: Collection[int]) -> dict[int, int]:
-    """Up to which revision nothing of partitions comes into place any more, by partition id. Reads without locks."""
+def load_void_numbers(connection: Connection, partition_ids: Collection[int]) -> dict[int, int]:
+    """Up to which number nothing of partitions comes into place any more, by partition id. Reads without locks."""
     rows = connection.execute(text(_VOID_REVISIONS), {"ids": list(partition_ids)})
-    return {row.prism_partition_id: row.void_revision for row in rows}
+    return {row.prism_partition_id: row.void_up_to for row in rows}
 
 
 _VOID_REVISIONS = """
-SELECT prism_partition_id, void_revision FROM prism_partitions WHERE prism_partition_id = ANY(:ids) AND void_revision > 0
+SELECT prism_partition_id, void_up_to FROM prism_partitions WHERE prism_partition_id = ANY(:ids) AND void_up_to > 0
 """

@@ -246,9 +246,12 @@ WHERE (s.intake <> 'convert' OR s.moved) AND (s.intake <> 'convert' OR o.prism_t
             AND NOT a.removed))
 ORDER BY o.prism_staging_object_id LIMIT :limit FOR UPDATE OF o SKIP LOCKED
 """
-# What is begun anew waits, by the last condition, until what a former start of it uploaded is removed. Of a table that is
-# turning only what a batch has claimed once is finished, but for when nobody ends that.
-_PICK = """
+MAY_BEGIN = """
+    (o.first_batch_id IS NOT NULL OR t.intake_paused_until IS NULL OR t.intake_paused_until <= clock_timestamp())
+"""
+"""Whether a batch may claim the object `o` of the table `t`: of one that flips only what a batch has claimed once."""
+# What is begun anew waits, by the last condition, until what a former start of it uploaded is removed.
+_PICK = f"""
 SELECT o.prism_staging_object_id, o.prism_stream_id, o.content_length
 FROM unnest(CAST(:streams AS bigint[]), CAST(:tables AS bigint[])) AS s (id, table_id)
 JOIN prism_tables t ON t.prism_table_id = s.table_id
@@ -256,7 +259,7 @@ CROSS JOIN LATERAL (
     SELECT * FROM prism_staging_objects o
     WHERE o.prism_stream_id = s.id AND o.state = 'pending' AND o.batch_limit IS NULL
         AND o.prism_table_id = s.table_id
-        AND (o.first_batch_id IS NOT NULL OR t.turning_until IS NULL OR t.turning_until <= clock_timestamp())
+        AND {MAY_BEGIN}
         AND (o.retry_time IS NULL OR o.retry_time <= clock_timestamp())
         AND (o.generation = 0 OR NOT EXISTS (SELECT 1 FROM prism_abandoned_uploads a
             WHERE a.prism_staging_object_id = o.prism_staging_object_id AND a.generation < o.generation

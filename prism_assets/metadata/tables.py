@@ -11,7 +11,7 @@ from functools import lru_cache
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.column_changes import HeldName
-from prism_assets.domain.column_transitions import TURN_LIMIT
+from prism_assets.domain.column_transitions import FLIP_LIMIT
 from prism_assets.domain.columns import Column
 from prism_assets.domain.names import TableName
 from prism_assets.domain.streams import Stream
@@ -225,8 +225,8 @@ WHERE f.prism_table_id = :table AND f.remove_time IS NULL AND f.removed_from <> 
 def save_version(connection: Connection, table: TableDefinition, now: datetime) -> None:
     """Stores a definition under its version and puts it in force. Locks the table's row.
 
-    As long as it is turning no batch begins with an object of it; twice as long as that may last, if no catalog run
-    comes to end it.
+    While the table flips no batch begins with an object of it: for twice FLIP_LIMIT at most, should no catalog run end
+    it.
     """
     connection.execute(
         text(_INSERT_VERSION),
@@ -238,8 +238,8 @@ def save_version(connection: Connection, table: TableDefinition, now: datetime) 
             "table": table.table_id,
             "version": table.version,
             "interval": table.merge.interval,
-            "turning": table.is_turning,
-            "seconds": 2 * TURN_LIMIT.total_seconds(),
+            "flipping": table.is_flipping,
+            "seconds": 2 * FLIP_LIMIT.total_seconds(),
         },
     )
 
@@ -249,8 +249,8 @@ INSERT INTO prism_table_definitions (prism_table_id, version, definition, create
 VALUES (:table, :version, CAST(:definition AS jsonb), :now)
 """
 _PUT_IN_FORCE = """
-UPDATE prism_tables SET definition_version = :version, merge_interval = :interval, turning_until = CASE WHEN :turning
-    THEN coalesce(turning_until, clock_timestamp() + make_interval(secs => :seconds)) END
+UPDATE prism_tables SET definition_version = :version, merge_interval = :interval, intake_paused_until = CASE WHEN :flipping
+    THEN coalesce(intake_paused_until, clock_timestamp() + make_interval(secs => :seconds)) END
 WHERE prism_table_id = :table
 """
 

@@ -1,6 +1,6 @@
-"""Turns readers of one table to the wider types of its columns now, by turns through all stages.
+"""Has the columns of one table flip to their wider types now, by turns through all stages.
 
-What takes the steps is the catalog run, as it does by itself. Asked for, a turning that was given up begins at once.
+What takes the steps is the catalog run, as it does by itself. Asked for, a flip that was given up begins at once.
 """
 
 from __future__ import annotations

@@ -35,15 +35,16 @@ def test_three_logs_become_tables_and_all_their_values_are_read(prism: Prism) ->
             world.drop([], stream=form, body=b"".join(lines))
     prism.ok("run", "--until-idle")
     for form in FORMS:
-        told = yaml.safe_load((world.settings.tables_dir / "log" / f"{form}.yaml").read_text())["columns"]
-        names = ", ".join(f'"{column["name"]}"' for column in told)
+        columns = yaml.safe_load((world.settings.tables_dir / "log" / f"{form}.yaml").read_text())["columns"]
+        names = ", ".join(f'"{column["name"]}"' for column in columns)
         found = world.query(f"SELECT {names} FROM log.{form}")
         sent = [json.loads(line, parse_float=Decimal) for line in lines_of(form, LINES).splitlines()]
-        assert _in_order(found) == _in_order([tuple(_value(column, line) for column in told) for line in sent])
+        assert {key for line in sent for key in line} == {column.get("source", column["name"]) for column in columns}
+        assert _in_order(found) == _in_order([tuple(_value(column, line) for column in columns) for line in sent])
 
 
 def _in_order(rows: list[tuple[Any, ...]]) -> list[str]:
-    plain = [tuple(f"{value:%c %f}" if isinstance(value, datetime) else value for value in row) for row in rows]
+    plain = [tuple(f"{value:%FT%T.%f%z}" if isinstance(value, datetime) else value for value in row) for row in rows]
     return sorted(map(repr, plain))
 
 

@@ -596,7 +596,7 @@ def columns(seed: int) -> Life:
     )
 
 
-def turned(seed: int) -> Life:
+def flipped(seed: int) -> Life:
     """A column that is widened by copies while rows come, late ones too: no reader finds wide values where Glue says
     that they are narrow, and in the end all are wide.
     """
@@ -741,7 +741,7 @@ LIVES: Mapping[str, Callable[[int], Life]] = {
         retention,
         names,
         columns,
-        turned,
+        flipped,
         linked,
         erasure,
         changes,

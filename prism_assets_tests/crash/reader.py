@@ -25,7 +25,6 @@ from prism_assets.settings import Settings
 
 EVERY = 0.1
 _LAKE = " as DuckLake"
-_TOO_WIDE = " has too wide a column "
 WIDTHS = {"smallint": 16, "int": 32, "bigint": 64}
 """Bits of whole numbers, by the type in Glue."""
 UNFINISHED = re.compile(r"\.(gz|parquet|json)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
@@ -36,13 +35,14 @@ UNFINISHED = re.compile(r"\.(gz|parquet|json)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a
 class View:
     """What one look at a partition showed: ids, doubles included, and what was wrong with its objects.
 
-    `content` is what it consists of: the same content has the same ids. In `narrow` objects a whole number has fewer
-    bits than Glue says, for which some readers fail.
+    `content` is what it consists of: the same content has the same ids. In `wide` objects a whole number has more bits
+    than Glue says, so that it is read wrong, and in `narrow` ones fewer, for which some readers fail.
     """
 
     parts: list[list[int]]
     faults: list[str]
     content: tuple[Any, ...] = ()
+    wide: list[str] = field(default_factory=list)
     narrow: list[str] = field(default_factory=list)
 
     @property
@@ -101,11 +101,7 @@ class IdReader:
             else:
                 ids, widths = self._read(info)
                 view.parts.append(ids)
-                view.faults += [
-                    f"{item.url}{_TOO_WIDE}{name} of {widths[name]} bits, {width} in Glue"
-                    for name, width in (said or {}).items()
-                    if widths.get(name, 0) > width
-                ]
+                view.wide += [item.url for name, width in (said or {}).items() if widths.get(name, 0) > width]
                 view.narrow += [item.url for name, width in (said or {}).items() if widths.get(name, width) < width]
         return view
 
@@ -189,8 +185,8 @@ class Poller(threading.Thread):
         self.looks += 1
         try:
             views = reader.look(table)
-            faults = [fault for view in views.values() for fault in view.faults]
-            if faults and (table in self.erased or any(_TOO_WIDE in fault for fault in faults)):
+            is_wide = any(view.wide for view in views.values())
+            if is_wide or (table in self.erased and any(view.faults for view in views.values())):
                 views = reader.look(table)
         except Exception as error:
             if not (self.may_fail and isinstance(error, (CatalogUnavailable, StoreUnavailable))):
@@ -219,6 +215,7 @@ class Poller(threading.Thread):
         for day, view in views.items():
             where = f"{table} {day}"
             self.violations += [f"I4 {where}: {fault}" for fault in view.faults]
+            self.violations += [f"I4 {where}: {url} has a wider column than Glue says" for url in view.wide]
             if self._content.get((table, day)) == view.content:
                 continue
             self._content[table, day] = view.content

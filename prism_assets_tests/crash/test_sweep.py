@@ -48,12 +48,12 @@ def short_points() -> set[str]:
 
 
 def of_other_ways(hits: Hits, *, long: bool) -> list[Case]:
-    """Deaths at points that other lives reach first, where a table is shown by symlinks, or is turned to wider types.
+    """Deaths at points that other lives reach first, where a table is shown by symlinks, or flips to wider types.
 
     The short form takes every third of them.
     """
     found = []
-    for life, stages in (("linked", ("catalog.",)), ("turned", ("catalog.", "merge.", "stream.", "iceberg."))):
+    for life, stages in (("linked", ("catalog.",)), ("flipped", ("catalog.", "merge.", "stream.", "iceberg."))):
         theirs = {key: counts for key, counts in hits.items() if key[0] == life}
         which = (1, 2, -1) if long else (-1,)
         found += [case for case in sweep.cases(theirs, ("kill9",), which) if case.point.startswith(stages)]

@@ -84,3 +84,54 @@ def test_a_widening_ends_when_readers_are_sent_to_nothing_narrow(shown: datetime
         facts = TransitionFacts(begun=BEGUN, since=BEGUN, left=left, shown=shown)
         step = next_step(widening, facts, BEGUN, reader_lease=LEASE, grace=GRACE)
         assert (step.to, step.reason, step.is_due) == (None, told, not told)
+
+
+MANY, ONE_LEFT = ObjectsLeft(uncopied=33), ObjectsLeft(uncopied=32, in_open_days=9, staging=1, merges=2, small=3)
+
+
+@pytest.mark.parametrize(
+    ("is_flipping", "flip_version", "left", "hours", "asked", "told"),
+    [
+        (False, 0, ObjectsLeft(), 0, False, WideningState.FLIPPING),
+        (False, 0, ONE_LEFT, 0, False, WideningState.FLIPPING),
+        (False, 0, MANY, 99, True, "merged objects are copied with that type: 33 objects left"),
+        (False, 0, ObjectsLeft(failing_merges=1), 99, True, "the flip to it begins behind 1 merge that failed"),
+        (
+            False,
+            0,
+            ObjectsLeft(publications=2),
+            0,
+            False,
+            "the flip to it begins behind 2 publications not seen to end",
+        ),
+        (False, 9, ONE_LEFT, 24, False, WideningState.FLIPPING),
+        (False, 9, ONE_LEFT, 23, True, WideningState.FLIPPING),
+        (True, 9, ONE_LEFT, 1, False, WideningState.COPYING),
+        (
+            True,
+            9,
+            ObjectsLeft(merges=1),
+            0.9,
+            False,
+            "new objects wait, until 2026-03-01 13:00Z at most, for 1 merge to be run",
+        ),
+        (True, 9, ObjectsLeft(), 99, False, None),
+    ],
+)
+def test_a_flip_begins_when_little_is_left_and_ends_in_time(
+    is_flipping: bool, flip_version: int, left: ObjectsLeft, hours: float, asked: bool, told: WideningState | str | None
+) -> None:
+    widening = ColumnWidening(
+        former=IntegerType(), version=2, copy_type=BigIntType(), is_flipping=is_flipping, flip_version=flip_version
+    )
+    facts = TransitionFacts(begun=BEGUN, since=BEGUN, left=left, shown=None)
+    now = BEGUN + timedelta(hours=hours)
+    step = next_step(widening, facts, now, reader_lease=LEASE, grace=GRACE, is_asked_for=asked)
+    assert (step.to if step.is_due else step.reason) == told
+
+
+def test_a_flip_that_was_given_up_says_when_it_is_tried_again() -> None:
+    widening = ColumnWidening(former=IntegerType(), version=2, copy_type=BigIntType(), flip_version=9)
+    facts = TransitionFacts(begun=BEGUN, since=BEGUN, left=ObjectsLeft(), shown=None)
+    step = next_step(widening, facts, BEGUN, reader_lease=LEASE, grace=GRACE)
+    assert step.reason.endswith("it is tried again at 2026-03-02 12:00Z, or by `prism table flip`; left now: nothing")

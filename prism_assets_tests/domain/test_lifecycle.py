@@ -49,7 +49,7 @@ class KnownFacts:
     too_old: datetime | None = None
     asked: list[str] = field(default_factory=list)
 
-    def closes(self, partition: Partition) -> datetime:
+    def closes_from(self, partition: Partition) -> datetime:
         assert partition.date == date(2026, 3, 1)
         return ENDS
 

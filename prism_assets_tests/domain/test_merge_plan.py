@@ -265,3 +265,16 @@ def test_executing_plans_ends_with_everything_merged(situation: Situation) -> No
             unmerged = unmerged[len(planned.objects) :]
     assert unmerged == []
     assert [r.lower_bound for r in chain[1:]] == [r.upper_bound for r in chain[:-1]]
+
+
+def test_copies_are_made_beside_what_is_merged_but_of_what_it_extends() -> None:
+    chain = [a_range(0, 5, content_length=100), a_range(5, 9, content_length=10)]
+    plan = a_plan([30], chain=chain, uncopied=chain)
+    assert [(planned.upper_bound, planned.is_copy) for planned in plan.ranges] == [(10, False), (5, True)]
+    assert a_plan([30], chain=chain, uncopied=chain, attempts=1).ranges == plan.ranges[:1], "not of what failed"
+    waiting = a_plan([30], chain=chain, is_open=True, uncopied=chain)
+    assert [(planned.upper_bound, planned.is_copy) for planned in waiting.ranges] == [(5, True), (9, True)]
+    (first,) = a_plan([], chain=chain, uncopied=chain, attempts=1).ranges
+    assert (first.upper_bound, first.is_copy, first.is_rewritten, first.needs_revision) == (9, True, False, True)
+    old = a_plan([], chain=chain, uncopied=chain, rewritten_below=1)
+    assert [(planned.is_copy, planned.is_rewritten) for planned in old.ranges] == [(False, True)] * 2, "first of all"

@@ -165,43 +165,43 @@ def test_a_column_is_widened_by_copies_and_turned_to_them_at_once() -> None:
         return dataclasses.replace(wanted, version=old.version + 1)
 
     small, whole, big = map(_with_n, ("smallint", "integer", "bigint"))
-    copying = ColumnWidening(former=SmallIntType(), version=4, copied_to=IntegerType())
+    copying = ColumnWidening(former=SmallIntType(), version=4, copy_type=IntegerType())
     assert list(column_problems(whole, small, StoredColumns())) == []
     assert continued_columns(whole, small, StoredColumns())[-1].widening == copying
     first = follows(
         small,
         copying,
         SmallIntType(),
-        "widen column n of log.events from smallint to integer: merged objects are copied so, and when all are, "
-        "readers are turned to the copies; until then the column stays smallint for all, and no reader fails",
+        "widen column n of log.events from smallint to integer: merged objects are copied so, and when all are, the "
+        "copies take their place at once; until then the column stays smallint for all",
     )
-    assert (first.is_copying, first.copied_from, first.is_turning, first.is_rewriting) == (True, 4, False, False)
+    assert (first.is_copying, first.copies_since, first.is_flipping, first.is_rewriting) == (True, 4, False, False)
     assert (first.column("n").glue_type, first.column("n").wanted_type) == ("smallint", IntegerType())
     assert (first.with_copied_types().column("n").type, first.for_tasks().with_copied_types()) == (
         IntegerType(),
         first.with_copied_types().for_tasks(),
     )
     assert continued_columns(whole, first, StoredColumns()) == first.columns
-    turning = dataclasses.replace(copying, is_turning=True, turn_version=5)
-    line = "turn readers to column n of log.events as integer: new objects wait, 60 minutes at most, until all days "
+    turning = dataclasses.replace(copying, is_flipping=True, flip_version=5)
+    line = "begin to flip column n of log.events as integer: new objects wait, 60 minutes at most, until all days "
     second = follows(first, turning, SmallIntType(), line + "are closed, merged and copied")
-    assert (second.is_turning, turning.since) == (True, 5)
-    given_up = dataclasses.replace(copying, turn_version=6)
-    line = "give up to turn readers to column n of log.events as integer for now: new objects are taken in again"
-    assert not follows(second, given_up, SmallIntType(), line).is_turning
-    line = "turn column n of log.events to integer: its copies take the place of all objects"
+    assert (second.is_flipping, turning.since) == (True, 5)
+    given_up = dataclasses.replace(copying, flip_version=6)
+    line = "give up to flip column n of log.events as integer for now: new objects are taken in again"
+    assert not follows(second, given_up, SmallIntType(), line).is_flipping
+    line = "flip column n of log.events to integer: its copies take the place of all objects"
     assert not follows(second, None, IntegerType(), line).is_copying
     for before in (first, second):
         wider = continued_columns(big, before, StoredColumns())[-1]
         assert wider.widening == ColumnWidening(
-            former=SmallIntType(), version=before.version + 1, copied_to=BigIntType()
+            former=SmallIntType(), version=before.version + 1, copy_type=BigIntType()
         )
         at_once = continued_columns(whole, before, StoredColumns(accept_failing_reads=True))[-1]
         assert at_once.widening == ColumnWidening(
             former=SmallIntType(), version=before.version + 1, shown_first=IntegerType()
         )
     line = "show column n of log.events as integer at once, and write objects so when every catalog does"
-    assert not follows(second, at_once.widening, SmallIntType(), line).is_turning
+    assert not follows(second, at_once.widening, SmallIntType(), line).is_flipping
 
 
 def _read(text: str) -> Column:

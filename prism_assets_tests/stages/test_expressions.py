@@ -87,9 +87,12 @@ REFUSED = {
         "id || " * 60 + "lower(id)" + " || id" * 60,
         f"{NOT_COMPUTED} (at character 361)",
     ),
+    "types behind tabs": ("\t\tlower(id)", f"{NOT_COMPUTED} (at character 3)"),
+    "types behind wide characters": ("'日本語' || lower(id)", f"{NOT_COMPUTED} (at character 10)"),
     "types in a further line": ("id ||\n  lower(id)", f"{NOT_COMPUTED} (at character 9)"),
     "bytes": ("unhex('00')", "of DuckDB's type BLOB cannot become string"),
     "a secret that is computed": ("pseudonym('a', lower('MAIL'))", "the second argument of pseudonym is the name"),
+    "half a character": ("'\ud83d'", "there is half a character in the expression (at character 2)"),
     "a zone": ("CAST('2026-01-01' AS timestamptz)", "times are timestamps in UTC here"),
 }
 

@@ -18,14 +18,16 @@ import pytest
 from prism_assets.domain import column_transitions, merge_plan
 from prism_assets.domain.drift import FieldKind, SeenField
 from prism_assets.metadata import partitions, undefined_fields
+from prism_assets.metadata.leases import LeaseKind
 from prism_assets.publishers.glue import SymlinkPublisher
 from prism_assets.publishers.glue_catalog import GlueCatalog
-from prism_assets.stages import flip
+from prism_assets.stages.catalog.column_transitions import advance_columns
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.erase import rows as erase_rows
 from prism_assets.stages.erase.run import continue_erasures, run_erase
 from prism_assets.stages.flip import run_flip
+from prism_assets.stages.leases import leased
 from prism_assets.stages.merge import commit
 from prism_assets.stages.merge.run import run_merge
 from prism_assets.stages.rebuild.run import run_rebuild
@@ -59,13 +61,13 @@ from prism_assets_tests.stages.widened import (
 )
 from prism_assets_tests.world import World
 
-TURNED, FLIPPED = "2026-03-02T11:05", "2026-03-02T11:20"
+FLIPPING, FLIPPED = "2026-03-02T11:05", "2026-03-02T11:20"
 
 
 @pytest.fixture
 def world(services: Any, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """Of a table that turns when all merged objects have a copy."""
-    monkeypatch.setattr(column_transitions, "MOST_UNCOPIED", 0)
+    """Of a table that flips when all merged objects have a copy."""
+    monkeypatch.setattr(column_transitions, "MOST_UNCOPIED_TO_BEGIN", 0)
     with a_world(services, database_url, tmp_path, gc_max_fraction=1.0) as made:
         yield made
 
@@ -95,7 +97,7 @@ def drop_size(world: World) -> dict[str, str]:
     return left
 
 
-def turn(world: World, rows: list[dict[str, Any]], *, minutes: int = 9) -> int:
+def flip(world: World, rows: list[dict[str, Any]], *, minutes: int = 9) -> int:
     """Runs all stages every minute till all columns have their types, and looks before each; how many that took."""
     for minute in range(minutes):
         now = f"2026-03-02T11:{minute:02}"
@@ -111,8 +113,8 @@ def turn(world: World, rows: list[dict[str, Any]], *, minutes: int = 9) -> int:
 def test_no_reader_fails_when_a_column_is_widened(world: World, rows: list[dict[str, Any]]) -> None:
     (line, *_, left) = world.apply(a_file(WIDE), now=WIDENED).lines
     assert line == (
-        "widen column size of log.events from integer to bigint: merged objects are copied so, and when all are, "
-        "readers are turned to the copies; until then the column stays integer for all, and no reader fails"
+        "widen column size of log.events from integer to bigint: merged objects are copied so, and when all are, the "
+        "copies take their place at once; until then the column stays integer for all"
     )
     assert left == (
         "copy objects of log.events with wider types: 1 merged object to be copied, 1 object of days that are open, of "
@@ -132,22 +134,22 @@ def test_no_reader_fails_when_a_column_is_widened(world: World, rows: list[dict[
     ]
     publish(world, LATER)
     see(world, rows, NARROW)
-    assert states(world) == {"turning"}
+    assert states(world) == {"flipping"}
     late = [*drop(world, at=NEXT, wide=True), *drop(world, wide=True)]
-    world.stream(TURNED)
-    assert "new objects wait, until 2026-03-02 12:00 at most" in said(world, TURNED).replace("Z", "")
-    publish(world, TURNED)
+    world.stream(FLIPPING)
+    assert "new objects wait, until 2026-03-02 12:00 at most" in said(world, FLIPPING).replace("Z", "")
+    publish(world, FLIPPING)
     see(world, rows, NARROW)
-    assert plans(world.merge(TURNED)) == [
+    assert plans(world.merge(FLIPPING)) == [
         "write new (0, 4] with 2 objects",
         "write a copy of (0, 4] with wider types",
     ]
-    publish(world, TURNED)
+    publish(world, FLIPPING)
     see(world, rows, NARROW)
-    assert states(world) == {"turning"}, "what readers were sent to last is not shown yet"
+    assert states(world) == {"flipping"}, "what readers were sent to last is not shown yet"
     (report,) = world.catalog(FLIPPED).tables
     assert report.columns_advanced[0] == (
-        "turn column size of log.events to bigint: its copies take the place of all objects"
+        "flip column size of log.events to bigint: its copies take the place of all objects"
     )
     world.iceberg(FLIPPED)
     assert states(world) == set()
@@ -196,12 +198,12 @@ def test_what_readers_see_is_whole_whatever_is_done_to_rows_while_a_column_is_co
         expire_leases(world)
         calls_are_over(world)
         see(world, rows, NARROW)
-    assert states(world) == {"turning"}
+    assert states(world) == {"flipping"}
     late = drop(world, at=NEXT, wide=True)
     world.stream(LATER)
     rows += begun
     publish(world, LATER)
-    assert turn(world, rows) > 1
+    assert flip(world, rows) > 1
     rows += late
     world.stream(AFTER)
     publish(world, AFTER)
@@ -222,7 +224,7 @@ def test_a_copy_that_is_lost_is_made_again(world: World, rows: list[dict[str, An
     world.catalog(WIDENED)
     assert states(world) == {"copying"}
     assert said(world, WIDENED).endswith("merged objects are copied with that type: 1 object left")
-    turn(world, rows)
+    flip(world, rows)
     assert run_doctor(world.context, deep=True).is_clean
 
 
@@ -234,63 +236,66 @@ def park_a_merge(world: World) -> None:
         )
 
 
-def test_a_turning_is_given_up_and_new_objects_are_taken_in(world: World, rows: list[dict[str, Any]]) -> None:
+def test_a_flip_is_given_up_and_new_objects_are_taken_in(world: World, rows: list[dict[str, Any]]) -> None:
     world.apply(a_file(WIDE), now=WIDENED)
     world.merge(WIDENED)
     world.catalog(WIDENED)
-    assert states(world) == {"turning"}
+    assert states(world) == {"flipping"}
     drop(world, at=NEXT)
     world.stream(LATER)
     park_a_merge(world)
     assert "1 merge that failed" in said(world, "2026-03-02T10:59")
     (report,) = world.catalog("2026-03-02T11:01").tables
     assert report.columns_advanced[0] == (
-        "give up to turn readers to column size of log.events as bigint for now: new objects are taken in again"
+        "give up to flip column size of log.events as bigint for now: new objects are taken in again"
     )
     assert said(world, "2026-03-02T11:01") == (
-        "column size is integer, and to be bigint since 2026-03-02 10:00Z: not all could be turned to it within an "
-        "hour, until 2026-03-02 11:01Z; it is tried again at 2026-03-03 11:01Z, or by `prism table flip`; left now: "
+        "column size is integer, and to be bigint since 2026-03-02 10:00Z: the flip to it did not end within an hour, "
+        "until 2026-03-02 11:01Z; it is tried again at 2026-03-03 11:01Z, or by `prism table flip`; left now: "
         "1 object of days that are open, 1 merge that failed, of 2026-03-02"
     )
     assert world.stream(LATER).rows_out == 3
 
 
-def test_objects_are_taken_in_again_also_if_nobody_ends_a_turning(world: World, rows: list[dict[str, Any]]) -> None:
+def test_objects_are_taken_in_again_also_if_nobody_ends_a_flip(world: World, rows: list[dict[str, Any]]) -> None:
     world.apply(a_file(WIDE), now=WIDENED)
     world.merge(WIDENED)
     world.catalog(WIDENED)
     drop(world, at=NEXT)
     assert world.stream(LATER).rows_out == 0
     with world.context.database.begin() as connection:
-        connection.exec_driver_sql("UPDATE prism_tables SET turning_until = turning_until - interval '2 hours'")
+        connection.exec_driver_sql(
+            "UPDATE prism_tables SET intake_paused_until = intake_paused_until - interval '2 hours'"
+        )
     assert world.stream(LATER).rows_out == 3
 
 
-def test_no_turning_begins_in_vain_nor_by_a_clock_that_is_ahead(
-    world: World, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_flip_begins_in_vain(world: World, rows: list[dict[str, Any]]) -> None:
     world.apply(a_file(WIDE), now=WIDENED)
     world.merge(WIDENED)
     park_a_merge(world)
     for hour in range(3):
         world.catalog(f"2026-03-02T1{hour}:00")
     assert states(world) == {"copying"}
-    assert said(world, LATER).endswith("readers are turned to it behind 1 merge that failed")
-    with world.context.database.begin() as connection:
-        connection.exec_driver_sql("DELETE FROM prism_merge_jobs WHERE parked")
-    monkeypatch.setattr(flip, "run_until_idle", lambda *_, **__: ())
-    monkeypatch.setattr(flip, "lasting_errors", lambda *_: ())
-    assert run_flip(world.context, "log.events", clock=lambda: utc("2199-03-02T11:01")).steps
-    assert states(world) == {"turning"}
-    told = said(world, datetime.now(timezone.utc).isoformat())
-    assert f"until {datetime.now(timezone.utc) + timedelta(hours=1):%Y-%m-%d}" in told
+    assert said(world, LATER).endswith("the flip to it begins behind 1 merge that failed")
 
 
-def test_days_that_get_late_rows_all_the_time_are_turned_with_the_others(
+def test_a_clock_that_is_ahead_makes_no_flip_last_for_longer(world: World, rows: list[dict[str, Any]]) -> None:
+    world.apply(a_file(WIDE), now=WIDENED)
+    world.merge(WIDENED)
+    table = definition(world)
+    with leased(world.context, LeaseKind.CATALOG, [table.table_id]) as held:
+        assert advance_columns(world.context, held[table.table_id], table, utc("2199-03-02T11:01"))
+    assert states(world) == {"flipping"}
+    present = datetime.now(timezone.utc)
+    assert f"until {present + timedelta(hours=1):%Y-%m-%d}" in said(world, present.isoformat())
+
+
+def test_days_that_get_late_rows_all_the_time_flip_with_the_others(
     world: World, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows come while their day is merged: a merge waits for it at any time, and its last range is never old."""
-    monkeypatch.setattr(column_transitions, "MOST_UNCOPIED", 1)
+    monkeypatch.setattr(column_transitions, "MOST_UNCOPIED_TO_BEGIN", 1)
     now = [utc(WIDENED)]
 
     def meanwhile(point: str) -> None:
@@ -327,9 +332,9 @@ def test_ranges_of_open_days_are_copied_too_and_all_in_one_run_when_new_objects_
     world.apply(small(WIDE), now=NOON)
     copies = "a copy of (0, 2] with wider types"
     assert [plan.removeprefix("write ").split("; ")[0] for plan in plans(world.merge(NOON))] == [copies]
-    monkeypatch.setattr(column_transitions, "MOST_UNCOPIED", 32)
+    monkeypatch.setattr(column_transitions, "MOST_UNCOPIED_TO_BEGIN", 32)
     world.catalog(NOON)
-    assert states(world) == {"turning"}
+    assert states(world) == {"flipping"}
     world.catalog(NOON)
     copied = [plan for plan in plans(world.merge(NOON)) if "a copy of" in plan]
     assert len(copied) == 3, "all that are left, one behind the other"
@@ -338,7 +343,7 @@ def test_ranges_of_open_days_are_copied_too_and_all_in_one_run_when_new_objects_
     see(world, rows, WIDE)
 
 
-def test_a_batch_that_counts_fields_and_a_turning_wait_for_each_other_in_order(
+def test_a_batch_that_counts_fields_and_a_flip_wait_for_each_other_in_order(
     world: World, rows: list[dict[str, Any]]
 ) -> None:
     world.apply(a_file(WIDE), now=WIDENED)
@@ -382,13 +387,13 @@ def test_an_erasure_is_proved_whatever_was_copied_while_it_ran(
     assert world.ids() == sorted(row["id"] for row in rows)
 
 
-def test_a_person_has_readers_turned_at_once(world: World, rows: list[dict[str, Any]]) -> None:
+def test_a_person_has_a_column_flip_at_once(world: World, rows: list[dict[str, Any]]) -> None:
     world.apply(a_file(WIDE), now=WIDENED)
     late = drop(world, at=NEXT)
     report = run_flip(world.context, "log.events", clock=lambda: utc(LATER))
     assert (report.errors, report.left) == ((), ())
     assert report.sentences[-1] == "all columns of log.events have their types"
-    assert [line.split()[0] for line in report.steps] == ["turn"] * 6
+    assert [line.split()[0] for line in report.steps] == ["begin"] * 3 + ["flip"] * 3
     assert states(world) == set()
     world.iceberg(LATER)
     see(world, [*rows, *late], WIDE)
@@ -396,18 +401,18 @@ def test_a_person_has_readers_turned_at_once(world: World, rows: list[dict[str, 
     assert again.sentences == ("all columns of log.events have their types",)
 
 
-@pytest.mark.parametrize("turning", [False, True])
+@pytest.mark.parametrize("flipping", [False, True])
 def test_a_column_is_widened_further_or_at_once_while_it_is_copied(
-    world: World, rows: list[dict[str, Any]], turning: bool
+    world: World, rows: list[dict[str, Any]], flipping: bool
 ) -> None:
     world.apply(a_file(NARROW | {"size": "bigint", "cost": "decimal(8,2)"}), now=WIDENED)
     world.merge(WIDENED)
-    if turning:
+    if flipping:
         world.catalog(WIDENED)
-    assert states(world) == {"turning" if turning else "copying"}
+    assert states(world) == {"flipping" if flipping else "copying"}
     world.apply(a_file(WIDE), now=WIDENED)
     assert states(world) == {"copying"}, "as merged objects have one copy for all columns"
-    turn(world, rows)
+    flip(world, rows)
     (report,) = world.catalog(LATER).tables
     assert not report.columns_advanced
 
@@ -416,7 +421,7 @@ def test_a_column_that_is_copied_is_widened_at_once_on_demand(world: World, rows
     world.apply(a_file(WIDE), now=WIDENED)
     world.merge(WIDENED)
     world.catalog(WIDENED)
-    assert states(world) == {"turning"}
+    assert states(world) == {"flipping"}
     lines = world.apply(a_file(WIDE), now=WIDENED, accept_failing_reads=True).lines
     assert lines[0] == (
         "show column size of log.events as bigint at once, and write objects so when every catalog does"
@@ -454,7 +459,7 @@ def test_a_column_is_renamed_while_it_is_copied(world: World, rows: list[dict[st
     assert strict(world, [row | {"bytes": row["size"]} for row in rows], {"bytes": "bigint", **WIDE}) == []
 
 
-def test_a_rebuild_brings_no_narrow_rows_behind_the_turn(world: World, rows: list[dict[str, Any]]) -> None:
+def test_a_rebuild_brings_no_narrow_rows_behind_the_flip(world: World, rows: list[dict[str, Any]]) -> None:
     more = "{name: more, type: bigint, source: size}"
     world.apply(a_file(NARROW, more), now=WIDENED)
     told: list[str] = []
@@ -476,7 +481,7 @@ def test_a_rebuild_brings_no_narrow_rows_behind_the_turn(world: World, rows: lis
     assert world.query(f"SELECT count(*) FROM log.events WHERE size = {BIG}") == [(2,)]
 
 
-def test_a_database_of_glue_that_is_away_is_turned_when_it_is_there_again(world: World) -> None:
+def test_a_database_of_glue_that_is_away_flips_when_it_is_there_again(world: World) -> None:
     linked = "symlink: true\n"
     world.apply(a_file(NARROW) + linked)
     rows = [*arrive(world), *arrive(world)]
@@ -486,7 +491,7 @@ def test_a_database_of_glue_that_is_away_is_turned_when_it_is_there_again(world:
     world.apply(a_file(WIDE) + linked, now=WIDENED)
     world.merge(WIDENED)
     publish(world, WIDENED)
-    assert states(world) == {"turning"}
+    assert states(world) == {"flipping"}
     silent = GlueCatalog("http://127.0.0.1:1", "us-east-1", fail_fast=True)
     away = replace(
         with_catalog(world, silent).context,
@@ -506,11 +511,11 @@ def test_a_database_of_glue_that_is_away_is_turned_when_it_is_there_again(world:
     see(world, rows, WIDE)
 
 
-def test_a_column_that_is_dropped_while_it_is_copied_turns_nobody(world: World, rows: list[dict[str, Any]]) -> None:
+def test_a_column_that_is_dropped_while_it_is_copied_flips_nobody(world: World, rows: list[dict[str, Any]]) -> None:
     world.apply(a_file(NARROW | {"size": "bigint"}), now=WIDENED)
     world.merge(WIDENED)
     world.catalog(WIDENED)
-    assert states(world) == {"turning"}
+    assert states(world) == {"flipping"}
     (copied,) = [key for key in keys(world, "merged/") if "-r" in key]
     left = drop_size(world)
     assert states(world) == set()

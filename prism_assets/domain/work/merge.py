@@ -30,7 +30,7 @@ class MergeTask:
     """One range to write. Inputs stand in the order that breaks ties between rows of equal time.
 
     Metrics are made of the columns with the ids `metric_columns`. `revision` is that of the output's key. A copy that
-    `widens` has the types that columns are to have.
+    `is_copy` has the types that columns are to have.
     """
 
     job_id: int
@@ -43,7 +43,7 @@ class MergeTask:
     definition_version: int
     metric_columns: tuple[int, ...] = ()
     revision: int = 0
-    widens: bool = False
+    is_copy: bool = False
 
     kernel: ClassVar[str] = "merge"
     result: ClassVar[type[MergeResult]] = MergeResult

@@ -13,7 +13,7 @@ from prism_assets.domain.columns import Column
 from prism_assets.domain.row_program import Expression, RowProgram, value_field
 from prism_assets.kernels.expressions.results import Kind, fetched
 from prism_assets.kernels.expressions.session import ROWS, connect
-from prism_assets.kernels.expressions.tree import ExpressionError, Uses, check, not_computed
+from prism_assets.kernels.expressions.tree import COMPUTED, ExpressionError, Uses, check, not_computed
 from prism_assets.kernels.type_rules import stored_type
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class _GrowingQuery:
         import duckdb
 
         try:
-            query = f"DESCRIBE SELECT (\n{expression.text}\n) AS v FROM ({self._query})"
+            query = f"{COMPUTED}{expression.text}\n) AS v FROM ({self._query})"
             row = self._connection.execute(query).fetchone()
         except duckdb.Error as error:
             raise not_computed(expression.text, error) from None

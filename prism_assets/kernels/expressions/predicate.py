@@ -19,7 +19,7 @@ from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.kernels.expressions.compiled import ANY_ROW, MICROSECONDS, seen_type
 from prism_assets.kernels.expressions.session import ROWS, RowFailure, Session, connect, secret_of_worker
-from prism_assets.kernels.expressions.tree import ExpressionError, check, not_computed, values_of
+from prism_assets.kernels.expressions.tree import COMPUTED, ExpressionError, check, not_computed, values_of
 from prism_assets.kernels.typed import Mask
 
 SECONDS = 60.0
@@ -66,7 +66,7 @@ def _type_of(text: str, columns: Sequence[Column]) -> str:
     seen = {column.name: pa.array([], seen_type(column)) for column in columns}
     connection.register(ROWS, pa.table(seen or {ANY_ROW: pa.array([], pa.bool_())}))
     try:
-        row = connection.execute(f"DESCRIBE SELECT (\n{text}\n) AS v FROM {ROWS}").fetchone()
+        row = connection.execute(f"{COMPUTED}{text}\n) AS v FROM {ROWS}").fetchone()
     except duckdb.Error as error:
         raise not_computed(text, error) from None
     finally:

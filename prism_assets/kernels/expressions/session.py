@@ -39,6 +39,7 @@ _MEMORY = "512MiB"
 _SETTINGS = (
     "SET GLOBAL TimeZone = 'UTC'",  # of the machine otherwise, and so would results be
     "SET threads = 1",
+    "SET GLOBAL errors_as_json = true",  # which tell the place of an error
     f"SET memory_limit = '{_MEMORY}'",
     "SET temp_directory = ''",
     "SET autoinstall_known_extensions = false",

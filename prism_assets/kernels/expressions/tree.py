@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 Node = Mapping[str, Any]
 
 _BEFORE, _ALONE = "SELECT (", "SELECT "
-_PLACE = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
+COMPUTED = "DESCRIBE SELECT (\n"
+"""What stands before an expression in queries for `not_computed`."""
 _COMPUTING = frozenset(
     {"BETWEEN", "CASE", "CAST", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "LAMBDA", "OPERATOR",
      "TYPE"}
@@ -31,6 +32,7 @@ _NEVER = {
     "COLLATE": "texts are compared byte by byte: no COLLATE",
 }
 _WITH_ZONE = frozenset({"timestamptz", "timestamp with time zone", "timetz", "time with time zone"})
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _SECRET = re.compile(r"[a-z][a-z0-9_]{0,40}")
 
 
@@ -60,6 +62,8 @@ def _parsed(connection: duckdb.DuckDBPyConnection, text: str) -> Node:
     """The tree of an expression that stands in brackets, and nowhere leaves them."""
     if "\0" in text:
         raise ExpressionError("there is a NUL in the expression", text.index("\0") + 1)
+    if half := _SURROGATE.search(text):  # as YAML makes of "\ud83d\ude00", which is one character in JSON alone
+        raise ExpressionError("there is half a character in the expression", half.start() + 1)
     if not text.strip():
         raise ExpressionError("this is no SQL expression: it is empty")
     answer = _serialized(connection, f"{_BEFORE}{text}\n)")
@@ -91,24 +95,11 @@ def _character(text: str, position: object, before: str = _BEFORE) -> int | None
 
 
 def not_computed(text: str, error: Exception) -> ExpressionError:
-    """What DuckDB says of an expression that stands on lines of its own, from the second line of a query on.
-
-    It shows the line, or a part of it between dots, and marks the place below.
-    """
-    told = str(error).splitlines()[0].partition(": ")[2] or type(error).__name__
-    message = f"it cannot be computed: {told.strip()}"
-    place = _PLACE.search(str(error))
-    lines = text.split("\n")
-    if place is None or not 2 <= int(place[1]) <= len(lines) + 1:
-        return ExpressionError(message)
-    above, line = lines[: int(place[1]) - 2], lines[int(place[1]) - 2]
-    shown, column = place[2], len(place[3]) - len(f"LINE {place[1]}: ")
-    dots = "..." if shown.startswith("...") else ""
-    begins = line.find(shown.removeprefix(dots).removesuffix("...")) if dots else 0
-    position = begins + column - len(dots)
-    if not 0 <= position <= len(line):
-        return ExpressionError(message)
-    return ExpressionError(message, sum(len(one) + 1 for one in above) + position + 1)
+    """What DuckDB says of an expression behind COMPUTED in a query, as JSON."""
+    said = str(error).partition(": ")[2]
+    told = json.loads(said) if said.startswith("{") else {"exception_message": said or type(error).__name__}
+    what = str(told["exception_message"]).splitlines()[0].strip()
+    return ExpressionError(f"it cannot be computed: {what}", _character(text, told.get("position"), COMPUTED))
 
 
 class _TreeWalk:

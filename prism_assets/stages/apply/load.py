@@ -99,7 +99,7 @@ def _left_by(context: StageContext, connection: Connection, old: TableDefinition
     """What a change of columns leaves of before; a database that is not migrated yet cannot tell."""
     if not context.database.has_table("prism_table_publications"):
         return ObjectsLeft()
-    return column_transitions.load_left(connection, old.table_id, old.version + 1)
+    return column_transitions.load_left_to_rewrite(connection, old.table_id, old.version + 1)
 
 
 def with_amplification(
@@ -132,7 +132,7 @@ def _rewritten(context: StageContext, connection: Connection, planned: TablePlan
     """One line on the objects that a widening has rewritten, or copied."""
     begun = [change.widening for change in planned.changes if isinstance(change, WidenColumn) and change.widening]
     if planned.old and begun and not (left := _left_by(context, connection, planned.old)).is_empty:
-        verb = "copy" if all(widening.copied_to for widening in begun) else "rewrite"
+        verb = "copy" if all(widening.copy_type for widening in begun) else "rewrite"
         left = dataclasses.replace(left, merged=0, uncopied=left.merged) if verb == "copy" else left
         yield f"{verb} objects of {planned.name} with wider types: {left}"
 

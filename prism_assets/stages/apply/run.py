@@ -63,7 +63,7 @@ def _end_copying(connection: Connection, plan: ApplyPlan) -> None:
     ]
     if ended:
         partitions.lock_all(connection, ended)
-        range_copies.end(connection, ended)
+        range_copies.end_copying(connection, ended)
 
 
 def _with_ids(connection: Connection, table: TableDefinition) -> TableDefinition:

@@ -66,13 +66,13 @@ class TransitionStatus:
         """That of one transition of a column."""
         if isinstance(transition, ColumnRename):
             return cls(column=column.name, former=transition.former, begun=begun, step=step)
-        wanted = transition.to.name if transition.to else None
+        wanted = transition.wanted_type.name if transition.wanted_type else None
         former = column.type if wanted else transition.former
         return cls(column=column.name, former=former.name, is_widening=True, wanted_type=wanted, begun=begun, step=step)
 
     @property
-    def is_given_up(self) -> bool:
-        """Whether a turning to the wider type has lasted for too long."""
+    def gives_up(self) -> bool:
+        """Whether the next step gives up the flip to the wider type, which has lasted for too long."""
         return self.step.to is WideningState.COPYING
 
     @property
@@ -113,18 +113,26 @@ def advance_columns(
 ) -> tuple[str, ...]:
     """Takes the steps that are due of a table, and says which these were.
 
-    By the clock of the caller, where that is not ahead: a turning would last for longer.
+    By the clock of the caller, where that is not ahead: a flip would last for longer.
     """
     with context.database.begin() as connection:
         now = min(now, retention.database_time(connection))
         found = read_transitions(context, connection, table, now, is_asked_for=is_asked_for)
     due = [item for item in found if item.step.is_due]
-    if table.is_turning and not any(item.is_given_up for item in due):
+    gives_up = any(item.gives_up for item in due)
+    if table.is_flipping and not gives_up:
         _hasten_merges(context, lease, table, now)
     if not due:
         return ()
-    if table.is_copying and not any(item.is_given_up for item in due):
+    if table.is_copying and not gives_up:
         _forget_damaged_copies(context, lease, table)
+    return _take_steps(context, lease, table, now, is_asked_for=is_asked_for)
+
+
+def _take_steps(
+    context: StageContext, lease: Lease, table: TableDefinition, now: datetime, *, is_asked_for: bool
+) -> tuple[str, ...]:
+    """One transaction, which decides anew under its locks; a death in it changes nothing."""
     with context.database.begin() as connection:
         locks.hold_apply(connection)
         leases.hold(connection, lease)
@@ -139,29 +147,29 @@ def advance_columns(
         changes = changes_between(current, replace(current, columns=columns))
         plan = ApplyPlan((TablePlan(current.name, current, changes),))
         if any(isinstance(change, FlipColumn) for change in changes):
-            if any(column.widening and column.widening.copied_to for column in columns):
-                raise InvariantBroken(f"{table.name} has copies for columns that do not turn: nothing was changed")
-            range_copies.put_in_place(connection, table.table_id, current.copied_from)
+            if any(column.widening and column.widening.copy_type for column in columns):
+                raise InvariantBroken(f"{table.name} has copies for columns that do not flip: nothing was changed")
+            range_copies.flip_to_copies(connection, table.table_id, current.copies_since)
         execute_apply(connection, plan, now)
         failpoint("catalog.in_transition")
     failpoint("catalog.after_transition")
     return plan.lines
 
 
-def give_up_turning(context: StageContext, lease: Lease, table: TableDefinition, now: datetime) -> tuple[str, ...]:
-    """Takes in new objects again where a turning lasts for too long: first of all, whatever goes wrong behind it."""
-    if not table.is_turning:
+def give_up_flip(context: StageContext, lease: Lease, table: TableDefinition, now: datetime) -> tuple[str, ...]:
+    """Takes in new objects again where a flip lasts for too long: first of all, whatever goes wrong behind it."""
+    if not table.is_flipping:
         return ()
     with context.database.begin() as connection:
         found = read_transitions(context, connection, table, now)
-    return advance_columns(context, lease, table, now) if any(item.is_given_up for item in found) else ()
+    return advance_columns(context, lease, table, now) if any(item.gives_up for item in found) else ()
 
 
 def _hasten_merges(context: StageContext, lease: Lease, table: TableDefinition, now: datetime) -> None:
-    """Has the merges of a table that turns be due at once, as new objects wait for them. One transaction."""
+    """Has the merges of a table that flips be due at once, as new objects wait for them. One transaction."""
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        waiting = merge_jobs.partitions_waiting(connection, table.table_id, now)
+        waiting = merge_jobs.find_waiting(connection, table.table_id, now)
         for partition_id in sorted(partitions.lock_partitions(connection, waiting)):
             merge_jobs.hasten(connection, partition_id, now)
 
@@ -173,14 +181,14 @@ def _forget_damaged_copies(context: StageContext, lease: Lease, table: TableDefi
     """
     keys = context.lake.keys(table)
     with context.database.begin() as connection:
-        copies = range_copies.load_copies(connection, keys, table.table_id, table.copied_from)
+        copies = range_copies.load_copies(connection, keys, table.table_id, table.copies_since)
     listed = context.stores.list(context.lake.bucket, keys.all_merged_prefix) if copies else ()
     lengths = {item.key: item.content_length for item in listed}
     damaged = [item for item in copies if lengths.get(item.key) != item.content_length]
     if damaged:
         with context.database.begin() as connection:
             leases.hold(connection, lease)
-            range_copies.forget(connection, damaged)
+            range_copies.forget_copies(connection, damaged)
 
 
 def _further(column: Column, due: Collection[TransitionStatus], version: int) -> Column:
@@ -200,12 +208,12 @@ def _further(column: Column, due: Collection[TransitionStatus], version: int) ->
 def _with_widening(column: Column, step: TransitionStep, version: int) -> Column:
     """A widened column behind its step: objects are written with the wider type, all have it, or come nearer to it."""
     widening = column.widening
-    if widening and step.to in (WideningState.TURNING, WideningState.COPYING):
-        is_turning = step.to is WideningState.TURNING
-        return replace(column, widening=replace(widening, is_turning=is_turning, turn_version=version))
+    if widening and step.to in (WideningState.FLIPPING, WideningState.COPYING):
+        is_flipping = step.to is WideningState.FLIPPING
+        return replace(column, widening=replace(widening, is_flipping=is_flipping, flip_version=version))
     if widening is None or step.to is None:
-        return replace(column, type=column.wanted_type, widening=None)
-    return replace(column, type=column.wanted_type, widening=ColumnWidening(former=widening.former, version=version))
+        return column.widened()
+    return replace(column.widened(), widening=ColumnWidening(former=widening.former, version=version))
 
 
 def tables_to_advance(

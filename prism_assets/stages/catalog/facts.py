@@ -20,9 +20,9 @@ class StoredFacts:
     table: TableDefinition
     for_people: bool = True
 
-    def closes(self, partition: Partition) -> datetime:
-        """The midnight in the zone of the table, if nothing is in a hurry."""
-        return self.table.closes(partition.date)
+    def closes_from(self, partition: Partition) -> datetime:
+        """The midnight in the zone of the table, or any time, where that flips."""
+        return self.table.closes_from(partition.date)
 
     def unfinished_objects(self, partition: Partition) -> int:
         """Those that a batch up to the mark saw first; up to the newest batch where there is no mark yet."""

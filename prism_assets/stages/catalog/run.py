@@ -44,7 +44,7 @@ from prism_assets.stages.catalog.candidates import load_candidates
 from prism_assets.stages.catalog.column_transitions import (
     TransitionStatus,
     advance_columns,
-    give_up_turning,
+    give_up_flip,
     read_transitions,
 )
 from prism_assets.stages.catalog.facts import StoredFacts
@@ -202,7 +202,7 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
     closed: list[date] = []
     advanced: tuple[str, ...] = ()
     if not republish and not table.dropped:
-        if advanced := give_up_turning(context, lease, table, min(now, known.time)):
+        if advanced := give_up_flip(context, lease, table, min(now, known.time)):
             with context.database.begin() as connection:
                 table = tables.load_current(connection, table)
         expired = _expire(context, table, lease, pending, min(now, known.time), waiting)
@@ -396,8 +396,8 @@ def _close(
     A transaction for all marks and one for each close, which has the rest merged at once. Each is harmless to die in: a
     mark without a close is a state of its own, found by the next run.
     """
-    over = [item for item in pending if may_close(item, table.closes(item.date), now)]
-    unmarked = [item for item in over if may_mark(item, table.closes(item.date), now)]
+    over = [item for item in pending if may_close(item, table.closes_from(item.date), now)]
+    unmarked = [item for item in over if may_mark(item, table.closes_from(item.date), now)]
     marked: list[date] = []
     if unmarked:
         with context.database.begin() as connection:

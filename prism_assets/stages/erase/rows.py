@@ -134,7 +134,7 @@ class RowErasure(TableErasure):
                 before, version, number = candidate.file, self._table.version, self._erasure.erasure_id
                 after = replace(before, **_facts(written), revision=revision)
                 if isinstance(before, MergedRange) and locked.rebuild >= revision:
-                    done = False  # a copy under a later number may have the rows: what takes its place must be later
+                    done = False  # a copy under a number that is not lower may hold the rows, and stay as long as this
                 elif isinstance(before, SmallObject):
                     done = erasures.replace_small_object(connection, before, after, number)
                     erasures.add_sources(connection, number, [before.staging_object_id])

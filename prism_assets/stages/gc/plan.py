@@ -222,7 +222,7 @@ def load_records(
     shown = publication_history.load_shown_at(connection, found, horizon.lease_began)
     gone = retention.find_gone(connection, found, horizon.lease_began)
     numbers = rebuilds.load_numbers(connection, found)
-    void = range_copies.load_void_revisions(connection, found)
+    void = range_copies.load_void_numbers(connection, found)
     folded = folds.load_positions(connection, found) if table.change_log else {}
     bounds = merge_ranges.load_bounds(connection, found)
     starts = [known for known in named.values() if isinstance(known, SmallObjectKey | QuarantineKey)]
@@ -244,7 +244,7 @@ def load_records(
                 shown=least_shown(shown.get(number, {}).values()),
                 is_gone=number in gone,
                 folded_object_id=folded.get(number, 0) if table.change_log else None,
-                void_revision=void.get(number, 0),
+                void_up_to=void.get(number, 0),
             )
             for number, item in found.items()
         },

@@ -103,7 +103,7 @@ def _save(connection: Connection, running: RunningJob, now: datetime) -> None:
     """Records the ranges of a locked job, ends it, and has what is left of its partition merged next."""
     plan, job, version = running.plan.merge, running.job, running.plan.table.version
     for planned, written in zip(plan.ranges, running.written, strict=True):
-        if planned.copied and planned.extends:
+        if planned.is_copy and planned.extends:
             # Of a range that was rewritten since it is no copy: the next run makes one.
             range_copies.save_copy(
                 connection, job.partition_id, planned.extends, written, now, definition_version=version
@@ -113,7 +113,7 @@ def _save(connection: Connection, running: RunningJob, now: datetime) -> None:
         merged = replace(written, erasure_id=inputs.erasure_id)
         merge_ranges.save_range(connection, job.partition_id, planned, merged, now, definition_version=version)
     failpoint("merge.in_commit")
-    saved = [planned for planned in plan.ranges if not planned.copied]
+    saved = [planned for planned in plan.ranges if not planned.is_copy]
     if saved:
         partitions.raise_desired(connection, job.partition_id, saved[-1].upper_bound)
     if any(planned.is_rewritten for planned in saved):

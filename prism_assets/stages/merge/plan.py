@@ -50,7 +50,7 @@ class PartitionPlan:
 
 
 def _describe(planned: PlannedRange) -> str:
-    if planned.copied:
+    if planned.is_copy:
         return f"a copy of ({planned.lower_bound}, {planned.upper_bound}] with wider types"
     if planned.is_rewritten:
         return f"({planned.lower_bound}, {planned.upper_bound}] anew"
@@ -82,7 +82,7 @@ def plan_partition(
         shrinkage=merge_ranges.observed_shrinkage(connection, partition_id) or DEFAULT_SHRINKAGE,
         rewritten_below=0 if partition.expired else table.rewritten_below,
         uncopied=(
-            range_copies.find_uncopied(connection, partition_id, chain, table.copied_from)
+            range_copies.find_uncopied(connection, partition_id, chain, table.copies_since)
             if table.is_copying and not partition.expired
             else ()
         ),
@@ -111,7 +111,7 @@ def range_tasks(plan: PartitionPlan, job_id: int, lake: Lake) -> list[MergeTask]
             table_id=plan.table.table_id,
             definition_version=plan.table.version,
             metric_columns=plan.table.metric_columns,
-            widens=planned.copied,
+            is_copy=planned.is_copy,
         )
         for planned in plan.merge.ranges
     ]

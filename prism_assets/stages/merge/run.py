@@ -123,7 +123,7 @@ def merge_one_by_one(
                 failpoint("merge.in_claim")
         if not jobs:
             scheduled = left and _schedule_rewrites(context, left, day, now)
-            left = [table for table in left if table.is_turning]
+            left = [table for table in left if table.is_flipping]
             if scheduled:
                 continue
             return
@@ -275,7 +275,7 @@ def _report(plan: PartitionPlan, outcome: MergedPartition | Failure) -> MergeRep
 def _plan_job(context: StageContext, job: MergeJob, tables: Mapping[int, TableDefinition]) -> RunningJob:
     with context.database.begin() as connection:
         plan = plan_partition(connection, job.partition_id, tables, context.lake, job.attempts)
-        if any(planned.is_rewritten for planned in plan.merge.ranges):
+        if any(planned.needs_revision for planned in plan.merge.ranges):
             plan = replace(plan, partition=partitions.take_revision(connection, job.partition_id))
     return RunningJob(plan, job, datetime.now(timezone.utc))
 

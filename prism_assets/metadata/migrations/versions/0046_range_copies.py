@@ -1,4 +1,4 @@
-"""Copies of merged objects with wider types, which take their place when all have one; and tables that turn to them."""
+"""Copies of merged objects with wider types, which take their place when all have one; and tables that flip to them."""
 
 from alembic import op
 
@@ -8,8 +8,8 @@ branch_labels = None
 depends_on = None
 
 # A copy is that of a range for as long as that has the same bounds and is under the same revision. What it holds is
-# what the range holds, so the other columns of ranges say it. What lies under another revision up to `void_revision`
-# than that of a range will never be its own. The claim of objects knows itself when a turning has lasted for too long.
+# what the range holds, so the other columns of ranges say it. What lies under another number up to `void_up_to`
+# than that of a range will never be its own. While a table flips nothing new is taken in, till then at most.
 _UP = """
 CREATE TABLE prism_range_copies (
     prism_partition_id bigint NOT NULL REFERENCES prism_partitions,
@@ -24,12 +24,12 @@ CREATE TABLE prism_range_copies (
     create_time timestamptz NOT NULL,
     PRIMARY KEY (prism_partition_id, upper_bound)
 );
-ALTER TABLE prism_tables ADD COLUMN turning_until timestamptz;
-ALTER TABLE prism_partitions ADD COLUMN void_revision bigint NOT NULL DEFAULT 0;
+ALTER TABLE prism_tables ADD COLUMN intake_paused_until timestamptz;
+ALTER TABLE prism_partitions ADD COLUMN void_up_to bigint NOT NULL DEFAULT 0;
 """
 _DOWN = """
-ALTER TABLE prism_partitions DROP COLUMN void_revision;
-ALTER TABLE prism_tables DROP COLUMN turning_until;
+ALTER TABLE prism_partitions DROP COLUMN void_up_to;
+ALTER TABLE prism_tables DROP COLUMN intake_paused_until;
 DROP TABLE prism_range_copies;
 """
 
