@@ -69,6 +69,28 @@ def reason(
 
 
 @pytest.mark.parametrize(
+    ("revision", "void_up_to", "expected"),
+    [
+        (2, 9, Reason.SUPERSEDED),  # the range was rewritten under the number 4
+        (4, 9, None),  # its object
+        (7, 0, None),  # a copy, or what a merge or an erasure is about to commit
+        (7, 6, None),
+        (7, 7, Reason.ABANDONED),  # copying has ended without it
+    ],
+)
+def test_copies_of_merged_objects_go_when_none_of_them_can_come_into_place(
+    revision: int, void_up_to: int, expected: Reason | None
+) -> None:
+    key = KEYS.merged_object(DAY, 0, 5, revision)
+    named = KEYS.parse(key)
+    assert named is not None
+    day = DayRecords(
+        partition=a_partition(), bounds=((0, 5),), revisions={(0, 5): 4}, shown=SHOWN, void_up_to=void_up_to
+    )
+    assert garbage_reason(key, named, Records(days={DAY: day}, uploads={}, quarantined=())) is expected
+
+
+@pytest.mark.parametrize(
     ("bounds", "expected"),
     [
         ((0, 5), None),  # a range
