@@ -10,7 +10,13 @@ import datetime
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from prism_assets.domain.column_transitions import ColumnRename, ColumnWidening, RenameState, WideningState
+from prism_assets.domain.column_transitions import (
+    ColumnRename,
+    ColumnWidening,
+    RenameState,
+    TransitionStep,
+    WideningState,
+)
 from prism_assets.domain.columns import Column
 from prism_assets.domain.names import did_you_mean
 from prism_assets.domain.tables import TableDefinition
@@ -92,13 +98,8 @@ def continued_columns(table: TableDefinition, old: TableDefinition, stored: Stor
             column = replace(column, column_id=before.column_id, rename=rename)
         columns.append(column)
     columns += kept_columns(table, old)
-    is_begun = any(_copies_since(column) == old.version + 1 for column in columns)
+    is_begun = replace(old, columns=tuple(columns)).copies_since == old.version + 1
     return tuple(map(_copied_anew, columns) if is_begun else columns)
-
-
-def _copies_since(column: Column) -> int:
-    """The version with which its copies began; 0 if it has none."""
-    return column.widening.version if column.widening and column.widening.copy_type else 0
 
 
 def _copied_anew(column: Column) -> Column:
@@ -154,6 +155,24 @@ def _with_widening(column: Column, before: Column, version: int, stored: StoredC
             copy_type=None if at_once else column.type,
         )
     return replace(column, type=before.type, widening=widening)
+
+
+def renamed_further(column: Column, step: TransitionStep, version: int) -> Column:
+    """A renamed column behind its step, which comes with that version of the definition."""
+    if column.rename and isinstance(step.to, RenameState):
+        return replace(column, rename=replace(column.rename, state=step.to, since=version))
+    return replace(column, rename=None)
+
+
+def widened_further(column: Column, step: TransitionStep, version: int) -> Column:
+    """A widened column behind its step: objects are written with the wider type, all have it, or come nearer to it."""
+    widening = column.widening
+    if widening and step.to in (WideningState.FLIPPING, WideningState.COPYING):
+        is_flipping = step.to is WideningState.FLIPPING
+        return replace(column, widening=replace(widening, is_flipping=is_flipping, flip_version=version))
+    if widening is None or step.to is None:
+        return column.widened()
+    return replace(column.widened(), widening=ColumnWidening(former=widening.former, version=version))
 
 
 def column_problems(

@@ -145,16 +145,16 @@ class TableDefinition:
     @property
     def is_rewriting(self) -> bool:
         """Whether objects of definitions below `rewritten_below` are to be rewritten."""
-        return any(item.is_rewriting for column in self.columns for item in column.transitions)
+        return self.rewritten_below > 0
 
     @property
     def is_copying(self) -> bool:
         """Whether merged objects are copied with wider types of columns, which nobody is sent to yet."""
-        return any(column.widening.copy_type for column in self.columns if column.widening)
+        return self.copies_since > 0
 
     @property
     def copies_since(self) -> int:
-        """Copies that were made under versions before lack one of the wider types."""
+        """Copies that were made under versions before lack one of the wider types; 0 if none are made."""
         found = (column.widening for column in self.columns if column.widening and column.widening.copy_type)
         return max((item.version for item in found), default=0)
 

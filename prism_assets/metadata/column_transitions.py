@@ -6,7 +6,7 @@ Only tables are asked for that have such a column.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 from sqlalchemy import Connection, text
@@ -84,16 +84,22 @@ def load_left_to_rewrite(connection: Connection, table_id: int, version: int) ->
     return ObjectsLeft(in_open_days=in_open_days, **found)
 
 
-def load_left_to_flip(connection: Connection, table: TableDefinition) -> ObjectsLeft:
-    """What keeps copies from taking the place of all objects of a table: whatever is no merged object with a copy.
+def load_left_to_copy(connection: Connection, table: TableDefinition) -> ObjectsLeft:
+    """Whatever is no merged object with a copy, for all columns of a table in one, as they flip together.
 
-    For all columns of the table in one, as they flip together. Whatever is there counts, under any definition.
+    Whatever is there counts, under any definition.
     """
     values = {"table": table.table_id, "version": table.version + 1, "copies_since": table.copies_since}
     found = dict(connection.execute(text(_LEFT), values).one()._mapping)
     uncopied = found.pop("merged") + found.pop("merged_in_open_days")
+    return ObjectsLeft(uncopied=uncopied, **found)
+
+
+def load_left_to_flip(connection: Connection, table: TableDefinition) -> ObjectsLeft:
+    """What keeps copies from taking the place of all objects of a table: what is left to copy, and may come to it."""
+    left = load_left_to_copy(connection, table)
     others = connection.execute(text(_BESIDE_COPIES), {"table": table.table_id}).one()
-    return ObjectsLeft(uncopied=uncopied, **found, **others._mapping)
+    return replace(left, **others._mapping)
 
 
 _TIMES = """

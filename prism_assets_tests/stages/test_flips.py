@@ -7,7 +7,6 @@ that takes the type of Glue at its word reads all days all the time.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -16,19 +15,13 @@ from typing import Any
 import pytest
 
 from prism_assets.domain import column_transitions, merge_plan
-from prism_assets.domain.drift import FieldKind, SeenField
-from prism_assets.metadata import partitions, undefined_fields
-from prism_assets.metadata.leases import LeaseKind
 from prism_assets.publishers.glue import SymlinkPublisher
 from prism_assets.publishers.glue_catalog import GlueCatalog
-from prism_assets.stages.catalog.column_transitions import advance_columns
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.erase import rows as erase_rows
 from prism_assets.stages.erase.run import continue_erasures, run_erase
 from prism_assets.stages.flip import run_flip
-from prism_assets.stages.leases import leased
-from prism_assets.stages.merge import commit
 from prism_assets.stages.merge.run import run_merge
 from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets.stages.stream.plan import start_batch
@@ -51,12 +44,14 @@ from prism_assets_tests.stages.widened import (
     WIDENED,
     a_file,
     arrive,
-    definition,
     die,
     drop,
+    flip,
+    merged_and_open_day,
     plans,
     said,
     see,
+    states,
     strict,
 )
 from prism_assets_tests.world import World
@@ -74,20 +69,7 @@ def world(services: Any, database_url: str, tmp_path: Path, monkeypatch: pytest.
 
 @pytest.fixture
 def rows(world: World) -> list[dict[str, Any]]:
-    """Of a day that was merged and switched before the widening, and of an open one."""
-    world.apply(a_file(NARROW))
-    found = [*arrive(world), *arrive(world)]
-    world.catalog(NIGHT)
-    world.merge(NIGHT, everything=True)
-    publish(world, NIGHT)
-    found += arrive(world, NEXT, at=NEXT)
-    publish(world, NEXT)
-    return found
-
-
-def states(world: World) -> set[str]:
-    """How far the columns are that are widened."""
-    return {str(column.widening.state) for column in definition(world).columns if column.widening}
+    return merged_and_open_day(world)
 
 
 def drop_size(world: World) -> dict[str, str]:
@@ -95,19 +77,6 @@ def drop_size(world: World) -> dict[str, str]:
     left = {name: kind for name, kind in NARROW.items() if name != "size"}
     world.apply(a_file(left).replace("metrics: [time, size, ", "metrics: [time, "), now=WIDENED)
     return left
-
-
-def flip(world: World, rows: list[dict[str, Any]], *, minutes: int = 9) -> int:
-    """Runs all stages every minute till all columns have their types, and looks before each; how many that took."""
-    for minute in range(minutes):
-        now = f"2026-03-02T11:{minute:02}"
-        see(world, rows, NARROW)
-        assert world.merge(now).errors == ()
-        publish(world, now)
-        if not states(world):
-            see(world, rows, WIDE)
-            return minute + 1
-    raise AssertionError(said(world, now))
 
 
 def test_no_reader_fails_when_a_column_is_widened(world: World, rows: list[dict[str, Any]]) -> None:
@@ -228,94 +197,6 @@ def test_a_copy_that_is_lost_is_made_again(world: World, rows: list[dict[str, An
     assert run_doctor(world.context, deep=True).is_clean
 
 
-def park_a_merge(world: World) -> None:
-    with world.context.database.begin() as connection:
-        connection.exec_driver_sql(
-            "INSERT INTO prism_merge_jobs (prism_partition_id, schedule_time, parked, last_error) "
-            "SELECT min(prism_partition_id), now(), true, 'as a test says' FROM prism_partitions"
-        )
-
-
-def test_a_flip_is_given_up_and_new_objects_are_taken_in(world: World, rows: list[dict[str, Any]]) -> None:
-    world.apply(a_file(WIDE), now=WIDENED)
-    world.merge(WIDENED)
-    world.catalog(WIDENED)
-    assert states(world) == {"flipping"}
-    drop(world, at=NEXT)
-    world.stream(LATER)
-    park_a_merge(world)
-    assert "1 merge that failed" in said(world, "2026-03-02T10:59")
-    (report,) = world.catalog("2026-03-02T11:01").tables
-    assert report.columns_advanced[0] == (
-        "give up to flip column size of log.events as bigint for now: new objects are taken in again"
-    )
-    assert said(world, "2026-03-02T11:01") == (
-        "column size is integer, and to be bigint since 2026-03-02 10:00Z: the flip to it did not end within an hour, "
-        "until 2026-03-02 11:01Z; it is tried again at 2026-03-03 11:01Z, or by `prism table flip`; left now: "
-        "1 object of days that are open, 1 merge that failed, of 2026-03-02"
-    )
-    assert world.stream(LATER).rows_out == 3
-
-
-def test_objects_are_taken_in_again_also_if_nobody_ends_a_flip(world: World, rows: list[dict[str, Any]]) -> None:
-    world.apply(a_file(WIDE), now=WIDENED)
-    world.merge(WIDENED)
-    world.catalog(WIDENED)
-    drop(world, at=NEXT)
-    assert world.stream(LATER).rows_out == 0
-    with world.context.database.begin() as connection:
-        connection.exec_driver_sql(
-            "UPDATE prism_tables SET intake_paused_until = intake_paused_until - interval '2 hours'"
-        )
-    assert world.stream(LATER).rows_out == 3
-
-
-def test_no_flip_begins_in_vain(world: World, rows: list[dict[str, Any]]) -> None:
-    world.apply(a_file(WIDE), now=WIDENED)
-    world.merge(WIDENED)
-    park_a_merge(world)
-    for hour in range(3):
-        world.catalog(f"2026-03-02T1{hour}:00")
-    assert states(world) == {"copying"}
-    assert said(world, LATER).endswith("the flip to it begins behind 1 merge that failed")
-
-
-def test_a_clock_that_is_ahead_makes_no_flip_last_for_longer(world: World, rows: list[dict[str, Any]]) -> None:
-    world.apply(a_file(WIDE), now=WIDENED)
-    world.merge(WIDENED)
-    table = definition(world)
-    with leased(world.context, LeaseKind.CATALOG, [table.table_id]) as held:
-        assert advance_columns(world.context, held[table.table_id], table, utc("2199-03-02T11:01"))
-    assert states(world) == {"flipping"}
-    present = datetime.now(timezone.utc)
-    assert f"until {present + timedelta(hours=1):%Y-%m-%d}" in said(world, present.isoformat())
-
-
-def test_days_that_get_late_rows_all_the_time_flip_with_the_others(
-    world: World, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Rows come while their day is merged: a merge waits for it at any time, and its last range is never old."""
-    monkeypatch.setattr(column_transitions, "MOST_UNCOPIED_TO_BEGIN", 1)
-    now = [utc(WIDENED)]
-
-    def meanwhile(point: str) -> None:
-        if point == "merge.before_commit" and states(world) == {"copying"}:
-            rows.extend(drop(world))
-            world.stream(now[0].isoformat())
-
-    monkeypatch.setattr(commit, "failpoint", meanwhile)
-    world.apply(a_file(WIDE).replace("interval: 0", "interval: 600"), now=WIDENED)
-    rows += arrive(world, WIDENED)
-    for minute in range(0, 60, 5):
-        now[0] = utc(WIDENED) + timedelta(minutes=minute)
-        world.merge(now[0].isoformat())
-        publish(world, now[0].isoformat())
-        see(world, rows, NARROW if states(world) else WIDE)
-        if not states(world):
-            break
-    see(world, rows, WIDE)
-
-
 def test_ranges_of_open_days_are_copied_too_and_all_in_one_run_when_new_objects_wait(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -341,23 +222,6 @@ def test_ranges_of_open_days_are_copied_too_and_all_in_one_run_when_new_objects_
     publish(world, NOON)
     publish(world, NOON)
     see(world, rows, WIDE)
-
-
-def test_a_batch_that_counts_fields_and_a_flip_wait_for_each_other_in_order(
-    world: World, rows: list[dict[str, Any]]
-) -> None:
-    world.apply(a_file(WIDE), now=WIDENED)
-    world.merge(WIDENED)
-    table_id = definition(world).table_id
-    field = SeenField(table_id=table_id, key="k", kind=FieldKind.NUMBER, count=1, bucket="b", object_key="o", line=1)
-    with ThreadPoolExecutor(1) as thread:
-        with world.context.database.begin() as connection:
-            partitions.ensure_and_lock(connection, {(table_id, utc(NOON).date())})
-            told = thread.submit(run_catalog, world.context, now=utc(WIDENED))
-            with pytest.raises(TimeoutError):
-                told.result(timeout=0.5)
-            undefined_fields.count_fields(connection, [field], utc(WIDENED))
-        assert told.result(timeout=30).errors == ()
 
 
 @pytest.mark.parametrize("dropped", [False, True])

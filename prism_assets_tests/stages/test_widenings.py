@@ -47,6 +47,7 @@ from prism_assets_tests.stages.widened import (
     definition,
     die,
     drop,
+    merged_and_open_day,
     plans,
     said,
     see,
@@ -65,15 +66,7 @@ def world(services: Any, database_url: str, tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def rows(world: World) -> list[dict[str, Any]]:
-    """Of a day that was merged and switched before the widening, and of an open one."""
-    world.apply(a_file(NARROW))
-    found = [*arrive(world), *arrive(world)]
-    world.catalog(NIGHT)
-    world.merge(NIGHT, everything=True)
-    publish(world, NIGHT)
-    found += arrive(world, NEXT, at=NEXT)
-    publish(world, NEXT)
-    return found
+    return merged_and_open_day(world)
 
 
 def test_no_reader_finds_another_value_through_a_widening(world: World, rows: list[dict[str, Any]]) -> None:

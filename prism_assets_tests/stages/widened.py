@@ -148,3 +148,33 @@ def closed_day(world: World, types: dict[str, str] = NARROW) -> list[dict[str, A
     world.merge(NIGHT, everything=True)
     publish(world, NIGHT)
     return rows
+
+
+def merged_and_open_day(world: World) -> list[dict[str, Any]]:
+    """Rows of a day that is merged and switched, and of one that is open, of a table with narrow columns."""
+    world.apply(a_file(NARROW))
+    found = [*arrive(world), *arrive(world)]
+    world.catalog(NIGHT)
+    world.merge(NIGHT, everything=True)
+    publish(world, NIGHT)
+    found += arrive(world, NEXT, at=NEXT)
+    publish(world, NEXT)
+    return found
+
+
+def states(world: World) -> set[str]:
+    """How far the columns are that are widened."""
+    return {str(column.widening.state) for column in definition(world).columns if column.widening}
+
+
+def flip(world: World, rows: list[dict[str, Any]], *, minutes: int = 9) -> int:
+    """Runs all stages every minute till all columns have their types, and looks before each; how many that took."""
+    for minute in range(minutes):
+        now = f"2026-03-02T11:{minute:02}"
+        see(world, rows, NARROW)
+        assert world.merge(now).errors == ()
+        publish(world, now)
+        if not states(world):
+            see(world, rows, WIDE)
+            return minute + 1
+    raise AssertionError(said(world, now))

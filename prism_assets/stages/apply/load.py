@@ -13,7 +13,6 @@ from prism_assets.domain.column_changes import (
     erased_by,
     followed_columns,
 )
-from prism_assets.domain.column_transitions import ObjectsLeft
 from prism_assets.domain.partitions import SYMLINK
 from prism_assets.domain.table_changes import WidenColumn, applied
 from prism_assets.domain.tables import TableDefinition
@@ -95,13 +94,6 @@ def _is_empty(connection: Connection, old: TableDefinition) -> bool:
     return tables.is_empty(connection, old.table_id)
 
 
-def _left_by(context: StageContext, connection: Connection, old: TableDefinition) -> ObjectsLeft:
-    """What a change of columns leaves of before; a database that is not migrated yet cannot tell."""
-    if not context.database.has_table("prism_table_publications"):
-        return ObjectsLeft()
-    return column_transitions.load_left_to_rewrite(connection, old.table_id, old.version + 1)
-
-
 def with_amplification(
     context: StageContext,
     connection: Connection,
@@ -129,11 +121,16 @@ def with_consequences(context: StageContext, connection: Connection, plan: Apply
 
 
 def _rewritten(context: StageContext, connection: Connection, planned: TablePlan) -> Iterator[str]:
-    """One line on the objects that a widening has rewritten, or copied."""
-    begun = [change.widening for change in planned.changes if isinstance(change, WidenColumn) and change.widening]
-    if planned.old and begun and not (left := _left_by(context, connection, planned.old)).is_empty:
-        verb = "copy" if all(widening.copy_type for widening in begun) else "rewrite"
-        left = dataclasses.replace(left, merged=0, uncopied=left.merged) if verb == "copy" else left
+    """One line on the objects that a widening has rewritten, or copied; an older database cannot tell which."""
+    begun = any(isinstance(change, WidenColumn) and change.widening for change in planned.changes)
+    if not begun or not planned.old or not context.database.has_table("prism_range_copies"):
+        return
+    table = applied(planned.old, planned.changes)
+    if table.is_copying:
+        verb, left = "copy", column_transitions.load_left_to_copy(connection, table)
+    else:
+        verb, left = "rewrite", column_transitions.load_left_to_rewrite(connection, table.table_id, table.version + 1)
+    if not left.is_empty:
         yield f"{verb} objects of {planned.name} with wider types: {left}"
 
 

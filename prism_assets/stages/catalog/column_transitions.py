@@ -14,11 +14,10 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
+from prism_assets.domain.column_changes import renamed_further, widened_further
 from prism_assets.domain.column_transitions import (
     ColumnRename,
     ColumnTransition,
-    ColumnWidening,
-    RenameState,
     TransitionStep,
     WideningState,
     next_step,
@@ -130,7 +129,7 @@ def advance_columns(
 
 
 def _take_steps(
-    context: StageContext, lease: Lease, table: TableDefinition, now: datetime, *, is_asked_for: bool
+    context: StageContext, lease: Lease, table: TableDefinition, now: datetime, *, is_asked_for: bool = False
 ) -> tuple[str, ...]:
     """One transaction, which decides anew under its locks; a death in it changes nothing."""
     with context.database.begin() as connection:
@@ -161,8 +160,9 @@ def give_up_flip(context: StageContext, lease: Lease, table: TableDefinition, no
     if not table.is_flipping:
         return ()
     with context.database.begin() as connection:
+        now = min(now, retention.database_time(connection))
         found = read_transitions(context, connection, table, now)
-    return advance_columns(context, lease, table, now) if any(item.gives_up for item in found) else ()
+    return _take_steps(context, lease, table, now) if any(item.gives_up for item in found) else ()
 
 
 def _hasten_merges(context: StageContext, lease: Lease, table: TableDefinition, now: datetime) -> None:
@@ -194,26 +194,10 @@ def _forget_damaged_copies(context: StageContext, lease: Lease, table: TableDefi
 def _further(column: Column, due: Collection[TransitionStatus], version: int) -> Column:
     """A column behind the steps that are due, which come with that version of the definition."""
     for item in due:
-        if item.column != column.name:
-            continue
-        if item.is_widening:
-            column = _with_widening(column, item.step, version)
-        elif column.rename:
-            to = item.step.to
-            further = replace(column.rename, state=to, since=version) if isinstance(to, RenameState) else None
-            column = replace(column, rename=further)
+        if item.column == column.name:
+            further = widened_further if item.is_widening else renamed_further
+            column = further(column, item.step, version)
     return column
-
-
-def _with_widening(column: Column, step: TransitionStep, version: int) -> Column:
-    """A widened column behind its step: objects are written with the wider type, all have it, or come nearer to it."""
-    widening = column.widening
-    if widening and step.to in (WideningState.FLIPPING, WideningState.COPYING):
-        is_flipping = step.to is WideningState.FLIPPING
-        return replace(column, widening=replace(widening, is_flipping=is_flipping, flip_version=version))
-    if widening is None or step.to is None:
-        return column.widened()
-    return replace(column.widened(), widening=ColumnWidening(former=widening.former, version=version))
 
 
 def tables_to_advance(

@@ -202,20 +202,20 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
     closed: list[date] = []
     advanced: tuple[str, ...] = ()
     if not republish and not table.dropped:
-        if advanced := give_up_flip(context, lease, table, min(now, known.time)):
+        if advanced := give_up_flip(context, lease, table, now):
             with context.database.begin() as connection:
                 table = tables.load_current(connection, table)
         expired = _expire(context, table, lease, pending, min(now, known.time), waiting)
         switched = _switch(context, table, lease, pending, now, waiting)
         marked, closed = _close(context, table, lease, pending, now, waiting)
-        advanced = (*advanced, *advance_columns(context, lease, table, min(now, known.time)))
+        advanced = (*advanced, *advance_columns(context, lease, table, now))
     shown = {
         one.publisher.name: _show(one, lease, table, now + timedelta(seconds=time.monotonic() - started), republish)
         for one in _begun_catalogs(context, lease, table)
     }
     current, open_transitions = _open_transitions(context, table, min(now, known.time))
     if not (republish or table.dropped) and any(item.is_shown for item in open_transitions):
-        advanced = (*advanced, *advance_columns(context, lease, current, min(now, known.time)))
+        advanced = (*advanced, *advance_columns(context, lease, current, now))
         _, open_transitions = _open_transitions(context, current, min(now, known.time))
     glue, symlink = (shown.get(name, PublishReport()) for name in (GLUE, SYMLINK))
     return TableReport(
