@@ -26,6 +26,11 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
     return f"; did you mean {near}?" if near else ""
 
 
+def one_of(said: str, allowed: Collection[str]) -> str:
+    """What a setting must be that is none of the words allowed, with the one that was meant, perhaps."""
+    return f"must be one of {', '.join(allowed)}{did_you_mean(said, allowed)}"
+
+
 def nearest(name: str, known: Collection[str]) -> str | None:
     """The known name that looks most like it, if one does."""
     return next(iter(difflib.get_close_matches(name, known, 1)), None)

@@ -18,7 +18,7 @@ from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.join_file import JOIN_KEYS, JoinEntry, read_join, refuse_group
 from prism_assets.domain.joins import CHANGE_DELETED
 from prism_assets.domain.limits import CheckLimits, Freshness
-from prism_assets.domain.names import LONGEST_NAME, NAME_RULE, TableName, did_you_mean, is_name
+from prism_assets.domain.names import LONGEST_NAME, NAME_RULE, TableName, did_you_mean, is_name, one_of
 from prism_assets.domain.row_program import value_field
 from prism_assets.domain.stream_format import ReadFile, no_file, read_format
 from prism_assets.domain.streams import Stream
@@ -165,7 +165,7 @@ def _file_format(top: YamlMapping) -> int:
     unit: str = top.text("timestamps", "microseconds")
     found = [file_format for file_format, name in FILE_FORMATS.items() if name == unit]
     if not found:
-        top.complain("timestamps", f"must be one of {', '.join(FILE_FORMATS.values())}")
+        top.complain("timestamps", one_of(unit, FILE_FORMATS.values()))
     return found[0] if found else MICROSECONDS
 
 
@@ -210,14 +210,14 @@ def _metrics(iceberg: YamlMapping, columns: tuple[Column, ...]) -> tuple[str, ..
 def _on_foreign(iceberg: YamlMapping) -> str:
     action: str = iceberg.text("on_foreign", IcebergOptions().on_foreign)
     if action not in ON_FOREIGN:
-        iceberg.complain("on_foreign", f"must be one of {', '.join(ON_FOREIGN)}")
+        iceberg.complain("on_foreign", one_of(action, ON_FOREIGN))
     return action
 
 
 def _accept_from(accept: YamlMapping) -> str:
     start: str = accept.text("from", "object")
     if start not in ACCEPT_FROM:
-        accept.complain("from", f"must be one of {', '.join(ACCEPT_FROM)}")
+        accept.complain("from", one_of(start, ACCEPT_FROM))
     return start
 
 
@@ -233,7 +233,7 @@ def _contract(contract: YamlMapping) -> Contract:
 def _one_of(mapping: YamlMapping, key: str, default: str, allowed: Sequence[str]) -> str:
     said: str = mapping.text(key, default)
     if said not in allowed:
-        mapping.complain(key, f"must be one of {', '.join(allowed)}{did_you_mean(said, allowed)}")
+        mapping.complain(key, one_of(said, allowed))
     return said
 
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, get_args
 
+from prism_assets.domain.names import did_you_mean
+
 _WRITTEN = re.compile(r"(\w+)(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?")
 _IN_GLUE = re.compile(r"(\w+)(?:\((\d+)(?:,(\d+))?\))?")
 
@@ -278,6 +280,20 @@ _BY_KEYWORD: Mapping[str, type[ColumnType]] = {kind.keyword: kind for kind in CO
 # Of types that are stored alike, the first is the one that readers see.
 _BY_GLUE_NAME: Mapping[str, type[ColumnType]] = {kind.in_glue: kind for kind in reversed(COLUMN_TYPES)}
 
+_ELSEWHERE: Mapping[str, str] = {
+    **dict.fromkeys(("char", "str", "text", "uuid", "varchar"), "string"),
+    "bool": "boolean",
+    **dict.fromkeys(("int16", "short"), "smallint"),
+    **dict.fromkeys(("int", "int32"), "integer"),
+    **dict.fromkeys(("int64", "long"), "bigint"),
+    **dict.fromkeys(("float", "float4", "float32"), "real"),
+    **dict.fromkeys(("float8", "float64", "number"), "double"),
+    **dict.fromkeys(("datetime", "timestamptz"), "timestamp"),
+    **dict.fromkeys(("array", "jsonb", "list", "map", "object", "struct", "super"), "json"),
+    "numeric": "decimal(p, s)",
+}
+"""What other systems call such types."""
+
 
 def parse_type(text: str) -> ColumnType:
     """The type that a table file calls `text`; it may have a `problem`. ValueError if there is no such type."""
@@ -285,7 +301,10 @@ def parse_type(text: str) -> ColumnType:
     kind = _BY_KEYWORD.get(keyword)
     if kind is None or len(numbers) != len(_parameters(kind)):
         known = ", ".join(map(_usage, COLUMN_TYPES))
-        raise ValueError(f"{text or 'nothing'} is not a column type (known: {known})")
+        meant = did_you_mean(keyword, _BY_KEYWORD) if kind is None else ""
+        if other := _ELSEWHERE.get(keyword.lower()):
+            meant = f"; did you mean {other}?"
+        raise ValueError(f"{text or 'nothing'} is not a column type (known: {known}){meant}")
     return kind(*numbers)
 
 

@@ -109,7 +109,7 @@ def run_query(reader: Reader, sql: str) -> QueryResult:
             columns = tuple(column[0] for column in result.description or ())
             return QueryResult(columns, tuple(result.fetchall()))
         except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
-            raise WrongUse(f"the query is wrong: {_first_line(error)}") from error
+            raise WrongUse(f"the query is wrong: {_with_what_was_meant(error)}") from error
         except duckdb.Error as error:
             raise _failed(_first_line(error)) from error
 
@@ -185,6 +185,12 @@ def _rows_of(reader: Reader, name: str) -> ds.Dataset | pa.Table:
     if isinstance(reader, LakeReader):
         return arrow_dataset(reader, reader.table(name))
     return reader.dataset(name) if isinstance(reader, DatasetReader) else reader.rows(name)
+
+
+def _with_what_was_meant(error: Exception) -> str:
+    """The first line, and what DuckDB proposes in the second one, if it does."""
+    first, *others = str(error).strip().splitlines()
+    return " ".join((first, *(line for line in others[:1] if line.startswith(("Candidate", "Did you mean")))))
 
 
 def _first_line(error: Exception) -> str:

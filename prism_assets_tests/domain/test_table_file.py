@@ -196,6 +196,11 @@ MISTAKES = {
     "unknown partition field": ("timezone: Asia", "zone: Asia", "8: partition.zone: is not a known field"),
     "unknown accept field": ("past_days: 30", "days: 30", "17: accept.days: is not a known field"),
     "accepted from nothing known": ("from: arrival", "from: now", "17: accept.from: must be one of object, arrival"),
+    "misspelt unit": (
+        "type: bigint",
+        "type: timestamp, time_unit: millisecond",
+        "11: columns[1].time_unit: must be one of seconds, milliseconds, microseconds; did you mean milliseconds?",
+    ),
     "missing schema": ("schema: log\n", "", "1: schema: is missing"),
     "missing column type": ("user_id, type: bigint", "user_id", "11: columns[1].type: nothing is not a column type"),
     "missing stream url": (', url: "s3://prism-staging/pv_log/"', "", "6: streams[0].url: must be s3://bucket/prefix/"),

@@ -103,6 +103,15 @@ def test_anything_else_is_no_type(text: str) -> None:
         parse_type(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [("strng", "string"), ("bigitn", "bigint"), ("int", "integer"), ("VARCHAR(20)", "string"), ("long", "bigint")],
+)
+def test_a_type_that_is_misspelt_or_called_as_elsewhere_gets_a_suggestion(text: str, meant: str) -> None:
+    with pytest.raises(ValueError, match=rf"did you mean {meant}\?$"):
+        parse_type(text)
+
+
 def test_a_decimal_may_have_too_many_digits() -> None:
     assert parse_type("decimal( 38 , 38 )") == DecimalType(38, 38)
     assert parse_type("decimal(38,38)").problem is None

@@ -80,7 +80,9 @@ def test_a_table_without_partitions_has_no_rows(world: World) -> None:
         ("SELECT * FROM events", "events is not a table: write schema.table, such as log.events"),
         ("SELECT * FROM log.nothing", "the catalog has no table log.nothing"),
         ("SELECT nothing FROM log.events", "the query is wrong"),
+        ("SELECT idd FROM log.events", 'idd" not found in FROM clause! Candidate bindings: "id"'),
         ("SELECT nofunction(id) FROM log.events", "nofunction does not exist"),
+        ("SELECT lenght('x') FROM log.events", 'lenght does not exist! Did you mean "length"'),
     ],
 )
 def test_a_wrong_query_is_told_in_one_line(events: World, sql: str, words: str) -> None:
