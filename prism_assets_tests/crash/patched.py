@@ -97,10 +97,14 @@ REMOVALS: Sequence[Removal] = (
         ),
     ),
     Removal(
-        "the lock of partitions before ids are taken",
+        # A merge whose inputs are others when it commits is begun anew, which hides that one came in between.
+        "the lock of partitions before ids are taken, and the look at the inputs of a merge",
         "ids_in_order",
         "passed over an object",
-        (Edit("metadata/partitions.py", "ORDER BY p.prism_partition_id FOR UPDATE", "ORDER BY 1"),),
+        (
+            Edit("metadata/partitions.py", "ORDER BY p.prism_partition_id FOR UPDATE", "ORDER BY 1"),
+            Edit("metadata/merge_ranges.py", "return said == (self.objects, self.rows, self.fingerprint)", "return True"),
+        ),
     ),
     Removal(
         "the verification of manifests",
