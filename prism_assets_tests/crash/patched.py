@@ -103,7 +103,11 @@ REMOVALS: Sequence[Removal] = (
         "passed over an object",
         (
             Edit("metadata/partitions.py", "ORDER BY p.prism_partition_id FOR UPDATE", "ORDER BY 1"),
-            Edit("metadata/merge_ranges.py", "return said == (self.objects, self.rows, self.fingerprint)", "return True"),
+            Edit(
+                "metadata/merge_ranges.py",
+                "return said == (self.objects, self.rows, self.fingerprint)",
+                "return True",
+            ),
         ),
     ),
     Removal(
