@@ -6,19 +6,16 @@ before. In the end everything is there exactly once, the ledger balances, and ev
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.lifecycle import Close, Mark, Publish, Step, Switch, next_steps
@@ -34,7 +31,7 @@ from prism_assets.stages.stream.commit import commit_batch
 from prism_assets.stages.stream.plan import StreamPlan, start_batch
 from prism_assets.stages.stream.unread import retry_failed
 from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
-from prism_assets_tests.metadata.worlds import a_world
+from prism_assets_tests.flow.any_order import play
 from prism_assets_tests.postgres import PostgresServer
 from prism_assets_tests.reliability import Figures
 from prism_assets_tests.stages.engines import (
@@ -48,7 +45,6 @@ from prism_assets_tests.world import World
 
 TABLE = "log.events"
 COLUMNS = ("{name: color, type: string}", "{name: size, type: bigint}")
-BEGIN = utc("2026-03-01T10:00")
 MERGE = "{interval: 0, target_bytes: 2500, max_objects: 3}"
 THEN = ("nothing", "nothing", "stream", "stream and catalog")
 
@@ -67,12 +63,13 @@ class AnyOrder(RuleBasedStateMachine):
     """What was dropped, what a reader saw last, and the clock of all commands."""
 
     make_world: Callable[[ExitStack], World]
+    begin = utc("2026-03-01T10:00")
 
     def __init__(self) -> None:
         super().__init__()
         self._opened = ExitStack()
         self.world = type(self).make_world(self._opened)
-        self.now = BEGIN
+        self.now = self.begin
         self.dropped: dict[date, set[int]] = defaultdict(set)
         self.broken = 0
         self.seen: Seen = {}
@@ -314,27 +311,4 @@ def database_url(postgres: PostgresServer) -> Iterator[str]:
 def test_in_any_order_of_steps_nothing_is_lost_doubled_or_hidden(
     services: Mapping[str, str], database_url: str, long: bool, figures: Figures
 ) -> None:
-    worlds = 0
-
-    def make_world(opened: ExitStack) -> World:
-        nonlocal worlds
-        worlds += 1
-        root = Path(opened.enter_context(tempfile.TemporaryDirectory()))
-        # Deaths are no fault of an object here, however many: it is never given up for them.
-        return opened.enter_context(a_world(services, database_url, root, max_attempts=1_000))
-
-    machine = type("AnyOrderHere", (AnyOrder,), {"make_world": staticmethod(make_world)})
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=200 if long else 5,
-            stateful_step_count=50 if long else 20,
-            deadline=None,
-            derandomize=not long,
-            database=None,
-            phases=[Phase.generate, Phase.shrink] if long else [Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
-    assert worlds >= (200 if long else 5)
-    figures.note("State machine", runs=worlds, steps=worlds * (50 if long else 20))
+    play(AnyOrder, services, database_url, figures, examples=200 if long else 5, long=long)

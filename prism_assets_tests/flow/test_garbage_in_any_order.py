@@ -6,28 +6,23 @@ and in the end nothing lies in the lake but what readers are sent to.
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
 
 import pyarrow.parquet as pq
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import invariant, rule
 
 from prism_assets.reading.lake_reader import ReadPartition, path_of
+from prism_assets_tests.flow.any_order import play
 from prism_assets_tests.flow.test_any_order import TABLE, AnyOrder
 from prism_assets_tests.flow.test_any_order import database_url as database_url
-from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.reliability import Figures
 from prism_assets_tests.stages.aging import gc, hours_pass, keys
 from prism_assets_tests.stages.catalogs import PausingCatalog, with_catalog
 from prism_assets_tests.stages.engines import PausingEngine, another_worker
-from prism_assets_tests.world import World
 
 LEASE = 4.0
 NIGHT = 80.0
@@ -122,8 +117,8 @@ class GarbageInAnyOrder(AnyOrder):
         super()._come_to_rest()
         seen = self._read()
         self._hours_pass(100)
-        while gc(self.world).deleted.objects:
-            continue
+        while count := gc(self.world).deleted.objects:
+            self.deleted += count
         self._only_what_is_needed_is_left()
         assert self._read() == seen
         super()._come_to_rest()
@@ -142,27 +137,14 @@ class GarbageInAnyOrder(AnyOrder):
 def test_garbage_collection_in_any_order_takes_nothing_from_anybody(
     services: Mapping[str, str], database_url: str, long: bool, figures: Figures
 ) -> None:
-    worlds = 0
-
-    def make_world(opened: ExitStack) -> World:
-        nonlocal worlds
-        worlds += 1
-        root = Path(opened.enter_context(tempfile.TemporaryDirectory()))
-        more = {"max_attempts": 1_000, "gc_max_fraction": 1.0 if worlds % 2 else 0.5, "quarantine_days": 36_500}
-        return opened.enter_context(a_world(services, database_url, root, **more))
-
-    machine = type("GarbageHere", (GarbageInAnyOrder,), {"make_world": staticmethod(make_world), "total": 0})
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=100 if long else 4,
-            stateful_step_count=50 if long else 20,
-            deadline=None,
-            derandomize=not long,
-            database=None,
-            phases=[Phase.generate, Phase.shrink] if long else [Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        ),
+    machine, _ = play(
+        GarbageInAnyOrder,
+        services,
+        database_url,
+        figures,
+        examples=100 if long else 4,
+        long=long,
+        more=lambda number: {"gc_max_fraction": 1.0 if number % 2 else 0.5, "quarantine_days": 36_500},
+        total=0,
     )
-    assert machine.total > 0  # type: ignore[attr-defined]
-    figures.note("State machine", runs=worlds, steps=worlds * (50 if long else 20))
+    assert machine.total > 0

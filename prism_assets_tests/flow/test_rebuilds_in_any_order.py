@@ -7,26 +7,22 @@ one place, and nothing lies in the lake but what readers are sent to.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
-from contextlib import ExitStack
 from datetime import date, timedelta
-from pathlib import Path
 
 import pyarrow.parquet as pq
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import precondition, rule
 
 from prism_assets.reading.lake_reader import path_of
 from prism_assets.stages.rebuild.report import RebuildReport
 from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets.stages.replay.run import run_replay
 from prism_assets_tests.builders import a_table, some_rows
+from prism_assets_tests.flow.any_order import play
 from prism_assets_tests.flow.test_any_order import COLUMNS, MERGE, TABLE, AnyOrder
 from prism_assets_tests.flow.test_any_order import database_url as database_url
 from prism_assets_tests.flow.test_garbage_in_any_order import GarbageInAnyOrder
-from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.reliability import Figures
 from prism_assets_tests.stages.engines import PausingEngine, VanishingEngine, another_worker
 from prism_assets_tests.world import World
@@ -142,27 +138,14 @@ class RebuildsInAnyOrder(GarbageInAnyOrder):
 def test_rebuilds_and_replays_in_any_order_lose_double_and_hide_nothing(
     services: Mapping[str, str], database_url: str, long: bool, figures: Figures
 ) -> None:
-    worlds = 0
-
-    def make_world(opened: ExitStack) -> World:
-        nonlocal worlds
-        worlds += 1
-        root = Path(opened.enter_context(tempfile.TemporaryDirectory()))
-        more = {"max_attempts": 1_000, "gc_max_fraction": 1.0}
-        return opened.enter_context(a_world(services, database_url, root, **more))
-
-    machine = type("RebuildsHere", (RebuildsInAnyOrder,), {"make_world": staticmethod(make_world), "total": 0})
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=100 if long else 3,
-            stateful_step_count=50 if long else 20,
-            deadline=None,
-            derandomize=not long,
-            database=None,
-            phases=[Phase.generate, Phase.shrink] if long else [Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        ),
+    machine, worlds = play(
+        RebuildsInAnyOrder,
+        services,
+        database_url,
+        figures,
+        examples=100 if long else 3,
+        long=long,
+        more=lambda _number: {"gc_max_fraction": 1.0},
+        total=0,
     )
-    assert machine.rebuilt > worlds  # type: ignore[attr-defined]
-    figures.note("State machine", runs=worlds, steps=worlds * (50 if long else 20))
+    assert machine.rebuilt > worlds

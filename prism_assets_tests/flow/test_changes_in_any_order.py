@@ -1,0 +1,195 @@
+"""The real stages in any order once more, while columns are renamed and widened, one way or the other.
+
+After each step a reader is judged who looks columns up by name, under the names that Glue shows: he finds the value of
+each row, as a type that is never wider than Glue says, and exactly as Glue says as long as no column was widened at
+once. In the end all columns have their names and types, and no object lies in the lake that nobody needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, invariant, rule
+
+from prism_assets.domain import column_transitions
+from prism_assets.domain.column_transitions import MOST_UNCOPIED_TO_BEGIN
+from prism_assets.domain.errors import DefinitionError
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.reading.lake_reader import path_of
+from prism_assets.reading.query import arrow_type
+from prism_assets_tests.builders import a_table, as_lines, some_rows, utc
+from prism_assets_tests.flow.any_order import play
+from prism_assets_tests.flow.test_any_order import COLUMNS, MERGE, TABLE
+from prism_assets_tests.flow.test_any_order import database_url as database_url
+from prism_assets_tests.flow.test_garbage_in_any_order import GarbageInAnyOrder
+from prism_assets_tests.reliability import Figures
+
+TYPES = {"length": ("smallint", "integer", "bigint"), "price": ("real", "double")}
+"""The fields of all lines, and the types that their columns have, one after the other."""
+WAYS = ("by copies", "by copies", "by copies", "at once")
+MONTH = timedelta(days=31)
+
+
+class ChangesInAnyOrder(GarbageInAnyOrder):
+    """And what the columns are called and typed by now, the values of all rows, and how they were widened."""
+
+    begin = utc("2020-03-01T10:00")
+    """Many months before the clock of the database, which columns do not run ahead of."""
+    monkeypatch: pytest.MonkeyPatch
+    changes = 0
+
+    def __init__(self) -> None:
+        self.types = dict.fromkeys(TYPES, 0)
+        self.names = {field: [field] for field in TYPES}
+        self.values: dict[int, dict[str, Any]] = {}
+        self.is_exact = True
+        super().__init__()
+
+    @initialize(
+        most=st.sampled_from([0, MOST_UNCOPIED_TO_BEGIN]),
+        field=st.sampled_from(sorted(TYPES)),
+        way=st.sampled_from([*WAYS, "by a name"]),
+    )
+    def a_column_begins_to_change(self, most: int, field: str, way: str) -> None:
+        """A flip begins when so many objects have no copy yet."""
+        self.monkeypatch.setattr(column_transitions, "MOST_UNCOPIED_TO_BEGIN", most)
+        self.the_day_ends(1)
+        if way in WAYS:
+            self.a_column_is_widened(field, way)
+        else:
+            self.a_column_is_renamed(field)
+
+    @rule(field=st.sampled_from(sorted(TYPES)), way=st.sampled_from(WAYS))
+    def a_column_is_widened(self, field: str, way: str) -> None:
+        before = self.types[field]
+        self.types[field] = min(before + 1, len(TYPES[field]) - 1)
+        if not self._is_changed(at_once=way == "at once"):
+            self.types[field] = before
+
+    @rule(field=st.sampled_from(sorted(TYPES)), minutes=st.sampled_from([0, 1]))
+    def a_column_is_widened_and_merged(self, field: str, minutes: int) -> None:
+        self.a_column_is_widened(field, "by copies")
+        self._merge()
+        if minutes:
+            self.all_stages_run(minutes)
+
+    @rule(field=st.sampled_from(sorted(TYPES)))
+    def a_column_is_renamed(self, field: str) -> None:
+        self.names[field].append(f"{field}_{len(self.names[field])}")
+        if not self._is_changed():
+            self.names[field].pop()
+
+    @rule()
+    def a_month_passes(self) -> None:
+        self._stream()  # days are accepted by when their objects arrived
+        self.now += MONTH
+        self._begin_day()
+
+    @rule(uploads=st.sampled_from([True, True, False]), days_ago=st.sampled_from([0, 0, 1]))
+    def a_worker_claims_and_stands_still(self, uploads: bool, days_ago: int) -> None:
+        if not self._table.is_flipping:
+            super().a_worker_claims_and_stands_still(uploads, days_ago)
+
+    @rule(minutes=st.sampled_from([1, 1, 70]))
+    def all_stages_run(self, minutes: int) -> None:
+        self.now += timedelta(minutes=minutes)
+        self._stream()
+        self._merge()
+        self._catalog()
+
+    @invariant()
+    def a_reader_by_name_finds_each_value_as_what_glue_says(self) -> None:
+        reader = self.world.reader()
+        table = reader.table(TABLE)
+        shown = {name: arrow_type(kind) for name, kind in table.columns}
+        fields = {name: field for field, names in self.names.items() for name in names if name in shown}
+        assert set(fields.values()) == set(TYPES), f"Glue shows {', '.join(shown)}"
+        for partition in table.partitions:
+            for item in partition.objects:
+                found = pq.read_table(path_of(item.url), filesystem=reader.filesystem, partitioning=None)
+                for name, field in fields.items():
+                    self._judge(found, name, field, shown[name], f"{name} of {item.url}")
+
+    def _judge(self, found: pa.Table, name: str, field: str, shown: pa.DataType, what: str) -> None:
+        kind = found.schema.field(name).type
+        assert kind.bit_width <= shown.bit_width, f"{what} is {kind}, and Glue says {shown}"
+        assert kind == shown or not self.is_exact, f"{what} is {kind}, and Glue says {shown}"
+        wanted = [self.values.get(row, {}).get(field) for row in found.column("id").to_pylist()]
+        assert found.column(name).to_pylist() == wanted, f"{what} has other values"
+
+    @property
+    def _table(self) -> TableDefinition:
+        (table,) = self.world.context.choose_tables([TABLE])
+        return table
+
+    def _is_changed(self, *, at_once: bool = False) -> bool:
+        """Applies the file as it is by now; False if what it says is refused for now."""
+        version = self._table.version
+        with suppress(DefinitionError):
+            self.world.apply(self._file(), now=self._clock, accept_failing_reads=at_once)
+            self.is_exact &= not (at_once and any(column.widening for column in self._table.columns))
+            type(self).changes = type(self).changes + (self._table.version > version)
+            return True
+        return False
+
+    def _file(self) -> str:
+        columns = []
+        for field, names in self.names.items():
+            was = f", was: {names[-2]}" if len(names) > 1 else ""
+            kind = TYPES[field][self.types[field]]
+            columns.append(f"{{name: {names[-1]}, type: {kind}, source: {field}{was}}}")
+        return a_table(TABLE, columns=[*columns, *COLUMNS[: self.columns]], merge=MERGE)
+
+    def _apply(self) -> None:
+        assert self.world.apply(self._file(), now=self._clock).problems == ()
+
+    def _drop(self, count: int, days_ago: int, broken: int) -> str:
+        start = self.now - timedelta(days=days_ago)
+        rows = [row | {"length": row["id"] % 100, "price": row["id"] % 7 / 4} for row in some_rows(count, start)]
+        self.values |= {row["id"]: row for row in rows}
+        self.dropped[start.date()] |= {row["id"] for row in rows}
+        self.broken += broken
+        return self.world.drop([], body=as_lines(rows) + b"broken\n" * broken)
+
+    def _catalog(self) -> None:
+        """Of a table whose columns change in the same run more happens than is announced of its days."""
+        (report,) = self.world.catalog(self._clock).tables
+        assert report.problems == ()
+
+    def _come_to_rest(self) -> None:
+        for _ in range(9):
+            if not any(column.rename or column.widening for column in self._table.columns):
+                break
+            for _ in range(4):
+                self.all_stages_run(1)
+            self.now += MONTH
+        assert not any(column.rename or column.widening for column in self._table.columns)
+        with self.world.context.database.begin() as connection:  # as if copies had taken their place long ago
+            connection.exec_driver_sql("UPDATE prism_merge_ranges SET update_time = '2020-01-01'")
+        super()._come_to_rest()
+        self.is_exact = True
+        self.a_reader_by_name_finds_each_value_as_what_glue_says()
+
+
+def test_columns_that_change_in_any_order_are_read_by_name_as_they_are(
+    services: Mapping[str, str], database_url: str, monkeypatch: pytest.MonkeyPatch, long: bool, figures: Figures
+) -> None:
+    machine, worlds = play(
+        ChangesInAnyOrder,
+        services,
+        database_url,
+        figures,
+        examples=100 if long else 4,
+        long=long,
+        more=lambda _number: {"gc_max_fraction": 1.0, "quarantine_days": 36_500},
+        total=0,
+        monkeypatch=monkeypatch,
+    )
+    assert machine.changes >= worlds
