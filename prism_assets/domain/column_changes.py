@@ -14,7 +14,6 @@ from prism_assets.domain.column_transitions import (
     ColumnRename,
     ColumnWidening,
     RenameState,
-    TransitionStep,
     WideningState,
 )
 from prism_assets.domain.columns import Column
@@ -155,24 +154,6 @@ def _with_widening(column: Column, before: Column, version: int, stored: StoredC
             copy_type=None if at_once else column.type,
         )
     return replace(column, type=before.type, widening=widening)
-
-
-def renamed_further(column: Column, step: TransitionStep, version: int) -> Column:
-    """A renamed column behind its step, which comes with that version of the definition."""
-    if column.rename and isinstance(step.to, RenameState):
-        return replace(column, rename=replace(column.rename, state=step.to, since=version))
-    return replace(column, rename=None)
-
-
-def widened_further(column: Column, step: TransitionStep, version: int) -> Column:
-    """A widened column behind its step: objects are written with the wider type, all have it, or come nearer to it."""
-    widening = column.widening
-    if widening and step.to in (WideningState.FLIPPING, WideningState.COPYING):
-        is_flipping = step.to is WideningState.FLIPPING
-        return replace(column, widening=replace(widening, is_flipping=is_flipping, flip_version=version))
-    if widening is None or step.to is None:
-        return column.widened()
-    return replace(column.widened(), widening=ColumnWidening(former=widening.former, version=version))
 
 
 def column_problems(

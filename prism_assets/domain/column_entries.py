@@ -13,7 +13,7 @@ import yaml
 from prism_assets.domain import reasons
 from prism_assets.domain.columns import DEFAULT_LENGTH, TIME_UNITS, Column
 from prism_assets.domain.joins import WINNER, Member
-from prism_assets.domain.names import NAME_RULE, did_you_mean, is_name, one_of
+from prism_assets.domain.names import NAME_RULE, did_you_mean, is_name, must_be_one_of
 from prism_assets.domain.row_program import KEEP_FIELD, name_field, reject_field, source_field, value_field
 from prism_assets.domain.sources import Key, Pattern, Rest, parse_source
 from prism_assets.domain.streams import StreamColumn
@@ -155,7 +155,7 @@ def _column(entry: YamlMapping) -> Column:
     if (offset := entry.text("source_offset", None)) and not _OFFSET.fullmatch(offset):
         entry.complain("source_offset", 'must look like "+09:00"')
     if (unit := entry.text("time_unit", None)) and unit not in TIME_UNITS:
-        entry.complain("time_unit", one_of(unit, TIME_UNITS))
+        entry.complain("time_unit", must_be_one_of(unit, TIME_UNITS))
     takes_length = not isinstance(kind, str) and kind.takes_length
     length = entry.number("length", DEFAULT_LENGTH if takes_length else None, 1, DEFAULT_LENGTH)
     if "length" in entry.children and not takes_length:

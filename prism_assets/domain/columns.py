@@ -13,6 +13,8 @@ from prism_assets.domain.column_transitions import (
     ColumnTransition,
     ColumnWidening,
     RenameState,
+    TransitionStep,
+    WideningState,
 )
 from prism_assets.domain.documents import check_known, read_part
 from prism_assets.domain.errors import InvariantBroken
@@ -112,6 +114,26 @@ class Column:
     def widened(self) -> Column:
         """The same with the type that it is to have, at the end of the way to it."""
         return dataclasses.replace(self, type=self.wanted_type, widening=None)
+
+    def after_rename_step(self, step: TransitionStep, version: int) -> Column:
+        """The same behind a step to its new name, which comes with that version of the definition."""
+        if self.rename and isinstance(step.to, RenameState):
+            return dataclasses.replace(self, rename=dataclasses.replace(self.rename, state=step.to, since=version))
+        return dataclasses.replace(self, rename=None)
+
+    def after_widening_step(self, step: TransitionStep, version: int) -> Column:
+        """The same behind a step to its wider type: all objects have that, or its flip begins or is given up, or older
+        objects are to be rewritten.
+        """
+        widening = self.widening
+        if widening and step.to in (WideningState.FLIPPING, WideningState.COPYING):
+            is_flipping = step.to is WideningState.FLIPPING
+            flip = dataclasses.replace(widening, is_flipping=is_flipping, flip_version=version)
+            return dataclasses.replace(self, widening=flip)
+        if widening is None or step.to is None:
+            return self.widened()
+        left = ColumnWidening(former=widening.former, version=version)
+        return dataclasses.replace(self.widened(), widening=left)
 
     @property
     def shown_type(self) -> ColumnType:

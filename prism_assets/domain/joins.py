@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from prism_assets.domain.documents import read_part
-from prism_assets.domain.names import did_you_mean, one_of
+from prism_assets.domain.names import did_you_mean, must_be_one_of
 from prism_assets.domain.types import (
     BigIntType,
     BooleanType,
@@ -251,7 +251,7 @@ def _problems_of_merges(
     for member in options.members:
         field, kind = ("columns", member.column, "merge"), types.get(member.column)
         if member.merge not in MERGES:
-            yield JoinProblem(field, one_of(member.merge, MERGES))
+            yield JoinProblem(field, must_be_one_of(member.merge, MERGES))
         elif member.merge != WINNER and member.column in sequences:
             yield JoinProblem(field, f"{member.column} is a sequence, of which the winner's value is shown")
         elif member.group in deleting and member.merge not in (WINNER, LAST_NON_NULL):
@@ -285,7 +285,7 @@ def _problems_of_numbers(options: JoinOptions) -> Iterator[JoinProblem]:
     if options.lateness_seconds < 0:
         yield JoinProblem(("lateness",), "must not be negative")
     if options.after not in AFTER:
-        yield JoinProblem(("after",), one_of(options.after, AFTER))
+        yield JoinProblem(("after",), must_be_one_of(options.after, AFTER))
     elif options.after == DELETE and options.window_seconds is None:
         yield JoinProblem(("after",), "records with window: forever never settle, so nothing would be deleted")
     if publish.every_seconds < 1:

@@ -26,8 +26,8 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
     return f"; did you mean {near}?" if near else ""
 
 
-def one_of(said: str, allowed: Collection[str]) -> str:
-    """What a setting must be that is none of the words allowed, with the one that was meant, perhaps."""
+def must_be_one_of(said: str, allowed: Collection[str]) -> str:
+    """The complaint about a word that is none of those allowed, with the nearest one where one looks like it."""
     return f"must be one of {', '.join(allowed)}{did_you_mean(said, allowed)}"
 
 

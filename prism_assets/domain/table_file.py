@@ -18,7 +18,7 @@ from prism_assets.domain.errors import DefinitionError
 from prism_assets.domain.join_file import JOIN_KEYS, JoinEntry, read_join, refuse_group
 from prism_assets.domain.joins import CHANGE_DELETED
 from prism_assets.domain.limits import CheckLimits, Freshness
-from prism_assets.domain.names import LONGEST_NAME, NAME_RULE, TableName, did_you_mean, is_name, one_of
+from prism_assets.domain.names import LONGEST_NAME, NAME_RULE, TableName, did_you_mean, is_name, must_be_one_of
 from prism_assets.domain.row_program import value_field
 from prism_assets.domain.stream_format import ReadFile, no_file, read_format
 from prism_assets.domain.streams import Stream
@@ -115,7 +115,7 @@ def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefini
         past_days=accept.number("past_days", PAST_DAYS, 0, MOST_PAST_DAYS),
         future_days=accept.number("future_days", FUTURE_DAYS, 0, MOST_FUTURE_DAYS),
         retention_days=top.number("retention_days", None, 1, _LONGEST_RETENTION),
-        accept_from=_accept_from(accept),
+        accept_from=_one_of(accept, "from", "object", ACCEPT_FROM),
         file_format=file_format,
         iceberg=_iceberg(top, columns, file_format),
         ducklake=top.flag("ducklake", True),
@@ -165,7 +165,7 @@ def _file_format(top: YamlMapping) -> int:
     unit: str = top.text("timestamps", "microseconds")
     found = [file_format for file_format, name in FILE_FORMATS.items() if name == unit]
     if not found:
-        top.complain("timestamps", one_of(unit, FILE_FORMATS.values()))
+        top.complain("timestamps", must_be_one_of(unit, FILE_FORMATS.values()))
     return found[0] if found else MICROSECONDS
 
 
@@ -188,7 +188,7 @@ def _iceberg(top: YamlMapping, columns: tuple[Column, ...], file_format: int) ->
         keep_hours=options.number("keep_hours", default.keep_hours, 1, 8_760),
         daily_tags=options.number("daily_tags", default.daily_tags, 0, 3_650),
         metrics=_metrics(options, columns),
-        on_foreign=_on_foreign(options),
+        on_foreign=_one_of(options, "on_foreign", IcebergOptions().on_foreign, ON_FOREIGN),
     )
 
 
@@ -207,20 +207,6 @@ def _metrics(iceberg: YamlMapping, columns: tuple[Column, ...]) -> tuple[str, ..
     return tuple(names)
 
 
-def _on_foreign(iceberg: YamlMapping) -> str:
-    action: str = iceberg.text("on_foreign", IcebergOptions().on_foreign)
-    if action not in ON_FOREIGN:
-        iceberg.complain("on_foreign", one_of(action, ON_FOREIGN))
-    return action
-
-
-def _accept_from(accept: YamlMapping) -> str:
-    start: str = accept.text("from", "object")
-    if start not in ACCEPT_FROM:
-        accept.complain("from", one_of(start, ACCEPT_FROM))
-    return start
-
-
 def _contract(contract: YamlMapping) -> Contract:
     contract.only({"new_fields", "misfits"})
     default = Contract()
@@ -233,7 +219,7 @@ def _contract(contract: YamlMapping) -> Contract:
 def _one_of(mapping: YamlMapping, key: str, default: str, allowed: Sequence[str]) -> str:
     said: str = mapping.text(key, default)
     if said not in allowed:
-        mapping.complain(key, one_of(said, allowed))
+        mapping.complain(key, must_be_one_of(said, allowed))
     return said
 
 

@@ -280,7 +280,7 @@ _BY_KEYWORD: Mapping[str, type[ColumnType]] = {kind.keyword: kind for kind in CO
 # Of types that are stored alike, the first is the one that readers see.
 _BY_GLUE_NAME: Mapping[str, type[ColumnType]] = {kind.in_glue: kind for kind in reversed(COLUMN_TYPES)}
 
-_ELSEWHERE: Mapping[str, str] = {
+_NAMES_ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("char", "str", "text", "uuid", "varchar"), "string"),
     "bool": "boolean",
     **dict.fromkeys(("int16", "short"), "smallint"),
@@ -292,7 +292,7 @@ _ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("array", "jsonb", "list", "map", "object", "struct", "super"), "json"),
     "numeric": "decimal(p, s)",
 }
-"""What other systems call such types."""
+"""Names of types in other systems, and what each is called here."""
 
 
 def parse_type(text: str) -> ColumnType:
@@ -301,9 +301,8 @@ def parse_type(text: str) -> ColumnType:
     kind = _BY_KEYWORD.get(keyword)
     if kind is None or len(numbers) != len(_parameters(kind)):
         known = ", ".join(map(_usage, COLUMN_TYPES))
-        meant = did_you_mean(keyword, _BY_KEYWORD) if kind is None else ""
-        if other := _ELSEWHERE.get(keyword.lower()):
-            meant = f"; did you mean {other}?"
+        called = _NAMES_ELSEWHERE.get(keyword.lower(), keyword.lower())
+        meant = "" if kind else did_you_mean(called, [*_BY_KEYWORD, *_NAMES_ELSEWHERE.values()])
         raise ValueError(f"{text or 'nothing'} is not a column type (known: {known}){meant}")
     return kind(*numbers)
 

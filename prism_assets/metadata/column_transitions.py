@@ -85,9 +85,9 @@ def load_left_to_rewrite(connection: Connection, table_id: int, version: int) ->
 
 
 def load_left_to_copy(connection: Connection, table: TableDefinition) -> ObjectsLeft:
-    """Whatever is no merged object with a copy, for all columns of a table in one, as they flip together.
+    """Counts what is no merged object with a copy yet, written under any definition.
 
-    Whatever is there counts, under any definition.
+    One count for all columns of the table, as they flip together.
     """
     values = {"table": table.table_id, "version": table.version + 1, "copies_since": table.copies_since}
     found = dict(connection.execute(text(_LEFT), values).one()._mapping)
@@ -96,7 +96,10 @@ def load_left_to_copy(connection: Connection, table: TableDefinition) -> Objects
 
 
 def load_left_to_flip(connection: Connection, table: TableDefinition) -> ObjectsLeft:
-    """What keeps copies from taking the place of all objects of a table: what is left to copy, and may come to it."""
+    """Counts what keeps copies from taking the place of all objects of a table: what has none yet, and what may delay it.
+
+    That are merges, which may still write such objects, and days that are not switched.
+    """
     left = load_left_to_copy(connection, table)
     others = connection.execute(text(_BESIDE_COPIES), {"table": table.table_id}).one()
     return replace(left, **others._mapping)

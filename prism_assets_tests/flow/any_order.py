@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,14 @@ from prism_assets_tests.reliability import Figures
 from prism_assets_tests.world import World
 
 
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """The class that was run, with what it counted, and in how many worlds."""
+
+    machine: Any
+    worlds: int
+
+
 def play(
     machine: type[RuleBasedStateMachine],
     services: Mapping[str, str],
@@ -24,12 +33,13 @@ def play(
     *,
     examples: int,
     long: bool,
-    more: Callable[[int], Mapping[str, Any]] = lambda _number: {},
-    **parts: Any,
-) -> tuple[Any, int]:
-    """Plays so many examples, and `more` as settings of the world of each; the class that was played, and its worlds.
+    world_settings: Callable[[int], Mapping[str, Any]] = lambda _number: {},
+    **attributes: Any,
+) -> Played:
+    """Runs a state machine for so many examples, each in a world of its own.
 
-    It has `parts`, and a `make_world`. Deaths are no fault of an object here, however many: it is never given up.
+    `world_settings` gives the settings of the n-th world; `attributes` become those of the class, beside `make_world`.
+    Deaths are no fault of an object here, however many: it is never given up.
     """
     worlds = 0
 
@@ -37,9 +47,9 @@ def play(
         nonlocal worlds
         worlds += 1
         root = Path(opened.enter_context(tempfile.TemporaryDirectory()))
-        return opened.enter_context(a_world(services, database_url, root, max_attempts=1_000, **more(worlds)))
+        return opened.enter_context(a_world(services, database_url, root, max_attempts=1_000, **world_settings(worlds)))
 
-    played = type(f"{machine.__name__}Here", (machine,), {"make_world": staticmethod(make_world), **parts})
+    played = type(f"{machine.__name__}Here", (machine,), {"make_world": staticmethod(make_world), **attributes})
     steps = 50 if long else 20
     run_state_machine_as_test(
         played,
@@ -55,4 +65,4 @@ def play(
     )
     assert worlds >= examples
     figures.note("State machine", runs=worlds, steps=worlds * steps)
-    return played, worlds
+    return Played(machine=played, worlds=worlds)

@@ -138,14 +138,13 @@ class RebuildsInAnyOrder(GarbageInAnyOrder):
 def test_rebuilds_and_replays_in_any_order_lose_double_and_hide_nothing(
     services: Mapping[str, str], database_url: str, long: bool, figures: Figures
 ) -> None:
-    machine, worlds = play(
+    played = play(
         RebuildsInAnyOrder,
         services,
         database_url,
         figures,
         examples=100 if long else 3,
         long=long,
-        more=lambda _number: {"gc_max_fraction": 1.0},
-        total=0,
+        world_settings=lambda _number: {"gc_max_fraction": 1.0},
     )
-    assert machine.rebuilt > worlds
+    assert played.machine.rebuilt > played.worlds

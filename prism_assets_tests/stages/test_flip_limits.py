@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +17,8 @@ from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.leases import leased
 from prism_assets.stages.merge import commit
 from prism_assets_tests.builders import utc
-from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.stages.seen_columns import NOON, publish
+from prism_assets_tests.stages.test_flips import world as world
 from prism_assets_tests.stages.widened import (
     LATER,
     NARROW,
@@ -31,25 +29,12 @@ from prism_assets_tests.stages.widened import (
     arrive,
     definition,
     drop,
-    merged_and_open_day,
     said,
     see,
     states,
 )
+from prism_assets_tests.stages.widened import rows as rows
 from prism_assets_tests.world import World
-
-
-@pytest.fixture
-def world(services: Any, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """Of a table that flips when all merged objects have a copy."""
-    monkeypatch.setattr(column_transitions, "MOST_UNCOPIED_TO_BEGIN", 0)
-    with a_world(services, database_url, tmp_path, gc_max_fraction=1.0) as made:
-        yield made
-
-
-@pytest.fixture
-def rows(world: World) -> list[dict[str, Any]]:
-    return merged_and_open_day(world)
 
 
 def park_a_merge(world: World) -> None:

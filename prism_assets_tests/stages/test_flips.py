@@ -47,13 +47,13 @@ from prism_assets_tests.stages.widened import (
     die,
     drop,
     flip,
-    merged_and_open_day,
     plans,
     said,
     see,
     states,
     strict,
 )
+from prism_assets_tests.stages.widened import rows as rows
 from prism_assets_tests.world import World
 
 FLIPPING, FLIPPED = "2026-03-02T11:05", "2026-03-02T11:20"
@@ -65,11 +65,6 @@ def world(services: Any, database_url: str, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(column_transitions, "MOST_UNCOPIED_TO_BEGIN", 0)
     with a_world(services, database_url, tmp_path, gc_max_fraction=1.0) as made:
         yield made
-
-
-@pytest.fixture
-def rows(world: World) -> list[dict[str, Any]]:
-    return merged_and_open_day(world)
 
 
 def drop_size(world: World) -> dict[str, str]:

@@ -47,7 +47,6 @@ from prism_assets_tests.stages.widened import (
     definition,
     die,
     drop,
-    merged_and_open_day,
     plans,
     said,
     see,
@@ -55,6 +54,7 @@ from prism_assets_tests.stages.widened import (
     widen,
     widenings,
 )
+from prism_assets_tests.stages.widened import rows as rows
 from prism_assets_tests.world import World
 
 
@@ -62,11 +62,6 @@ from prism_assets_tests.world import World
 def world(services: Any, database_url: str, tmp_path: Path) -> Iterator[World]:
     with a_world(services, database_url, tmp_path, gc_max_fraction=1.0) as made:
         yield made
-
-
-@pytest.fixture
-def rows(world: World) -> list[dict[str, Any]]:
-    return merged_and_open_day(world)
 
 
 def test_no_reader_finds_another_value_through_a_widening(world: World, rows: list[dict[str, Any]]) -> None:

@@ -150,8 +150,9 @@ def closed_day(world: World, types: dict[str, str] = NARROW) -> list[dict[str, A
     return rows
 
 
-def merged_and_open_day(world: World) -> list[dict[str, Any]]:
-    """Rows of a day that is merged and switched, and of one that is open, of a table with narrow columns."""
+@pytest.fixture
+def rows(world: World) -> list[dict[str, Any]]:
+    """Of a day that is merged and switched, and of one that is open, of a table with narrow columns."""
     world.apply(a_file(NARROW))
     found = [*arrive(world), *arrive(world)]
     world.catalog(NIGHT)

@@ -62,15 +62,8 @@ BOUNDED: Mapping[str, int] = {"lpad": 1, "rpad": 1, "repeat": 1}
 """Functions that need a whole number of at most LARGEST, written as such, as the argument at this place, and none of
 them inside another, nor inside one of GROWING: what they make counts for no limit of memory."""
 LARGEST = 256
-GROWING: Mapping[str, int] = {"array_to_string": 1, "regexp_replace": 2, "replace": 2}
-"""Functions that put a text, the argument at this place, into another at every place: of a long one they make as many
-of it."""
-REDUCING = frozenset({"array_reduce", "list_reduce", "reduce"})
-"""Functions whose lambda is given what it made before."""
-CHOOSING = frozenset({"%", "&", "*", "+", "-", "/", "//", "greatest", "if", "ifnull", "least", "nullif", "|"})
-"""Functions and operators whose result is no longer than the longest of their arguments."""
-SHORT = 16
-"""Bytes of a text, written as such, that may be put into another at every place, or be made for every element."""
+GROWING = frozenset({"array_to_string", "regexp_replace", "replace"})
+"""Functions that put a text into another at every place: of a long one they make as many of it."""
 _MACROS = """
 array_append array_pop_back array_pop_front array_prepend array_push_back array_push_front array_reverse
 array_to_string date_add days_in_month if list_append list_avg list_bit_and list_bit_or list_bit_xor list_bool_and

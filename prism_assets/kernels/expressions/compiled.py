@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -19,8 +19,6 @@ from prism_assets.kernels.type_rules import stored_type
 if TYPE_CHECKING:
     import duckdb
 
-MULTIPLIED_BYTES = 8_192
-"""How long, together, the texts of a row may be that an expression multiplies, as 64 MiB is what comes of them then."""
 ANY_ROW = "prism row"
 """A column for programs that use none: an Arrow table without columns has no rows."""
 KEEP = "prism keep"
@@ -44,8 +42,7 @@ class Compiled:
 
     The answer has a column for each value that is stored, and for `keep` and each rejection. That of `query`, which
     fails as a whole where an expression does for one row, has no more; that of `trying_query`, which takes half as long
-    again, never fails so, and has next to each where it failed. Where one `multiplies`, few rows are to be asked for at
-    a time.
+    again, never fails so, and has next to each where it failed.
     """
 
     query: str
@@ -53,7 +50,6 @@ class Compiled:
     inputs: tuple[str, ...]
     kinds: tuple[tuple[str, Kind], ...]
     secrets: frozenset[str]
-    multiplies: bool
 
 
 @dataclass(frozen=True)
@@ -76,7 +72,6 @@ class _GrowingQuery:
         self.secrets: set[str] = set()
         self.columns: set[str] = set()
         self.uses: dict[str, frozenset[str]] = {}
-        self.multiplied: set[str] = set()
 
     def uses_of(self, expression: Expression) -> Uses:
         """What an expression uses. Raises ExpressionError."""
@@ -84,17 +79,13 @@ class _GrowingQuery:
 
     def add(self, expression: Expression, name: str, uses: Uses) -> str:
         """Adds an expression under a name; returns the SQL type of its values. Raises ExpressionError."""
-        if uses.multiplies and (long := uses.columns & self.multiplied):
-            raise ExpressionError(f"it would grow without bound: {', '.join(sorted(long))} is made in such a way, too")
         if uses.columns & self._waiting.keys():
             self._close()
         sql_type = self._type_of(expression)
         self.secrets |= uses.secrets
         self.columns |= uses.columns
         self.uses[name] = uses.columns
-        if uses.multiplies or uses.columns & self.multiplied:
-            self.multiplied.add(name)
-        self._waiting[name] = _bounded(expression.text, uses.columns) if uses.multiplies else expression.text
+        self._waiting[name] = expression.text
         return sql_type
 
     def queries(self) -> tuple[str, str]:
@@ -117,13 +108,6 @@ class _GrowingQuery:
             self._query = _computed(self._query, self._waiting)
             self._trying_query = _tried(self._trying_query, self._waiting)
             self._waiting = {}
-
-
-def _bounded(text: str, columns: Collection[str]) -> str:
-    """An expression that multiplies, computed where what it is made of is short enough; elsewhere it fails."""
-    lengths = " + ".join(f"coalesce(strlen(CAST({_quoted(name)} AS VARCHAR)), 0)" for name in sorted(columns))
-    is_short = f"CASE WHEN {lengths or 0} <= {MULTIPLIED_BYTES} THEN 'true' ELSE 'too long' END"
-    return f"CASE WHEN CAST({is_short} AS BOOLEAN) THEN ({text}\n) END"
 
 
 def _computed(query: str, expressions: Mapping[str, str]) -> str:
@@ -218,13 +202,6 @@ class _Compilation:
             )
         self._kinds[name] = kind
 
-    def _cut(self, name: str, kind: Kind, sql: str) -> str:
-        """What of a result is taken: of a text that is too long for its column no more than shows that it is."""
-        length = self._stored[name].length
-        if name not in self._steps.multiplied or kind is not Kind.TEXT or length is None:
-            return sql
-        return f"CASE WHEN strlen({sql}) > {length} THEN left({sql}, {length + 1}) ELSE {sql} END"
-
     def _exposed(self) -> list[Problem]:
         """A value that is sensitive is made of columns whose values lie open in lines that are set aside."""
         sensitive = self._program.sensitive
@@ -239,7 +216,7 @@ class _Compilation:
 
     def _whole(self) -> Compiled:
         taken = self._kinds
-        answers = [f"{self._cut(name, *kind)} AS {_quoted(name)}" for name, kind in taken.items()]
+        answers = [f"{sql} AS {_quoted(name)}" for name, (_, sql) in taken.items()]
         conditions = [name for name in self._names() if name not in self._computed]
         answers += [_quoted(name) for name in conditions]
         failures = [_quoted(failed(name)) for name in (*taken, *conditions)]
@@ -253,7 +230,6 @@ class _Compilation:
             inputs=inputs,
             kinds=kinds,
             secrets=frozenset(self._steps.secrets),
-            multiplies=bool(self._steps.multiplied),
         )
 
 

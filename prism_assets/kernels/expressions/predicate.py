@@ -34,8 +34,6 @@ def check_predicate(table: TableDefinition, text: str) -> ErasureRule:
     connection = connect()
     try:
         uses = check(connection, text, columns)
-        if uses.multiplies:
-            raise ExpressionError("it makes a text for each place of another one, or for each element of a list")
         named = [column for name, column in columns.items() if name in uses.columns]
         values = values_of(connection, text)
         sql_type = _type_of(text, named)

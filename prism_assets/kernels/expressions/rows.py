@@ -9,20 +9,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from prism_assets.domain.errors import ExpressionsFailed
 from prism_assets.domain.reasons import KEEP_FAILED, REJECT_FAILED
-from prism_assets.kernels.expressions.compiled import (
-    ANY_ROW,
-    KEEP,
-    MICROSECONDS,
-    MULTIPLIED_BYTES,
-    Compiled,
-    compiled,
-    failed,
-    reject,
-)
+from prism_assets.kernels.expressions.compiled import ANY_ROW, KEEP, MICROSECONDS, Compiled, compiled, failed, reject
 from prism_assets.kernels.expressions.results import typed
 from prism_assets.kernels.expressions.session import RowFailure, Secrets, Session
 from prism_assets.kernels.expressions.tree import ExpressionError
@@ -86,13 +76,6 @@ class Computation:
         return Computed(self._stored(rows, answer, kept), rejects, filtered)
 
     def _answer(self, seen: pa.Table) -> pa.Table:
-        """What the expressions give."""
-        if not self._query.multiplies:
-            return self._answer_at_once(seen)
-        # Only behind the first that fails do answers say where.
-        return pa.concat_tables(map(self._answer_at_once, _portions(seen)), promote_options="default")
-
-    def _answer_at_once(self, seen: pa.Table) -> pa.Table:
         """What the expressions give. From the first row on for which one fails, each is tried row by row."""
         if not self._tries:
             try:
@@ -166,18 +149,6 @@ def _seen(column: pa.Array) -> pa.Array:
     if not pa.types.is_timestamp(column.type):
         return column
     return column.cast(pa.timestamp("us", "UTC")).view(MICROSECONDS)
-
-
-def _portions(seen: pa.Table) -> Iterator[pa.Table]:
-    """Rows in portions of which an expression that multiplies makes no more than of two that are as long as may be."""
-    lengths = np.zeros(seen.num_rows, np.int64)
-    for column in seen.columns:
-        if pa.types.is_string(column.type):
-            lengths += pc.fill_null(pc.binary_length(column), 0).to_numpy()
-    made = np.cumsum(np.minimum(lengths, MULTIPLIED_BYTES) ** 2) // MULTIPLIED_BYTES**2
-    ends = [*(np.flatnonzero(np.diff(made)) + 1).tolist(), seen.num_rows]
-    for start, end in zip([0, *ends], ends, strict=False):
-        yield seen.slice(start, end - start)
 
 
 def _whole(answer: pa.Table, name: str) -> pa.Array:

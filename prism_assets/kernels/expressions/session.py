@@ -19,6 +19,7 @@ from prism_assets.domain.errors import ExpressionsFailed, MissingSecret, WorkerU
 from prism_assets.domain.names import SECRET_PREFIX
 from prism_assets.domain.words import counted
 from prism_assets.kernels.expressions.macros import MACROS, variables
+from prism_assets.kernels.expressions.memory import RETURNS_MEMORY, ROOM, confined
 
 if TYPE_CHECKING:
     import duckdb
@@ -41,6 +42,7 @@ _SETTINGS = (
     "SET threads = 1",
     "SET GLOBAL errors_as_json = true",  # which tell the place of an error
     f"SET memory_limit = '{_MEMORY}'",
+    "SET allocator_background_threads = true",  # which give memory back that nobody uses for some seconds
     "SET temp_directory = ''",
     "SET autoinstall_known_extensions = false",
     "SET autoload_known_extensions = false",
@@ -54,6 +56,7 @@ _SETTINGS = (
 @lru_cache(maxsize=1)
 def _database(_process: int) -> duckdb.DuckDBPyConnection:
     """The database of this process, made at its first expression; another process after a fork makes its own."""
+    os.environ.update(RETURNS_MEMORY)
     try:
         import duckdb  # takes a fifth of a second, and most tables have no expression
     except ImportError as error:
@@ -233,13 +236,14 @@ class Session:
         import duckdb
 
         try:
-            with _watchdog(os.getpid()).interrupts(prepared.connection, self._seconds) as rung:
+            with _watchdog(os.getpid()).interrupts(prepared.connection, self._seconds) as rung, confined():
                 return prepared.answer(rows)
-        except duckdb.OutOfMemoryException:
+        except (duckdb.OutOfMemoryException, MemoryError):
             self._prepared.clear()
             raise ExpressionsFailed(
-                f"the expressions of the table need more than {_MEMORY} of memory for "
-                f"{counted(rows.num_rows, 'line')}: make them simpler, or keep their values shorter"
+                f"the expressions of the table need more than {_MEMORY} of memory for the results of "
+                f"{counted(rows.num_rows, 'line')}, or {ROOM >> 20}MiB in between: make them simpler, or keep their "
+                "values shorter"
             ) from None
         except duckdb.Error as error:
             if rung.is_set():

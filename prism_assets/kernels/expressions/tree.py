@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from prism_assets.domain.names import did_you_mean
-from prism_assets.kernels.expressions.allowed import BOUNDED, CHOOSING, FUNCTIONS, GROWING, LARGEST, REDUCING, SHORT
+from prism_assets.kernels.expressions.allowed import BOUNDED, FUNCTIONS, GROWING, LARGEST
 from prism_assets.kernels.expressions.macros import MACROS, SECRET_RULE
 
 if TYPE_CHECKING:
@@ -45,22 +45,17 @@ class ExpressionError(Exception):
 
 @dataclass(frozen=True)
 class Uses:
-    """What an expression needs: columns, by name, and secrets.
-
-    One that `multiplies` puts a text into another at every place, or makes one for every element of a list: what that
-    takes grows with the product of their lengths, and counts for no limit of memory.
-    """
+    """What an expression needs: columns, by name, and secrets."""
 
     columns: frozenset[str]
     secrets: frozenset[str]
-    multiplies: bool
 
 
 def check(connection: duckdb.DuckDBPyConnection, text: str, names: Collection[str]) -> Uses:
     """What an expression uses of the columns `names`. Raises ExpressionError for one that is not allowed."""
     reading = _TreeWalk(connection, text, frozenset(names))
-    multiplies = reading.visit(_parsed(connection, text), frozenset())
-    return Uses(frozenset(reading.columns), frozenset(reading.secrets), multiplies)
+    reading.visit(_parsed(connection, text), frozenset())
+    return Uses(frozenset(reading.columns), frozenset(reading.secrets))
 
 
 def _parsed(connection: duckdb.DuckDBPyConnection, text: str) -> Node:
@@ -117,8 +112,8 @@ class _TreeWalk:
         self.columns: set[str] = set()
         self.secrets: set[str] = set()
 
-    def visit(self, node: Node, variables: frozenset[str]) -> bool:
-        """Checks a node and all below it, and says whether it multiplies; `variables` are those of lambdas around."""
+    def visit(self, node: Node, variables: frozenset[str]) -> None:
+        """Checks a node and all below it; `variables` are those of the lambdas around it."""
         kind = str(node["class"])
         if kind not in _COMPUTING or node["type"] == "GROUPING_FUNCTION":
             self._refuse(node, _NEVER.get(kind, f"{kind.lower().replace('_', ' ')} is not allowed here"))
@@ -132,11 +127,8 @@ class _TreeWalk:
             self._refuse(node, "write ->> with a path for JSON, or lambda x: … for a function")
         elif kind in ("TYPE", "CAST"):
             self._types(node)
-        below = [self.visit(child, variables) for child in _children(node)]
-        multiplies = _multiplies(node)
-        if multiplies and any(below):
-            self._refuse(node, "it would grow without bound: a text for each place, or each element, of one such text")
-        return multiplies or any(below)
+        for child in _children(node):
+            self.visit(child, variables)
 
     def _refuse(self, node: Node, message: str) -> None:
         raise ExpressionError(message, _character(self._text, node.get("query_location")))
@@ -176,10 +168,6 @@ class _TreeWalk:
             self._refuse(node, f"{name} needs its length as a number of at most {LARGEST}, written as such")
         if (name in BOUNDED or name in GROWING) and any(_calls(argument, BOUNDED) for argument in arguments):
             self._refuse(node, f"{name} takes no text that {' or '.join(BOUNDED)} makes: it would grow without bound")
-        if name in REDUCING and any(_doubles(argument) for argument in arguments):
-            self._refuse(
-                node, f"the lambda of {name} can take what it made before once alone: it would grow without bound"
-            )
         if name == "pseudonym":
             secret = _constant(arguments[1]) if len(arguments) > 1 else None
             if secret is None or not _SECRET.fullmatch(secret):
@@ -202,54 +190,6 @@ class _TreeWalk:
         said = node.get("type_name") or (node.get("cast_type") or {}).get("id") or ""
         if str(said).lower() in _WITH_ZONE:
             self._refuse(node, "times are timestamps in UTC here: use timestamp, and at_offset for local times")
-
-
-def _multiplies(node: Node) -> bool:
-    """Whether a node by itself makes a text that is not a short one for each place of another, or for each element."""
-    if node["class"] == "FUNCTION":
-        name, arguments = str(node["function_name"]).lower(), _arguments(node)
-        place = GROWING.get(name, len(arguments))
-        return name in REDUCING or any(not _is_short(argument) for argument in arguments[place : place + 1])
-    return node["class"] == "LAMBDA" and _takes_more_than(_variables(node["lhs"]), node["expr"])
-
-
-def _is_short(node: Node) -> bool:
-    text = _constant(node)
-    return text is not None and len(text.encode()) <= SHORT
-
-
-def _takes_more_than(variables: frozenset[str], node: Node) -> bool:
-    """Whether what a lambda makes is made of more than its own variables and short texts."""
-    if node["class"] == "COLUMN_REF":
-        return str(node["column_names"][0]).lower() not in variables
-    if node["class"] == "CONSTANT":
-        return not _is_short(node)
-    if node["class"] == "LAMBDA":
-        return _takes_more_than(variables | _variables(node["lhs"]), node["expr"])
-    return any(_takes_more_than(variables, child) for child in _children(node))
-
-
-def _doubles(node: Node) -> bool:
-    """Whether a lambda, which is given what it made before as its first variable, can make a multiple of that."""
-    if node["class"] != "LAMBDA":
-        return False
-    first = next(_nodes(node["lhs"]))
-    while first["class"] != "COLUMN_REF":
-        first = next(_children(first))
-    return _calls(node["expr"], GROWING) or _times(str(first["column_names"][0]).lower(), node["expr"]) > 1
-
-
-def _times(name: str, node: Node) -> int:
-    """How many times what a node makes may hold a variable."""
-    if node["class"] == "COLUMN_REF":
-        return int(str(node["column_names"][0]).lower() == name)
-    if node["class"] in ("COMPARISON", "CONJUNCTION", "BETWEEN"):
-        return 0
-    below = [_times(name, child) for child in _children(node)]
-    if node["class"] == "CASE":
-        below = [_times(name, node["else_expr"]), *(_times(name, one["then_expr"]) for one in node["case_checks"])]
-    is_choice = node["class"] == "CASE" or node["type"] == "OPERATOR_COALESCE" or node.get("function_name") in CHOOSING
-    return max(below, default=0) if is_choice else sum(below)
 
 
 def _variables(node: Node) -> frozenset[str]:

@@ -121,7 +121,7 @@ def with_consequences(context: StageContext, connection: Connection, plan: Apply
 
 
 def _rewritten(context: StageContext, connection: Connection, planned: TablePlan) -> Iterator[str]:
-    """One line on the objects that a widening has rewritten, or copied; an older database cannot tell which."""
+    """One line on the objects that a widening will have rewritten or copied; none for an older database."""
     begun = any(isinstance(change, WidenColumn) and change.widening for change in planned.changes)
     if not begun or not planned.old or not context.database.has_table("prism_range_copies"):
         return

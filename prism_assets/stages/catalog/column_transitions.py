@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from prism_assets.domain.column_changes import renamed_further, widened_further
 from prism_assets.domain.column_transitions import (
     ColumnRename,
     ColumnTransition,
@@ -107,15 +106,17 @@ def read_transitions(
     return tuple(found)
 
 
+def not_ahead(connection: Connection, now: datetime) -> datetime:
+    """The time of a caller, or of the database where that is earlier: a flip that began by a clock ahead would last."""
+    return min(now, retention.database_time(connection))
+
+
 def advance_columns(
     context: StageContext, lease: Lease, table: TableDefinition, now: datetime, *, is_asked_for: bool = False
 ) -> tuple[str, ...]:
-    """Takes the steps that are due of a table, and says which these were.
-
-    By the clock of the caller, where that is not ahead: a flip would last for longer.
-    """
+    """Takes the steps that are due of a table, and says which these were."""
     with context.database.begin() as connection:
-        now = min(now, retention.database_time(connection))
+        now = not_ahead(connection, now)
         found = read_transitions(context, connection, table, now, is_asked_for=is_asked_for)
     due = [item for item in found if item.step.is_due]
     gives_up = any(item.gives_up for item in due)
@@ -142,7 +143,7 @@ def _take_steps(
             partitions.lock_all(connection, [table.table_id])
         found = read_transitions(context, connection, current, now, is_asked_for=is_asked_for)
         due = [item for item in found if item.step.is_due]
-        columns = tuple(_further(column, due, current.version + 1) for column in current.columns)
+        columns = tuple(_after_steps(column, due, current.version + 1) for column in current.columns)
         changes = changes_between(current, replace(current, columns=columns))
         plan = ApplyPlan((TablePlan(current.name, current, changes),))
         if any(isinstance(change, FlipColumn) for change in changes):
@@ -160,7 +161,7 @@ def give_up_flip(context: StageContext, lease: Lease, table: TableDefinition, no
     if not table.is_flipping:
         return ()
     with context.database.begin() as connection:
-        now = min(now, retention.database_time(connection))
+        now = not_ahead(connection, now)
         found = read_transitions(context, connection, table, now)
     return _take_steps(context, lease, table, now) if any(item.gives_up for item in found) else ()
 
@@ -191,12 +192,12 @@ def _forget_damaged_copies(context: StageContext, lease: Lease, table: TableDefi
             range_copies.forget_copies(connection, damaged)
 
 
-def _further(column: Column, due: Collection[TransitionStatus], version: int) -> Column:
+def _after_steps(column: Column, due: Collection[TransitionStatus], version: int) -> Column:
     """A column behind the steps that are due, which come with that version of the definition."""
     for item in due:
         if item.column == column.name:
-            further = widened_further if item.is_widening else renamed_further
-            column = further(column, item.step, version)
+            after = column.after_widening_step if item.is_widening else column.after_rename_step
+            column = after(item.step, version)
     return column
 
 

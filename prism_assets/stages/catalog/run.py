@@ -45,6 +45,7 @@ from prism_assets.stages.catalog.column_transitions import (
     TransitionStatus,
     advance_columns,
     give_up_flip,
+    not_ahead,
     read_transitions,
 )
 from prism_assets.stages.catalog.facts import StoredFacts
@@ -213,10 +214,10 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
         one.publisher.name: _show(one, lease, table, now + timedelta(seconds=time.monotonic() - started), republish)
         for one in _begun_catalogs(context, lease, table)
     }
-    current, open_transitions = _open_transitions(context, table, min(now, known.time))
+    current, open_transitions = _open_transitions(context, table, now)
     if not (republish or table.dropped) and any(item.is_shown for item in open_transitions):
         advanced = (*advanced, *advance_columns(context, lease, current, now))
-        _, open_transitions = _open_transitions(context, current, min(now, known.time))
+        _, open_transitions = _open_transitions(context, current, now)
     glue, symlink = (shown.get(name, PublishReport()) for name in (GLUE, SYMLINK))
     return TableReport(
         table=str(table.name),
@@ -243,7 +244,7 @@ def _open_transitions(
     """The definition in force, and how far columns are that are on the way to their new names or types."""
     with context.database.begin() as connection:
         current = tables.load_current(connection, table)
-        return current, read_transitions(context, connection, current, now)
+        return current, read_transitions(context, connection, current, not_ahead(connection, now))
 
 
 def _of_symlinks(item: _Told) -> _Told:
