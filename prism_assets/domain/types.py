@@ -281,15 +281,16 @@ _BY_KEYWORD: Mapping[str, type[ColumnType]] = {kind.keyword: kind for kind in CO
 _BY_GLUE_NAME: Mapping[str, type[ColumnType]] = {kind.in_glue: kind for kind in reversed(COLUMN_TYPES)}
 
 _NAMES_ELSEWHERE: Mapping[str, str] = {
-    **dict.fromkeys(("char", "str", "text", "uuid", "varchar"), "string"),
+    **dict.fromkeys(("char", "character", "str", "text", "uuid", "varchar"), "string"),
     "bool": "boolean",
-    **dict.fromkeys(("int16", "short"), "smallint"),
-    **dict.fromkeys(("int", "int32"), "integer"),
-    **dict.fromkeys(("int64", "long"), "bigint"),
+    **dict.fromkeys(("int16", "int2", "short", "tinyint"), "smallint"),
+    **dict.fromkeys(("int", "int32", "int4"), "integer"),
+    **dict.fromkeys(("int64", "int8", "long"), "bigint"),
     **dict.fromkeys(("float", "float4", "float32"), "real"),
     **dict.fromkeys(("float8", "float64", "number"), "double"),
     **dict.fromkeys(("datetime", "timestamptz"), "timestamp"),
     **dict.fromkeys(("array", "jsonb", "list", "map", "object", "struct", "super"), "json"),
+    "decimal": "decimal(p, s)",
     "numeric": "decimal(p, s)",
 }
 """Names of types in other systems, and what each is called here."""
@@ -301,10 +302,15 @@ def parse_type(text: str) -> ColumnType:
     kind = _BY_KEYWORD.get(keyword)
     if kind is None or len(numbers) != len(_parameters(kind)):
         known = ", ".join(map(_usage, COLUMN_TYPES))
-        called = _NAMES_ELSEWHERE.get(keyword.lower(), keyword.lower())
-        meant = "" if kind else did_you_mean(called, [*_BY_KEYWORD, *_NAMES_ELSEWHERE.values()])
+        meant = "" if kind else _meant(text)
         raise ValueError(f"{text or 'nothing'} is not a column type (known: {known}){meant}")
     return kind(*numbers)
+
+
+def _meant(text: str) -> str:
+    """The type that a text may mean which is none: by its first word, but lists of any type are JSON."""
+    word = "array" if set("[<") & set(text) else (text.lower().split("(")[0].split() or [""])[0]
+    return did_you_mean(_NAMES_ELSEWHERE.get(word, word), [*_BY_KEYWORD, *_NAMES_ELSEWHERE.values()])
 
 
 def type_named(keyword: str, parameters: Mapping[str, Any]) -> ColumnType:

@@ -188,9 +188,10 @@ def _rows_of(reader: Reader, name: str) -> ds.Dataset | pa.Table:
 
 
 def _with_what_was_meant(error: Exception) -> str:
-    """The first line, and what DuckDB proposes in the second one, if it does."""
+    """The first line, and what DuckDB proposes in another one, if it does."""
     first, *others = str(error).strip().splitlines()
-    return " ".join((first, *(line for line in others[:1] if line.startswith(("Candidate", "Did you mean")))))
+    proposed = [line for line in others if line.startswith(("Candidate", "Did you mean"))]
+    return " ".join((first, *proposed[:1]))
 
 
 def _first_line(error: Exception) -> str:

@@ -99,13 +99,26 @@ def test_whole_numbers_have_bounds(kind: WholeNumberType, lowest: int, highest: 
 
 @pytest.mark.parametrize("text", ["", "color", "decimal", "decimal(9)", "decimal(9,2,1)", "bigint(3)", "string(9)"])
 def test_anything_else_is_no_type(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is not a column type \(known: string, .*, decimal\(p, s\), .*\)$"):
+    told = r"is not a column type \(known: string, .*, decimal\(p, s\), .*\)(; did you mean decimal\(p, s\)\?)?$"
+    with pytest.raises(ValueError, match=told):
         parse_type(text)
 
 
 @pytest.mark.parametrize(
     ("text", "meant"),
-    [("strng", "string"), ("bigitn", "bigint"), ("int", "integer"), ("VARCHAR(20)", "string"), ("long", "bigint")],
+    [
+        ("strng", "string"),
+        ("bigitn", "bigint"),
+        ("int", "integer"),
+        ("VARCHAR(20)", "string"),
+        ("long", "bigint"),
+        ("BIGINT", "bigint"),
+        ("int4", "integer"),
+        ("double precision", "double"),
+        ("timestamp with time zone", "timestamp"),
+        ("int[]", "json"),
+        ("array<string>", "json"),
+    ],
 )
 def test_a_type_that_is_misspelt_or_called_as_elsewhere_gets_a_suggestion(text: str, meant: str) -> None:
     with pytest.raises(ValueError, match=rf"did you mean {meant}\?$"):
