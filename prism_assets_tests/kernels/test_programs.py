@@ -271,33 +271,46 @@ def test_a_table_without_expressions_loads_neither_duckdb_nor_yaml() -> None:
 
 HOSTILE = {
     "replace(t, 'x', t)": 60_000,
-    "len(list_transform(string_split(t, ''), lambda x: x || t))": 60_000,
-    "length(list_reduce(string_split(t, ''), lambda made, x: hex(made)))": 60,
-    "length(list_transform([repeat(t, 256)], lambda x: repeat(x, 128))[1])": 65_000,
+    "CAST(len(list_transform(string_split(t, ''), lambda x: x || t)) AS VARCHAR)": 60_000,
+    "CAST(length(list_reduce(string_split(t, ''), lambda made, x: hex(made))) AS VARCHAR)": 60,
+    "CAST(length(list_transform([repeat(t, 256)], lambda x: repeat(x, 128))[1]) AS VARCHAR)": 65_000,
 }
 """Expressions that ask for gigabytes, and of how long a text."""
 
 
-def test_one_hostile_line_is_an_error_of_its_object_and_kills_no_worker(tmp_path: Path) -> None:
-    """A process of its own tells what it had at most, in MB: what is refused, and what it had before."""
+def test_one_hostile_line_fails_alone_and_kills_no_worker(tmp_path: Path) -> None:
+    """In a process of its own, which tells how many MB it had at most."""
     code = f"""
 import resource, sys
 from pathlib import Path
 from prism_assets_tests.kernels.builders import Lake, a_column, a_table, an_object
 lake = Lake(Path(sys.argv[1]))
-for number, (value, length) in enumerate({HOSTILE!r}.items()):
+for value, length in {HOSTILE!r}.items():
     columns = a_column("t", "string", 2, length=65_535), a_column("v", "string", 3, value=value)
-    table = a_table(*columns, computed=("v",))
-    for text, words in (("x", None), ("x" * length, "need more than 512MiB"), ("x", None)):
-        failure = lake.convert(an_object({{"t": text}}), table).result.failure
-        assert (words in failure.message and not failure.transient) if words else failure is None, (value, failure)
+    outcome = lake.convert(
+        an_object(*({{"t": text}} for text in ("x", "x", "x" * length, "x"))), a_table(*columns, computed=("v",))
+    )
+    assert [row["v"] is None for row in outcome.rows] == [False, False, True, False], (value, outcome.result)
+    assert outcome.value_errors == {{("v", "value_error"): 1}}, outcome.value_errors
+columns = a_column("t", "string", 2), a_column("v", "string", 3, length=65_535, value="replace(t, 'x', t)")
+failure = lake.convert(an_object(*[{{"t": "x" * 256}}] * 9_000), a_table(*columns, computed=("v",))).result.failure
+assert "the results of the table's expressions have more than 512 MiB" in failure.message, failure
 assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 3_000
+
+
+def test_a_condition_over_a_hostile_line_sets_it_aside(lake: Lake) -> None:
+    grown = "length(list_reduce(string_split(t, ''), lambda made, x: bin(made)))"
+    table = a_program(
+        a_column("t", "string", 2), keep=f"{grown} > 0", reject=(Rejection(when="t = 'no'", reason="no"),)
+    )
+    outcome = lake.both(an_object({"t": "x"}, {"t": "x" * 60}, {"t": "no"}, {"t": "xx"}), table)
+    assert [row["t"] for row in outcome.rows] == ["x", "xx"]
+    assert outcome.reasons == {"keep_failed": 1, "no": 1}
 
 
 def test_results_hang_on_no_clock_of_the_machine() -> None:

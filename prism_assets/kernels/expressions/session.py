@@ -36,12 +36,13 @@ Secrets = Callable[[str], str]
 """Gives the secret of a name. Raises MissingSecret."""
 _Variables = tuple[tuple[str, bytes], ...]
 
-_MEMORY = "512MiB"
+MEMORY = 512 << 20
+"""Bytes of the results of one query."""
 _SETTINGS = (
     "SET GLOBAL TimeZone = 'UTC'",  # of the machine otherwise, and so would results be
     "SET threads = 1",
     "SET GLOBAL errors_as_json = true",  # which tell the place of an error
-    f"SET memory_limit = '{_MEMORY}'",
+    f"SET memory_limit = '{MEMORY >> 20}MiB'",
     "SET allocator_background_threads = true",  # which give memory back that nobody uses for some seconds
     "SET temp_directory = ''",
     "SET autoinstall_known_extensions = false",
@@ -158,6 +159,10 @@ class RowFailure(Exception):
     """An expression cannot be computed for at least one of the rows."""
 
 
+class NeedsMemory(ExpressionsFailed):
+    """Some rows need more memory than they may have; fewer of them may need less."""
+
+
 class _Block:
     """What queries read: columns of which DuckDB asks for the present rows each time."""
 
@@ -226,33 +231,39 @@ class Session:
         while len(idle) > _MOST_IDLE:
             idle.popitem(last=False)
 
-    def answer(self, query: str, rows: pa.Table) -> pa.Table:
-        """The answer to a query over `rows`.
+    def answer(self, query: str, rows: pa.Table, *, ends: float | None = None) -> pa.Table:
+        """The answer to a query over `rows`: until it `ends`, by `time.monotonic`, where others had some of the time.
 
-        Raises RowFailure where DuckDB refuses a value, and ExpressionsFailed for what no other query would mend.
-        Neither tells anything of what is in the rows.
+        Raises RowFailure where DuckDB refuses a value, and ExpressionsFailed for what no other query would mend. None
+        tells anything of what is in the rows.
         """
+        left = self._seconds if ends is None else ends - time.monotonic()
+        if left <= 0:
+            raise self._too_slow(rows)
         prepared = self._prepare(query, rows.schema)
         import duckdb
 
         try:
-            with _watchdog(os.getpid()).interrupts(prepared.connection, self._seconds) as rung, confined():
+            with _watchdog(os.getpid()).interrupts(prepared.connection, left) as rung, confined():
                 return prepared.answer(rows)
         except (duckdb.OutOfMemoryException, MemoryError):
             self._prepared.clear()
-            raise ExpressionsFailed(
-                f"the expressions of the table need more than {_MEMORY} of memory for the results of "
-                f"{counted(rows.num_rows, 'line')}, or {ROOM >> 20}MiB in between: make them simpler, or keep their "
+            raise NeedsMemory(
+                f"the expressions of the table need more than {MEMORY >> 20} MiB of memory for the results of "
+                f"{counted(rows.num_rows, 'line')}, or {ROOM >> 30} GiB in between: make them simpler, or keep their "
                 "values shorter"
             ) from None
         except duckdb.Error as error:
             if rung.is_set():
                 self._prepared.clear()
-                raise ExpressionsFailed(
-                    f"the expressions of the table took longer than {self._seconds:g} s for "
-                    f"{counted(rows.num_rows, 'line')} and were stopped: make them simpler"
-                ) from None
+                raise self._too_slow(rows) from None
             raise RowFailure(type(error).__name__) from None
+
+    def _too_slow(self, rows: pa.Table) -> ExpressionsFailed:
+        return ExpressionsFailed(
+            f"the expressions of the table took longer than {self._seconds:g} s for "
+            f"{counted(rows.num_rows, 'line')} and were stopped: make them simpler"
+        )
 
     def _prepare(self, query: str, schema: pa.Schema) -> _Prepared:
         key = query, tuple(schema.names), tuple(schema.types), self._variables
