@@ -3,8 +3,7 @@
 One hostile line is enough for an expression such as `replace(a, 'x', a)` to ask for more than the machine has; the
 worker would be killed, and with it whatever else it does. While DuckDB answers, the address space of the process may
 grow by so much and no more: DuckDB tells of what it did not get as of any error, and lives on. Threads beside it have
-the same limit meanwhile, and processes that begin then keep it; what they need beyond it ends their job, as a death
-would.
+the same limit meanwhile, and processes that begin then keep it.
 """
 
 from __future__ import annotations
@@ -12,69 +11,83 @@ from __future__ import annotations
 import os
 import resource
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 
 ROOM = 1 << 30
-"""Bytes by which a process may grow, over what it had when DuckDB answered first."""
+"""Bytes by which the process may grow while DuckDB answers for one block."""
 _LEAST_ROOM = 1 << 28
-"""Of one that has grown since for other reasons."""
+"""Of a process that has grown by twice ROOM since its first block."""
+RETURNS_MEMORY = {"DUCKDB_JE_MALLOC_CONF": "retain:false,dirty_decay_ms:500,muzzy_decay_ms:0"}
+"""Has DuckDB's allocator give address space back soon; to be in the environment when DuckDB is loaded."""
+_GIVES_BACK = 3.0
+"""Seconds that this is waited for at most."""
 _STATM = Path("/proc/self/statm")
-RETURNS_MEMORY = {"DUCKDB_JE_MALLOC_CONF": "retain:false"}
-"""Has DuckDB's allocator give address space back; to be in the environment when DuckDB is loaded."""
+
+
+class _Fence:
+    """One block at a time: with two, each would have the other's room."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._first = 0
+        self._usual = 0
+
+    @contextmanager
+    def around(self) -> Iterator[None]:
+        """Where the system does not tell the size of the process there is no limit."""
+        with self._lock:
+            before = resource.getrlimit(resource.RLIMIT_AS)
+            try:
+                self._set_limit(*before)
+                yield
+            finally:
+                resource.setrlimit(resource.RLIMIT_AS, before)
+
+    def _set_limit(self, soft: int, hard: int) -> None:
+        self._usual = taken = _address_space()
+        if not taken:
+            return
+        self._first = self._first or taken
+        limit = min(taken + ROOM, max(self._first + 2 * ROOM, taken + _LEAST_ROOM))
+        if soft == resource.RLIM_INFINITY or limit < soft:
+            resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+
+    def regain(self) -> None:
+        """Waits till the process is about as big as before the block, for some seconds at most."""
+        ends = time.monotonic() + _GIVES_BACK
+        while _address_space() > self._usual + _LEAST_ROOM and time.monotonic() < ends:
+            time.sleep(0.05)
+
+
+def _address_space() -> int:
+    try:
+        return int(_STATM.read_text().split()[0]) * resource.getpagesize()
+    except OSError:
+        return 0
+
+
+_fence = _Fence()
+
+
+def _begin_anew() -> None:
+    """A child has the lock as it was, perhaps of a thread that it has not."""
+    global _fence
+    _fence = _Fence()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 @contextmanager
 def confined() -> Iterator[None]:
-    """Keeps the process from growing by more than ROOM; where the system does not tell its size, does nothing."""
-    fence = _fence(os.getpid())
-    fence.enter()
-    try:
+    """Keeps the process from growing by more than ROOM; waits for a thread that does so. Not to be nested."""
+    with _fence.around():
         yield
-    finally:
-        fence.leave()
 
 
-@lru_cache(maxsize=1)
-def _fence(_process: int) -> _Fence:
-    """The one of this process."""
-    return _Fence()
-
-
-class _Fence:
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._first: int | None = None
-        self._inside = 0
-        self._before = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-
-    def enter(self) -> None:
-        """Sets the limit, anew for each that enters beside others."""
-        with self._lock:
-            if self._inside == 0:
-                self._before = resource.getrlimit(resource.RLIMIT_AS)
-            self._inside += 1
-            taken = _address_space()
-            if taken is None:
-                return
-            self._first = self._first or taken
-            soft, hard = self._before
-            limit = max(self._first + ROOM, taken + _LEAST_ROOM)
-            if soft == resource.RLIM_INFINITY or limit < soft:
-                resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
-
-    def leave(self) -> None:
-        """Puts back what was before, with the last that leaves."""
-        with self._lock:
-            self._inside -= 1
-            if self._inside == 0:
-                resource.setrlimit(resource.RLIMIT_AS, self._before)
-
-
-def _address_space() -> int | None:
-    try:
-        return int(_STATM.read_text().split()[0]) * resource.getpagesize()
-    except OSError:
-        return None
+def regain() -> None:
+    """Waits till what a query took that filled its room is given back: the next one has the room again."""
+    _fence.regain()

@@ -132,9 +132,17 @@ class Predicate:
             np.where(beyond, wide.matching, matches.matching), np.where(beyond, wide.undecided, matches.undecided)
         )
 
+    def _answer(self, seen: pa.Table, ends: float) -> pa.Table:
+        return self._session.answer(self._query, seen, ends=ends)
+
     def _run(self, seen: Mapping[str, Any]) -> Matches:
-        answer = self._session.answer(self._query, pa.table(dict(seen)))
+        answer = self._session.answer_in_parts(self._answer, pa.table(dict(seen)), _undecided)
         return Matches(*(np.asarray(column.to_numpy(), bool) for column in answer.columns))
+
+
+def _undecided(_row: Any) -> Any:
+    """The answer to a row for which the predicate cannot be computed."""
+    return pa.table({"matching": [False], "undecided": [True]})
 
 
 def _is_plain(column: Column) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,10 +12,9 @@ import pyarrow as pa
 
 from prism_assets.domain.errors import ExpressionsFailed
 from prism_assets.domain.reasons import KEEP_FAILED, REJECT_FAILED
-from prism_assets.domain.words import counted
 from prism_assets.kernels.expressions.compiled import ANY_ROW, KEEP, MICROSECONDS, Compiled, compiled, failed, reject
 from prism_assets.kernels.expressions.results import typed
-from prism_assets.kernels.expressions.session import MEMORY, NeedsMemory, RowFailure, Secrets, Session
+from prism_assets.kernels.expressions.session import RowFailure, Secrets, Session
 from prism_assets.kernels.expressions.tree import ExpressionError
 from prism_assets.kernels.json.rows import Reject
 from prism_assets.kernels.typed import Layout, Mask, Misfits, TypedRows
@@ -64,7 +62,7 @@ class Computation:
             return Computed(_no_rows(self._layout), [], _NOTHING)
         if not self._program.computes:
             return Computed(self._stored(rows, None, np.ones(len(rows.lines), bool)), [], _NOTHING)
-        answer = self._answer(self._seen(rows), time.monotonic() + self._seconds)
+        answer = self._session.answer_in_parts(self._answer, self._seen(rows), self._nothing)
         kept = np.ones(len(rows.lines), bool)
         rejects = []
         filtered = _NOTHING
@@ -77,36 +75,16 @@ class Computation:
                 rejects += [Reject(line, reason, None) for line in rows.lines[leaving].tolist()]
         return Computed(self._stored(rows, answer, kept), rejects, filtered)
 
-    def _answer(self, seen: pa.Table, ends: float) -> pa.Table:
-        """What the expressions give, until an instant. A row that takes too much memory by itself fails by itself."""
-        try:
-            return self._answer_at_once(seen, ends)
-        except NeedsMemory:
-            if seen.num_rows == 1:
-                return self._answer_alone(seen, ends)
-        half = seen.num_rows // 2
-        halves = [self._answer(part, ends) for part in (seen.slice(0, half), seen.slice(half))]
-        answer = pa.concat_tables(halves, promote_options="default")  # before the first failure none has its columns
-        if answer.nbytes > MEMORY:
-            raise ExpressionsFailed(
-                f"the results of the table's expressions have more than {MEMORY >> 20} MiB for "
-                f"{counted(seen.num_rows, 'line')}: keep their values shorter"
-            )
-        return answer
-
-    def _answer_alone(self, seen: pa.Table, ends: float) -> pa.Table:
-        """The answer to one row: with a second try, as a thread beside may have had the room, or no value at all."""
-        try:
-            return self._answer_at_once(seen, ends)
-        except NeedsMemory:
-            self._tries = True
-        none = self._session.answer(self._query.trying_query, seen.slice(0, 0), ends=ends)
+    def _nothing(self, seen: pa.Table) -> pa.Table:
+        """The answer to a row for which no expression can be computed."""
+        self._tries = True
+        none = self._session.answer(self._query.trying_query, seen.slice(0, 0))
         failures = {failed(name) for name in none.column_names}
         columns = [pa.array([True]) if field.name in failures else pa.nulls(1, field.type) for field in none.schema]
         return pa.table(columns, schema=none.schema)
 
-    def _answer_at_once(self, seen: pa.Table, ends: float) -> pa.Table:
-        """The answer to all rows by one query. Once an expression failed for a row, each is tried row by row."""
+    def _answer(self, seen: pa.Table, ends: float) -> pa.Table:
+        """What the expressions give, by one query. Once one failed for a row, each is tried row by row."""
         if not self._tries:
             try:
                 return self._session.answer(self._query.query, seen, ends=ends)

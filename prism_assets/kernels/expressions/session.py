@@ -8,18 +8,21 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from prism_assets.domain.errors import ExpressionsFailed, MissingSecret, WorkerUnavailable
 from prism_assets.domain.names import SECRET_PREFIX
 from prism_assets.domain.words import counted
 from prism_assets.kernels.expressions.macros import MACROS, variables
-from prism_assets.kernels.expressions.memory import RETURNS_MEMORY, ROOM, confined
+from prism_assets.kernels.expressions.memory import RETURNS_MEMORY, ROOM, confined, regain
 
 if TYPE_CHECKING:
     import duckdb
@@ -57,7 +60,8 @@ _SETTINGS = (
 @lru_cache(maxsize=1)
 def _database(_process: int) -> duckdb.DuckDBPyConnection:
     """The database of this process, made at its first expression; another process after a fork makes its own."""
-    os.environ.update(RETURNS_MEMORY)
+    for name, value in RETURNS_MEMORY.items():
+        os.environ.setdefault(name, value)
     try:
         import duckdb  # takes a fifth of a second, and most tables have no expression
     except ImportError as error:
@@ -163,6 +167,51 @@ class NeedsMemory(ExpressionsFailed):
     """Some rows need more memory than they may have; fewer of them may need less."""
 
 
+Answer = Callable[[pa.Table, float], pa.Table]
+"""The answer to some rows, until an instant of `time.monotonic`. Raises NeedsMemory for fewer of them to be tried."""
+
+
+_LONGEST = 16
+"""One row in so many, the longest ones, are first looked at for those at fault."""
+
+
+def _in_parts(answer: Answer, rows: pa.Table, alone: Callable[[pa.Table], pa.Table], ends: float) -> pa.Table:
+    with suppress(NeedsMemory):
+        return answer(rows, ends)
+    regain()
+    if rows.num_rows == 1:
+        return _answer_alone(answer, rows, alone, ends)
+    # The rows from the shortest on: each half of most of them, and the longest.
+    order = np.argsort(_lengths(rows), kind="stable")
+    long = max(1, rows.num_rows // _LONGEST)
+    parts = [part for part in (*np.array_split(order[:-long], 2), order[-long:]) if len(part)]
+    answers = [_in_parts(answer, rows.take(pa.array(part)), alone, ends) for part in parts]
+    whole = pa.concat_tables(answers, promote_options="default")  # answers may have columns that others have not
+    if whole.nbytes > MEMORY:
+        raise ExpressionsFailed(
+            f"the results of the table's expressions have more than {MEMORY >> 20} MiB for "
+            f"{counted(rows.num_rows, 'line')}: keep their values shorter"
+        )
+    return whole.take(pa.array(np.argsort(order, kind="stable")))
+
+
+def _answer_alone(answer: Answer, row: pa.Table, alone: Callable[[pa.Table], pa.Table], ends: float) -> pa.Table:
+    """With a second try, as a thread beside may have had the room."""
+    with suppress(NeedsMemory):
+        return answer(row, ends)
+    regain()
+    return alone(row)
+
+
+def _lengths(rows: pa.Table) -> npt.NDArray[np.int64]:
+    """The bytes of the texts of each row."""
+    lengths = np.zeros(rows.num_rows, np.int64)
+    for column in rows.columns:
+        if pa.types.is_string(column.type):
+            lengths += pc.fill_null(pc.binary_length(column), 0).to_numpy()
+    return lengths
+
+
 class _Block:
     """What queries read: columns of which DuckDB asks for the present rows each time."""
 
@@ -240,11 +289,12 @@ class Session:
         left = self._seconds if ends is None else ends - time.monotonic()
         if left <= 0:
             raise self._too_slow(rows)
-        prepared = self._prepare(query, rows.schema)
         import duckdb
 
+        rung = threading.Event()
         try:
-            with _watchdog(os.getpid()).interrupts(prepared.connection, left) as rung, confined():
+            prepared = self._prepare(query, rows.schema)
+            with _watchdog(os.getpid()).interrupts(prepared.connection, left) as rung:
                 return prepared.answer(rows)
         except (duckdb.OutOfMemoryException, MemoryError):
             self._prepared.clear()
@@ -258,6 +308,15 @@ class Session:
                 self._prepared.clear()
                 raise self._too_slow(rows) from None
             raise RowFailure(type(error).__name__) from None
+
+    def answer_in_parts(self, answer: Answer, rows: pa.Table, alone: Callable[[pa.Table], pa.Table]) -> pa.Table:
+        """What `answer` gives for rows until an instant, the time of one block from now.
+
+        Rows that need too much memory are divided, until those at fault stand alone: for each that is what `alone`
+        gives. Raises ExpressionsFailed where results are too many bytes in all, and what `answer` raises.
+        """
+        with confined():
+            return _in_parts(answer, rows, alone, time.monotonic() + self._seconds)
 
     def _too_slow(self, rows: pa.Table) -> ExpressionsFailed:
         return ExpressionsFailed(
