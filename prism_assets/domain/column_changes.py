@@ -10,12 +10,7 @@ import datetime
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from prism_assets.domain.column_transitions import (
-    ColumnRename,
-    ColumnWidening,
-    RenameState,
-    WideningState,
-)
+from prism_assets.domain.column_transitions import ColumnRename, ColumnWidening, RenameState, WideningState
 from prism_assets.domain.columns import Column
 from prism_assets.domain.names import did_you_mean
 from prism_assets.domain.tables import TableDefinition

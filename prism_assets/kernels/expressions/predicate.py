@@ -140,7 +140,7 @@ class Predicate:
         return Matches(*(np.asarray(column.to_numpy(), bool) for column in answer.columns))
 
 
-def _undecided(_row: Any) -> Any:
+def _undecided(_row: pa.Table) -> pa.Table:
     """The answer to a row for which the predicate cannot be computed."""
     return pa.table({"matching": [False], "undecided": [True]})
 

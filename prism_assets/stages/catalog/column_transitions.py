@@ -106,7 +106,7 @@ def read_transitions(
     return tuple(found)
 
 
-def not_ahead(connection: Connection, now: datetime) -> datetime:
+def _not_ahead(connection: Connection, now: datetime) -> datetime:
     """The time of a caller, or of the database where that is earlier: a flip that began by a clock ahead would last."""
     return min(now, retention.database_time(connection))
 
@@ -116,7 +116,7 @@ def advance_columns(
 ) -> tuple[str, ...]:
     """Takes the steps that are due of a table, and says which these were."""
     with context.database.begin() as connection:
-        now = not_ahead(connection, now)
+        now = _not_ahead(connection, now)
         found = read_transitions(context, connection, table, now, is_asked_for=is_asked_for)
     due = [item for item in found if item.step.is_due]
     gives_up = any(item.gives_up for item in due)
@@ -161,7 +161,7 @@ def give_up_flip(context: StageContext, lease: Lease, table: TableDefinition, no
     if not table.is_flipping:
         return ()
     with context.database.begin() as connection:
-        now = not_ahead(connection, now)
+        now = _not_ahead(connection, now)
         found = read_transitions(context, connection, table, now)
     return _take_steps(context, lease, table, now) if any(item.gives_up for item in found) else ()
 

@@ -45,7 +45,6 @@ from prism_assets.stages.catalog.column_transitions import (
     TransitionStatus,
     advance_columns,
     give_up_flip,
-    not_ahead,
     read_transitions,
 )
 from prism_assets.stages.catalog.facts import StoredFacts
@@ -195,7 +194,7 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
     with context.database.begin() as connection:
         known = _load_state(context, connection, lease)
         pending = load_candidates(connection, [known.definition], now)
-    table = known.definition
+    table, past = known.definition, min(now, known.time)  # nothing that lasts ends by a clock ahead
     waiting: list[Waiting] = []
     expired: list[date] = []
     switched: list[date] = []
@@ -206,7 +205,7 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
         if advanced := give_up_flip(context, lease, table, now):
             with context.database.begin() as connection:
                 table = tables.load_current(connection, table)
-        expired = _expire(context, table, lease, pending, min(now, known.time), waiting)
+        expired = _expire(context, table, lease, pending, past, waiting)
         switched = _switch(context, table, lease, pending, now, waiting)
         marked, closed = _close(context, table, lease, pending, now, waiting)
         advanced = (*advanced, *advance_columns(context, lease, table, now))
@@ -214,10 +213,10 @@ def _run_table(context: StageContext, lease: Lease, now: datetime, republish: bo
         one.publisher.name: _show(one, lease, table, now + timedelta(seconds=time.monotonic() - started), republish)
         for one in _begun_catalogs(context, lease, table)
     }
-    current, open_transitions = _open_transitions(context, table, now)
+    current, open_transitions = _open_transitions(context, table, past)
     if not (republish or table.dropped) and any(item.is_shown for item in open_transitions):
         advanced = (*advanced, *advance_columns(context, lease, current, now))
-        _, open_transitions = _open_transitions(context, current, now)
+        _, open_transitions = _open_transitions(context, current, past)
     glue, symlink = (shown.get(name, PublishReport()) for name in (GLUE, SYMLINK))
     return TableReport(
         table=str(table.name),
@@ -244,7 +243,7 @@ def _open_transitions(
     """The definition in force, and how far columns are that are on the way to their new names or types."""
     with context.database.begin() as connection:
         current = tables.load_current(connection, table)
-        return current, read_transitions(context, connection, current, not_ahead(connection, now))
+        return current, read_transitions(context, connection, current, now)
 
 
 def _of_symlinks(item: _Told) -> _Told:
