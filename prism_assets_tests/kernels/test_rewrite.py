@@ -232,3 +232,11 @@ def test_a_predicate_that_is_none_of_the_wider_type_leaves_what_only_that_holds_
         found = predicate.matches({2: pa.array([65, 1 << 40, 66], pa.int64())}, 3)
     assert found.matching.tolist() == [True, False, False]
     assert found.undecided.tolist() == [False, True, False]
+
+
+def test_a_predicate_leaves_a_row_undecided_that_asks_for_too_much_memory() -> None:
+    rows = pa.array(["x", "x" * 65_000, "xx", None])
+    with Predicate(replace(check_predicate(TABLE, "length(replace(v, 'x', v)) > 1"), erasure_id=1)) as predicate:
+        found = predicate.matches({2: rows}, len(rows))
+    assert found.matching.tolist() == [False, False, True, False]
+    assert found.undecided.tolist() == [False, True, False, False]
