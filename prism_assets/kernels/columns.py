@@ -141,10 +141,10 @@ def _timestamps(read: pa.Array, source_offset: int) -> Typed | None:
     for naive, with_offset, per_ms in ((_NAIVE, _UTC, 1_000), (_NAIVE_NANOS, _UTC_NANOS, 1_000_000)):
         instants = _cast_or_none(read, with_offset)
         if instants is not None:
-            return in_years(_floored(instants, per_ms))
+            return in_years(floored(instants, per_ms))
         local = _cast_or_none(read, naive)
         if local is not None:
-            return in_years(pc.subtract(_floored(local, per_ms), source_offset))
+            return in_years(pc.subtract(floored(local, per_ms), source_offset))
     return None
 
 
@@ -155,7 +155,8 @@ def _cast_or_none(read: pa.Array, target: pa.DataType) -> pa.Array | None:
         return None
 
 
-def _floored(instants: pa.Array, per_ms: int) -> pa.Array:
+def floored(instants: pa.Array, per_ms: int) -> pa.Array:
+    """Instants as int64 of whole milliseconds, down to which their parts are cut; `per_ms` of their units are one."""
     return _integers_of(np.floor_divide(_numbers(instants.view(pa.int64())), per_ms), instants)
 
 

@@ -191,7 +191,7 @@ MACROS = {
     "ip_net('203.0.113.77', 0)": "0.0.0.0/0",
     "ip_net('203.0.113.77', 32)": "203.0.113.77/32",
     "ip_net('2001:db8::1', 24)": None,
-    "unix_ms(make_timestamp(1540339223123456))": "1540339223123",
+    "unix_ms(make_timestamp(1540339223123956))": "1540339223123",
     "at_offset(time, '+09:00')": "2018-10-24 09:00:23",
     "at_offset(time, '-03:30')": "2018-10-23 20:30:23",
 }
@@ -201,6 +201,23 @@ def test_each_macro_is_one_line_of_sql_that_does_what_it_says(lake: Lake) -> Non
     columns = [a_column(f"m{number}", "string", number, value=text) for number, text in enumerate(MACROS, 2)]
     (row,) = lake.both(an_object({}), a_program(*columns)).rows
     assert {text: row[f"m{number}"] for number, text in enumerate(MACROS, 2)} == MACROS
+
+
+FLOORED = {
+    "make_timestamp(1795478399999999)": 1795478399999,
+    "make_timestamp(-1)": -1,
+    "make_timestamp_ns(1795478399999999999)": 1795478399999,
+    "make_timestamp_ns(-1)": -1,
+    "CAST('2026-11-23T23:59:59.9999' AS TIMESTAMP)": 1795478399999,
+}
+"""Milliseconds of times with parts of one, all in the last one of a day."""
+
+
+@pytest.mark.parametrize(("value", "expected"), FLOORED.items())
+def test_computed_times_are_rounded_down_as_those_of_lines_are(lake: Lake, value: str, expected: int) -> None:
+    table = a_program(a_column("at", "timestamp", 2, value=value))
+    (row,) = lake.both(an_object({}), table).rows
+    assert row["at"] == expected
 
 
 def test_an_expression_that_takes_too_long_is_an_error_of_that_object(lake: Lake) -> None:

@@ -33,7 +33,7 @@ MACROS = {
         "'.') AS UTINYINT[]) AS BIGINT[]), lambda high, low: high * 256 + low) >> (32 - bits) << (32 - bits)) >> shift)"
         " & 255), '.') || '/' || bits END"
     ),
-    "unix_ms": "unix_ms(moment) AS epoch_ms(CAST(moment AS TIMESTAMP))",
+    "unix_ms": "unix_ms(moment) AS epoch_ms(date_trunc('milliseconds', CAST(moment AS TIMESTAMP)))",
     "at_offset": (
         "at_offset(moment, distance) AS CAST(moment AS TIMESTAMP) + to_minutes(CAST(distance[1] || '1' AS INTEGER) * "
         "(CAST(distance[2:3] AS INTEGER) * 60 + CAST(distance[5:6] AS INTEGER)))"

@@ -23,7 +23,8 @@ _TEXT = frozenset({"VARCHAR", "UUID", "DATE", "TIME", "INTERVAL", "BIT", "BITSTR
 _NESTED = re.compile(r"(STRUCT|MAP|UNION)\(.*|.*\[\d*\]", re.DOTALL)
 _TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
 _BEYOND = (1 << 63) - 1
-"""Milliseconds that no year has: those of infinite times."""
+"""Microseconds that no year has: those of infinite times."""
+_PER_MS = 1000
 _WHITESPACE = " \t\r\n"
 
 
@@ -39,7 +40,7 @@ class Kind(Enum):
     JSON = auto()
     """JSON text."""
     INSTANT = auto()
-    """Milliseconds since the epoch."""
+    """Microseconds since the epoch."""
 
 
 def fetched(sql_type: str, column: Column, value: str) -> tuple[Kind, str] | None:
@@ -54,7 +55,10 @@ def fetched(sql_type: str, column: Column, value: str) -> tuple[Kind, str] | Non
         return Kind.DOUBLE, f"CAST({value} AS DOUBLE)"
     if sql_type in _TIMESTAMPS and isinstance(column.type, TimestampType | DateType):
         at = f"CAST({value} AS TIMESTAMP)"
-        return Kind.INSTANT, f"CASE WHEN isfinite({at}) THEN epoch_ms({at}) WHEN {at} IS NOT NULL THEN {_BEYOND} END"
+        # DuckDB rounds nanoseconds to the nearest microsecond, and in epoch_ms that to the nearest millisecond.
+        up = f" - CAST(CAST({at} AS TIMESTAMP_NS) > {value} AS BIGINT)" if sql_type == "TIMESTAMP_NS" else ""
+        instant = f"CASE WHEN isfinite({at}) THEN epoch_us({at}){up} WHEN {at} IS NOT NULL THEN {_BEYOND} END"
+        return Kind.INSTANT, instant
     if sql_type in _TEXT or sql_type in _TIMESTAMPS or sql_type.startswith("ENUM"):
         return (Kind.JSON if isinstance(column.type, JsonType) else Kind.TEXT), f"CAST({value} AS VARCHAR)"
     if sql_type == "JSON":
@@ -130,7 +134,7 @@ _WRITTEN: dict[Kind, Callable[[object], Value]] = {
 
 
 def _instants(layout: Layout, position: int, found: pa.Array) -> tuple[pa.Array, list[Misfits]]:
-    instants = columns.in_years(found)
+    instants = columns.in_years(columns.floored(found, _PER_MS))
     is_date = isinstance(layout.columns[position].type, DateType)
     result = columns.days_of(instants, layout.table.zone) if is_date else instants
     return result.array, [Misfits(position, reason, rows) for reason, rows in result.misfits.items() if len(rows)]
