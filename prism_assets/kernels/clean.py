@@ -20,7 +20,7 @@ from prism_assets.failpoints import failpoint
 from prism_assets.kernels.convert import LIMITS
 from prism_assets.kernels.erased_lines import ErasedLines
 from prism_assets.kernels.failures import failure_of
-from prism_assets.kernels.quarantine import packed
+from prism_assets.kernels.quarantine import UNMATCHED, packed
 from prism_assets.kernels.reading import facts_of
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
@@ -52,7 +52,7 @@ def _cleaned(task: CleanTask, table: TableDefinition, stores: Stores, lake: Lake
             lines += 1
             text = _text(record)
             if text is not None:
-                found = judge.judge([text], blanked=True)
+                found = judge.judge([text], blanked=True, unmatched=record.get(UNMATCHED, ()))
                 if found.matching[0]:
                     erased += 1
                     continue
@@ -91,4 +91,4 @@ def _text(record: dict[str, Any]) -> bytes | None:
 def _without_text(record: dict[str, Any], url: str, length: int) -> dict[str, Any]:
     """The record of a line that is not held, and where it stands."""
     place = {"object": url, "length": record.get("length", length)}
-    return {name: value for name, value in record.items() if name not in ("text", "base64")} | place
+    return {name: value for name, value in record.items() if name not in ("text", "base64", UNMATCHED)} | place

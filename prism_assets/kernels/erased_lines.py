@@ -6,7 +6,7 @@ Where it cannot be read, or a value that the predicate needs did not fit, or was
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
@@ -62,10 +62,14 @@ class ErasedLines:
         self._computation.close()
         self._stack.close()
 
-    def judge(self, lines: Sequence[bytes], *, blanked: bool = False) -> Matches:
-        """Which of some lines match, and which may. `blanked` if values of sensitive columns are left out of them."""
+    def judge(self, lines: Sequence[bytes], *, blanked: bool = False, unmatched: Collection[int] = ()) -> Matches:
+        """Which of some lines match, and which may. `blanked` if values of sensitive columns are left out of them.
+
+        `unmatched` are ids of erasures of which it is known that no line matches.
+        """
+        predicates = [item for item in self._predicates if item.rule.erasure_id not in unmatched]
         matching, undecided = np.zeros(len(lines), bool), np.ones(len(lines), bool)
-        if not self._predicates:
+        if not predicates:
             return Matches(matching, np.zeros(len(lines), bool))
         if blanked and self._is_blind:
             return Matches(matching, undecided)
@@ -73,12 +77,13 @@ class ErasedLines:
             read = read_block(self._layout.reading, Block(line + b"\n", 1), Hints(), by_columns=False)
             for part in read.parts:
                 if len(part.lines) == 1:
-                    matching[place], undecided[place] = self._judged(self._computation.compute(part).rows)
+                    rows = self._computation.compute(part).rows
+                    matching[place], undecided[place] = self._judged(rows, predicates)
         return Matches(matching, undecided)
 
-    def _judged(self, rows: TypedRows) -> tuple[bool, bool]:
+    def _judged(self, rows: TypedRows, predicates: Sequence[Predicate]) -> tuple[bool, bool]:
         columns = {column.column_id: array for column, array in zip(self._layout.columns, rows.columns, strict=True)}
-        answers = [item.matches(columns, 1) for item in self._predicates]
+        answers = [item.matches(columns, 1) for item in predicates]
         if any(answer.matching[0] for answer in answers):
             return True, False
         misfit = any(len(bad.rows) and bad.column in self._telling for bad in rows.misfits)

@@ -2,7 +2,8 @@
 
 They are held in memory, and on disk as soon as they are many. Of a table with sensitive columns those are left out of
 lines that were read; other lines are not held at all, only where they stand. Nor are lines that cannot be read, where
-they may be those of an erasure.
+they may be those of an erasure. Of a line that lost sensitive values the record tells which erasures it was judged by
+before: nobody can judge by them what is left of it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import base64
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any
 
 from isal import isal_zlib
@@ -21,17 +22,24 @@ from prism_assets.kernels.json.blanking import Blanking
 from prism_assets.kernels.json.blocks import LongLine, Original
 from prism_assets.kernels.scratch import mapped, new_file, telling
 
+UNMATCHED = "unmatched_erasures"
+"""The field of a record for the ids of erasures that its line does not match."""
+
 
 class Quarantine:
-    """Collects lines with number, reason and column, compressed as they come."""
+    """Collects lines with number, reason and column, compressed as they come.
 
-    def __init__(self, memory: int, blanking: Blanking, url: str, *, withholds: bool = False) -> None:
+    `erasures` are the ids of those by which every line that is added was judged.
+    """
+
+    def __init__(self, memory: int, blanking: Blanking, url: str, *, erasures: Sequence[int] = ()) -> None:
         self.counts: Counter[str] = Counter()
         self._gzip = isal_zlib.compressobj(1, isal_zlib.DEFLATED, 31)
         self._memory = memory
         self._blanking = blanking
         self._url = url
-        self._withholds = withholds or blanking.is_needed
+        self._withholds = bool(erasures) or blanking.is_needed
+        self._judged_by = {UNMATCHED: list(erasures)} if erasures and blanking.is_needed else {}
         self._parts: list[bytes] = []
         self._held = 0
         self._file: IO[bytes] | None = None
@@ -47,7 +55,7 @@ class Quarantine:
         kept = None if withheld else self._blanking.kept(original.content, reason)
         record = {"line": line, "reason": reason, "column": column}
         place = self._place(original.offset, original.length)
-        self._write(reason, record | (place if kept is None else _content(kept)))
+        self._write(reason, record | (place if kept is None else _content(kept) | self._judged_by))
 
     def add_unread(self, line: int, reason: str, original: Original) -> None:
         """Adds a line that nobody could read, or of an object that is set aside as a whole."""
@@ -111,7 +119,7 @@ def _written(record: Mapping[str, Any]) -> bytes:
     return (json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
 
 
-def _content(content: bytes) -> dict[str, str]:
+def _content(content: bytes) -> dict[str, Any]:
     try:
         return {"text": content.decode()}
     except UnicodeDecodeError:

@@ -93,7 +93,8 @@ class ObjectReading(Generic[_Rows]):
         self.rows = self._make_rows()
         url = self._layout.facts["@object"][0]
         blanking = Blanking(self._layout.program)
-        self.quarantine = Quarantine(self._limits.quarantine, blanking, url, withholds=self._erasing is not None)
+        erasures = [rule.erasure_id for rule in self._task.erasures]
+        self.quarantine = Quarantine(self._limits.quarantine, blanking, url, erasures=erasures)
         self.lines_in = 0
         self.fast_lines = 0
         self.filtered = 0

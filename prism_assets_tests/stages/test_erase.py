@@ -266,6 +266,32 @@ def test_lines_in_quarantine_go_where_they_match_and_lose_their_text_where_nobod
     assert is_clean(world)
 
 
+@pytest.mark.parametrize(
+    ("columns", "where"),
+    [
+        ("{name: mail, type: string, stored: false, sensitive: true}", WHERE),
+        ("{name: mail, type: string, sensitive: true}", "mail = 'ann@x'"),
+    ],
+)
+def test_lines_that_come_later_without_their_sensitive_values_hinder_no_proof(
+    world: World, columns: str, where: str
+) -> None:
+    negative = "reject: [{when: user_id < 0, reason: negative}]\n"
+    world.apply(a_table(columns=["{name: user_id, type: bigint}", columns]) + negative)
+    arrive(world, [41, 42], broken=['{"time":"2026-03-01T12:00:00Z","user_id":1,"mail":"ann@x"}'])
+    erase(world, where, rows=1)
+    late = ['{"time":"2026-03-01T12:00:00Z","user_id":-1,"mail":"bob@x"}']
+    arrive(world, [43], broken=late)
+    assert go_on(world, later()).erasures[0].state == "proved"
+    (key,) = keys(world, "/quarantine/")
+    text = gzip.decompress(world.context.stores.get("lake", key))
+    assert b'\\"user_id\\":-1' in text
+    assert b"bob" not in text
+    status = erase(world, where.replace("42", "41").replace("ann", "bob"), rows=1)
+    assert status.lines_withheld == 1, "of what is left of it nobody can tell whether it matches another erasure"
+    assert is_clean(world)
+
+
 def test_a_batch_that_was_started_before_the_rule_does_not_slip_through(world: World) -> None:
     world.apply(TABLE)
     arrive(world, [42] + [1] * 20)
