@@ -15,11 +15,11 @@ from prism_assets.domain.columns import DEFAULT_LENGTH, TIME_UNITS, Column
 from prism_assets.domain.joins import WINNER, Member
 from prism_assets.domain.names import NAME_RULE, did_you_mean, is_name, must_be_one_of
 from prism_assets.domain.row_program import KEEP_FIELD, name_field, reject_field, source_field, value_field
-from prism_assets.domain.sources import Key, Pattern, Rest, parse_source
+from prism_assets.domain.sources import Key, Pattern, Rest, keys_of, parse_source
 from prism_assets.domain.streams import StreamColumn
 from prism_assets.domain.table_options import Rejection
 from prism_assets.domain.types import ColumnType, JsonType, StringType, parse_type
-from prism_assets.domain.yaml_mapping import YamlMapping, check_unique, plain, read_name
+from prism_assets.domain.yaml_mapping import YamlMapping, check_unique, is_unstorable, plain, read_name
 
 _OFFSET = re.compile(r"[+-](?:0\d|1[0-4]):[0-5]\d")
 _COLUMN_KEYS = {
@@ -215,6 +215,8 @@ def _origin(entry: YamlMapping, name: str, kind: ColumnType | str, *, key: str |
         entry.complain("source", '"*" and patterns cannot be in a list of keys')
     if any(isinstance(source, Pattern) and len(source.expression) > _LONGEST_PATTERN for source in sources):
         entry.complain("source", f"a pattern must have at most {_LONGEST_PATTERN} characters")
+    if any(map(is_unstorable, keys_of(sources))) and not any(map(is_unstorable, texts)):  # which was said already
+        entry.complain("source", "names a key that has a NUL or half a character in it")
     if len(sources) == 1 and isinstance(sources[0], Key):
         return {"source": sources[0].name}  # however it is written
     return {"source": ", ".join(texts), "sources": tuple(texts)}
@@ -236,7 +238,7 @@ def _column_description(entry: YamlMapping) -> str | None:
     text: str | None = entry.text("description", None)
     if text is None:
         return None
-    if len(text.encode("utf-16-le")) > 2 * _LONGEST_COMMENT:
+    if len(text.encode("utf-16-le", "surrogatepass")) > 2 * _LONGEST_COMMENT:
         entry.complain("description", f"must have at most {_LONGEST_COMMENT} characters")
     if any(unicodedata.category(character) in _NOT_IN_A_LINE for character in text):
         entry.complain("description", "must be one line, without control characters")

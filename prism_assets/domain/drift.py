@@ -32,8 +32,8 @@ def shown_key(key: str) -> str:
 
 
 def is_whole(key: str) -> bool:
-    """Whether a key that is kept is all of the key in the line."""
-    return len(key) <= _LONGEST_KEY
+    """Whether a key that is kept is surely the key in the line."""
+    return len(key) <= _LONGEST_KEY and "\N{REPLACEMENT CHARACTER}" not in key
 
 
 @dataclass(frozen=True, kw_only=True)

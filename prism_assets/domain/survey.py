@@ -24,14 +24,15 @@ class ValueKind(Enum):
 class KeyEvidence:
     """What one key holds: how many values of each kind, null not counted, and the bytes of the longest as text.
 
-    `numeric` are the texts that are numbers. `unix` are the numbers, in quotes or not, that are likely unix times, by
-    their unit. `earliest` is the least instant of all that may be a time, in milliseconds of unix time, and `latest`
-    the greatest.
+    `numeric` are the texts that are numbers, and `rounded` the numbers that do not come back from a double. `unix` are
+    the numbers, in quotes or not, that are likely unix times, by their unit. `earliest` is the least instant of all
+    that may be a time, in milliseconds of unix time, and `latest` the greatest.
     """
 
     key: str
     kinds: Counter[ValueKind] = field(default_factory=Counter)
     numeric: int = 0
+    rounded: int = 0
     unix: Counter[str] = field(default_factory=Counter)
     longest: int = 0
     earliest: int | None = None

@@ -1,7 +1,8 @@
 """Drafts a table file from a sample of logs: types that lose nothing, and beside each column what it was told by.
 
 Types are never narrow: a sample tells what is there and not what may come. A key whose values are of one kind but for
-one in a hundred gets the type of that kind; anything else is text, which takes every value.
+one in a hundred gets the type of that kind, where the others would be null, and counted; anything that the type would
+change without a word, as a fraction in bigint, and all else is text, which takes every value.
 """
 
 from __future__ import annotations
@@ -32,11 +33,14 @@ from prism_assets.domain.types import (
     TimestampType,
 )
 from prism_assets.domain.words import counted
+from prism_assets.domain.yaml_mapping import is_unstorable
 
 _ALMOST_ALL = 0.99
 _SHORTEST = 256  # what comes later is longer than a sample: addresses, names of clients, messages
 _TIME_NAMES = " time timestamp event_time ts datetime created_at date "  # of columns, likely ones first
-_LIKE_A_TIME = re.compile(r"(^|_)(time|timestamp|ts|at|date|datetime|msec|epoch|when)($|_)")
+_LIKE_A_TIME = re.compile(
+    r"(^|_)(time|timestamp|ts|at|date|datetime|msec|epoch|when)($|_)|(^|_)(created|updated|modified|occurred)$"
+)
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NEW_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NO_WORD = re.compile(r"[^a-z0-9]+")
@@ -93,11 +97,10 @@ def draft_table(name: TableName, sample: Survey, url: str | None, origin: str, n
     itself can be loaded.
     """
     _check(sample, origin)
-    names = _column_names(sample.keys)
+    keys = [key for key in sample.keys if not is_unstorable(key)]
+    names = _column_names(keys)
     time = _time_key(sample, names, now)
-    columns = [
-        _column(evidence, names[key], sample.lines, is_time=key == time) for key, evidence in sample.keys.items()
-    ]
+    columns = [_column(sample.keys[key], names[key], sample.lines, is_time=key == time) for key in keys]
     columns.sort(key=lambda column: not column.required)
     rejected = "".join(
         f"; {counted(count, 'more line')} no object: {reason}" for reason, count in sample.rejected.items()
@@ -106,6 +109,10 @@ def draft_table(name: TableName, sample: Survey, url: str | None, origin: str, n
         f"# Drafted from {counted(sample.lines, 'JSON object')}, one a line, of {_one_line(origin)}{rejected}.",
         "# The comment of a column is what they say of it.",
         *(["# Only the keys that came first have a column: there are more."] * sample.has_more_keys),
+        *(
+            ["# Keys that have a NUL in them have no column: no table file can name them."]
+            * (len(keys) < len(sample.keys))
+        ),
         f"schema: {_quoted(name.schema)}",
         f"table: {_quoted(name.table)}",
         "streams:",
@@ -169,7 +176,10 @@ def _time_key(sample: Survey, names: dict[str, str], now: datetime) -> str:
         known = place if place >= 0 else len(_TIME_NAMES)
         return _is_accepted(evidence, now), _times(evidence), -known
 
-    candidates = [item for item in sample.keys.values() if _is_time(item, names[item.key])]
+    known = [sample.keys[key] for key in names]
+    candidates = [
+        item for item in known if _is_time(item, names[item.key]) and not _is_a_version(item, names[item.key], now)
+    ]
     best = max(candidates, key=rank, default=None)
     if best is None:
         raise WrongUse(
@@ -196,6 +206,12 @@ def _is_time(evidence: KeyEvidence, name: str) -> bool:
     """Whether almost all values are times; numbers only where the name says so, as ids look like them."""
     written = _written_times(evidence)
     return 0 < written >= _ALMOST_ALL * evidence.values or _is_unix_time(evidence, name)
+
+
+def _is_a_version(evidence: KeyEvidence, name: str, now: datetime) -> bool:
+    """Whether it is one old date on all lines, and not by its name when something happened: of an interface, say."""
+    is_one_day = evidence.kinds[ValueKind.DAY] == evidence.values > 1 and evidence.earliest == evidence.latest
+    return is_one_day and not _is_accepted(evidence, now) and not _LIKE_A_TIME.search(name)
 
 
 def _is_unix_time(evidence: KeyEvidence, name: str) -> bool:
@@ -244,16 +260,17 @@ def _type(evidence: KeyEvidence, name: str) -> tuple[ColumnType, str | None]:
         return JsonType(), None
     if _is_unix_time(evidence, name):
         return TimestampType(), max(evidence.unix, key=lambda unit: evidence.unix[unit])
-    if almost_all(ValueKind.DAY):
+    if almost_all(ValueKind.DAY) and not kinds[ValueKind.INSTANT]:
         return DateType(), None
     if almost_all(ValueKind.INSTANT, ValueKind.DAY):
         return TimestampType(), None
     if almost_all(ValueKind.BOOLEAN):
         return BooleanType(), None
-    if almost_all(ValueKind.WHOLE):
-        return BigIntType(), None
     if almost_all(*_NUMBERS) and not kinds[ValueKind.HUGE]:
-        return DoubleType(), None
+        if not kinds[ValueKind.FRACTION]:
+            return BigIntType(), None
+        if not evidence.rounded:
+            return DoubleType(), None
     return StringType(), None
 
 
@@ -285,6 +302,8 @@ def _comment(evidence: KeyEvidence, kind: ColumnType, lines: int) -> str:
         expected |= {ValueKind.WHOLE, ValueKind.FRACTION, ValueKind.TEXT}
         if _written_times(evidence):
             told += "".join(f"; {count:,} are unix times in {unit}" for unit, count in evidence.unix.most_common())
+    if evidence.rounded and not isinstance(kind, BigIntType):
+        told += f"; {counted(evidence.rounded, 'number')} more exact than double"
     others = [f"{count:,} are {item.value}" for item, count in evidence.kinds.items() if count and item not in expected]
     return "; ".join([told, *others])
 

@@ -52,6 +52,8 @@ class YamlMapping:
             if str(key.value) in self.children:
                 self.problems.add(key, self._path(key.value), "is given twice")
             self.children[str(key.value)] = value
+            if any(is_unstorable(text) for text in _texts(value)):
+                self.problems.add(value, self._path(str(key.value)), "has a NUL or half a character in it")
 
     def _path(self, key: str) -> str:
         return f"{self.name}.{key}" if self.name else key
@@ -153,6 +155,17 @@ class YamlMapping:
             else:
                 self.problems.add(entry, f"{self._path(key)}[{index}]", "must be a mapping")
         return entries
+
+
+def is_unstorable(text: str) -> bool:
+    """Whether PostgreSQL takes no such text: for a NUL, or half of a surrogate pair."""
+    return "\0" in text or any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _texts(node: yaml.Node) -> Iterator[str]:
+    """Those that a field holds itself."""
+    entries = node.value if isinstance(node, yaml.SequenceNode) else [node]
+    yield from (str(entry.value) for entry in entries if isinstance(entry, yaml.ScalarNode))
 
 
 def plain(node: yaml.Node) -> Any:

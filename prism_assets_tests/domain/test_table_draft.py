@@ -28,10 +28,11 @@ def instant(time: str) -> int:
     return (utc(time) - utc("1970-01-01T00:00")) // MILLISECOND
 
 
-def evidence(key: str, longest: int = 8, unix: str = "", **kinds: int) -> KeyEvidence:
+def evidence(key: str, longest: int = 8, unix: str = "", rounded: int = 0, **kinds: int) -> KeyEvidence:
     """A key with so many values of each kind, named as the members of ValueKind in lower case."""
     counts = Counter({ValueKind[name.upper()]: count for name, count in kinds.items()})
-    return KeyEvidence(key=key, kinds=counts, longest=longest, unix=Counter({unix: counts.total()} if unix else {}))
+    found = Counter({unix: counts.total()} if unix else {})
+    return KeyEvidence(key=key, kinds=counts, longest=longest, unix=found, rounded=rounded)
 
 
 def times(key: str = "time", first: str = "2026-03-01T10:00", last: str = "2026-03-01T11:00") -> KeyEvidence:
@@ -68,7 +69,13 @@ def comment(found: KeyEvidence) -> str:
         (evidence("n", whole=99, text=1), "bigint"),
         (evidence("n", whole=98, text=2), "string"),
         (evidence("n", whole=60, fraction=40), "double"),
-        (evidence("n", whole=99, huge=1), "bigint"),
+        (evidence("n", whole=99, huge=1), "string"),
+        (evidence("n", whole=99, fraction=1), "double"),
+        (evidence("n", whole=98, fraction=1, text=1), "double"),
+        (evidence("n", rounded=1, whole=50, fraction=50), "string"),
+        (evidence("n", rounded=1, whole=100), "bigint"),
+        (evidence("n", day=99, instant=1), "timestamp"),
+        (evidence("n", day=99, text=1), "date"),
         (evidence("n", whole=50, huge=50), "string"),
         (evidence("n", boolean=100), "boolean"),
         (evidence("n", boolean=50, text=50), "string"),
@@ -148,6 +155,33 @@ def test_rows_fall_on_days_by_times_that_are_accepted_then_by_the_most_then_by_t
     assert table(rare, times("seen")).partition_column == "seen"
 
 
+def test_one_old_date_on_all_lines_is_no_time_of_theirs_unless_its_name_says_so() -> None:
+    version = KeyEvidence(
+        key="api_version",
+        kinds=Counter({ValueKind.DAY: 100}),
+        earliest=instant("2020-08-27T00:00"),
+        latest=instant("2020-08-27T00:00"),
+    )
+    created = evidence("created", unix="seconds", whole=100)
+    assert table(version, created).partition_column == "created"
+    with pytest.raises(WrongUse, match="no key of the sample holds times"):
+        drafted(version)
+    assert table(replace(version, key="event_date")).partition_column == "event_date"
+
+
+def test_a_key_with_a_nul_has_no_column_and_the_draft_says_so() -> None:
+    text = drafted(times(), evidence("\0", text=1), evidence("a\0b", text=1))
+    assert "# Keys that have a NUL in them have no column" in text
+    assert len(parse_table_file(text, "events.yaml").columns) == 1
+
+
+def test_numbers_that_double_would_round_are_told() -> None:
+    assert comment(evidence("n", rounded=2, whole=1, fraction=2)) == (
+        "3 of 100 lines, at most 8 bytes; 2 numbers more exact than double; 1 are whole numbers; "
+        "2 are numbers with a fraction"
+    )
+
+
 def test_the_partition_column_is_required_and_comes_first() -> None:
     found = table(evidence("a", text=1), times("seen"))
     assert [(item.name, item.required) for item in found.columns] == [("seen", True), ("a", False)]
@@ -194,4 +228,4 @@ def test_whatever_the_keys_are_called_and_hold_the_draft_is_a_table_file(
 ) -> None:
     evidences = [KeyEvidence(key=key, kinds=counts, longest=longest) for key, (counts, longest) in found.items()]
     columns = table(*evidences, times("the time")).columns
-    assert {item.source for item in columns} == {*found, "the time"}
+    assert {item.source for item in columns} == {*(key for key in found if "\0" not in key), "the time"}

@@ -345,3 +345,26 @@ def test_a_contract_that_says_something_else_is_told() -> None:
         "22: contract.misfit: is not a known field (known: misfits, new_fields); did you mean misfits?",
         "22: contract.new_fields: must be one of evolve, report, freeze; did you mean freeze?",
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "told"),
+    [
+        (r'description: "\ud83d"', "description", "has a NUL or half a character in it"),
+        (r'owner: "a\0b"', "owner", "has a NUL or half a character in it"),
+        (r'  - {name: odd, type: string, source: "a\0b"}', "source", "has a NUL or half a character in it"),
+        (r'  - {name: odd, type: string, source: [a, "\ud83d"]}', "source", "has a NUL or half a character in it"),
+        (r"""  - {name: odd, type: string, value: "a || '\0'"}""", "value", "has a NUL or half a character in it"),
+        (
+            r"""  - {name: odd, type: string, source: '$["\u0000"]'}""",
+            "source",
+            "names a key that has a NUL or half a character in it",
+        ),
+    ],
+)
+def test_text_that_postgresql_does_not_take_is_told_with_its_field(line: str, field: str, told: str) -> None:
+    text = "schema: log\ntable: t\nstreams: [{name: t, url: 's3://staging/t/'}]\n"
+    columns = "columns:\n  - {name: time, type: timestamp, required: true}\n"
+    text += f"{columns}{line}\n" if line.startswith(" ") else f"{line}\n{columns}"
+    (found,) = [problem for problem in problems(text) if told in problem]
+    assert found.partition(": ")[2] == f"{'columns[1].' * line.startswith(' ')}{field}: {told}"

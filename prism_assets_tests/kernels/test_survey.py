@@ -35,6 +35,25 @@ def test_each_value_is_of_one_kind(value: str, kind: ValueKind) -> None:
     assert evidence(value).kinds == {kind: 1}
 
 
+@pytest.mark.parametrize(
+    ("value", "rounded"),
+    [
+        ("0.1", 0),
+        ("0.30000000000000004", 0),
+        ("12.50", 0),
+        ("1772359200.123456", 0),
+        ("9007199254740993", 1),
+        ("1234567890123456.789", 1),
+        ("1e400", 1),
+        ("1e-400", 1),
+        ("1e99999999999999999999", 1),
+        ('"9007199254740993"', 0),
+    ],
+)
+def test_numbers_that_do_not_come_back_from_a_double_are_counted(value: str, rounded: int) -> None:
+    assert evidence(value).rounded == rounded
+
+
 @pytest.mark.parametrize("value", ["null", "NaN", "-Infinity"])
 def test_what_is_no_value_is_not_counted(value: str) -> None:
     assert evidence(value).values == 0

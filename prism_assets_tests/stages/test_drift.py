@@ -190,6 +190,14 @@ def test_new_fields_of_an_evolving_table_become_columns_of_the_next_objects(worl
     assert world.context.choose_tables(None)[0].version == 2, "nothing was new any more"
 
 
+def test_a_key_that_cannot_be_kept_as_it_is_becomes_no_column(world: World) -> None:
+    world.apply(a_table() + EVOLVING)
+    world.drop([row | {"a\0b": 1} for row in some_rows(3, utc(NOON))])
+    assert world.stream(NOON).errors == ()
+    assert len(world.context.choose_tables(None)[0].columns) == 2
+    assert [field.key for field in drift(world).fields] == ["a\N{REPLACEMENT CHARACTER}b"]
+
+
 def test_a_file_without_the_new_column_keeps_it_and_says_so_till_it_has_the_line(world: World) -> None:
     world.apply(a_table() + EVOLVING)
     world.drop(some_rows(3, utc(NOON), at="2026-03-01T11:00:00Z", ts=1772366400000, share=0.5))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from prism_assets.domain.columns import TIME_UNITS
@@ -15,6 +16,8 @@ from prism_assets.kernels.values import Constant, Number, compact
 
 MOST_KEYS = 500
 _INT64 = 1 << 63
+_EXACT_DIGITS = 15
+"""Every number of so many digits comes back from its double."""
 # From 2000 to 2100, in milliseconds: what is likely a time, and not a number that could be one.
 _LIKELY = (946_684_800_000, 4_102_444_800_000)
 _NUMBER = re.compile(r"-?\d{1,32}(\.\d{1,32})?", re.ASCII)
@@ -48,6 +51,7 @@ def _look_at(evidence: KeyEvidence, value: Any, raw: str) -> None:
     kind, instant = _kind(value)
     evidence.kinds[kind] += 1
     is_number = kind in (ValueKind.WHOLE, ValueKind.FRACTION)
+    evidence.rounded += is_number and _is_rounded(text)
     if kind is ValueKind.TEXT and _NUMBER.fullmatch(text):
         evidence.numeric += 1
         is_number = True
@@ -76,6 +80,16 @@ def _kind(value: Any) -> tuple[ValueKind, int | None]:
         return ValueKind.DAY, times.parse_timestamp(value, 0)
     instant = times.parse_timestamp(value, 0)
     return (ValueKind.TEXT if instant is None else ValueKind.INSTANT), instant
+
+
+def _is_rounded(number: str) -> bool:
+    """Whether a number does not come back from the double that is nearest."""
+    if len(number) <= _EXACT_DIGITS and "e" not in number.lower():
+        return False
+    try:
+        return Decimal(repr(float(number))) != Decimal(number)
+    except InvalidOperation:  # of an exponent of twenty digits
+        return True
 
 
 def _unix(number: float) -> tuple[str | None, int | None]:
