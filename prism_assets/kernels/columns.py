@@ -138,6 +138,8 @@ def _newly_null(before: pa.Array, after: pa.Array) -> Indices:
 
 def _timestamps(read: pa.Array, source_offset: int) -> Typed | None:
     """Reads ISO 8601 with an offset everywhere or nowhere; None if these are other strings."""
+    if read.null_count < len(read) and "," in read.drop_null()[0].as_py():  # as Python's logging writes fractions
+        read = pc.replace_substring(read, ",", ".", max_replacements=1)
     for naive, with_offset, per_ms in ((_NAIVE, _UTC, 1_000), (_NAIVE_NANOS, _UTC_NANOS, 1_000_000)):
         instants = _cast_or_none(read, with_offset)
         if instants is not None:

@@ -26,11 +26,15 @@ _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _TIMESTAMP = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)"
-    r"(?:[T ](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?)?"
-    r"(Z| UTC| ?[+-]\d\d(?::?\d\d)?)?",
+    r"(?:[Tt ](\d\d)(?::(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?)?)?"
+    r"([Zz]| UTC| ?[+-]\d\d(?::?\d\d)?)?",
     re.ASCII,
 )
+_BASIC_TIMESTAMP = re.compile(
+    r"(\d{4})(\d\d)(\d\d)T(\d\d)(?:(\d\d)(?:(\d\d)(?:[.,](\d{1,9}))?)?)?(Z|[+-]\d\d(?::?\d\d)?)?", re.ASCII
+)
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
+_BASIC_DATE = re.compile(r"(\d{4})(\d\d)(\d\d)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ def parse_timestamp(text: str, source_offset_ms: int) -> int | None:
 
     Without an offset the time is taken to be at `source_offset_ms`. A date alone is its midnight.
     """
-    match = _TIMESTAMP.fullmatch(text)
+    match = _TIMESTAMP.fullmatch(text) or _BASIC_TIMESTAMP.fullmatch(text)
     if match is None:
         return None
     year, month, day, hour, minute, second, fraction, zone = match.groups()
@@ -85,7 +89,7 @@ def parse_timestamp(text: str, source_offset_ms: int) -> int | None:
 def _named_offset(zone: str | None, source_offset_ms: int) -> int | None:
     if zone is None:
         return source_offset_ms
-    if zone in ("Z", " UTC"):
+    if zone in ("Z", "z", " UTC"):
         return 0
     return offset_ms(zone.lstrip())
 
@@ -122,7 +126,15 @@ def unix_float(value: float, unit: str) -> int | None:
 
 def parse_date(text: str) -> int | None:
     """Days since the epoch of an ISO date; None if it is none."""
-    match = _DATE.fullmatch(text)
+    return _days(_DATE.fullmatch(text))
+
+
+def parse_basic_date(text: str) -> int | None:
+    """Days since the epoch of an ISO date without hyphens; None if it is none. Ids of eight digits look like one."""
+    return _days(_BASIC_DATE.fullmatch(text))
+
+
+def _days(match: re.Match[str] | None) -> int | None:
     midnight = _midnight(*map(int, match.groups())) if match else None
     return None if midnight is None else midnight // 86_400_000
 

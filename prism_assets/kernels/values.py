@@ -189,7 +189,10 @@ def date_rule(options: TimeOptions) -> Rule:
     timestamp, zone = timestamp_rule(options), options.zone
 
     def rule(value: Any, raw: str) -> Result:
-        day = times.parse_date(value) if type(value) is str else None
+        day = None
+        if type(value) is str:
+            day = times.parse_date(value)
+            day = times.parse_basic_date(value) if day is None else day
         if day is None:
             instant, _ = timestamp(value, raw)
             day = None if instant is None else times.day_of(instant, zone)
