@@ -391,7 +391,7 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
                 f"{table.table}: {counted(table.pending, 'staging object')} pending, {table.claimed} being converted"
             )
             for unread in table.unread:
-                out.print(f"    {unread.objects} {_UNREAD[unread.why.value]}")
+                out.print(f"    {unread.objects} {unread.why.remedy}")
                 for example in unread.examples:
                     out.print(f"        {escape(example)}")
         elif not table.partitions and not table.stopped:
@@ -422,14 +422,6 @@ def show_status(tables: Sequence[TableStatus], *, as_json: bool) -> None:
             )
 
 
-_UNREAD = {
-    "given_up": "given up: mend the cause, then `prism stream --retry-failed`, or `--give-up KEY` to accept it",
-    "retried_later": "could not be read, and are tried again by themselves; at once by `prism stream --retry KEY`",
-    "overwritten": "not read in their later version: upload it under other keys, then `prism stream --give-up KEY`",
-    "long_outage": "of those pending were refused again and again; they are tried again by themselves",
-}
-
-
 def _silence(publisher: Holder) -> str:
     """Told when it is long for somebody who shows that he lives every few seconds; the lease then goes to the next."""
     return f", silent for {publisher.silent_seconds:.0f} s" if publisher.silent_seconds >= _SILENT_SECONDS else ""
@@ -457,7 +449,7 @@ def show_files(table: ReadTable, *, as_json: bool) -> None:
         for item in partition.objects:
             out.print(f"  {item.content_length:>12,} {item.url}")
     if not table.partitions:
-        out.print(f"{table.name} has no partition in the catalog yet")
+        out.print(f"the catalog has no partition of {table.name} to show")
 
 
 def show_query(result: QueryResult, *, as_json: bool) -> None:

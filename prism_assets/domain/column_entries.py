@@ -32,6 +32,9 @@ _NO_ZONE_OFFSET = (
     "it changes nothing: times are stored as instants in UTC; remove the field, and say with source_offset how to read "
     "times without an offset, and with partition.timezone where days begin"
 )
+_NO_NANOSECONDS = (
+    "cannot be nanoseconds: read the key as a bigint, and make the time of that by value: make_timestamp_ns(…)"
+)
 _LONGEST_COMMENT = 255
 _NOT_IN_A_LINE = ("Cc", "Cs", "Zl", "Zp")  # Unicode categories
 
@@ -155,7 +158,7 @@ def _column(entry: YamlMapping) -> Column:
     if (offset := entry.text("source_offset", None)) and not _OFFSET.fullmatch(offset):
         entry.complain("source_offset", 'must look like "+09:00"')
     if (unit := entry.text("time_unit", None)) and unit not in TIME_UNITS:
-        entry.complain("time_unit", must_be_one_of(unit, TIME_UNITS))
+        entry.complain("time_unit", _NO_NANOSECONDS if unit == "nanoseconds" else must_be_one_of(unit, TIME_UNITS))
     takes_length = not isinstance(kind, str) and kind.takes_length
     length = entry.number("length", DEFAULT_LENGTH if takes_length else None, 1, DEFAULT_LENGTH)
     if "length" in entry.children and not takes_length:

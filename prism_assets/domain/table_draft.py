@@ -183,8 +183,10 @@ def _time_key(sample: Survey, names: dict[str, str], now: datetime) -> str:
     best = max(candidates, key=rank, default=None)
     if best is None:
         raise WrongUse(
-            f"no key of the sample holds times: a table needs one to know on which day a row falls; there are "
-            f"{', '.join(sample.keys)}. Times are ISO 8601, or seconds, milliseconds or microseconds since 1970"
+            "no key of the sample holds times: a table needs one to know on which day a row falls; there are "
+            f"{', '.join(sample.keys)}. Times are ISO 8601, or seconds, milliseconds or microseconds since 1970 under "
+            "a key that is named like a time; others are computed, in a file that you write yourself, by a value such "
+            "as strptime(at, '%d/%b/%Y:%H:%M:%S') or make_timestamp_ns(at)"
             f"{_unpacked(sample)}"
         )
     return best.key

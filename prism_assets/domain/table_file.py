@@ -91,7 +91,7 @@ def _definition(top: YamlMapping, path: str, read_file: ReadFile) -> TableDefini
     entries = read_columns(top)
     columns = entries.stored
     partition_column = partition.text("column", "time")
-    _check_partition_column(top, partition, partition_column, columns)
+    _check_partition_column(top, partition, partition_column, entries)
     join = read_join(top, entries, partition_column)
     file_format = _file_format(top)
     retired = top.flag("retired", False)
@@ -289,11 +289,13 @@ def _timezone(partition: YamlMapping) -> str:
     return zone
 
 
-def _check_partition_column(top: YamlMapping, partition: YamlMapping, name: str, columns: tuple[Column, ...]) -> None:
+def _check_partition_column(top: YamlMapping, partition: YamlMapping, name: str, entries: ColumnEntries) -> None:
     owner, key = (partition, "column") if partition.node else (top, "partition")
-    found = [column for column in columns if column.name == name]
-    if not found:
-        owner.complain(key, f"the partition column {name} is not among the columns{_near(name, columns)}")
+    found = [column for column in entries.stored if column.name == name]
+    if any(column.name == name for column in entries.unstored):
+        owner.complain(key, f"the partition column {name} must be stored")
+    elif not found:
+        owner.complain(key, f"the partition column {name} is not among the columns{_near(name, entries.stored)}")
     elif not found[0].type.may_partition:
         owner.complain(key, f"the partition column {name} must be a timestamp or a date")
     elif found[0].sensitive:
@@ -305,7 +307,7 @@ def _merge(merge: YamlMapping, partition_column: str, columns: tuple[Column, ...
     default = MergePolicy()
     sort_by = merge.read("sort_by", list, [partition_column], "a list of column names")
     for name in sort_by:
-        if name not in [column.name for column in columns]:
+        if name not in [column.name for column in columns] and "sort_by" in merge.children:
             merge.complain("sort_by", f"{name} is not among the columns{_near(name, columns)}")
         elif _is_sensitive(name, columns):
             merge.complain(

@@ -205,6 +205,12 @@ ON CONFLICT DO NOTHING
 """
 
 
+def is_known(connection: Connection, erasure_id: int) -> bool:
+    """Whether there is, or was, an erasure of this id. No locks."""
+    found = connection.execute(text("SELECT 1 FROM prism_erasures WHERE prism_erasure_id = :id"), {"id": erasure_id})
+    return found.first() is not None
+
+
 def load_sources(connection: Connection, erasure_id: int) -> list[tuple[str, bool]]:
     """The addresses of staging objects that hold rows of an erasure, or may, the certain ones first. No locks."""
     rows = connection.execute(text(_SOURCES), {"id": erasure_id})

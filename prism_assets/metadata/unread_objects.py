@@ -27,6 +27,23 @@ class Unread(str, Enum):
         """Whether it stays as it is until somebody acts."""
         return self in (Unread.GIVEN_UP, Unread.OVERWRITTEN)
 
+    @property
+    def remedy(self) -> str:
+        """What became of such objects and what is to be done, for whoever asks about them."""
+        return _REMEDIES[self]
+
+
+_REMEDIES = {
+    Unread.GIVEN_UP: "given up: mend the cause, then `prism stream --retry-failed`, or `--give-up KEY` to accept it",
+    Unread.RETRIED_LATER: (
+        "could not be read, and are tried again by themselves; at once by `prism stream --retry KEY`"
+    ),
+    Unread.OVERWRITTEN: (
+        "not read in their later version: upload it under other keys, then `prism stream --give-up KEY`"
+    ),
+    Unread.LONG_OUTAGE: "of those pending were refused again and again; they are tried again by themselves",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class UnreadObjects:

@@ -159,13 +159,12 @@ def _judge_unread(
         return passed(table, UNREAD_OBJECTS, f"every object was read, or waits for its turn{more}", facts)
     examples = [example for item in unread for example in item.examples]
     more = f"; and {objects - len(examples)} more" if objects > len(examples) else ""
-    again = f"{later} of them are tried again by themselves. " if later else ""
+    remedies = ". ".join(f"{item.objects} {item.why.remedy}" for item in unread)
     return failed(
         table,
         UNREAD_OBJECTS,
         f"{counted(objects, 'staging object is', 'staging objects are')} not read: {'; '.join(examples)}{more}. "
-        f"{again}When the cause is "
-        "mended, `prism stream --retry KEY` or `--retry-failed` tries at once; `--give-up KEY` accepts it as it is",
+        f"{remedies}",
         facts,
     )
 

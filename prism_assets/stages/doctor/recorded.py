@@ -235,7 +235,7 @@ def _unread(context: StageContext, names: Mapping[int, TableName]) -> list[Findi
                 f"{counted(item.objects, 'object is', 'objects are')} not read ({item.why.value}): "
                 f"{'; '.join(item.examples)}"
             ),
-            advice="Mend the cause, then `prism stream --retry-failed`, or `--give-up KEY`",
+            advice=f"{item.objects} {item.why.remedy}",
         )
         for item in found
     ]

@@ -79,6 +79,8 @@ def _status(context: StageContext, tables: Collection[TableDefinition], digest: 
 def sources_of(context: StageContext, erasure_id: int) -> list[tuple[str, bool]]:
     """Staging objects that hold rows of an erasure, True, or may: for their owner, as they are not of the lake."""
     with context.database.begin() as connection:
+        if not erasures.is_known(connection, erasure_id):
+            raise WrongUse(f"there is no erasure {erasure_id}: `prism erase --status` tells of all")
         return erasures.load_sources(connection, erasure_id)
 
 
