@@ -201,6 +201,11 @@ MISTAKES = {
         "type: timestamp, time_unit: millisecond",
         "11: columns[1].time_unit: must be one of seconds, milliseconds, microseconds; did you mean milliseconds?",
     ),
+    "nanoseconds": (
+        "milliseconds}",
+        "nanoseconds}",
+        "14: columns[4].time_unit: cannot be nanoseconds: read the key as",
+    ),
     "missing schema": ("schema: log\n", "", "1: schema: is missing"),
     "missing column type": ("user_id, type: bigint", "user_id", "11: columns[1].type: nothing is not a column type"),
     "missing stream url": (', url: "s3://prism-staging/pv_log/"', "", "6: streams[0].url: must be s3://bucket/prefix/"),
@@ -226,6 +231,11 @@ MISTAKES = {
         "{column: time,",
         "{column: when,",
         "8: partition.column: the partition column when is not",
+    ),
+    "partition by what is not stored": (
+        "{name: time, ",
+        "{name: time, stored: false, ",
+        "8: partition.column: the partition column time must be stored",
     ),
     "partition by number": ("{column: time,", "{column: user_id,", "8: partition.column: the partition column user_id"),
     "sort by nothing known": ("[time, user_id]", "[time, who]", "16: merge.sort_by: who is not among the columns"),

@@ -388,6 +388,8 @@ def test_staging_objects_with_such_rows_are_listed_for_their_owner(world: World)
         ("s3://staging/events/2026/000004.gz", True),
         *((f"s3://staging/events/2026/00000{number}.gz", False) for number in (1, 2, 3)),
     ]
+    with pytest.raises(WrongUse, match="there is no erasure 77"):
+        sources_of(world.context, 77)
 
 
 def test_a_column_that_came_later_is_null_in_objects_of_before(world: World) -> None:
