@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from prism_assets.drafting.trial import Trial
     from prism_assets.stages.drift import Drift
 
+_MOST_KEYS = 50
+
 
 def show_draft(draft: Draft, *, as_json: bool) -> None:
     """Prints a drafted table file, or where it was written and what comes next."""
@@ -51,8 +53,10 @@ def show_trial(trial: Trial, *, as_json: bool) -> None:
         out.print(escape(f"{error.column}: {error.count:,} {error.reason}"))
     for column, meant in trial.empty_columns.items():
         out.print(escape(f"{column}: null in every row" + (f"; did you mean {meant}?" if meant else "")))
-    for key, place in trial.undefined.items():
+    for key, place in list(trial.undefined.items())[:_MOST_KEYS]:
         out.print(f"no column reads {escape(key)} [dim]{escape(place)}[/dim]")
+    if (more := len(trial.undefined) - _MOST_KEYS) > 0:
+        out.print(f"no column reads {counted(more, 'more key')}, which --json names")
     if trial.differences:
         _show_differences(trial.differences)
     quarantined = sum(trial.quarantined.values())
