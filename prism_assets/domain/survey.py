@@ -6,6 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 
+NANOSECONDS = "nanoseconds"
+"""A unit of unix times that no column reads, and expressions make times of."""
+
 
 class ValueKind(Enum):
     """What a value is, in the words of the comments of a drafted table file."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 
 import yaml
@@ -20,7 +20,7 @@ from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.names import TableName
 from prism_assets.domain.reasons import NOT_OBJECT
 from prism_assets.domain.sources import source_of_key
-from prism_assets.domain.survey import KeyEvidence, Survey, ValueKind
+from prism_assets.domain.survey import NANOSECONDS, KeyEvidence, Survey, ValueKind
 from prism_assets.domain.tables import FUTURE_DAYS, MOST_FUTURE_DAYS, MOST_PAST_DAYS, PAST_DAYS
 from prism_assets.domain.types import (
     BigIntType,
@@ -53,7 +53,8 @@ _NUMBERS = {ValueKind.WHOLE, ValueKind.FRACTION}
 class DraftedColumn:
     """A column of a draft; `str` writes it as a table file has it.
 
-    `time_unit` is that of unix times; `comment` is what the sample says of the key.
+    `time_unit` is that of unix times; `comment` is what the sample says of the key. With a `value` it is computed, and
+    `key` is nothing but its name.
     """
 
     name: str
@@ -63,6 +64,7 @@ class DraftedColumn:
     length: int | None = None
     time_unit: str | None = None
     required: bool = False
+    value: str | None = None
 
     def column(self) -> Column:
         """The column that table files mean by what `str` writes."""
@@ -73,6 +75,7 @@ class DraftedColumn:
             length=(self.length or DEFAULT_LENGTH) if self.type.takes_length else None,
             time_unit=None if self.time_unit == "seconds" else self.time_unit,
             required=self.required,
+            value=self.value,
         )
 
     def __str__(self) -> str:
@@ -85,6 +88,8 @@ class DraftedColumn:
             parts.append(f"time_unit: {self.time_unit}")
         if self.required:
             parts.append("required: true")
+        if self.value:
+            parts.append(f"value: {_quoted(self.value)}")
         return f"  - {{{', '.join(parts)}}}  # {self.comment}"
 
 
@@ -101,6 +106,11 @@ def draft_table(name: TableName, sample: Survey, url: str | None, origin: str, n
     names = _column_names(keys)
     time = _time_key(sample, names, now)
     columns = [_column(sample.keys[key], names[key], sample.lines, is_time=key == time) for key in keys]
+    partition = names[time]
+    if _unix_unit(sample.keys[time], partition) == NANOSECONDS:
+        columns = [_whole_number(column) if column.key == time else column for column in columns]
+        columns.append(_computed_time(partition, names.values(), sample.keys[time]))
+        partition = columns[-1].name
     columns.sort(key=lambda column: not column.required)
     rejected = "".join(
         f"; {counted(count, 'more line')} no object: {reason}" for reason, count in sample.rejected.items()
@@ -118,7 +128,7 @@ def draft_table(name: TableName, sample: Survey, url: str | None, origin: str, n
         "streams:",
         f"  - {{name: {_quoted(name.table)}, url: {_quoted(url or f's3://staging/{name.table}/')}}}"
         + ("" if url else "  # a guess: say where objects will arrive"),
-        f"partition: {{column: {_quoted(names[time])}}}",
+        f"partition: {{column: {_quoted(partition)}}}",
         "columns:",
         *map(str, columns),
         *_accept(sample.keys[time], now),
@@ -186,7 +196,7 @@ def _time_key(sample: Survey, names: dict[str, str], now: datetime) -> str:
             "no key of the sample holds times: a table needs one to know on which day a row falls; there are "
             f"{', '.join(sample.keys)}. Times are ISO 8601, or seconds, milliseconds or microseconds since 1970 under "
             "a key that is named like a time; others are computed, in a file that you write yourself, by a value such "
-            "as strptime(at, '%d/%b/%Y:%H:%M:%S') or make_timestamp_ns(at)"
+            "as strptime(written, '%d/%b/%Y:%H:%M:%S') or make_timestamp(microseconds)"
             f"{_unpacked(sample)}"
         )
     return best.key
@@ -207,7 +217,7 @@ def _times(evidence: KeyEvidence) -> int:
 def _is_time(evidence: KeyEvidence, name: str) -> bool:
     """Whether almost all values are times; numbers only where the name says so, as ids look like them."""
     written = _written_times(evidence)
-    return 0 < written >= _ALMOST_ALL * evidence.values or _is_unix_time(evidence, name)
+    return 0 < written >= _ALMOST_ALL * evidence.values or _unix_unit(evidence, name) is not None
 
 
 def _is_a_version(evidence: KeyEvidence, name: str, now: datetime) -> bool:
@@ -216,11 +226,12 @@ def _is_a_version(evidence: KeyEvidence, name: str, now: datetime) -> bool:
     return is_one_day and not _is_accepted(evidence, now) and not _LIKE_A_TIME.search(name)
 
 
-def _is_unix_time(evidence: KeyEvidence, name: str) -> bool:
-    """Whether there are unix times, all of one unit, and almost nothing else but times that are written out."""
-    likely = max(evidence.unix.values(), default=0)
-    times = likely + _written_times(evidence)
-    return bool(likely and _LIKE_A_TIME.search(name)) and times >= _ALMOST_ALL * evidence.values
+def _unix_unit(evidence: KeyEvidence, name: str) -> str | None:
+    """The unit of unix times, where these are all of one, and there is almost nothing else but written out times."""
+    unit, likely = max(evidence.unix.items(), key=lambda item: item[1], default=(None, 0))
+    written = 0 if unit == NANOSECONDS else _written_times(evidence)
+    times = likely + written
+    return unit if likely and _LIKE_A_TIME.search(name) and times >= _ALMOST_ALL * evidence.values else None
 
 
 def _written_times(evidence: KeyEvidence) -> int:
@@ -251,6 +262,29 @@ def _column(evidence: KeyEvidence, name: str, lines: int, *, is_time: bool) -> D
     )
 
 
+def _whole_number(column: DraftedColumn) -> DraftedColumn:
+    """The same key as expressions need it."""
+    return replace(column, type=BigIntType(), length=None, time_unit=None, required=False)
+
+
+def _in_sql(name: str) -> str:
+    """Of the names that are like a time two are reserved."""
+    return f'"{name}"' if name in ("at", "when") else name
+
+
+def _computed_time(source: str, taken: Collection[str], evidence: KeyEvidence) -> DraftedColumn:
+    """The time that a column of nanoseconds means."""
+    name = next(name for name in ("time", f"{source}_time", f"{source}_time_2") if name not in taken)
+    return DraftedColumn(
+        name=name,
+        key=name,
+        type=TimestampType(),
+        required=True,
+        value=f"make_timestamp_ns({_in_sql(source)})",
+        comment=f"{evidence.unix[NANOSECONDS]:,} of {evidence.values:,} are unix times in {NANOSECONDS}",
+    )
+
+
 def _type(evidence: KeyEvidence, name: str) -> tuple[ColumnType, str | None]:
     """The type, and the unit of unix times."""
     kinds = evidence.kinds
@@ -260,8 +294,9 @@ def _type(evidence: KeyEvidence, name: str) -> tuple[ColumnType, str | None]:
 
     if kinds[ValueKind.NESTED] or not evidence.values:
         return JsonType(), None
-    if _is_unix_time(evidence, name):
-        return TimestampType(), max(evidence.unix, key=lambda unit: evidence.unix[unit])
+    unit = _unix_unit(evidence, name)
+    if unit and unit != NANOSECONDS:
+        return TimestampType(), unit
     if almost_all(ValueKind.DAY) and not kinds[ValueKind.INSTANT]:
         return DateType(), None
     if almost_all(ValueKind.INSTANT, ValueKind.DAY):

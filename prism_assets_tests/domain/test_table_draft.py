@@ -155,6 +155,25 @@ def test_rows_fall_on_days_by_times_that_are_accepted_then_by_the_most_then_by_t
     assert table(rare, times("seen")).partition_column == "seen"
 
 
+@pytest.mark.parametrize(
+    ("key", "name", "value"),
+    [
+        ("timeUnixNano", "time", "make_timestamp_ns(time_unix_nano)"),
+        ("time", "time_time", "make_timestamp_ns(time)"),
+        ("when", "time", 'make_timestamp_ns("when")'),
+        ("at", "time", 'make_timestamp_ns("at")'),
+    ],
+)
+def test_a_time_is_computed_of_nanoseconds(key: str, name: str, value: str) -> None:
+    found = table(evidence(key, unix="nanoseconds", text=100), evidence("seen_at", unix="nanoseconds", whole=10))
+    assert found.partition_column == name
+    assert [(item.name, item.type.name, item.value, item.required) for item in found.columns] == [
+        (name, "timestamp", value, True),
+        (key.replace("UnixNano", "_unix_nano"), "bigint", None, False),
+        ("seen_at", "bigint", None, False),
+    ]
+
+
 def test_one_old_date_on_all_lines_is_no_time_of_theirs_unless_its_name_says_so() -> None:
     version = KeyEvidence(
         key="api_version",

@@ -66,6 +66,8 @@ def test_what_is_no_value_is_not_counted(value: str) -> None:
         ('"1772359200.123"', "seconds"),
         ("1772359200123", "milliseconds"),
         ("1772359200123456", "microseconds"),
+        ("1772359200123456789", "nanoseconds"),
+        ('"1772359200123456789"', "nanoseconds"),
         ("17", ""),
         ("1" * 300, ""),
     ],

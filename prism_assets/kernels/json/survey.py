@@ -8,13 +8,14 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from prism_assets.domain.columns import TIME_UNITS
-from prism_assets.domain.survey import KeyEvidence, Survey, ValueKind
+from prism_assets.domain.survey import NANOSECONDS, KeyEvidence, Survey, ValueKind
 from prism_assets.kernels import times
 from prism_assets.kernels.json.rows import EVERY_KEY, RejectedError, read_line
 from prism_assets.kernels.numbers import scaled
 from prism_assets.kernels.values import Constant, Number, compact
 
 MOST_KEYS = 500
+_UNITS = {**TIME_UNITS, NANOSECONDS: 0.000_001}
 _INT64 = 1 << 63
 _EXACT_DIGITS = 15
 """Every number of so many digits comes back from its double."""
@@ -94,7 +95,7 @@ def _is_rounded(number: str) -> bool:
 
 def _unix(number: float) -> tuple[str | None, int | None]:
     """The unit in which a number is likely a unix time, and the instant in milliseconds."""
-    for unit, factor in TIME_UNITS.items():
+    for unit, factor in _UNITS.items():
         if _LIKELY[0] <= number * factor <= _LIKELY[1]:
             return unit, int(number * factor)
     return None, None
