@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -11,11 +12,14 @@ from sqlalchemy import Connection
 from prism_assets.domain.errors import PrismError
 from prism_assets.metadata.database import Database
 
+_LOG = logging.getLogger(__name__)
+
 
 class Heartbeat:
     """Calls `beat` in a transaction of its own at a third of the lease, from a thread, until the block ends.
 
-    A beat that fails is tried again at the next turn: whether the lease still holds is decided at the commit.
+    A beat that fails is tried again at the next turn, whatever it fails of: whether the lease still holds is decided at
+    the commit.
     """
 
     def __init__(self, database: Database, lease_seconds: float, beat: Callable[[Connection], object]) -> None:
@@ -42,3 +46,5 @@ class Heartbeat:
                     self._beat(connection)
             except PrismError:
                 continue
+            except Exception:  # a thread that ended would lose the lease, and nobody would know why
+                _LOG.exception("a heartbeat failed, and is tried again")

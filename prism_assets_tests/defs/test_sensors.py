@@ -38,6 +38,7 @@ from prism_assets_tests.builders import a_table, some_rows
 from prism_assets_tests.defs.tables import a_location
 from prism_assets_tests.notifications import TEST_EVENT, QueueOfTest, a_body, a_record
 from prism_assets_tests.stages.catalogs import LosingCatalog, calls_are_over, with_catalog
+from prism_assets_tests.stages.test_drop import drop, retire
 from prism_assets_tests.world import World
 
 # Dagster calls what it has itself deprecated when a resource holds another one.
@@ -468,3 +469,22 @@ def test_a_tick_asks_dagster_once_for_each_kind_of_run(
         ["FAILURE"],
         ["NOT_STARTED", "QUEUED"],
     ]
+
+
+@pytest.mark.parametrize("name", ["new_objects", "merges_due"])
+def test_what_a_dropped_table_left_hinders_no_other(settled: World, instance: DagsterInstance, name: str) -> None:
+    settled.apply(a_table())
+    settled.drop(some_rows(2, NOW))
+    settled.stream("2026-03-01T12:00")
+    retire(settled)
+    drop(settled)
+    with settled.context.database.begin() as connection:
+        connection.exec_driver_sql(
+            "INSERT INTO prism_abandoned_uploads "
+            "VALUES (1, 5, 1, '2026-03-01', '2026-03-01', now() - interval '1 hour')"
+        )
+        connection.exec_driver_sql(
+            "INSERT INTO prism_merge_jobs (prism_partition_id, schedule_time) "
+            "SELECT prism_partition_id, '2026-03-01' FROM prism_partitions ON CONFLICT DO NOTHING"
+        )
+    assert not tick(instance, a_location(settled.root, a_table()), name).run_requests

@@ -30,7 +30,8 @@ def merges_due(
     names = {table.table_id: str(table.name) for table in tables}
     days: dict[str, set[date]] = {}
     for table_id, day in (*((item.table_id, item.date) for item in due), *((day.table_id, day.date) for day in anew)):
-        days.setdefault(names[table_id], set()).add(day)
+        if table_id in names:  # nothing of a dropped table is merged
+            days.setdefault(names[table_id], set()).add(day)
     reply = answer(PendingDays(Stage.MERGED, days), location, context.instance)
     rewrites = f"{counted(len(anew), 'day has', 'days have')} objects from before a rename or widening" if anew else ""
     reason = "; ".join(filter(None, [_sentence(len(due), queue), rewrites, reply.rest]))

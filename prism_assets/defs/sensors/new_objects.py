@@ -29,8 +29,9 @@ def new_objects(
     for error in found.errors:
         context.log.warning(error)
     with stages.database.begin() as connection:
-        counts = count_pending(connection, stages.settings.lease_seconds)
+        pending = count_pending(connection, stages.settings.lease_seconds)
     tables = {table.table_id: table for table in stages.choose_tables(None)}
+    counts = [count for count in pending if count.table_id in tables]  # of a dropped table nothing is converted
     days = {str(tables[count.table_id].name): {tables[count.table_id].today(now)} for count in counts}
     reply = answer(PendingDays(Stage.LIVE, days), location, context.instance)
     sentence = "; ".join(filter(None, [_sentence(found, counts, stages.settings.backlog_objects), reply.rest]))

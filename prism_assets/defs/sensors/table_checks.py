@@ -93,7 +93,7 @@ class _CheckRound:
                 self.outcomes += self._run(check, self.names[_STAGES[check]])
             except TransientError as error:
                 self.problems.append(f"{check} was not run: {error}")
-                self.first = self.first or (check if check != checks[0] else checks[1])
+                self.first = self.first or (check if check != checks[0] else checks[1 % len(checks)])
 
     def _run(self, check: str, names: Collection[str]) -> tuple[CheckOutcome, ...]:
         selection = Selection(_STAGES[check], frozenset((name, check) for name in names))

@@ -49,7 +49,8 @@ def remove_abandoned(context: StageContext, table_ids: Collection[int] | None) -
             if not due:
                 break
             committed = abandoned_uploads.load_committed(connection, due)
-        tables = tables or {table.table_id: table for table in context.choose_with_dropped(None)}
+        if any(item.table_id not in tables for item in due):
+            tables = {table.table_id: table for table in context.choose_with_dropped(None)}
         removed, errors = _remove(context, due, tables, committed)
         refused += errors
         kept += _kept(removed, tables, committed)
