@@ -42,7 +42,7 @@ object's age, which is asked for besides.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 
@@ -163,15 +163,16 @@ class WrittenByFold:
 
 @dataclass(frozen=True, kw_only=True)
 class Records:
-    """What is recorded of some keys: of their days, of uploads, of what folds wrote, and which hold quarantined lines.
+    """What is recorded of some keys: of their days, of uploads, and of what folds wrote.
 
-    Quarantined lines of objects that arrived before `quarantine_from` are kept no longer. `is_dropped` if the table was
-    dropped, and no catalog showed it when the reader lease began.
+    `quarantined` are uploads of which quarantined lines are kept, with the revision of these. Lines of objects that
+    arrived before `quarantine_from` are kept no longer. `is_dropped` if the table was dropped, and no catalog showed it
+    when the reader lease began.
     """
 
     days: Mapping[date, DayRecords]
     uploads: Mapping[Upload, UploadRecord]
-    quarantined: Collection[str]
+    quarantined: Mapping[Upload, int]
     of_folds: Mapping[RecordKey, WrittenByFold] = field(default_factory=dict)
     quarantine_from: date = date.min
     is_dropped: bool = False
@@ -208,7 +209,7 @@ def is_foreign(named: ObjectKey | None, records: Records) -> bool:
     return True
 
 
-def garbage_reason(key: str, named: ObjectKey, records: Records) -> Reason | None:
+def garbage_reason(named: ObjectKey, records: Records) -> Reason | None:
     """Why an object is garbage, or None if somebody needs it, may need it, or is not known."""
     if is_foreign(named, records):
         return None
@@ -227,10 +228,18 @@ def garbage_reason(key: str, named: ObjectKey, records: Records) -> Reason | Non
                 return Reason.EXPIRED
             return Reason.REPLACED if shown and named.publication.is_before(shown) else None
         case QuarantineKey():
-            is_over = records.uploads[upload_of(named)].is_over
-            if is_over and key in records.quarantined and named.date < records.quarantine_from:
-                return Reason.EXPIRED
-            return Reason.STRAY if is_over and key not in records.quarantined else None
+            return _of_quarantined_lines(named, records)
+
+
+def _of_quarantined_lines(named: QuarantineKey, records: Records) -> Reason | None:
+    if not records.uploads[upload_of(named)].is_over:
+        return None
+    kept = records.quarantined.get(upload_of(named))
+    if kept is not None and named.revision > kept:  # an erasure is about to record it, or writes it once more
+        return None
+    if kept == named.revision:
+        return Reason.EXPIRED if named.date < records.quarantine_from else None
+    return Reason.STRAY
 
 
 def _of_small_object(named: SmallObjectKey, records: Records) -> Reason | None:

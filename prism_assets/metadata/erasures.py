@@ -357,6 +357,16 @@ ORDER BY 1, 2
 """
 
 
+def is_uncopied(connection: Connection, object_id: int, revision: int) -> bool:
+    """Whether a rewritten object is still the one that is recorded, and not under its live key. Reads without locks."""
+    return bool(connection.execute(text(_IS_UNCOPIED), {"id": object_id, "revision": revision}).scalar_one_or_none())
+
+
+_IS_UNCOPIED = """
+SELECT live_revision < revision FROM prism_small_objects WHERE prism_small_object_id = :id AND revision = :revision
+"""
+
+
 def record_copy(connection: Connection, object_id: int, revision: int) -> None:
     """Records that a rewritten object lies under its live key, too. Locks its row."""
     connection.execute(text(_RECORD_COPY), {"id": object_id, "revision": revision})

@@ -56,7 +56,7 @@ def reason(
     bounds: Collection[tuple[int, int]] = ((0, 5), (5, 20)),
     shown: Publication | None = SHOWN,
     upload: UploadRecord | None = None,
-    quarantined: Collection[str] = (),
+    quarantined: int | None = None,
     folded_object_id: int | None = None,
 ) -> Reason | None:
     named = KEYS.parse(key)
@@ -65,7 +65,8 @@ def reason(
         partition=partition or a_partition(), bounds=tuple(bounds), shown=shown, folded_object_id=folded_object_id
     )
     uploads = {Upload(DAY, 7, 0): upload or UploadRecord()}
-    return garbage_reason(key, named, Records(days={DAY: day}, uploads=uploads, quarantined=quarantined))
+    kept = {} if quarantined is None else {Upload(DAY, 7, 0): quarantined}
+    return garbage_reason(named, Records(days={DAY: day}, uploads=uploads, quarantined=kept))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_copies_of_merged_objects_go_when_none_of_them_can_come_into_place(
     day = DayRecords(
         partition=a_partition(), bounds=((0, 5),), revisions={(0, 5): 4}, shown=SHOWN, void_up_to=void_up_to
     )
-    assert garbage_reason(key, named, Records(days={DAY: day}, uploads={}, quarantined=())) is expected
+    assert garbage_reason(named, Records(days={DAY: day}, uploads={}, quarantined={})) is expected
 
 
 @pytest.mark.parametrize(
@@ -202,12 +203,20 @@ def test_an_upload_that_nobody_will_commit_is_a_stray(delayed: bool) -> None:
 def test_quarantined_lines_are_garbage_only_if_they_were_never_committed() -> None:
     key = KEYS.quarantine(DAY, 7)
     assert reason(key, upload=UploadRecord(is_over=True)) is Reason.STRAY
-    assert reason(key, upload=UploadRecord(is_over=True), quarantined=[key]) is None
+    assert reason(key, upload=UploadRecord(is_over=True), quarantined=0) is None
     assert reason(key, upload=UploadRecord(is_over=False)) is None
 
 
+def test_quarantined_lines_are_garbage_when_fewer_of_them_are_kept_and_not_before() -> None:
+    over = UploadRecord(is_over=True)
+    assert reason(KEYS.quarantine(DAY, 7), upload=over, quarantined=1) is Reason.STRAY
+    assert reason(KEYS.quarantine(DAY, 7, 0, 1), upload=over, quarantined=1) is None
+    assert reason(KEYS.quarantine(DAY, 7, 0, 2), upload=over, quarantined=1) is None, "which is about to be recorded"
+    assert reason(KEYS.quarantine(DAY, 7, 0, 2), upload=over) is Reason.STRAY
+
+
 def test_what_is_not_on_record_is_foreign_and_stays() -> None:
-    unknown = Records(days={}, uploads={Upload(DAY, 7, 0): UploadRecord(is_foreign=True, is_over=True)}, quarantined=())
+    unknown = Records(days={}, uploads={Upload(DAY, 7, 0): UploadRecord(is_foreign=True, is_over=True)}, quarantined={})
     for key in (
         KEYS.small_object(DAY, 7, delayed=False),
         KEYS.merged_object(DAY, 0, 5),
@@ -217,7 +226,7 @@ def test_what_is_not_on_record_is_foreign_and_stays() -> None:
         named = KEYS.parse(key)
         assert named is not None
         assert is_foreign(named, unknown)
-        assert garbage_reason(key, named, unknown) is None
+        assert garbage_reason(named, unknown) is None
     assert is_foreign(None, unknown)
 
 

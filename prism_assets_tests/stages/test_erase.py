@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from prism_assets.domain.errors import WrongUse
+from prism_assets.domain.errors import StoreUnavailable, WrongUse
+from prism_assets.metadata import erasures
+from prism_assets.objectstore.stores import Stores
 from prism_assets.stages.checks.run import ERASURES_PROVED
 from prism_assets.stages.doctor.run import run_doctor
+from prism_assets.stages.erase import rows as erase_rows
 from prism_assets.stages.erase.plan import plan_erasure
 from prism_assets.stages.erase.report import ErasureReport, ErasureStatus
 from prism_assets.stages.erase.run import continue_erasures, run_erase, sources_of
+from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.rebuild.run import preview_days, run_rebuild
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.replay.run import run_replay
@@ -458,3 +462,89 @@ def test_a_replay_leaves_objects_with_rows_of_a_table_of_which_rows_were_erased_
     assert [(left.reason, left.lines) for left in report.left] == [("not_yet", 1)]
     world.catalog("2026-03-02T03:00")
     assert users(world) == [1, 7]
+
+
+def test_a_proof_waits_for_objects_that_the_store_refuses(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.apply(TABLE)
+    arrive(world, [41, 42] + [7] * 30)
+    (live,) = keys(world, "/live/")
+    before = (world.root / "buckets/lake" / live).read_bytes()
+    erase(world)
+    (world.root / "buckets/lake" / live).write_bytes(before)  # as if somebody had restored it
+    with monkeypatch.context() as refusing:
+        read = Stores._read_part
+
+        def refuse(self: Stores, bucket: str, key: str, *args: Any, **more: Any) -> Any:
+            if key == live:
+                raise StoreUnavailable("503 Slow Down")
+            return read(self, bucket, key, *args, **more)
+
+        refusing.setattr(Stores, "_read_part", refuse)
+        (status,) = go_on(world, later()).erasures
+        assert status.state == "waiting"
+        assert f"{live} could not be read" in str(status)
+    assert go_on(world, later()).erasures[0].state == "waiting", "it holds such a row"
+
+
+def test_lines_that_are_about_to_be_recorded_are_no_garbage(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.apply(TABLE)
+    arrive(world, [41, 43] + [7] * 30, broken=['{"user_id": 7}', '{"user_id": 42}'])
+    meanwhile(monkeypatch, "erase.before_commit_lines", lambda: run_gc(world.context))
+    assert erase(world).lines_erased == 1
+    with world.context.database.begin() as connection:
+        (key,) = connection.exec_driver_sql("SELECT object_key FROM prism_quarantine").scalars()
+    assert b"7" in gzip.decompress(world.context.stores.get("lake", key))
+
+
+def test_a_worker_that_lost_its_lease_puts_no_rows_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.apply(TABLE)
+    arrive(world, [41, 42, 43] + [7] * 30)
+    world.catalog(NOON)
+
+    def another() -> None:
+        with world.context.database.begin() as connection:
+            connection.exec_driver_sql("UPDATE prism_leases SET heartbeat_time = heartbeat_time - interval '1 hour'")
+        erase(world, "user_id = 43")
+
+    meanwhile(monkeypatch, "erase.before_copy", another)
+    assert "another" in str(run_erase(world.context, NAME, WHERE).errors)
+    assert users(world) == sorted([41] + [7] * 30)
+    go_on(world)
+    assert users(world) == sorted([41] + [7] * 30)
+    assert is_clean(world)
+
+
+def test_a_worker_whose_lease_was_taken_over_within_the_write_puts_no_rows_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.apply(TABLE)
+    arrive(world, [41, 42, 43] + [7] * 30)
+    world.catalog(NOON)
+    (live,) = keys(world, "/live/")
+    path = world.root / "buckets/lake" / live
+    held = erasures.is_uncopied
+    looked = []
+
+    def is_uncopied(*args: Any) -> bool:
+        found = held(*args)
+        looked.append(found)
+        if len(looked) == 1:  # between this look and the write everything happens to the object
+            path.write_bytes(path.read_bytes() + b"x")
+        return found
+
+    monkeypatch.setattr(erasures, "is_uncopied", is_uncopied)
+    (error,) = run_erase(world.context, NAME, WHERE).errors
+    assert "was written by another worker meanwhile" in error
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, place: str, work: Callable[[], object]) -> None:
+    """Lets others do something when an erasure comes to a place for the first time."""
+    reach, reached = erase_rows.failpoint, []
+
+    def failpoint(name: str) -> None:
+        if name == place and not reached:
+            reached.append(name)
+            work()
+        reach(name)
+
+    monkeypatch.setattr(erase_rows, "failpoint", failpoint)

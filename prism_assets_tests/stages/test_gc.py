@@ -12,7 +12,7 @@ import pytest
 
 from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, InvariantBroken, WrongLake, WrongUse
 from prism_assets.domain.garbage import Reason
-from prism_assets.domain.keys import marker_key
+from prism_assets.domain.keys import MergedObjectKey, marker_key
 from prism_assets.domain.names import TableName
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.engine.base import Engine
@@ -616,7 +616,11 @@ def test_it_would_be_lost_if_objects_beyond_the_chain_were_garbage(
 ) -> None:
     there = a_dead_worker_has_put_a_merged_object(world)
     for module in (plan_module, run_module):
-        monkeypatch.setattr(module, "garbage_reason", lambda key, *_: Reason.ABANDONED if "/part-" in key else None)
+        monkeypatch.setattr(
+            module,
+            "garbage_reason",
+            lambda named, _records: Reason.ABANDONED if isinstance(named, MergedObjectKey) else None,
+        )
     before_its_commit(world, lambda: gc(world))
     assert there not in keys(world)
     assert "merged_object" in [item.name for item in run_doctor(world.context).findings]

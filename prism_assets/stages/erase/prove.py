@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 from prism_assets.domain.erasures import Erasure
+from prism_assets.domain.errors import ObjectMissing, PrismError
 from prism_assets.domain.files import DataFile
 from prism_assets.domain.keys import QuarantineKey
 from prism_assets.domain.tables import TableDefinition
@@ -29,14 +30,19 @@ _EXAMPLES = 3
 
 @dataclass
 class _ProofTotals:
-    """What was read so far. `left` are objects that hold a row, or that could not be read."""
+    """What was read so far. `left` are objects that hold a row, or a line that may be one, `unread` the others.
+
+    Rows for which the predicate cannot be computed do not match it, here as in a conversion: they are `undecided`.
+    """
 
     objects: int = 0
     bytes: int = 0
     rows: int = 0
     lines: int = 0
     matches: int = 0
+    undecided: int = 0
     left: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
 
 
 def prove(context: StageContext, table: TableDefinition, lease: Lease, erasure: Erasure) -> str | None:
@@ -47,13 +53,13 @@ def prove(context: StageContext, table: TableDefinition, lease: Lease, erasure: 
         _read_objects(context, table, erasure, [item for item in part if item.key.endswith(".parquet")], read)
         _read_lines(context, table, erasure, [item for item in part if item.key.endswith(".jsonl.gz")], read)
         context.progress(f"erase: {counted(read.objects, 'object')} read for the proof")
+    if read.unread:
+        return f"{_examples(read.unread)} could not be read, and may hold rows: repeat it when the store hands them out"
     if read.left:
-        more = f" and {len(read.left) - _EXAMPLES} more" if len(read.left) > _EXAMPLES else ""
         return (
             f"{counted(read.matches, 'row or line still matches', 'rows or lines still match')}, or cannot be judged, "
-            f"in {', '.join(read.left[:_EXAMPLES])}"
-            f"{more}: garbage collection deletes these when nobody is sent there any more; `prism gc --dry-run` says "
-            "what it keeps"
+            f"in {_examples(read.left)}: garbage collection deletes these when nobody is sent there any more; "
+            "`prism gc --dry-run` says what it keeps"
         )
     failpoint("erase.before_proof")
     with context.database.begin() as connection:
@@ -65,6 +71,11 @@ def prove(context: StageContext, table: TableDefinition, lease: Lease, erasure: 
     return None
 
 
+def _examples(keys: Sequence[str]) -> str:
+    more = f" and {len(keys) - _EXAMPLES} more" if len(keys) > _EXAMPLES else ""
+    return f"{', '.join(keys[:_EXAMPLES])}{more}"
+
+
 def _document(read: _ProofTotals, sources: Sequence[tuple[str, bool]], erasure: Erasure) -> dict[str, Any]:
     certain = sum(certain for _, certain in sources)
     return {
@@ -74,6 +85,7 @@ def _document(read: _ProofTotals, sources: Sequence[tuple[str, bool]], erasure: 
         "rows": read.rows,
         "lines": read.lines,
         "matches": read.matches,
+        "undecided": read.undecided,
         "sources": certain,
         "possible_sources": len(sources) - certain,
     }
@@ -107,12 +119,13 @@ def _read_objects(
         item = part[result.number]
         if result.failure is not None:
             if not _is_gone(context, item.key):
-                read.left.append(item.key)
+                read.unread.append(item.key)
             continue
         read.objects += 1
         read.bytes += item.content_length
         read.rows += result.rows
         read.matches += result.matching
+        read.undecided += result.undecided
         if result.matching:
             read.left.append(item.key)
 
@@ -127,12 +140,12 @@ def _read_lines(
     lots = load_lots(context, table, [erasure.rule], found, writes=False)
     key_of = {lot.task.task_id: lot.key for lot in lots}
     strange = {item.key for item in part} - set(key_of.values())
-    read.left += [key for key in sorted(strange) if not _is_gone(context, key)]
+    read.unread += [key for key in sorted(strange) if not _is_gone(context, key)]
     for result in run_lots(context, lots) if lots else ():
         key = key_of[result.staging_object_id]
         if result.failure is not None:
             if not _is_gone(context, key):
-                read.left.append(key)
+                read.unread.append(key)
             continue
         read.lines += result.lines
         read.matches += result.erased + result.withheld
@@ -141,5 +154,11 @@ def _read_lines(
 
 
 def _is_gone(context: StageContext, key: str) -> bool:
-    """Whether an object was deleted since it was listed."""
-    return not context.stores.serves(context.lake.bucket, key, if_missing=False)
+    """Whether an object was deleted since it was listed; one that the store refuses may be there."""
+    try:
+        context.stores.head(context.lake.bucket, key)
+    except ObjectMissing:
+        return True
+    except PrismError:
+        return False
+    return False

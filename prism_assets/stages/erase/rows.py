@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from prism_assets.domain.errors import LeaseLost, ObjectMissing
 from prism_assets.domain.files import DataFile, MergedRange, SmallObject
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
@@ -196,13 +197,35 @@ def put_in_place(context: StageContext, table: TableDefinition, lease: Lease) ->
             (item,) = small_objects.load_above(connection, keys, partition_id, object_id - 1, 1)
         live = keys.small_object(item.date, item.staging_object_id, delayed=False, generation=item.generation)
         body = context.stores.get(item.bucket, item.key, length=item.content_length)
+        # Whoever takes the lease over writes behind this look, and so another object than the one that is replaced.
+        there = _etag(context, item.bucket, live)
         failpoint("erase.before_copy")
-        context.stores.put(item.bucket, live, body, kind="live")
+        with context.database.begin() as connection:
+            leases.hold(connection, lease)
+            if not erasures.is_uncopied(connection, item.object_id, item.revision):
+                continue
+        if not _put(context, item.bucket, live, body, there):
+            raise LeaseLost(f"{live} was written by another worker meanwhile: it is looked at again by the next call")
         failpoint("erase.after_copy")
         with context.database.begin() as connection:
             leases.hold(connection, lease)
             erasures.record_copy(connection, item.object_id, item.revision)
     return len(waiting)
+
+
+def _etag(context: StageContext, bucket: str, key: str) -> str | None:
+    """That of the object under a key; None where there is none."""
+    try:
+        return context.stores.head(bucket, key).etag
+    except ObjectMissing:
+        return None
+
+
+def _put(context: StageContext, bucket: str, key: str, body: bytes, there: str | None) -> bool:
+    """Whether the object was written in the place of the one with this etag, or of none."""
+    if there is None:
+        return context.stores.put_new(bucket, key, body, kind="live")
+    return context.stores.replace(bucket, key, body, etag=there, kind="live")
 
 
 def _facts(written: DataFile) -> dict[str, Any]:

@@ -167,7 +167,7 @@ def _judge(
         elif known is None or is_foreign(known, records):
             found.foreign += one
             found.foreign_keys += [item.key] if len(found.foreign_keys) < _EXAMPLES else []
-        elif reason := garbage_reason(item.key, known, records):
+        elif reason := garbage_reason(known, records):
             if item.last_modified > horizon.floor and not horizon.erasing:
                 found.young += one
                 continue
@@ -215,6 +215,7 @@ def load_records(
     lock: bool = False,
 ) -> Records:
     """What is recorded of some keys; with `lock`, behind the locks of the rows of their partitions."""
+    keys = context.lake.keys(table)
     days = {known.date for known in named.values() if not isinstance(known, QuarantineKey)}
     found = {item.partition_id: item for item in partitions.load_days(connection, table.table_id, days)}
     if lock:
@@ -249,7 +250,9 @@ def load_records(
             for number, item in found.items()
         },
         uploads=uploads,
-        quarantined=kept,
+        quarantined={
+            upload_of(item): item.revision for item in map(keys.parse, kept) if isinstance(item, QuarantineKey)
+        },
         of_folds=record_objects.trace(
             connection,
             table.table_id,

@@ -158,9 +158,7 @@ def _mark(
     with context.database.begin() as connection:
         leases.hold(connection, lease)
         records = load_records(context, connection, table, horizon, named, lock=True)
-        confirmed = [
-            item for item in part if item.key not in named or garbage_reason(item.key, named[item.key], records)
-        ]
+        confirmed = [item for item in part if item.key not in named or garbage_reason(named[item.key], records)]
         gc_log.mark(connection, table.table_id, context.lake.bucket, confirmed)
         quarantine.forget_lines(
             connection,
