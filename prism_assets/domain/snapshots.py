@@ -146,7 +146,8 @@ def wanted_snapshot(partition: Partition) -> Publication | None:
 class DayChange:
     """What a commit changes about one day; `publication` is what the day lists afterwards.
 
-    With `rewrites`, entries of the day lie in manifests that are not its own, and are gathered in one that is.
+    With `rewrites`, entries of the day lie in manifests that are not its own, and are gathered in one that is. With
+    `updates` its rows are records, of which a fold writes other versions.
     """
 
     date: date
@@ -154,11 +155,17 @@ class DayChange:
     added: tuple[DataFile, ...] = ()
     removed: tuple[ListedFile, ...] = ()
     rewrites: bool = False
+    updates: bool = False
 
     @property
     def changes_nothing(self) -> bool:
         """Whether the day lists already what it should, in manifests of its own."""
         return not (self.added or self.removed or self.rewrites)
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether the files that come hold the rows of those that go, as after a merge."""
+        return self.rows_in == self.rows_out and not (self.updates and self.added)
 
     @property
     def rows_in(self) -> int:
@@ -172,7 +179,13 @@ class DayChange:
 
 
 def day_change(
-    day: date, publication: Publication, wanted: Sequence[DataFile], listed: Iterable[ListedFile], *, rewrites: bool
+    day: date,
+    publication: Publication,
+    wanted: Sequence[DataFile],
+    listed: Iterable[ListedFile],
+    *,
+    rewrites: bool,
+    updates: bool = False,
 ) -> DayChange:
     """The difference between what a day should list and what it lists. A file that is listed twice goes once."""
     missing = {ListedFile.of(file): file for file in wanted}
@@ -181,7 +194,12 @@ def day_change(
         if missing.pop(file, None) is None:
             removed.append(file)
     return DayChange(
-        date=day, publication=publication, added=tuple(missing.values()), removed=tuple(removed), rewrites=rewrites
+        date=day,
+        publication=publication,
+        added=tuple(missing.values()),
+        removed=tuple(removed),
+        rewrites=rewrites,
+        updates=updates,
     )
 
 
@@ -217,11 +235,14 @@ class SnapshotChange:
 
     @property
     def operation(self) -> Operation:
-        """`append` where nothing goes, `replace` where the same rows come, as after a merge, else `overwrite`."""
+        """`append` where nothing goes, `replace` where each day keeps its rows, else `overwrite`.
+
+        Who reads what was added since a snapshot passes over a `replace`.
+        """
         if self.drops_mixed_manifests:
             return Operation.OVERWRITE
         if any(day.removed for day in self.days):
-            return Operation.REPLACE if self.rows_in == self.rows_out else Operation.OVERWRITE
+            return Operation.REPLACE if all(day.keeps_rows for day in self.days) else Operation.OVERWRITE
         return Operation.APPEND if any(day.added for day in self.days) else Operation.REPLACE
 
     @property

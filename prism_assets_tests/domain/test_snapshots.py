@@ -112,10 +112,22 @@ def test_the_operation_says_what_becomes_of_the_rows(
     if change.operation is Operation.APPEND:
         assert change.files_out == 0
     if change.operation is Operation.REPLACE:
-        assert change.rows_in == change.rows_out
+        assert all(day.rows_in == day.rows_out for day in changes)
     if change.files_out and change.rows_in != change.rows_out:
         assert change.operation is Operation.OVERWRITE
     assert change.makes_snapshot == (drops_mixed_manifests or any(not day.changes_nothing for day in changes))
+
+
+def test_rows_of_one_day_do_not_replace_those_of_another() -> None:
+    expired, grown = a_change([], [an_entry(1)]), a_change([a_file(2)], [])
+    assert expired.rows_out == grown.rows_in
+    assert SnapshotChange(days=(expired, grown)).operation is Operation.OVERWRITE
+    assert SnapshotChange(days=(a_change([a_file(2)], [an_entry(1)]),)).operation is Operation.REPLACE
+
+
+def test_records_that_a_fold_wrote_are_other_rows() -> None:
+    change = day_change(DAY, Publication(0, 0), [a_file(2)], [an_entry(1)], rewrites=False, updates=True)
+    assert SnapshotChange(days=(change,)).operation is Operation.OVERWRITE
 
 
 def test_a_change_of_columns_alone_makes_no_snapshot() -> None:

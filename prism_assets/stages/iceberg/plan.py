@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 
@@ -12,6 +12,7 @@ from prism_assets.domain.partitions import NEW_VERSION, Partition, Publication, 
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.snapshots import (
     DayChange,
+    ListedFile,
     SnapshotChange,
     SnapshotContent,
     changes_a_length,
@@ -157,7 +158,7 @@ def _recorded_changes(loaded: LoadedTable, days: Sequence[SnapshotContent]) -> l
     grown = {content.partition.date: _appended(content) for content in days}
     listed = loaded.listed([day for day, change in grown.items() if change is None])
     return [
-        grown[day] or day_change(day, content.publication, content.files, listed[day], rewrites=False)
+        grown[day] or _changed(content, listed[day], rewrites=False)
         for content in days
         for day in [content.partition.date]
     ]
@@ -178,16 +179,25 @@ def _appended(content: SnapshotContent) -> DayChange | None:
     return DayChange(date=partition.date, publication=content.publication, added=added)
 
 
+def _changed(content: SnapshotContent, listed: Iterable[ListedFile], *, rewrites: bool) -> DayChange:
+    return day_change(
+        content.partition.date,
+        content.publication,
+        content.files,
+        listed,
+        rewrites=rewrites,
+        updates=bool(content.records),
+    )
+
+
 def _full_changes(
     loaded: LoadedTable, days: Sequence[SnapshotContent], known: frozenset[date]
 ) -> tuple[list[DayChange], bool]:
     """Every day against all manifests; days that are `known` and left out stay as they are, others list nothing."""
     listing = loaded.list_everything()
     changes = [
-        day_change(
-            content.partition.date,
-            content.publication,
-            content.files,
+        _changed(
+            content,
             listing.files.get(content.partition.date, ()),
             rewrites=content.partition.date in listing.mixed,
         )

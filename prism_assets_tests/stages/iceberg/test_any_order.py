@@ -55,10 +55,16 @@ def test_every_publication_shows_every_row_once(lake: World, long: bool, figures
 
 
 def repeated(
-    day: date, publication: Publication, wanted: Sequence[DataFile], listed: Iterable[ListedFile], *, rewrites: bool
+    day: date,
+    publication: Publication,
+    wanted: Sequence[DataFile],
+    listed: Iterable[ListedFile],
+    *,
+    rewrites: bool,
+    updates: bool,
 ) -> DayChange:
     """The naive way: a day's files are added, whatever is listed already."""
-    return DayChange(date=day, publication=publication, added=tuple(wanted), rewrites=rewrites)
+    return DayChange(date=day, publication=publication, added=tuple(wanted), rewrites=rewrites, updates=updates)
 
 
 def trusting(known: KnownTable | None, head: TableHead | None) -> HeadChange:
