@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -139,7 +140,7 @@ class _ColumnMerge:
     def first_parts(self) -> Numbers:
         """The part of each record with the first event."""
         times = event_times(self._part(self._shape.table.partition_column), self._shape.table.zone)
-        return self._greatest(np.arange(len(times)), lambda rows: [-times[rows]])
+        return self._greatest(np.arange(len(times)), lambda rows: [_descending(times[rows])])
 
     def add_last_events(self) -> None:
         """Finds the time of the last event of each record."""
@@ -160,7 +161,7 @@ class _ColumnMerge:
     def _holders(self, slot: Slot) -> Numbers:
         def keys(rows: Numbers) -> Iterator[Key]:
             found = _order([self._part(name).take(rows)] for name in slot.place)
-            return (-key for key in found) if slot.kind == "first" else found
+            return map(_descending, found) if slot.kind == "first" else found
 
         return self._greatest(self._filled(slot.object), keys)
 
@@ -186,7 +187,7 @@ class _ColumnMerge:
     def _extremes(self, name: str, merge: str) -> Numbers:
         def keys(rows: Numbers) -> Iterator[Key]:
             found = _order([[self._part(name).take(rows)]])
-            return (-key for key in found) if merge == MIN else found
+            return map(_descending, found) if merge == MIN else found
 
         return self._greatest(self._filled(name), keys)
 
@@ -257,9 +258,15 @@ def _fitting(total: Any, shape: RecordShape, name: str) -> Any:
         lowest, highest = -(10 ** (kind.precision - kind.scale)) + 1, 10 ** (kind.precision - kind.scale) - 1
     scale = total.type.scale
     whole = total if not scale else pc.round(pc.abs(total), ndigits=0, round_mode="down").cast(pa.decimal128(38, 0))
-    low, high = (pa.scalar(bound, pa.int64()).cast(whole.type) for bound in (lowest, highest))
+    exact = Decimal if pa.types.is_decimal(whole.type) else int
+    low, high = (pa.scalar(exact(bound), whole.type) for bound in (lowest, highest))
     fits = pc.and_(pc.greater_equal(whole, low), pc.less_equal(whole, high))
     return pc.if_else(fits, total, pa.scalar(None, total.type)).cast(stored)
+
+
+def _descending(key: Key) -> Key:
+    """A key that orders the other way round; the least whole number has no negative."""
+    return -key if key.dtype.kind == "f" else np.invert(key)
 
 
 def _order(columns: Iterable[Sequence[Any]]) -> Iterator[Key]:
