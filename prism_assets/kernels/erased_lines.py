@@ -39,10 +39,12 @@ class ErasedLines:
         program = self._layout.program
         needed = {number for item in self._predicates for number in item.column_ids}
         stored = {column.name for column in program.stored}
+        # What a computed column is made of is as telling as that itself: any of the columns.
+        computes = any(column.value is not None for column in program.columns if column.column_id in needed)
         places = [
             place
             for place, column in enumerate(program.columns)
-            if column.column_id in needed or column.name not in stored
+            if computes or column.column_id in needed or column.name not in stored
         ]
         self._telling = frozenset(places)
         self._is_blind = any(program.columns[place].sensitive for place in places)

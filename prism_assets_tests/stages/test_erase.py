@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from prism_assets import failpoints
 from prism_assets.domain.errors import StoreUnavailable, WrongUse
 from prism_assets.metadata import erasures
 from prism_assets.objectstore.stores import Stores
@@ -268,6 +269,42 @@ def test_lines_in_quarantine_go_where_they_match_and_lose_their_text_where_nobod
     assert b"42" not in text
     assert text.count(b"user_id") == 2
     assert is_clean(world)
+
+
+@pytest.mark.parametrize(
+    ("columns", "line", "where"),
+    [
+        (
+            ["{name: mail, type: string, sensitive: true}", '{name: who, type: string, value: "md5(mail)"}'],
+            {"mail": "ann@x"},
+            "who = md5('ann@x')",
+        ),
+        (
+            ["{name: phone, type: string, length: 9, sensitive: true}", "{name: who, type: string, value: phone}"],
+            {"phone": "+4912345678"},
+            "who = '+4912345678'",
+        ),
+        (
+            ["{name: card, type: bigint}", "{name: who, type: string, value: card}"],
+            {"card": "42 "},
+            "who = '42'",
+        ),
+    ],
+)
+@pytest.mark.parametrize("comes", ["before", "behind"])
+def test_what_a_computed_column_is_made_of_tells_as_much_as_that(
+    world: World, columns: list[str], line: dict[str, str], where: str, comes: str
+) -> None:
+    refused = "reject: [{when: user_id < 0, reason: negative}]\n"
+    world.apply(a_table(columns=["{name: user_id, type: bigint}", *columns]) + refused)
+    aside = json.dumps({"time": "2026-03-01T12:00:00Z", "user_id": -1, "place": "home"} | line)
+    arrive(world, [7] * 20, broken=[aside] if comes == "before" else ())
+    erase(world, where)
+    if comes == "behind":
+        arrive(world, [7], broken=[aside])
+    assert go_on(world, later()).erasures[0].state == "proved"
+    left = [gzip.decompress(world.context.stores.get("lake", key)) for key in keys(world, "/quarantine/")]
+    assert b"home" not in b"".join(left)
 
 
 @pytest.mark.parametrize(
@@ -539,12 +576,13 @@ def test_a_worker_whose_lease_was_taken_over_within_the_write_puts_no_rows_back(
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, place: str, work: Callable[[], object]) -> None:
     """Lets others do something when an erasure comes to a place for the first time."""
-    reach, reached = erase_rows.failpoint, []
+    reach = failpoints.failpoint
+    reached: list[str] = []
 
-    def failpoint(name: str) -> None:
+    def reach_and_work(name: str) -> None:
         if name == place and not reached:
             reached.append(name)
             work()
         reach(name)
 
-    monkeypatch.setattr(erase_rows, "failpoint", failpoint)
+    monkeypatch.setattr(erase_rows, "failpoint", reach_and_work)
