@@ -108,7 +108,7 @@ def draft_table(name: TableName, sample: Survey, url: str | None, origin: str, n
     columns = [_column(sample.keys[key], names[key], sample.lines, is_time=key == time) for key in keys]
     partition = names[time]
     if _unix_unit(sample.keys[time], partition) == NANOSECONDS:
-        columns = [_whole_number(column) if column.key == time else column for column in columns]
+        columns = [_nanoseconds(column, sample) if column.key == time else column for column in columns]
         columns.append(_computed_time(partition, names.values(), sample.keys[time]))
         partition = columns[-1].name
     columns.sort(key=lambda column: not column.required)
@@ -163,6 +163,13 @@ def _check(sample: Survey, origin: str) -> None:
     raise WrongUse(f"{origin}: none of its lines is a JSON object ({reasons}): {advice}")
 
 
+def _free_name(wanted: str, taken: Collection[str]) -> str:
+    chosen, number = wanted, 2
+    while chosen in taken:
+        chosen, number = f"{wanted}_{number}", number + 1
+    return chosen
+
+
 def _column_names(keys: Collection[str], known: Collection[str] = ()) -> dict[str, str]:
     """A name for each key, in snake case; one that is taken already gets a number."""
     names: dict[str, str] = {}
@@ -170,9 +177,7 @@ def _column_names(keys: Collection[str], known: Collection[str] = ()) -> dict[st
     for key in keys:
         words = _NO_WORD.sub("_", _NEW_WORD.sub("_", key[:_LONGEST_NAME]).lower()).strip("_")
         wanted = words if words[:1].isalpha() else f"c_{words}".rstrip("_")
-        chosen, number = wanted, 2
-        while chosen in taken:
-            chosen, number = f"{wanted}_{number}", number + 1
+        chosen = _free_name(wanted, taken)
         names[key] = chosen
         taken.add(chosen)
     return names
@@ -181,20 +186,18 @@ def _column_names(keys: Collection[str], known: Collection[str] = ()) -> dict[st
 def _time_key(sample: Survey, names: dict[str, str], now: datetime) -> str:
     """The key that tells when a line happened: on most lines a time that is accepted, then a time by its name."""
 
-    def rank(evidence: KeyEvidence) -> tuple[bool, int, int]:
+    def rank(evidence: KeyEvidence) -> tuple[bool, bool, int, int]:
         place = _TIME_NAMES.find(f" {names[evidence.key]} ")
         known = place if place >= 0 else len(_TIME_NAMES)
-        return _is_accepted(evidence, now), _times(evidence), -known
+        is_time = not _is_a_version(evidence, names[evidence.key], now)
+        return is_time, _is_accepted(evidence, now), _times(evidence), -known
 
-    known = [sample.keys[key] for key in names]
-    candidates = [
-        item for item in known if _is_time(item, names[item.key]) and not _is_a_version(item, names[item.key], now)
-    ]
+    candidates = [sample.keys[key] for key in names if _is_time(sample.keys[key], names[key])]
     best = max(candidates, key=rank, default=None)
     if best is None:
         raise WrongUse(
             "no key of the sample holds times: a table needs one to know on which day a row falls; there are "
-            f"{', '.join(sample.keys)}. Times are ISO 8601, or seconds, milli-, micro- or nanoseconds since 1970 under "
+            f"{', '.join(names)}. Times are ISO 8601, or seconds, milli-, micro- or nanoseconds since 1970 under "
             "a key that is named like a time; others are computed, in a file that you write yourself, by a value such "
             "as strptime(written, '%d/%b/%Y:%H:%M:%S') or make_timestamp(microseconds)"
             f"{_unpacked(sample)}"
@@ -221,7 +224,7 @@ def _is_time(evidence: KeyEvidence, name: str) -> bool:
 
 
 def _is_a_version(evidence: KeyEvidence, name: str, now: datetime) -> bool:
-    """Whether it is one old date on all lines, and not by its name when something happened: of an interface, say."""
+    """Whether it is one old date on all lines, and not by its name when something happened: that of an interface."""
     is_one_day = evidence.kinds[ValueKind.DAY] == evidence.values > 1 and evidence.earliest == evidence.latest
     return is_one_day and not _is_accepted(evidence, now) and not _LIKE_A_TIME.search(name)
 
@@ -262,25 +265,21 @@ def _column(evidence: KeyEvidence, name: str, lines: int, *, is_time: bool) -> D
     )
 
 
-def _whole_number(column: DraftedColumn) -> DraftedColumn:
-    """The same key as expressions need it."""
-    return replace(column, type=BigIntType(), length=None, time_unit=None, required=False)
-
-
-def _in_sql(name: str) -> str:
-    """Of the names that are like a time two are reserved."""
-    return f'"{name}"' if name in ("at", "when") else name
+def _nanoseconds(column: DraftedColumn, sample: Survey) -> DraftedColumn:
+    """The key of the time as a number, of which the time is computed."""
+    told = f"{sample.keys[column.key].values:,} of {sample.lines:,} lines; {NANOSECONDS} since 1970"
+    return replace(column, type=BigIntType(), length=None, time_unit=None, required=False, comment=told)
 
 
 def _computed_time(source: str, taken: Collection[str], evidence: KeyEvidence) -> DraftedColumn:
     """The time that a column of nanoseconds means."""
-    name = next(name for name in ("time", f"{source}_time", f"{source}_time_2") if name not in taken)
+    name = _free_name("time", taken)
     return DraftedColumn(
         name=name,
         key=name,
         type=TimestampType(),
         required=True,
-        value=f"make_timestamp_ns({_in_sql(source)})",
+        value=f'make_timestamp_ns("{source}")',
         comment=f"{evidence.unix[NANOSECONDS]:,} of {evidence.values:,} are unix times in {NANOSECONDS}",
     )
 
@@ -297,13 +296,14 @@ def _type(evidence: KeyEvidence, name: str) -> tuple[ColumnType, str | None]:
     unit = _unix_unit(evidence, name)
     if unit and unit != NANOSECONDS:
         return TimestampType(), unit
-    if almost_all(ValueKind.DAY) and not kinds[ValueKind.INSTANT]:
+    has_numbers = evidence.numeric or any(kinds[kind] for kind in _NUMBERS)
+    if almost_all(ValueKind.DAY) and not kinds[ValueKind.INSTANT] and not has_numbers:
         return DateType(), None
     if almost_all(ValueKind.INSTANT, ValueKind.DAY):
         return TimestampType(), None
     if almost_all(ValueKind.BOOLEAN):
         return BooleanType(), None
-    if almost_all(*_NUMBERS) and not kinds[ValueKind.HUGE]:
+    if almost_all(*_NUMBERS) and not kinds[ValueKind.HUGE] and not evidence.numeric:
         if not kinds[ValueKind.FRACTION]:
             return BigIntType(), None
         if not evidence.rounded:

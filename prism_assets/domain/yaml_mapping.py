@@ -184,10 +184,18 @@ def compose(text: str, path: str) -> yaml.Node | None:
         raise DefinitionError(f"{path}:1: this is nested too deep") from error
     level: dict[int, yaml.Node] = {id(root): root} if root else {}  # once each, however many aliases there are of one
     for _ in range(_MOST_LEVELS):
+        for node in level.values():
+            if isinstance(node, yaml.ScalarNode):
+                node.value = _joined(node.value)
         level = {id(child): child for node in level.values() for child in _children(node)}
     for node in level.values():
         raise DefinitionError(f"{path}:{node.start_mark.line + 1}: this is nested too deep")
     return root
+
+
+def _joined(text: str) -> str:
+    """Text with the characters that pairs of escapes mean, as JSON writes them; halves of pairs stay."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass") if is_unstorable(text) else text
 
 
 def _children(node: yaml.Node) -> Iterator[yaml.Node]:

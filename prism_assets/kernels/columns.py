@@ -158,7 +158,7 @@ def _cast_or_none(read: pa.Array, target: pa.DataType) -> pa.Array | None:
 
 
 def floored(instants: pa.Array, per_ms: int) -> pa.Array:
-    """Instants as int64 of whole milliseconds, down to which their parts are cut; `per_ms` of their units are one."""
+    """Rounds instants down to whole milliseconds, as int64; `per_ms` is how many of their units make one."""
     return _integers_of(np.floor_divide(_numbers(instants.view(pa.int64())), per_ms), instants)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 from prism_assets.domain.errors import (
     NOT_ITS_FAULT,
     ExpressionsFailed,
@@ -13,6 +15,7 @@ from prism_assets.domain.errors import (
 )
 from prism_assets.domain.work import Failure
 
+_OURS = "/prism_assets/"
 _OF_THE_WORKER = (WorkerUnavailable, MissingSecret, ExpressionsFailed)
 """Errors that tell nothing of whether the object can be read."""
 
@@ -30,7 +33,8 @@ def failure_of(
     if _is_of_the_machine(error):
         error = WorkerUnavailable(f"the machine of the worker has no resources left ({error}) while {doing}")
     if not isinstance(error, PrismError):
-        return Failure(message=f"{type(error).__name__} while {doing}", transient=False)
+        told = f"{type(error).__name__}{_place(error)} while {doing}"  # the message may hold values
+        return Failure(message=told, transient=False)
     return Failure(
         message=str(error).encode(errors="backslashreplace").decode(),  # a path may hold halves of pairs
         transient=isinstance(error, passing),
@@ -38,6 +42,12 @@ def failure_of(
         of_object=isinstance(error, ObjectArchived),
         occupied=isinstance(error, KeyOccupied),
     )
+
+
+def _place(error: Exception) -> str:
+    """The last line of ours that the error came through: it holds no value, and is where to look."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _OURS in frame.filename]
+    return f" in {frames[-1].filename.rpartition(_OURS)[2]}:{frames[-1].lineno}" if frames else ""
 
 
 def _is_of_the_machine(error: Exception) -> bool:

@@ -357,6 +357,11 @@ def test_a_contract_that_says_something_else_is_told() -> None:
     ]
 
 
+def test_pairs_of_escapes_are_the_character_that_they_mean_in_json() -> None:
+    text = GOOD.replace("description: Page views", r'description: "\ud83d\ude00 views"')
+    assert parse_table_file(text, PATH).description == "\N{GRINNING FACE} views"
+
+
 @pytest.mark.parametrize(
     ("line", "field", "told"),
     [

@@ -208,9 +208,12 @@ FLOORED = {
     "make_timestamp(-1)": -1,
     "make_timestamp_ns(1795478399999999999)": 1795478399999,
     "make_timestamp_ns(-1)": -1,
+    "make_timestamp_ns(-1000000)": -1,
+    "make_timestamp_ns(9223372036854775806)": 9223372036854,
+    "make_timestamp_ns(-9223372036854775807 - 1)": -9223372036855,
     "CAST('2026-11-23T23:59:59.9999' AS TIMESTAMP)": 1795478399999,
 }
-"""Milliseconds of times with parts of one, all in the last one of a day."""
+"""Milliseconds of times, down to the last one before a day and the ends of what nanoseconds can tell."""
 
 
 @pytest.mark.parametrize(("value", "expected"), FLOORED.items())

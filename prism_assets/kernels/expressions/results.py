@@ -54,11 +54,11 @@ def fetched(sql_type: str, column: Column, value: str) -> tuple[Kind, str] | Non
     if sql_type in ("FLOAT", "DOUBLE"):
         return Kind.DOUBLE, f"CAST({value} AS DOUBLE)"
     if sql_type in _TIMESTAMPS and isinstance(column.type, TimestampType | DateType):
-        at = f"CAST({value} AS TIMESTAMP)"
-        # DuckDB rounds nanoseconds to the nearest microsecond, and in epoch_ms that to the nearest millisecond.
-        up = f" - CAST(CAST({at} AS TIMESTAMP_NS) > {value} AS BIGINT)" if sql_type == "TIMESTAMP_NS" else ""
-        instant = f"CASE WHEN isfinite({at}) THEN epoch_us({at}){up} WHEN {at} IS NOT NULL THEN {_BEYOND} END"
-        return Kind.INSTANT, instant
+        at, microseconds = f"CAST({value} AS TIMESTAMP)", f"epoch_us(CAST({value} AS TIMESTAMP))"
+        if sql_type == "TIMESTAMP_NS":  # a cast rounds to the nearest microsecond, and fails at the ends of the range
+            at, whole = value, f"epoch_ns({value})"
+            microseconds = f"{whole} // 1000 - CAST({whole} % 1000 < 0 AS BIGINT)"
+        return Kind.INSTANT, f"CASE WHEN isfinite({at}) THEN {microseconds} WHEN {at} IS NOT NULL THEN {_BEYOND} END"
     if sql_type in _TEXT or sql_type in _TIMESTAMPS or sql_type.startswith("ENUM"):
         return (Kind.JSON if isinstance(column.type, JsonType) else Kind.TEXT), f"CAST({value} AS VARCHAR)"
     if sql_type == "JSON":

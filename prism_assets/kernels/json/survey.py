@@ -87,8 +87,9 @@ def _is_rounded(number: str) -> bool:
     """Whether a number does not come back from the double that is nearest."""
     if len(number) <= _EXACT_DIGITS and "e" not in number.lower():
         return False
+    double = float(number)
     try:
-        return Decimal(repr(float(number))) != Decimal(number)
+        return Decimal(number) not in (Decimal(repr(double)), Decimal(f"{double:.17g}"))
     except InvalidOperation:  # of an exponent of twenty digits
         return True
 
