@@ -10,6 +10,8 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Iterator
+from enum import Enum, auto
+from itertools import islice
 from typing import Any
 
 from prism_assets.domain.errors import InvariantBroken
@@ -26,6 +28,7 @@ from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 
 _GZIP = 31
+_AT_ONCE = 1_000
 
 
 def clean_lines(task: CleanTask, table: TableDefinition, stores: Stores, lake: Lake) -> CleanResult:
@@ -48,17 +51,14 @@ def _cleaned(task: CleanTask, table: TableDefinition, stores: Stores, lake: Lake
     with ErasedLines(
         table.for_object(task.source.bucket, task.source.key), task.source.erasures, facts, LIMITS.expression_seconds
     ) as judge:
-        for record in _records(stores.get(lake.bucket, task.key), task.key):
+        for record, verdict in _judged(judge, _records(stores.get(lake.bucket, task.key), task.key)):
             lines += 1
-            text = _text(record)
-            if text is not None:
-                found = judge.judge([text], blanked=True, unmatched=record.get(UNMATCHED, ()))
-                if found.matching[0]:
-                    erased += 1
-                    continue
-                if found.undecided[0]:
-                    withheld += 1
-                    record = _without_text(record, url, len(text))
+            if verdict is Verdict.MATCHES:
+                erased += 1
+                continue
+            if verdict is Verdict.UNDECIDED:
+                withheld += 1
+                record = _without_text(record, url)
             counts[record["reason"]] += 1
             kept.append(record)
     left = tuple(QuarantineCount(reason=reason, line_count=count) for reason, count in sorted(counts.items()))
@@ -71,6 +71,29 @@ def _cleaned(task: CleanTask, table: TableDefinition, stores: Stores, lake: Lake
     stores.put(lake.bucket, task.output_key, packed(kept))
     failpoint("erase.after_put_lines")
     return CleanResult(**{**vars(result), "key": task.output_key})
+
+
+class Verdict(Enum):
+    """What becomes of a quarantined line."""
+
+    STAYS = auto()
+    MATCHES = auto()
+    UNDECIDED = auto()
+
+
+def _judged(judge: ErasedLines, records: Iterator[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Verdict]]:
+    """Many at once, as each look takes a query; those together of which the same erasures are known."""
+    while part := list(islice(records, _AT_ONCE)):
+        verdicts = [Verdict.STAYS] * len(part)
+        known: dict[tuple[int, ...], list[tuple[int, bytes]]] = {}
+        for place, record in enumerate(part):
+            if (text := _text(record)) is not None:
+                known.setdefault(tuple(record.get(UNMATCHED, ())), []).append((place, text))
+        for unmatched, texts in known.items():
+            found = judge.judge([text for _, text in texts], blanked=True, unmatched=unmatched)
+            for (place, _), matches, undecided in zip(texts, found.matching, found.undecided, strict=True):
+                verdicts[place] = Verdict.MATCHES if matches else Verdict.UNDECIDED if undecided else Verdict.STAYS
+        yield from zip(part, verdicts, strict=True)
 
 
 def _records(body: bytes, key: str) -> Iterator[dict[str, Any]]:
@@ -88,7 +111,7 @@ def _text(record: dict[str, Any]) -> bytes | None:
     return base64.b64decode(record["base64"]) if "base64" in record else None
 
 
-def _without_text(record: dict[str, Any], url: str, length: int) -> dict[str, Any]:
+def _without_text(record: dict[str, Any], url: str) -> dict[str, Any]:
     """The record of a line that is not held, and where it stands."""
-    place = {"object": url, "length": record.get("length", length)}
+    place = {"object": url, "length": record.get("length", len(_text(record) or b""))}
     return {name: value for name, value in record.items() if name not in ("text", "base64", UNMATCHED)} | place

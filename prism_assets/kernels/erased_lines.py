@@ -19,10 +19,10 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.kernels.expressions.predicate import Matches, Predicate
 from prism_assets.kernels.expressions.rows import Computation
 from prism_assets.kernels.expressions.session import secret_of_worker
-from prism_assets.kernels.json.blocks import Block
+from prism_assets.kernels.json.blocks import BOM, Block
 from prism_assets.kernels.json.columnar import Hints, read_block
 from prism_assets.kernels.json.picks import Facts
-from prism_assets.kernels.typed import Layout, TypedRows
+from prism_assets.kernels.typed import Layout, Mask, TypedRows
 
 
 class ErasedLines:
@@ -35,7 +35,7 @@ class ErasedLines:
         self._layout = Layout.of(replace(table, columns=columns, keep=None, reject=(), contract=Contract()), facts)
         self._computation = Computation(self._layout, expression_seconds, secret_of_worker)
         self._stack = ExitStack()
-        self._predicates = [self._stack.enter_context(Predicate(rule)) for rule in erasures]
+        self._predicates = [self._stack.enter_context(Predicate(rule, expression_seconds)) for rule in erasures]
         program = self._layout.program
         needed = {number for item in self._predicates for number in item.column_ids}
         stored = {column.name for column in program.stored}
@@ -75,18 +75,26 @@ class ErasedLines:
             return Matches(matching, np.zeros(len(lines), bool))
         if blanked and self._is_blind:
             return Matches(matching, undecided)
-        for place, line in enumerate(lines):
-            read = read_block(self._layout.reading, Block(line + b"\n", 1), Hints(), by_columns=False)
-            for part in read.parts:
-                if len(part.lines) == 1:
-                    rows = self._computation.compute(part).rows
-                    matching[place], undecided[place] = self._judged(rows, predicates)
+        # What has a line end in it is a message of another format, and no line of JSON.
+        places = np.array([place for place, line in enumerate(lines) if b"\n" not in line], np.int64)
+        if not len(places):
+            return Matches(matching, undecided)
+        data = b"".join(lines[place].removeprefix(BOM) + b"\n" for place in places.tolist())
+        read = read_block(self._layout.reading, Block(data, 1), Hints(), by_columns=False)
+        for part in read.parts:
+            rows = self._computation.compute(part).rows
+            found = places[read.lines.numbers[rows.lines] - 1]
+            matching[found], undecided[found] = self._judged(rows, predicates)
         return Matches(matching, undecided)
 
-    def _judged(self, rows: TypedRows, predicates: Sequence[Predicate]) -> tuple[bool, bool]:
+    def _judged(self, rows: TypedRows, predicates: Sequence[Predicate]) -> tuple[Mask, Mask]:
         columns = {column.column_id: array for column, array in zip(self._layout.columns, rows.columns, strict=True)}
-        answers = [item.matches(columns, 1) for item in predicates]
-        if any(answer.matching[0] for answer in answers):
-            return True, False
-        misfit = any(len(bad.rows) and bad.column in self._telling for bad in rows.misfits)
-        return False, misfit or any(bool(answer.undecided[0]) for answer in answers)
+        matching, undecided = np.zeros(len(rows.lines), bool), np.zeros(len(rows.lines), bool)
+        for predicate in predicates:
+            answer = predicate.matches(columns, len(rows.lines))
+            matching |= answer.matching
+            undecided |= answer.undecided
+        for bad in rows.misfits:
+            if bad.column in self._telling:
+                undecided[bad.rows] = True
+        return matching, undecided & ~matching

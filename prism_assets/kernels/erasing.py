@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import cached_property
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 from prism_assets.domain.work.convert import ConvertTask
 from prism_assets.kernels import times
 from prism_assets.kernels.erased_lines import ErasedLines
-from prism_assets.kernels.expressions.predicate import Predicate
+from prism_assets.kernels.expressions.predicate import Matches, Predicate
 from prism_assets.kernels.json.accept import Accepted
 from prism_assets.kernels.typed import Layout
 
@@ -56,10 +57,9 @@ class Erasing:
         without = [day for day, last in self._up_to.items() if predicate.rule.erasure_id > last]
         return ~np.isin(days, without)
 
-    def judge(self, line: bytes) -> tuple[bool, bool]:
-        """Whether a line that is set aside matches, and if not, whether nobody can tell."""
-        found = self._lines.judge([line])
-        return bool(found.matching[0]), bool(found.undecided[0])
+    def judge(self, lines: Sequence[bytes]) -> Matches:
+        """Which lines that are set aside match, and of which others nobody can tell."""
+        return self._lines.judge(lines)
 
     @cached_property
     def _lines(self) -> ErasedLines:

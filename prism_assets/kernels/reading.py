@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timezone
 from typing import Generic, Protocol, TypeVar
 
@@ -22,10 +22,11 @@ from prism_assets.kernels.expressions.session import Secrets, secret_of_worker
 from prism_assets.kernels.inflate import Inflation, UnsoundError, salvage
 from prism_assets.kernels.json.accept import Acceptance, Accepted
 from prism_assets.kernels.json.blanking import Blanking
-from prism_assets.kernels.json.blocks import Block, LongLine, split
+from prism_assets.kernels.json.blocks import Block, Lines, LongLine, split
 from prism_assets.kernels.json.columnar import Hints, read_block
 from prism_assets.kernels.json.head import FirstLines
 from prism_assets.kernels.json.picks import Facts
+from prism_assets.kernels.json.rows import Reject
 from prism_assets.kernels.json.undefined import UndefinedFields
 from prism_assets.kernels.parquet.accepted_rows import Limits
 from prism_assets.kernels.quarantine import Quarantine
@@ -193,18 +194,26 @@ class ObjectReading(Generic[_Rows]):
         self._undefined.update(read.undefined)
         self.lines_in += len(read.lines)
         self.fast_lines += read.fast
-        for reject in sorted(rejects, key=lambda reject: reject.line):
-            start, end = int(read.lines.starts[reject.line]), int(read.lines.ends[reject.line])
-            number = int(read.lines.numbers[reject.line])
-            original = part.original(number, start, end)
-            matches, withheld = self._erasing.judge(original.content) if self._erasing else (False, False)
-            if matches:
-                self.erased += 1
-            else:
-                self.quarantine.add(number, reject.reason, reject.column, original, withheld=withheld)
+        self._set_aside(sorted(rejects, key=lambda reject: reject.line), part, read.lines)
         for unread in part.unread:
             self.lines_in += 1
             self.quarantine.add_unread(unread.number, unread.reason, unread.original)
+
+    def _set_aside(self, rejects: Sequence[Reject], part: Block, lines: Lines) -> None:
+        if not rejects:
+            return
+        originals = [
+            part.original(int(lines.numbers[line]), int(lines.starts[line]), int(lines.ends[line]))
+            for line in (reject.line for reject in rejects)
+        ]
+        judged = self._erasing.judge([original.content for original in originals]) if self._erasing else None
+        for place, (reject, original) in enumerate(zip(rejects, originals, strict=True)):
+            if judged is not None and judged.matching[place]:
+                self.erased += 1
+                continue
+            withheld = judged is not None and bool(judged.undecided[place])
+            number = int(lines.numbers[reject.line])
+            self.quarantine.add(number, reject.reason, reject.column, original, withheld=withheld)
 
     def _set_all_aside(self, unsound: UnsoundError) -> None:
         """Reads the object once more and sets all of its lines aside."""

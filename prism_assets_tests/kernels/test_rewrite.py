@@ -19,6 +19,7 @@ from prism_assets.domain.fingerprints import combine
 from prism_assets.domain.work import from_json, to_json
 from prism_assets.domain.work.erase import RewriteResult, RewriteTask
 from prism_assets.kernels import merge, rewrite
+from prism_assets.kernels.erased_lines import ErasedLines
 from prism_assets.kernels.expressions.predicate import Predicate, check_predicate
 from prism_assets.kernels.expressions.session import connect
 from prism_assets.kernels.expressions.tree import values_of
@@ -240,3 +241,29 @@ def test_a_predicate_leaves_a_row_undecided_that_asks_for_too_much_memory() -> N
         found = predicate.matches({2: rows}, len(rows))
     assert found.matching.tolist() == [False, False, True, False]
     assert found.undecided.tolist() == [False, True, False, False]
+
+
+def test_lines_are_judged_together_as_each_is_alone() -> None:
+    lines = [
+        b'{"n": 42, "v": "x"}',
+        b'{"n": 7}',
+        b'\xef\xbb\xbf{"n": 42}',
+        b'{"n": "many"}',
+        b'{"n": 42, "v',
+        b'{"n":\n42}',
+        b"\xff",
+        b"[42]",
+    ]
+    rules = [replace(check_predicate(TABLE, where), erasure_id=number) for number, where in enumerate(WHERES, 1)]
+    with ErasedLines(TABLE, rules, {}, 60) as judge:
+        found = judge.judge(lines)
+        alone = [judge.judge([line]) for line in lines]
+        assert not judge.judge([]).matching.size
+        assert not judge.judge(lines, unmatched=(1, 2)).undecided.any()
+    assert found.matching.tolist() == [bool(item.matching[0]) for item in alone]
+    assert found.undecided.tolist() == [bool(item.undecided[0]) for item in alone]
+    assert found.matching.tolist() == [True, False, True, False, False, False, False, False]
+    assert found.undecided.tolist() == [False, False, False, True, True, True, True, True]
+
+
+WHERES = ("n = 42", "v = 'gone'")

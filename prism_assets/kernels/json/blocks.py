@@ -13,7 +13,7 @@ from prism_assets.domain.reasons import LINE_TOO_LONG
 
 LINE_LIMIT = 16 << 20
 
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 _BLANKS = b" \t\r"
 _NEWLINE, _RETURN, _OPEN, _CLOSE = 10, 13, 123, 125
 
@@ -108,11 +108,11 @@ def _without_bom(pieces: Iterable[bytes], splitter: _LineSplitter) -> Iterator[b
     head = b""
     for piece in iterator:
         head += piece
-        if len(head) >= len(_BOM):
+        if len(head) >= len(BOM):
             break
-    if head.startswith(_BOM):
-        splitter.offset = len(_BOM)
-    yield head.removeprefix(_BOM)
+    if head.startswith(BOM):
+        splitter.offset = len(BOM)
+    yield head.removeprefix(BOM)
     yield from iterator
 
 
