@@ -253,7 +253,7 @@ def _of_small_object(named: SmallObjectKey, records: Records) -> Reason | None:
     if upload.object_id is None:
         return Reason.REBUILT if upload.is_over and day.is_shown_as_it_is else None
     is_folded = day.folded_object_id is None or upload.object_id <= day.folded_object_id
-    if not is_folded and named.revision == upload.revision:
+    if not is_folded and named.revision >= upload.revision:  # a higher one is about to be recorded
         return None
     oldest = day.shown.version if day.shown else NEW_VERSION
     if upload.object_id <= needed_above(day.partition, oldest):

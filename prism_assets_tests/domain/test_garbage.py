@@ -275,3 +275,12 @@ def test_every_run_gets_on_and_none_deletes_more_than_its_fraction(
     assert len(chosen) <= 1 or sum(item.content_length for item in chosen) <= size * fraction
     if fraction == 1:
         assert not held_back
+
+
+def test_changes_that_no_fold_has_taken_stay_and_so_does_what_is_about_to_be_recorded_of_them() -> None:
+    upload = UploadRecord(object_id=15, is_over=True, revision=1)
+    found = [
+        reason(KEYS.small_object(DAY, 7, delayed=False, revision=number), upload=upload, folded_object_id=10)
+        for number in (1, 2)
+    ]
+    assert found == [None, None]

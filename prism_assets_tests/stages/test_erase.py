@@ -13,7 +13,7 @@ import pytest
 
 from prism_assets import failpoints
 from prism_assets.domain.errors import StoreUnavailable, WrongUse
-from prism_assets.metadata import erasures
+from prism_assets.metadata import erasures, replays
 from prism_assets.objectstore.stores import Stores
 from prism_assets.stages.checks.run import ERASURES_PROVED
 from prism_assets.stages.doctor.run import run_doctor
@@ -22,6 +22,7 @@ from prism_assets.stages.erase.plan import plan_erasure
 from prism_assets.stages.erase.report import ErasureReport, ErasureStatus
 from prism_assets.stages.erase.run import continue_erasures, run_erase, sources_of
 from prism_assets.stages.gc.run import run_gc
+from prism_assets.stages.iceberg.run import run_iceberg
 from prism_assets.stages.rebuild.run import preview_days, run_rebuild
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.replay.run import run_replay
@@ -572,6 +573,32 @@ def test_a_worker_whose_lease_was_taken_over_within_the_write_puts_no_rows_back(
     monkeypatch.setattr(erasures, "is_uncopied", is_uncopied)
     (error,) = run_erase(world.context, NAME, WHERE).errors
     assert "was written by another worker meanwhile" in error
+
+
+def test_an_object_of_which_no_row_is_left_stops_no_publication(world: World) -> None:
+    world.apply(a_table(columns=["{name: user_id, type: bigint}"], merge="{interval: 0}", iceberg="true"))
+    arrive(world, [42])
+    arrive(world, [7] * 60)
+    world.catalog(NOON)
+    world.iceberg(NOON)
+    erase(world)
+    world.iceberg(NOON)
+    arrive(world, [8])
+    assert run_iceberg(world.context, now=utc(NOON), ignore_pace=True).errors == ()
+
+
+def test_lines_of_an_object_that_is_begun_anew_are_left_to_its_batch(world: World) -> None:
+    world.apply(TABLE)
+    arrive(world, [7] * 60)
+    arrive(world, [], broken=['{"user_id": 42}'])
+    world.apply(TABLE.replace("  - {name: note", "  - {name: more, type: string}\n  - {name: note"))
+    with world.context.database.begin() as connection:
+        replays.begin_anew(connection, [2], 2)
+    run_erase(world.context, NAME, WHERE)
+    world.stream(NOON)
+    go_on(world)
+    assert go_on(world, later()).erasures[0].state == "proved"
+    assert is_clean(world)
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, place: str, work: Callable[[], object]) -> None:

@@ -145,7 +145,7 @@ class ManifestProducer:
             record_count=file.row_count,
             file_size_in_bytes=file.content_length,
             value_counts={item.column_id: file.row_count for item in bounds},
-            null_value_counts={item.column_id: item.nulls for item in bounds},
+            null_value_counts={item.column_id: item.nulls for item in bounds if item.nulls is not None},
             lower_bounds=self._bounds((item.column_id, item.lower) for item in bounds),
             upper_bounds=self._bounds((item.column_id, item.upper) for item in bounds),
         )

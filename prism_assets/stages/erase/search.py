@@ -169,7 +169,8 @@ def load_lots(
         sources = staging_objects.load_claimed(connection, {number for number, _ in found})
     lots = []
     for number, key in sorted(found):
-        if number not in sources:
+        # What was begun anew has no definition until a batch reads it, which puts its lines aside by the rules of then.
+        if number not in sources or sources[number].definition_version is None:
             continue
         source = replace(convert_task(sources[number], frozenset()), erasures=tuple(rules))
         named = keys.parse(key)
