@@ -105,9 +105,13 @@ class Erasure:
     last_error: str | None = None
 
 
-def digest_of(table: TableName, predicate: str, key: str) -> str:
-    """An HMAC of a predicate: the same for the same one, and nothing that the predicate could be guessed from."""
-    return hmac.new(key.encode(), f"{table}\n{predicate.strip()}".encode(), hashlib.sha256).hexdigest()
+def digest_of(table: TableName, rule: ErasureRule, key: str) -> str:
+    """An HMAC of a predicate: the same for the same one, and nothing that the predicate could be guessed from.
+
+    The same words mean another predicate where the names in them have become those of other columns.
+    """
+    columns = ",".join(map(str, sorted(column.column_id for column in rule.defined)))
+    return hmac.new(key.encode(), f"{table}\n{columns}\n{rule.predicate.strip()}".encode(), hashlib.sha256).hexdigest()
 
 
 def confirmation_needed(matching: int, rows: int) -> str | None:

@@ -207,6 +207,7 @@ SELECT p.prism_table_id AS table_id, p.partition_date AS day, 1 AS found,
 FROM prism_partitions p JOIN prism_table_publications t USING (prism_table_id) LEFT JOIN prism_publications q
     ON q.prism_partition_id = p.prism_partition_id AND q.publisher = t.publisher
 WHERE p.switched AND p.expire_time IS NULL AND NOT coalesce(q.dirty, false) AND p.prism_table_id = ANY(:tables)
+    AND p.desired_manifest_version > 0  -- a day of records that are all hidden has none to show
     AND (coalesce(q.published_object_id, 0) < p.last_object_id
         OR coalesce(q.version, -1) < p.desired_manifest_version OR coalesce(q.revision, 0) < p.revision)
 ORDER BY 1, 2

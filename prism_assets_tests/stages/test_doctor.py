@@ -21,6 +21,7 @@ from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.stream.plan import start_batch
 from prism_assets_tests.builders import a_small_object, a_table, as_lines, some_rows, utc
 from prism_assets_tests.flow.test_life_of_a_partition import _everything
+from prism_assets_tests.requests import Requests, a_join_table, back
 from prism_assets_tests.stages.catalogs import through
 from prism_assets_tests.world import World
 
@@ -558,3 +559,12 @@ def test_only_the_tables_named_are_looked_at(world: World) -> None:
     sql(world, "UPDATE prism_partitions SET last_object_id = 2")
     assert run_doctor(world.context, names=["log.other"]).findings == ()
     assert len(run_doctor(world.context, names=["log.events"]).findings) == 1
+
+
+def test_a_day_of_records_that_are_all_hidden_has_nothing_to_show(world: World) -> None:
+    world.apply(a_join_table())
+    requests = Requests(world)
+    requests.arrive([("back", back("x", NOON, 1, op="D"))], NOON)
+    for now in ("2026-03-01T12:01", "2026-03-01T12:02"):
+        requests.show(now)
+    assert [str(item) for item in run_doctor(world.context, deep=True).findings] == []

@@ -84,7 +84,7 @@ def _check_key(table: TableDefinition, key: Sequence[str], rule: ErasureRule) ->
 def plan_rules(context: StageContext, rules: Sequence[tuple[TableDefinition, ErasureRule]]) -> ErasurePlan:
     """That of a table; for a join table that of its records, with that of the changes."""
     (table, rule), *others = rules
-    digest = digest_of(table.name, rule.predicate, _digest_key(context))
+    digest = digest_of(table.name, rule, _digest_key(context))
     if not others:
         return _plan_rows(context, table, rule, digest)
     ((changes, own),) = others
