@@ -19,6 +19,7 @@ REQUIRED = object()
 
 # Each run and each load of the definitions reads all files, and libyaml's parser is ten times as fast.
 _FAST_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _DURATION = re.compile(r"(\d{1,6})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _UNREADABLE = object()
@@ -52,8 +53,9 @@ class YamlMapping:
             if str(key.value) in self.children:
                 self.problems.add(key, self._path(key.value), "is given twice")
             self.children[str(key.value)] = value
-            if any(is_unstorable(text) for text in _texts(value)):
-                self.problems.add(value, self._path(str(key.value)), "has a NUL or half a character in it")
+            for found in filter(None, map(_UNSTORABLE.search, _texts(value))):
+                told = f"has a NUL or half a character in it (at character {found.start() + 1})"
+                self.problems.add(value, self._path(str(key.value)), told)
 
     def _path(self, key: str) -> str:
         return f"{self.name}.{key}" if self.name else key
@@ -159,7 +161,7 @@ class YamlMapping:
 
 def is_unstorable(text: str) -> bool:
     """Whether PostgreSQL takes no such text: for a NUL, or half of a surrogate pair."""
-    return "\0" in text or any("\ud800" <= character <= "\udfff" for character in text)
+    return _UNSTORABLE.search(text) is not None
 
 
 def _texts(node: yaml.Node) -> Iterator[str]:

@@ -53,10 +53,10 @@ def _cleaned(task: CleanTask, table: TableDefinition, stores: Stores, lake: Lake
     ) as judge:
         for record, verdict in _judged(judge, _records(stores.get(lake.bucket, task.key), task.key)):
             lines += 1
-            if verdict is Verdict.MATCHES:
+            if verdict is _Verdict.MATCHES:
                 erased += 1
                 continue
-            if verdict is Verdict.UNDECIDED:
+            if verdict is _Verdict.UNDECIDED:
                 withheld += 1
                 record = _without_text(record, url)
             counts[record["reason"]] += 1
@@ -73,7 +73,7 @@ def _cleaned(task: CleanTask, table: TableDefinition, stores: Stores, lake: Lake
     return CleanResult(**{**vars(result), "key": task.output_key})
 
 
-class Verdict(Enum):
+class _Verdict(Enum):
     """What becomes of a quarantined line."""
 
     STAYS = auto()
@@ -81,10 +81,10 @@ class Verdict(Enum):
     UNDECIDED = auto()
 
 
-def _judged(judge: ErasedLines, records: Iterator[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Verdict]]:
+def _judged(judge: ErasedLines, records: Iterator[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], _Verdict]]:
     """Many at once, as each look takes a query; those together of which the same erasures are known."""
     while part := list(islice(records, _AT_ONCE)):
-        verdicts = [Verdict.STAYS] * len(part)
+        verdicts = [_Verdict.STAYS] * len(part)
         known: dict[tuple[int, ...], list[tuple[int, bytes]]] = {}
         for place, record in enumerate(part):
             if (text := _text(record)) is not None:
@@ -92,7 +92,7 @@ def _judged(judge: ErasedLines, records: Iterator[dict[str, Any]]) -> Iterator[t
         for unmatched, texts in known.items():
             found = judge.judge([text for _, text in texts], blanked=True, unmatched=unmatched)
             for (place, _), matches, undecided in zip(texts, found.matching, found.undecided, strict=True):
-                verdicts[place] = Verdict.MATCHES if matches else Verdict.UNDECIDED if undecided else Verdict.STAYS
+                verdicts[place] = _Verdict.MATCHES if matches else _Verdict.UNDECIDED if undecided else _Verdict.STAYS
         yield from zip(part, verdicts, strict=True)
 
 

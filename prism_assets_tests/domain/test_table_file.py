@@ -365,11 +365,23 @@ def test_pairs_of_escapes_are_the_character_that_they_mean_in_json() -> None:
 @pytest.mark.parametrize(
     ("line", "field", "told"),
     [
-        (r'description: "\ud83d"', "description", "has a NUL or half a character in it"),
-        (r'owner: "a\0b"', "owner", "has a NUL or half a character in it"),
-        (r'  - {name: odd, type: string, source: "a\0b"}', "source", "has a NUL or half a character in it"),
-        (r'  - {name: odd, type: string, source: [a, "\ud83d"]}', "source", "has a NUL or half a character in it"),
-        (r"""  - {name: odd, type: string, value: "a || '\0'"}""", "value", "has a NUL or half a character in it"),
+        (r'description: "\ud83d"', "description", "has a NUL or half a character in it (at character 1)"),
+        (r'owner: "a\0b"', "owner", "has a NUL or half a character in it (at character 2)"),
+        (
+            r'  - {name: odd, type: string, source: "a\0b"}',
+            "source",
+            "has a NUL or half a character in it (at character 2)",
+        ),
+        (
+            r'  - {name: odd, type: string, source: [a, "\ud83d"]}',
+            "source",
+            "has a NUL or half a character in it (at character 1)",
+        ),
+        (
+            r"""  - {name: odd, type: string, value: "a || '\0'"}""",
+            "value",
+            "has a NUL or half a character in it (at character 7)",
+        ),
         (
             r"""  - {name: odd, type: string, source: '$["\u0000"]'}""",
             "source",
