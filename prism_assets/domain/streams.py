@@ -68,10 +68,6 @@ class Stream:
         """`s3://bucket/prefix`."""
         return f"s3://{self.bucket}/{self.key_prefix}"
 
-    def as_lines(self) -> Stream:
-        """Where it lies alone, with lines of JSON that are read as in all other streams."""
-        return Stream(name=self.name, bucket=self.bucket, key_prefix=self.key_prefix)
-
     def holds(self, bucket: str, key: str) -> bool:
         """Whether an object lies under it."""
         return bucket == self.bucket and key.startswith(self.key_prefix)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
@@ -196,13 +196,29 @@ class TableDefinition:
         stream = self.stream_of(bucket, key)
         return self if stream is None else self.for_stream(stream)
 
-    def with_format_of(self, other: TableDefinition, bucket: str, key: str) -> TableDefinition:
-        """The same, but that an object under that key holds what another definition says it holds."""
-        before, now = other.stream_of(bucket, key), self.stream_of(bucket, key)
-        if before is None or (now or before.as_lines()).format == before.format:
+    def with_stream_of(self, earlier: TableDefinition, bucket: str, key: str) -> TableDefinition:
+        """The same, but that an object under that key holds what an earlier definition says it holds.
+
+        Where no stream has the key any more, all is read as the stream of then says, in columns that are still there.
+        """
+        before, now = earlier.stream_of(bucket, key), self.stream_of(bucket, key)
+        if before is None:
             return self
-        stream = dataclasses.replace(now or before.as_lines(), format=before.format)
+        if now is None:
+            stream = dataclasses.replace(before, columns=tuple(self._columns_of(before, earlier)))
+        else:
+            stream = dataclasses.replace(now, format=before.format)
         return dataclasses.replace(self, streams=(stream, *(one for one in self.streams if one is not now)))
+
+    def _columns_of(self, stream: Stream, earlier: TableDefinition) -> Iterator[StreamColumn]:
+        """What a stream of an earlier definition says of columns, under the names that they have now."""
+        ids = {column.name: column.column_id for column in earlier.columns}
+        names = {column.column_id: column.name for column in self.columns}
+        unstored = {column.name for column in self.unstored}
+        for column in stream.columns:
+            name = names.get(ids[column.name]) if column.name in ids else column.name
+            if name is not None and (column.name in ids or name in unstored):
+                yield dataclasses.replace(column, name=name)
 
     def for_stream(self, stream: Stream) -> TableDefinition:
         """The definition with what one stream reads or computes otherwise.

@@ -19,7 +19,7 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work.convert import QuarantineCount
 from prism_assets.domain.work.erase import CleanResult, CleanTask
 from prism_assets.failpoints import failpoint
-from prism_assets.kernels.convert import LIMITS
+from prism_assets.kernels.convert import LIMITS, read_as
 from prism_assets.kernels.erased_lines import ErasedLines
 from prism_assets.kernels.failures import failure_of
 from prism_assets.kernels.quarantine import UNMATCHED, packed
@@ -48,9 +48,8 @@ def _cleaned(task: CleanTask, table: TableDefinition, stores: Stores, lake: Lake
     counts: Counter[str] = Counter()
     lines = erased = withheld = 0
     kept: list[dict[str, Any]] = []
-    with ErasedLines(
-        table.for_object(task.source.bucket, task.source.key), task.source.erasures, facts, LIMITS.expression_seconds
-    ) as judge:
+    definition = read_as(task.source, table)
+    with ErasedLines(definition, task.source.erasures, facts, LIMITS.expression_seconds) as judge:
         for record, verdict in _judged(judge, _records(stores.get(lake.bucket, task.key), task.key)):
             lines += 1
             if verdict is _Verdict.MATCHES:

@@ -64,6 +64,13 @@ def _changed(task: ConvertTask, stores: Stores) -> ConvertResult:
     return ConvertResult(staging_object_id=task.staging_object_id, changed=version)
 
 
+def read_as(task: ConvertTask, table: TableDefinition) -> TableDefinition:
+    """The definition as it holds for one staging object: with what its stream reads otherwise, or read once."""
+    if task.read_definition is not None:
+        table = table.with_stream_of(TableDefinition.from_json(task.read_definition), task.bucket, task.key)
+    return table.for_object(task.bucket, task.key)
+
+
 class Conversion:
     """One staging object on its way to small objects. With a `scope` some of its lines are left to others."""
 
@@ -78,7 +85,7 @@ class Conversion:
         scope: Scope | None = None,
     ) -> None:
         self._task = task
-        self._layout = Layout.of(table.for_object(task.bucket, task.key), facts_of(task))
+        self._layout = Layout.of(read_as(task, table), facts_of(task))
         self._stores = stores
         self._lake = lake
         self._reading = ObjectReading(

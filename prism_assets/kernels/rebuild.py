@@ -47,17 +47,10 @@ def rebuild_object(task: RebuildTask, table: TableDefinition, stores: Stores, la
 class _ObjectRebuild:
     def __init__(self, task: RebuildTask, table: TableDefinition, stores: Stores, lake: Lake) -> None:
         self._task = task
-        earlier = {version: TableDefinition.from_json(body) for version, body in task.definitions}
-        first = earlier.get(task.read_version, table)
-
-        def as_it_was(definition: TableDefinition) -> TableDefinition:
-            """With the format of then: its stream may be gone, or hold other objects by now."""
-            return definition.with_format_of(first, task.source.bucket, task.source.key)
-
-        self._table = as_it_was(table)
+        self._table = table
         self._definitions = {
-            **{version: as_it_was(definition) for version, definition in earlier.items()},
-            task.definition_version: self._table,
+            **{version: TableDefinition.from_json(body) for version, body in task.definitions},
+            task.definition_version: table,
         }
         self._stores = stores
         self._lake = lake

@@ -61,9 +61,6 @@ class _ObjectRepair:
     def __init__(self, task: RepairTask, table: TableDefinition, stores: Stores, lake: Lake) -> None:
         self._task = task
         self._table = table
-        if task.read_definition is not None:
-            first = TableDefinition.from_json(task.read_definition)
-            self._table = table.with_format_of(first, task.source.bucket, task.source.key)
         self._stores = stores
         self._lake = lake
         self._objects: list[RepairedObject] = []

@@ -25,7 +25,6 @@ class Candidate:
     content_length: int
     lines_in: int
     rebuilds: int
-    read_version: int
     object_id: int | None
 
 
@@ -150,7 +149,7 @@ def next_holders(connection: Connection, rebuild: Rebuild, above: int, limit: in
 
 _NEXT_HOLDERS = f"""
 WITH {_MIXED} SELECT o.prism_staging_object_id AS staging_object_id, o.content_length, o.lines_in, o.rebuilds,
-    coalesce(o.read_version, o.definition_version) AS read_version, s.prism_small_object_id AS object_id
+    s.prism_small_object_id AS object_id
 FROM prism_small_objects s JOIN prism_staging_objects o USING (prism_staging_object_id)
 WHERE {_IS_HOLDER}
     AND s.prism_small_object_id > :above AND NOT EXISTS (SELECT 1 FROM prism_rebuilt_objects r
@@ -175,7 +174,7 @@ def next_others(
 
 _NEXT_OTHERS = f"""
 SELECT o.prism_staging_object_id AS staging_object_id, o.content_length, o.lines_in, o.rebuilds,
-    coalesce(o.read_version, o.definition_version) AS read_version, CAST(NULL AS bigint) AS object_id {_WITHOUT_ROWS}
+    CAST(NULL AS bigint) AS object_id {_WITHOUT_ROWS}
     AND NOT EXISTS (SELECT 1 FROM prism_rebuilt_objects r
         WHERE r.prism_rebuild_id = :rebuild AND r.prism_staging_object_id = o.prism_staging_object_id)
 ORDER BY o.prism_staging_object_id LIMIT :limit

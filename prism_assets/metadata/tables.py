@@ -428,31 +428,24 @@ def lock_streams(connection: Connection) -> None:
     connection.execute(text("SELECT 1 FROM prism_streams ORDER BY prism_stream_id FOR UPDATE"))
 
 
-def remove_streams(connection: Connection, table: TableDefinition, former_version: int) -> None:
+def remove_streams(connection: Connection, table: TableDefinition) -> None:
     """Ends the streams of a table that its file names no more; they are not lost, and may be named again.
 
-    Objects that wait there are still converted, under the last definition that named their stream. The caller has
-    locked the streams; locks the rows of these objects.
+    Objects that wait there are still converted, read as the last definition says that named their stream. The caller
+    has locked the streams.
     """
     kept = {
         "table": table.table_id,
         "buckets": [stream.bucket for stream in table.streams],
         "prefixes": [stream.key_prefix for stream in table.streams],
     }
-    removed = connection.execute(text(_REMOVE_OTHERS), kept).scalars().all()
-    if removed:
-        connection.execute(text(_PIN_WAITING), {"streams": removed, "version": former_version})
+    connection.execute(text(_REMOVE_OTHERS), kept)
 
 
 _REMOVE_OTHERS = """
 UPDATE prism_streams SET enabled = false, removed = true
 WHERE prism_table_id = :table AND NOT removed AND (bucket_name, key_prefix) NOT IN
     (SELECT * FROM unnest(CAST(:buckets AS text[]), CAST(:prefixes AS text[])))
-RETURNING prism_stream_id
-"""
-_PIN_WAITING = """
-UPDATE prism_staging_objects SET definition_version = :version
-WHERE prism_stream_id = ANY(:streams) AND state = 'pending' AND first_batch_id IS NULL AND generation = 0
 """
 
 
@@ -484,11 +477,10 @@ VALUES (:table, :name, :bucket, :prefix, :enabled, :discard)
 ON CONFLICT (bucket_name, key_prefix) DO UPDATE SET prism_table_id = EXCLUDED.prism_table_id,
     moved = prism_streams.moved OR prism_streams.prism_table_id <> EXCLUDED.prism_table_id, stream_name = EXCLUDED.stream_name, enabled = EXCLUDED.enabled, discard = EXCLUDED.discard, removed = false
 """
-# Also those of a stream that is named again: the definition that they were left with is not the last one any more.
 _TAKE_ALONG = """
-UPDATE prism_staging_objects o SET prism_table_id = s.prism_table_id, definition_version = NULL
+UPDATE prism_staging_objects o SET prism_table_id = s.prism_table_id
 FROM prism_streams s
 WHERE s.prism_table_id = :table AND NOT s.removed AND o.prism_stream_id = s.prism_stream_id AND o.state = 'pending'
     AND o.first_batch_id IS NULL AND o.generation = 0
-    AND (o.prism_table_id <> s.prism_table_id OR o.definition_version IS NOT NULL)
+    AND o.prism_table_id <> s.prism_table_id
 """

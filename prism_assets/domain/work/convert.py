@@ -103,6 +103,8 @@ class ConvertTask:
     under. `generation` is part of the keys that are written: it counts how often the object was begun anew. Metrics are
     made of the columns with the ids `metric_columns`. Rows of days before `retained_from` are too old for the table.
     Changes of a join table are too late by `settle_clock`, the table's when a batch claimed the object first.
+    How the object is read says the stream of `read_definition`, as JSON, where the definition names none of it any
+    more; what it holds that says in any case (`TableDefinition.with_stream_of`).
     Rows that `erasures` match are left out, of a date that `erased_up_to` names those of erasures up to that id alone.
     """
 
@@ -121,6 +123,7 @@ class ConvertTask:
     metric_columns: tuple[int, ...] = ()
     retained_from: date | None = None
     settle_clock: datetime | None = None
+    read_definition: str | None = None
     erasures: tuple[ErasureRule, ...] = ()
     erased_up_to: Mapping[date, int] = field(default_factory=dict)
 

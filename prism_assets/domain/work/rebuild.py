@@ -58,15 +58,13 @@ class RebuildTask(SourceTask):
 
     `source` is the staging object as it is converted now: its generation is the number of the rebuild. `recorded` are
     the days that it has rows of, the one that is rebuilt among them or not; `definitions` those that they were made
-    under, as JSON by version, but for the one in force, and that of `read_version`, under which the object was
-    converted first: it says what the object holds. `lines_in` is what was read before.
+    under, as JSON by version, but for the one in force. `lines_in` is what was read before.
     """
 
     date: date
     recorded: tuple[DayOfObject, ...]
     definitions: tuple[tuple[int, str], ...]
     lines_in: int
-    read_version: int
 
     kernel: ClassVar[str] = "rebuild"
     result: ClassVar[type[RebuildResult]] = RebuildResult

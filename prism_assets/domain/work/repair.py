@@ -45,12 +45,10 @@ class RepairTask(SourceTask):
     """Small objects of one start or rebuild of a staging object that may be missing or damaged.
 
     `source` is the staging object as it was converted, `recorded` what must lie under their keys again, row by row.
-    What that holds says `read_definition`, as JSON: the one under which it was converted first, where that is another
-    one than that of its rows. With `look_only` nothing is written.
+    With `look_only` nothing is written.
     """
 
     recorded: tuple[SmallObject, ...]
-    read_definition: str | None = None
     look_only: bool = False
 
     kernel: ClassVar[str] = "repair"

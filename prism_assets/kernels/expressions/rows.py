@@ -103,7 +103,9 @@ class Computation:
             return compiled(self._program)
         except ExpressionError as error:
             raise ExpressionsFailed(
-                f"the definition of {self._layout.table.name} has what this version does not compute: {error}"
+                f"an expression of {self._layout.table.name} cannot be computed: {error}; it needs a newer version of "
+                "prism_assets, or it is one of a stream that has left the table file, as has what it computes from: "
+                "name both there again"
             ) from None
 
     @cached_property

@@ -48,7 +48,7 @@ def execute_apply(connection: Connection, plan: ApplyPlan, now: datetime) -> Non
         table = in_force[str(table.name)] = dataclasses.replace(table, version=table.version + 1)
         tables.save_version(connection, table, now)
         tables.save_columns(connection, table, now)
-        tables.remove_streams(connection, table, table.version - 1)
+        tables.remove_streams(connection, table)
         tables.save_streams(connection, table.table_id, table.streams)
         undefined_fields.forget_fields(connection, table.table_id, defined_keys(table))
         failpoint("apply.in_table")

@@ -16,7 +16,7 @@ from prism_assets.metadata import erasures, folds, merge_ranges, partitions, sta
 from prism_assets.metadata import small_objects as small
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.stream.plan import convert_task
+from prism_assets.stages.stream.plan import convert_task, versions_of
 
 AT_ONCE = 500
 """Objects of one job."""
@@ -167,12 +167,14 @@ def load_lots(
     keys = context.lake.keys(table)
     with context.database.begin() as connection:
         sources = staging_objects.load_claimed(connection, {number for number, _ in found})
+        begun = [item for item in sources.values() if item.definition_version is not None]
+        definitions = tables.load_versions(connection, versions_of(begun))
     lots = []
     for number, key in sorted(found):
         # What was begun anew has no definition until a batch reads it, which puts its lines aside by the rules of then.
         if number not in sources or sources[number].definition_version is None:
             continue
-        source = replace(convert_task(sources[number], frozenset()), erasures=tuple(rules))
+        source = replace(convert_task(sources[number], frozenset(), definitions), erasures=tuple(rules))
         named = keys.parse(key)
         revision = 1 + getattr(named, "revision", 0)
         arrival: date = getattr(named, "date", source.received.date())

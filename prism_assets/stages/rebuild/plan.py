@@ -17,7 +17,7 @@ from prism_assets.metadata.rebuild_candidates import Arrival, Candidate, DayToRe
 from prism_assets.metadata.rebuilds import Rebuild
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.rebuild.report import RebuildPlan
-from prism_assets.stages.stream.plan import convert_task
+from prism_assets.stages.stream.plan import convert_task, versions_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,17 +111,14 @@ def next_part(
         # Behind the candidates: a day that changes meanwhile is one of an object that is not as it was read there.
         days = rebuild_candidates.load_days(connection, numbers)
         sources = staging_objects.load_claimed(connection, numbers)
-        versions = {item.definition_version for known in days.values() for item in known}
-        versions |= {item.read_version for item in found}
-        versions.discard(table.version)
-        earlier = tables.load_versions(connection, {(table.table_id, version) for version in versions})
-    documents = {version: definition.for_tasks().to_json() for (_, version), definition in earlier.items()}
+        versions = {(table.table_id, item.definition_version) for known in days.values() for item in known}
+        definitions = tables.load_versions(connection, versions | versions_of(sources.values()))
+    documents = {version: definition.for_tasks().to_json() for (_, version), definition in definitions.items()}
 
     def task(known: Candidate) -> RebuildTask:
         recorded = days.get(known.staging_object_id, [])
         source = replace(
-            convert_task(sources[known.staging_object_id], frozenset([day.date])),
-            definition_version=table.version,
+            convert_task(sources[known.staging_object_id], frozenset([day.date]), definitions, version=table.version),
             generation=rebuild.generation,
             metric_columns=table.metric_columns,
         )
@@ -129,14 +126,13 @@ def next_part(
             source=source,
             date=day.date,
             recorded=tuple(recorded),
-            definitions=tuple((version, documents[version]) for version in _earlier(known, recorded, table)),
+            definitions=tuple((version, documents[version]) for version in _earlier(recorded, table)),
             lines_in=known.lines_in,
-            read_version=known.read_version,
         )
 
     return RebuildPart(candidates=tuple(found), tasks=tuple(map(task, found)))
 
 
-def _earlier(known: Candidate, recorded: Sequence[DayOfObject], table: TableDefinition) -> list[int]:
-    """The definitions, but for the one in force, that rows of an object were made under, and the first of all."""
-    return sorted({known.read_version, *(item.definition_version for item in recorded)} - {table.version})
+def _earlier(recorded: Sequence[DayOfObject], table: TableDefinition) -> list[int]:
+    """The definitions, but for the one in force, that rows of an object were made under."""
+    return sorted({item.definition_version for item in recorded} - {table.version})

@@ -18,7 +18,7 @@ from prism_assets.domain.work.repair import RepairTask
 from prism_assets.metadata import erasures, folds, partitions, publications, small_objects, staging_objects, tables
 from prism_assets.metadata.staging_objects import ClaimedObject
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.stream.plan import convert_task
+from prism_assets.stages.stream.plan import convert_task, versions_of
 
 MISSING = "is missing"
 
@@ -123,13 +123,11 @@ def repair_chunks(
         with context.database.begin() as connection:
             sources = staging_objects.load_claimed(connection, {number for number, _ in part})
             rules = erasures.load_rules(connection, {plan.table.table_id for plan in plans})
-            versions = {(item.table_id, item.read_version) for item in sources.values()}
-            definitions = tables.load_versions(connection, versions)
+            definitions = tables.load_versions(connection, versions_of(sources.values()))
         tasks = [
             RepairTask(
-                source=_source(sources[number], items, rules.get(sources[number].table_id, ())),
+                source=_source(sources[number], items, rules.get(sources[number].table_id, ()), definitions),
                 recorded=tuple(items),
-                read_definition=_read_definition(sources[number], items, definitions),
                 look_only=look_only,
             )
             for (number, _), items in part.items()
@@ -158,23 +156,17 @@ def _within(tasks: Sequence[RepairTask], most_bytes: int) -> Iterator[tuple[Repa
         yield tuple(part)
 
 
-def _read_definition(item: ClaimedObject, recorded: Sequence[SmallObject], definitions: Definitions) -> str | None:
-    """The definition that says what the staging object holds; None where that of its rows does."""
-    if recorded[0].definition_version == item.read_version:
-        return None
-    return definitions[item.table_id, item.read_version].for_tasks().to_json()
-
-
-def _source(item: ClaimedObject, recorded: Sequence[SmallObject], rules: Sequence[ErasureRule]) -> ConvertTask:
+def _source(
+    item: ClaimedObject, recorded: Sequence[SmallObject], rules: Sequence[ErasureRule], definitions: Definitions
+) -> ConvertTask:
     """The staging object as it was converted. Its tiers are those on record, whatever is marked by now.
 
     Rows are left out of each day as they were by then: a day that waits for an erasure has them.
     """
-    task = convert_task(item, frozenset(entry.date for entry in recorded if entry.delayed))
+    delayed = frozenset(entry.date for entry in recorded if entry.delayed)
     return replace(
-        task,
+        convert_task(item, delayed, definitions, version=recorded[0].definition_version),
         generation=recorded[0].generation,
-        definition_version=recorded[0].definition_version,
         erasures=tuple(rules),
         erased_up_to={entry.date: entry.erasure_id for entry in recorded},
     )

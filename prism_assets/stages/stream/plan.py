@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
@@ -67,7 +67,7 @@ def start_batch(context: StageContext, table_ids: Collection[int] | None) -> Str
         if not claimed:
             connection.rollback()
             return None
-        definitions = tables.load_versions(connection, {(item.table_id, item.definition_version) for item in claimed})
+        definitions = tables.load_versions(connection, versions_of(claimed))
         rules = erasures.load_rules(connection, {item.table_id for item in claimed})
         accepted = {item.staging_object_id: _accepted(item, definitions) for item in claimed}
         marks = partitions.closing_marks(connection, _days_by_table(claimed, accepted))
@@ -88,7 +88,9 @@ def start_batch(context: StageContext, table_ids: Collection[int] | None) -> Str
 
 
 def _accepted(item: ClaimedObject, definitions: Definitions) -> DateRange:
-    return accepted_days(definitions[item.table_id, item.definition_version], convert_task(item, frozenset()))
+    return accepted_days(
+        definitions[item.table_id, item.definition_version], convert_task(item, frozenset(), definitions)
+    )
 
 
 def _days_by_table(claimed: Collection[ClaimedObject], accepted: Mapping[int, DateRange]) -> dict[int, DateRange]:
@@ -108,11 +110,23 @@ def _task(item: ClaimedObject, accepted: DateRange, marks: Mapping[date, int], d
     """
     delayed = frozenset(day for day in accepted if day in marks and item.first_batch_id > marks[day])
     table = definitions[item.table_id, item.definition_version]
-    return replace(convert_task(item, delayed), metric_columns=table.metric_columns)
+    return replace(convert_task(item, delayed, definitions), metric_columns=table.metric_columns)
 
 
-def convert_task(item: ClaimedObject, delayed_dates: frozenset[date]) -> ConvertTask:
-    """A staging object as a task for the engine, with the rows of these dates in the delayed tier."""
+def versions_of(items: Iterable[ClaimedObject]) -> set[tuple[int, int]]:
+    """The definitions that tasks on staging objects need, as (table id, version)."""
+    known = {(item.table_id, item.definition_version, item.read_version, item.named_version) for item in items}
+    return {(table, version) for table, *versions in known for version in versions if version is not None}
+
+
+def convert_task(
+    item: ClaimedObject, delayed_dates: frozenset[date], definitions: Definitions, version: int | None = None
+) -> ConvertTask:
+    """A staging object as a task for the engine, with the rows of these dates in the delayed tier.
+
+    `definitions` are those of `versions_of`; it is converted under its own, or under another `version`.
+    """
+    version = item.definition_version if version is None else version
     return ConvertTask(
         staging_object_id=item.staging_object_id,
         bucket=item.bucket,
@@ -124,8 +138,19 @@ def convert_task(item: ClaimedObject, delayed_dates: frozenset[date]) -> Convert
         stream_name=item.stream_name,
         delayed_dates=delayed_dates,
         table_id=item.table_id,
-        definition_version=item.definition_version,
+        definition_version=version,
         generation=item.generation,
         retained_from=item.retained_from,
         settle_clock=item.settle_clock,
+        read_definition=_read_definition(item, definitions, version),
     )
+
+
+def _read_definition(item: ClaimedObject, definitions: Definitions, version: int) -> str | None:
+    """How a staging object is read, where the definition that it is converted under may not say so."""
+    if item.named_version is None and item.read_version == version:
+        return None
+    first = definitions[item.table_id, item.read_version]
+    if item.named_version is not None:
+        first = definitions[item.table_id, item.named_version].with_stream_of(first, item.bucket, item.key)
+    return first.for_tasks().to_json()
