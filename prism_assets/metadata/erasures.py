@@ -1,7 +1,7 @@
 """Statements on prism_erasures, and on what objects are known to hold no row of them.
 
-A rule is made under the exclusive epoch lock: batches that start later read it in their first transaction, and those
-that were started before are told by their ids.
+A rule is made under the exclusive epoch lock: what batches begin later respects it, and what was begun before is told
+by the ids of these.
 """
 
 from __future__ import annotations
@@ -122,13 +122,19 @@ def _erasure(row: Row[Any]) -> Erasure:
     )
 
 
-def has_older_batches(connection: Connection, after_batch_id: int) -> bool:
-    """Whether a batch that was started before a rule may still commit. Reads without locks: none becomes running again."""
-    return bool(connection.execute(text(_OLDER), {"batch": after_batch_id}).scalar_one())
+def count_begun_before(connection: Connection, erasure: Erasure) -> int:
+    """How many objects of its table, or of the changes of its records, were begun before its rule and may still commit.
+
+    Reads without locks: they only become fewer, as one that begins anew has another first batch.
+    """
+    values = {"table": erasure.table_id, "batch": erasure.after_batch_id}
+    return int(connection.execute(text(_BEGUN_BEFORE), values).scalar_one())
 
 
-_OLDER = """
-SELECT EXISTS (SELECT 1 FROM prism_stream_batches WHERE state = 'running' AND prism_stream_batch_id <= :batch)
+_BEGUN_BEFORE = """
+SELECT count(*) FROM prism_tables t JOIN prism_staging_objects o USING (prism_table_id)
+WHERE (t.prism_table_id = :table OR t.changes_of = :table) AND o.state IN ('pending', 'claimed')
+    AND o.first_batch_id <= :batch
 """
 
 

@@ -36,7 +36,8 @@ class FoundObject:
 class ClaimedObject:
     """A staging object that belongs to a running batch.
 
-    It holds what the definition `read_version` says. Where its table names its stream no more, `named_version` is the
+    Of the erasures of its table it respects those up to `erasure_id`; all, with None, where it was begun before that
+    was kept. It holds what the definition `read_version` says. Where its table names its stream no more, `named_version` is the
     last definition that did.
     """
 
@@ -60,6 +61,7 @@ class ClaimedObject:
     batch_limit: int | None
     retained_from: date | None
     settle_clock: datetime | None
+    erasure_id: int | None
 
 
 def register(
@@ -365,7 +367,8 @@ _CLAIMED_OBJECT = f"""
     o.prism_staging_object_id AS staging_object_id, s.stream_name, o.prism_table_id AS table_id,
     o.definition_version, coalesce(o.read_version, o.definition_version) AS read_version,
     {_NAMED_VERSION} AS named_version, o.bucket_name AS bucket, o.object_key AS key, o.etag, o.content_length, o.send_time, o.first_receive_time, o.first_batch_id, o.attempts,
-    o.outages, o.rewrites, o.generation, o.batch_limit, o.retained_from, o.settle_clock
+    o.outages, o.rewrites, o.generation, o.batch_limit, o.retained_from, o.settle_clock,
+    o.erasure_id
 """
 _MARK_CLAIMED = f"""
 UPDATE prism_staging_objects o SET state = 'claimed', prism_stream_batch_id = :batch,
@@ -373,7 +376,9 @@ UPDATE prism_staging_objects o SET state = 'claimed', prism_stream_batch_id = :b
     definition_version = coalesce(o.definition_version, t.definition_version),
     read_version = CASE WHEN o.definition_version IS NULL THEN {_NAMED_VERSION} ELSE o.read_version END,
     retained_from = CASE WHEN o.first_batch_id IS NULL THEN t.retained_from ELSE o.retained_from END,
-    settle_clock = CASE WHEN o.first_batch_id IS NULL THEN r.settle_clock ELSE o.settle_clock END
+    settle_clock = CASE WHEN o.first_batch_id IS NULL THEN r.settle_clock ELSE o.settle_clock END,
+    erasure_id = CASE WHEN o.first_batch_id IS NULL THEN (SELECT coalesce(max(e.prism_erasure_id), 0)
+        FROM prism_erasures e WHERE e.prism_table_id = o.prism_table_id) ELSE o.erasure_id END
 FROM prism_tables t LEFT JOIN prism_tables r ON r.prism_table_id = t.changes_of, prism_streams s
 WHERE o.prism_staging_object_id = ANY(:ids) AND t.prism_table_id = o.prism_table_id
     AND s.prism_stream_id = o.prism_stream_id

@@ -30,9 +30,11 @@ from prism_assets.stages.run import run_until_idle
 from prism_assets.stages.status import read_status
 from prism_assets.stages.stream.commit import commit_batch
 from prism_assets.stages.stream.plan import start_batch
+from prism_assets.stages.stream.unread import give_up_object, retry_object
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.metadata.worlds import a_world
 from prism_assets_tests.stages.aging import keys
+from prism_assets_tests.stages.engines import FailingEngine, another_worker
 from prism_assets_tests.stages.test_checks import check
 from prism_assets_tests.world import World
 
@@ -346,13 +348,52 @@ def test_a_batch_that_was_started_before_the_rule_does_not_slip_through(world: W
     status = erase(world)
     assert status.state == "rewriting"
     assert status.waits_for
-    assert "batches that were started before" in status.waits_for
+    assert status.waits_for.startswith("1 object that batches began before it was made")
     commit_batch(world.context, plan, results, utc(NOON))
     world.catalog(NOON)
     assert users(world).count(42) == 3
     status = go_on(world).erasures[0]
     assert (status.state, status.rows_erased) == ("waiting", 4)
     assert 42 not in users(world)
+    assert go_on(world, later()).erasures[0].state == "proved"
+
+
+def test_an_object_that_lies_uploaded_when_its_rule_is_made_hides_no_other_row(world: World) -> None:
+    """It is converted as it was begun, so that its retry finds its own bytes, and is rewritten behind that."""
+    world.apply(TABLE)
+    arrive(world, [7] * 60)
+    world.catalog(NOON)
+    rows = [row | {"user_id": user} for row, user in zip(some_rows(3, utc(NOON)), [41, 42, 43], strict=True)]
+    world.drop(rows)
+    world.discover(NOON)
+    another_worker(world, FailingEngine(world.context.engine, 1)).stream(NOON)
+    assert {41, 42, 43} < set(users(world)), "readers of an open day list what is uploaded"
+    status = erase(world)
+    assert (status.state, {41, 43} < set(users(world))) == ("rewriting", True)
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_staging_objects SET retry_time = NULL WHERE state = 'pending'")
+    assert world.stream(NOON).rows_out == 3
+    assert {41, 43} < set(users(world))
+    assert go_on(world).erasures[0].state == "waiting"
+    assert (set(users(world)), is_clean(world)) == ({7, 41, 43}, True)
+    assert go_on(world, later()).erasures[0].state == "proved"
+    assert matching_objects(world) == []
+
+
+def test_an_object_that_is_begun_anew_behind_its_rule_keeps_no_erasure_waiting(world: World) -> None:
+    world.apply(TABLE)
+    key = world.drop([row | {"user_id": 42} for row in some_rows(3, utc(NOON))])
+    world.discover(NOON)
+    another_worker(world, FailingEngine(world.context.engine, 1)).stream(NOON)
+    assert erase(world).state == "rewriting"
+    give_up_object(world.context, key)
+    retry_object(world.context, key)
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_abandoned_uploads SET remove_time = clock_timestamp()")
+    assert go_on(world).erasures[0].state == "waiting"
+    world.stream(NOON)
+    world.catalog(NOON)
+    assert (users(world), matching_objects(world)) == ([], [])
     assert go_on(world, later()).erasures[0].state == "proved"
 
 

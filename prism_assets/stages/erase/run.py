@@ -164,9 +164,9 @@ class _ErasureRun:
         return next(item for item in found if item.erasure_id == erasure.erasure_id)
 
     def _rewrite(self, table: TableDefinition, lease: Lease, erasure: Erasure) -> bool:
-        """Whether nothing is left to be rewritten. Batches are asked for first: what they commit is searched then."""
+        """Whether nothing is left to be rewritten. What is begun is asked for first: what is committed is searched."""
         with self._context.database.begin() as connection:
-            is_early = erasures.has_older_batches(connection, erasure.after_batch_id)
+            begun = erasures.count_begun_before(connection, erasure)
         rules = (*self._earlier, erasure.rule)
         done = (
             RowErasure(self._context, table, lease, erasure, rules)
@@ -175,9 +175,9 @@ class _ErasureRun:
         ).run()
         self.changed |= done.changed
         self.problems += done.problems
-        if done.is_whole and not is_early:
+        if done.is_whole and not begun:
             return self._advance(lease, erasure, ErasureState.PUBLISHING)
-        reason = "batches that were started before it was made, and whose rows are searched then"
+        reason = f"{counted(begun, 'object')} that batches began before it was made, to be searched once converted"
         if not done.is_whole:
             reason = str(done.problems[0]) if done.problems else "the next call: others were at the same objects"
         self._note(lease, erasure, reason)

@@ -8,6 +8,7 @@ from datetime import date
 from functools import cached_property
 
 from prism_assets.domain.accepted import DateRange, accepted_days
+from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.tables import Definitions, TableDefinition
 from prism_assets.domain.work.convert import ConvertResult, ConvertTask
 from prism_assets.failpoints import failpoint
@@ -54,7 +55,8 @@ class StreamPlan:
 def start_batch(context: StageContext, table_ids: Collection[int] | None) -> StreamPlan | None:
     """Claims pending objects and takes the snapshot that decides their tiers and the erasures that they respect.
 
-    None if nothing is pending. An erasure whose rule is made later knows the batch by its id, and waits for its end.
+    None if nothing is pending. An erasure whose rule is made later knows by the batch's id what was begun, and waits
+    until all of that is converted.
     One transaction: a death in it claims nothing. After it, the objects wait for the lease of this batch.
     """
     settings = context.settings
@@ -79,12 +81,18 @@ def start_batch(context: StageContext, table_ids: Collection[int] | None) -> Str
         tasks=tuple(
             replace(
                 _task(item, accepted[item.staging_object_id], marks.get(item.table_id, {}), definitions),
-                erasures=rules.get(item.table_id, ()),
+                erasures=_respected(item, rules),
             )
             for item in claimed
         ),
         definitions=definitions,
     )
+
+
+def _respected(item: ClaimedObject, rules: Mapping[int, tuple[ErasureRule, ...]]) -> tuple[ErasureRule, ...]:
+    """The erasures of before the object was begun: a later one takes its rows out behind the commit, as others."""
+    own = rules.get(item.table_id, ())
+    return tuple(rule for rule in own if item.erasure_id is None or rule.erasure_id <= item.erasure_id)
 
 
 def _accepted(item: ClaimedObject, definitions: Definitions) -> DateRange:
