@@ -15,8 +15,10 @@ from sqlalchemy import Connection, Row, text
 
 from prism_assets.domain.erasures import ColumnValues, Erasure, ErasureRule, ErasureState
 from prism_assets.domain.files import DataFile, MergedRange, SmallObject
+from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.work.erase import CleanResult
 from prism_assets.metadata.column_metrics import to_jsonb
+from prism_assets.metadata.small_objects import SMALL_OBJECTS, small_object_of
 
 
 def insert_erasure(connection: Connection, table_id: int, rule: ErasureRule, digest: str) -> int | None:
@@ -381,6 +383,30 @@ def record_copy(connection: Connection, object_id: int, revision: int) -> None:
 _RECORD_COPY = """
 UPDATE prism_small_objects SET live_revision = :revision
 WHERE prism_small_object_id = :id AND revision = :revision AND live_revision < :revision
+"""
+
+
+def load_copied(connection: Connection, keys: TableKeys, partition_id: int) -> list[SmallObject]:
+    """The rewritten objects of an open day that lie under their live keys, too; none of other days. Without locks."""
+    rows = connection.execute(text(_COPIED), {"partition": partition_id})
+    return [small_object_of(row._mapping, keys) for row in rows]
+
+
+_COPIED = f"""
+{SMALL_OBJECTS}
+WHERE s.prism_partition_id = :partition AND p.last_live_object_id IS NULL AND NOT s.delayed AND s.revision > 0
+    AND s.live_revision = s.revision
+ORDER BY s.prism_small_object_id
+"""
+
+
+def is_copied(connection: Connection, object_id: int, revision: int) -> bool:
+    """Whether a rewritten object is still the one that is recorded, and under its live key. Reads without locks."""
+    return bool(connection.execute(text(_IS_COPIED), {"id": object_id, "revision": revision}).scalar_one_or_none())
+
+
+_IS_COPIED = """
+SELECT live_revision = revision FROM prism_small_objects WHERE prism_small_object_id = :id AND revision = :revision
 """
 
 

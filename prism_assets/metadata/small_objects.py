@@ -144,7 +144,7 @@ def load_above(
     return [small_object_of(row._mapping, keys) for row in rows]
 
 
-_SMALL_OBJECTS = """
+SMALL_OBJECTS = """
 SELECT s.prism_small_object_id AS object_id, s.prism_staging_object_id AS staging_object_id, s.generation,
     p.partition_date AS date,
     s.delayed, s.content_length, s.upload_start_time, s.row_count, s.min_time, s.max_time, s.fingerprint,
@@ -152,7 +152,7 @@ SELECT s.prism_small_object_id AS object_id, s.prism_staging_object_id AS stagin
 FROM prism_small_objects s JOIN prism_partitions p USING (prism_partition_id)
 """
 _ABOVE = f"""
-{_SMALL_OBJECTS}
+{SMALL_OBJECTS}
 WHERE s.prism_partition_id = :partition AND s.prism_small_object_id > :lower
     AND (CAST(:erasure AS bigint) IS NULL OR s.erasure_id < :erasure)
 ORDER BY s.prism_small_object_id LIMIT :limit
@@ -166,7 +166,7 @@ def load_these(connection: Connection, keys: TableKeys, object_ids: Collection[i
 
 
 _THESE = f"""
-{_SMALL_OBJECTS}
+{SMALL_OBJECTS}
 WHERE s.prism_small_object_id = ANY(:ids)
 ORDER BY s.prism_small_object_id
 """

@@ -6,6 +6,7 @@ import gzip
 import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -14,7 +15,9 @@ import pytest
 from prism_assets import failpoints
 from prism_assets.domain.errors import StoreUnavailable, WrongUse
 from prism_assets.metadata import erasures, replays
+from prism_assets.metadata.leases import LeaseKind
 from prism_assets.objectstore.stores import Stores
+from prism_assets.stages import live_copies
 from prism_assets.stages.checks.run import ERASURES_PROVED
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.erase import rows as erase_rows
@@ -23,6 +26,7 @@ from prism_assets.stages.erase.report import ErasureReport, ErasureStatus
 from prism_assets.stages.erase.run import continue_erasures, run_erase, sources_of
 from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.iceberg.run import run_iceberg
+from prism_assets.stages.leases import leased
 from prism_assets.stages.rebuild.run import preview_days, run_rebuild
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.replay.run import run_replay
@@ -439,6 +443,48 @@ def test_repair_makes_rewritten_objects_again_as_they_are(world: World) -> None:
     assert is_clean(world)
 
 
+@pytest.mark.parametrize(
+    ("harm", "deep", "found"),
+    [
+        (lambda path: path.unlink(), False, (1, 0)),
+        (lambda path: path.write_bytes(path.read_bytes()[:-4]), False, (0, 1)),
+        (lambda path: path.write_bytes(path.read_bytes()[:-1] + b"?"), True, (0, 1)),
+    ],
+    ids=["missing", "torn", "of the same length"],
+)
+def test_what_readers_of_an_open_day_list_of_a_rewritten_object_is_told_and_repaired(
+    world: World, harm: Callable[[Path], None], deep: bool, found: tuple[int, int]
+) -> None:
+    world.apply(TABLE)
+    arrive(world, [42, 7] + [1] * 20)
+    world.catalog(NOON)
+    erase(world)
+    (live,) = (key for key in keys(world, "/live/") if "-r1" not in key)
+    harm(world.root / "buckets/lake" / live)
+    findings = [str(item) for item in run_doctor(world.context).findings if live in str(item)]
+    assert bool(findings) is not deep, "a listing does not tell of bytes"
+    report = run_repair(world.context, deep=deep, dry_run=True)
+    assert (report.missing, report.damaged, report.repaired) == (*found, 0)
+    report = run_repair(world.context, deep=deep)
+    assert (report.missing, report.damaged, report.repaired, report.errors) == (*found, 1, ())
+    assert users(world) == sorted([7] + [1] * 20)
+    assert is_clean(world)
+    assert run_repair(world.context, deep=True).partitions == ()
+
+
+def test_no_object_is_put_in_place_while_a_repair_of_its_day_may_put_the_former_one_back(world: World) -> None:
+    world.apply(TABLE)
+    arrive(world, [42, 7] + [1] * 20)
+    world.catalog(NOON)
+    with world.context.database.begin() as connection:
+        (day,) = connection.exec_driver_sql("SELECT prism_partition_id FROM prism_partitions").scalars()
+    with leased(world.context, LeaseKind.REPAIR, [day]):
+        assert erase(world).state == "publishing"
+        assert 42 in users(world)
+    assert go_on(world).erasures[0].state == "waiting"
+    assert users(world) == sorted([7] + [1] * 20)
+
+
 def test_what_another_rewriting_left_under_the_next_key_is_passed_over(world: World) -> None:
     switched(world)
     (part,) = keys(world, "/part-")
@@ -585,7 +631,7 @@ def test_a_worker_that_lost_its_lease_puts_no_rows_back(world: World, monkeypatc
             connection.exec_driver_sql("UPDATE prism_leases SET heartbeat_time = heartbeat_time - interval '1 hour'")
         erase(world, "user_id = 43")
 
-    meanwhile(monkeypatch, "erase.before_copy", another)
+    meanwhile(monkeypatch, "copy.before_put", another)
     assert "another" in str(run_erase(world.context, NAME, WHERE).errors)
     assert users(world) == sorted([41] + [7] * 30)
     go_on(world)
@@ -653,4 +699,5 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, place: str, work: Callable[[], ob
             work()
         reach(name)
 
-    monkeypatch.setattr(erase_rows, "failpoint", reach_and_work)
+    for module in (erase_rows, live_copies):
+        monkeypatch.setattr(module, "failpoint", reach_and_work)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.files import DataFile, MergedRange
@@ -22,9 +23,18 @@ from prism_assets.domain.publishers import words_of
 from prism_assets.domain.record_rebuild import how_to_mend
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
-from prism_assets.metadata import damage, merge_ranges, partitions, publications, record_objects, small_objects
+from prism_assets.metadata import (
+    damage,
+    erasures,
+    merge_ranges,
+    partitions,
+    publications,
+    record_objects,
+    small_objects,
+)
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.findings import Finding
+from prism_assets.stages.live_copies import live_key
 from prism_assets.stages.repair.plan import find_suspects, load_needed
 
 _LISTINGS = 8
@@ -184,6 +194,7 @@ def _look_at_small(context: StageContext, table: TableDefinition, found: Partiti
         damage.begin_reading(connection)
         partition = partitions.load_partitions(connection, [found.partition_id])[found.partition_id]
         known = load_needed(connection, keys, table, partition)
+        copied = erasures.load_copied(connection, keys, partition.partition_id)
     live = keys.live_prefix(partition.date)
     folders = {live, *(item.key.rpartition("/")[0] + "/" for item in known)}
     listed = {
@@ -195,15 +206,18 @@ def _look_at_small(context: StageContext, table: TableDefinition, found: Partiti
             name="small_object",
             table=str(table.name),
             date=partition.date,
-            facts=f"the small object {suspect.known.key} {suspect.fault}",
+            facts=f"the small object {suspect.key} {suspect.fault}",
             advice=f"Run `prism repair --table {table.name} --date {partition.date}`",
         )
-        for suspect in find_suspects(known, listed, deep=False)
+        for suspect in (
+            *find_suspects(known, listed, deep=False),
+            *find_suspects(copied, listed, deep=False, key_of=partial(live_key, keys)),
+        )
     }
     if partition.is_open:
         unknown = {key for key in listed.keys() - {item.key for item in known} if key.startswith(live)}
         findings |= set(_strangers(context, table, partition, unknown))
-    return _TableFindings(len(known), frozenset(findings))
+    return _TableFindings(len(known) + len(copied), frozenset(findings))
 
 
 def _strangers(

@@ -15,16 +15,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
-from prism_assets.domain.errors import LeaseLost, ObjectMissing
+from sqlalchemy import Connection
+
 from prism_assets.domain.files import DataFile, MergedRange, SmallObject
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.domain.work.erase import CleanResult, RewriteResult, RewriteTask
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import erasures, leases, partitions, small_objects
-from prism_assets.metadata.leases import Lease
+from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.report import ErasureProgress
 from prism_assets.stages.erase.search import (
@@ -39,6 +42,8 @@ from prism_assets.stages.erase.search import (
 )
 from prism_assets.stages.erase.table_erasure import TableErasure
 from prism_assets.stages.free_keys import run_under_free_keys
+from prism_assets.stages.leases import leased
+from prism_assets.stages.live_copies import put_copy
 
 
 class RowErasure(TableErasure):
@@ -188,44 +193,37 @@ class RowErasure(TableErasure):
 
 
 def put_in_place(context: StageContext, table: TableDefinition, lease: Lease) -> int:
-    """Puts rewritten objects of open days over the ones that readers list; how many. Repeating it does nothing more."""
-    keys = context.lake.keys(table)
+    """Puts rewritten objects of open days over the ones that readers list; how many. Repeating it does nothing more.
+
+    Days that a repair is at are left to the next call.
+    """
     with context.database.begin() as connection:
         waiting = erasures.load_uncopied(connection, table.table_id)
-    for partition_id, object_id in waiting:
-        with context.database.begin() as connection:
-            (item,) = small_objects.load_above(connection, keys, partition_id, object_id - 1, 1)
-        live = keys.small_object(item.date, item.staging_object_id, delayed=False, generation=item.generation)
-        body = context.stores.get(item.bucket, item.key, length=item.content_length)
-        # Whoever takes the lease over writes behind this look, and so another object than the one that is replaced.
-        there = _etag(context, item.bucket, live)
-        failpoint("erase.before_copy")
-        with context.database.begin() as connection:
-            leases.hold(connection, lease)
-            if not erasures.is_uncopied(connection, item.object_id, item.revision):
-                continue
-        if not _put(context, item.bucket, live, body, there):
-            raise LeaseLost(f"{live} was written by another worker meanwhile: it is looked at again by the next call")
-        failpoint("erase.after_copy")
-        with context.database.begin() as connection:
-            leases.hold(connection, lease)
-            erasures.record_copy(connection, item.object_id, item.revision)
-    return len(waiting)
+    done = 0
+    for partition_id, found in groupby(waiting, key=itemgetter(0)):
+        with leased(context, LeaseKind.REPAIR, [partition_id]) as held:
+            if partition_id in held:
+                done += sum(_put_in_place(context, table, lease, *one) for one in found)
+    return done
 
 
-def _etag(context: StageContext, bucket: str, key: str) -> str | None:
-    """That of the object under a key; None where there is none."""
-    try:
-        return context.stores.head(bucket, key).etag
-    except ObjectMissing:
-        return None
+def _put_in_place(
+    context: StageContext, table: TableDefinition, lease: Lease, partition_id: int, object_id: int
+) -> bool:
+    keys = context.lake.keys(table)
+    with context.database.begin() as connection:
+        (item,) = small_objects.load_above(connection, keys, partition_id, object_id - 1, 1)
 
+    def is_wanted(connection: Connection) -> bool:
+        leases.hold(connection, lease)
+        return erasures.is_uncopied(connection, item.object_id, item.revision)
 
-def _put(context: StageContext, bucket: str, key: str, body: bytes, there: str | None) -> bool:
-    """Whether the object was written in the place of the one with this etag, or of none."""
-    if there is None:
-        return context.stores.put_new(bucket, key, body, kind="live")
-    return context.stores.replace(bucket, key, body, etag=there, kind="live")
+    if not put_copy(context, keys, item, is_wanted):
+        return False
+    with context.database.begin() as connection:
+        leases.hold(connection, lease)
+        erasures.record_copy(connection, item.object_id, item.revision)
+    return True
 
 
 def _facts(written: DataFile) -> dict[str, Any]:

@@ -192,6 +192,8 @@ class _ErasureRun:
                 else erasures.count_records_behind(connection, erasure)
             )
         self.changed |= bool(put_in_place(self._context, table, lease))
+        with self._context.database.begin() as connection:
+            behind += len(erasures.load_uncopied(connection, table.table_id))
         return not behind and self._advance(lease, erasure, ErasureState.WAITING)
 
     def _prove(self, table: TableDefinition, lease: Lease, erasure: Erasure) -> bool:

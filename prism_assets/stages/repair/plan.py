@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
 
 from sqlalchemy import Connection
 
@@ -18,9 +20,14 @@ from prism_assets.domain.work.repair import RepairTask
 from prism_assets.metadata import erasures, folds, partitions, publications, small_objects, staging_objects, tables
 from prism_assets.metadata.staging_objects import ClaimedObject
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.live_copies import live_key
 from prism_assets.stages.stream.plan import convert_task, versions_of
 
 MISSING = "is missing"
+
+
+KeyOf = Callable[[SmallObject], str]
+"""Under which key an object is looked for: its own, or that of its copy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +35,7 @@ class Suspect:
     """A small object to be looked at. `fault` is what the listing says against it; None where only reading can tell."""
 
     known: SmallObject
+    key: str
     fault: str | None
 
     @property
@@ -40,13 +48,15 @@ class Suspect:
 class RepairPlan:
     """What is to be looked at in one partition, out of `checked` objects that readers or merges need.
 
-    `strays` are keys that readers of the live prefix see and that nothing will ever commit.
+    `copies` are rewritten objects of an open day whose copies for its readers are to be looked at. `strays` are keys
+    that readers of the live prefix see and that nothing will ever commit.
     """
 
     table: TableDefinition
     partition: Partition
     checked: int
     suspects: tuple[Suspect, ...]
+    copies: tuple[Suspect, ...] = ()
     strays: tuple[str, ...] = ()
 
 
@@ -56,16 +66,24 @@ def plan_repair(context: StageContext, table: TableDefinition, found: Partition,
     with context.database.begin() as connection:
         partition = partitions.load_partitions(connection, [found.partition_id])[found.partition_id]
         known = load_needed(connection, keys, table, partition)
+        copied = erasures.load_copied(connection, keys, partition.partition_id)
     live = keys.live_prefix(partition.date)
     listed = {
         item.key: item.content_length
-        for folder in {item.key.rpartition("/")[0] + "/" for item in known}
+        for folder in {live, *(item.key.rpartition("/")[0] + "/" for item in known)}
         for item in context.stores.list(context.lake.bucket, folder)
     }
     suspects = find_suspects(known, listed, deep=deep)
     unknown = [key for key in listed.keys() - {item.key for item in known} if key.startswith(live)]
     strays = _find_strays(context, keys, partition, unknown) if partition.is_open else ()
-    return RepairPlan(table=table, partition=partition, checked=len(known), suspects=suspects, strays=strays)
+    return RepairPlan(
+        table=table,
+        partition=partition,
+        checked=len(known) + len(copied),
+        suspects=suspects,
+        copies=find_suspects(copied, listed, deep=deep, key_of=partial(live_key, keys)),
+        strays=strays,
+    )
 
 
 def load_needed(
@@ -93,19 +111,19 @@ def _find_strays(
     return tuple(key for key, upload in uploads.items() if records[upload].is_stray)
 
 
-def find_suspects(recorded: Sequence[SmallObject], listed: Mapping[str, int], *, deep: bool) -> tuple[Suspect, ...]:
+def find_suspects(
+    recorded: Iterable[SmallObject], listed: Mapping[str, int], *, deep: bool, key_of: KeyOf = attrgetter("key")
+) -> tuple[Suspect, ...]:
     """The recorded objects that a listing {key: length} contradicts; with `deep`, all."""
-    suspects = []
-    for known in recorded:
-        length = listed.get(known.key)
-        fault = None
-        if length is None:
-            fault = MISSING
-        elif length != known.content_length:
-            fault = f"has {length} bytes, not {known.content_length}"
-        if fault or deep:
-            suspects.append(Suspect(known=known, fault=fault))
-    return tuple(suspects)
+    named = [(known, key_of(known)) for known in recorded]
+    found = [Suspect(known=known, key=key, fault=_fault(known, listed.get(key))) for known, key in named]
+    return tuple(suspect for suspect in found if suspect.fault or deep)
+
+
+def _fault(known: SmallObject, length: int | None) -> str | None:
+    if length is None:
+        return MISSING
+    return None if length == known.content_length else f"has {length} bytes, not {known.content_length}"
 
 
 def repair_chunks(

@@ -13,6 +13,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from datetime import date
 
 from prism_assets.domain.errors import WORTH_REPEATING, LeaseLost, PrismError, TransientError
@@ -27,6 +28,7 @@ from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.leases import leased, takeover_seconds
+from prism_assets.stages.repair.copies import copy_again, find_difference
 from prism_assets.stages.repair.plan import MISSING, RepairPlan, Suspect, plan_repair, repair_chunks
 from prism_assets.stages.repair.report import IrreparableObject, PartitionRepair, RepairReport
 
@@ -200,6 +202,9 @@ class _RepairRun:
             gone = error
         for plan in plans:
             entry, left = _outcome(plan, results, dry_run=self._dry_run)
+            if plan.copies and not gone:
+                entry, others = self._renew_copies(plan, entry, held.get(plan.partition.partition_id))
+                left += others
             self._tell(plan.partition, entry)
             self.left += left
             if not (self._dry_run or gone or left) and plan.table.change_log is not None:
@@ -218,6 +223,24 @@ class _RepairRun:
         if strays := [key for plan in plans for key in plan.strays]:
             self._context.stores.delete(self._context.lake.bucket, strays)
             failpoint("repair.after_remove")
+
+    def _renew_copies(
+        self, plan: RepairPlan, entry: PartitionRepair, lease: Lease | None
+    ) -> tuple[PartitionRepair, list[IrreparableObject]]:
+        """Looks at copies of rewritten objects, which are repaired by now, and makes those again that differ."""
+        missing, damaged, repaired, left = entry.missing, entry.damaged, entry.repaired, []
+        for suspect in plan.copies:
+            fault = suspect.fault
+            try:
+                fault = find_difference(self._context, suspect)
+                if fault and lease:
+                    repaired += copy_again(self._context, plan.table, suspect, lease)
+            except PrismError as error:
+                failure = Failure(message=str(error), transient=isinstance(error, WORTH_REPEATING))
+                left.append(_irreparable(plan, suspect, fault, failure))
+            missing += fault == MISSING
+            damaged += fault not in (None, MISSING)
+        return replace(entry, missing=missing, damaged=damaged, repaired=repaired), left
 
     def _look(
         self, plans: Sequence[RepairPlan], results: dict[tuple[int, int], RepairResult], held: Mapping[int, Lease]
@@ -325,7 +348,7 @@ def _irreparable(plan: RepairPlan, suspect: Suspect, fault: str | None, failure:
     return IrreparableObject(
         table=str(plan.table.name),
         date=plan.partition.date,
-        key=suspect.known.key,
+        key=suspect.key,
         reason=f"{what}: {failure.message}",
         transient=failure.transient,
     )
