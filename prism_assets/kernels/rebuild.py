@@ -121,8 +121,9 @@ class _ObjectRebuild:
         for item in recorded:
             count = found.get(times.to_day(item.date), 0)
             if count != item.row_count:
+                more = "; lines that were set aside are rows of it by now: rebuild that day first"
                 raise InvariantBroken(
                     f"{self._url} gives {counted(count, 'row')} of {item.date} under version "
-                    f"{item.definition_version} of the "
-                    f"definition, and {item.row_count} were committed: nothing of the day was rebuilt"
+                    f"{item.definition_version} of the definition, and {item.row_count} were committed: nothing of the "
+                    f"day was rebuilt{more if count > item.row_count else ''}"
                 )
