@@ -15,6 +15,7 @@ from prism_assets.domain.attempts import GiveUp, Retry, Verdict
 from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.words import counted
 from prism_assets.domain.work.convert import SourceVersion
+from prism_assets.metadata.staging_objects import AS_NEW, UNCHARGED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,10 +121,8 @@ def _pause(verdict: Verdict) -> float | None:
     return verdict.pause if isinstance(verdict, Retry) else verdict.retry_after
 
 
-# What makes an object one that has just come: another generation, and no first batch, as a partition may have been
-# closed without it: what it holds for that day is delayed then. Every statement that begins an object anew does that.
-_TAKE_UP = """
-UPDATE prism_staging_objects o SET generation = generation + 1, first_batch_id = NULL, definition_version = NULL,
+_TAKE_UP = f"""
+UPDATE prism_staging_objects o SET generation = generation + 1, {AS_NEW},
     state = CASE WHEN f.given_up THEN 'failed' ELSE 'pending' END,
     etag = f.etag, content_length = f.length, send_time = f.time, attempts = 0, outages = 0, rewrites = rewrites + 1,
     batch_limit = NULL, last_error = f.error,
@@ -159,9 +158,8 @@ def retry_due(connection: Connection, table_ids: Collection[int] | None) -> int:
     return connection.execute(text(_RETRY_DUE), {"tables": None if table_ids is None else list(table_ids)}).rowcount
 
 
-_RETRY_DUE = """
-UPDATE prism_staging_objects SET state = 'pending', generation = generation + 1, first_batch_id = NULL,
-    definition_version = NULL, retry_time = NULL
+_RETRY_DUE = f"""
+UPDATE prism_staging_objects SET state = 'pending', generation = generation + 1, {AS_NEW}, retry_time = NULL
 WHERE state = 'failed' AND retry_time <= clock_timestamp()
     AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[])))
 """
@@ -175,10 +173,8 @@ def retry_failed(connection: Connection, table_ids: Collection[int] | None) -> i
     return connection.execute(text(_RETRY_FAILED), {"tables": None if table_ids is None else list(table_ids)}).rowcount
 
 
-# Nothing is held any more against an object that begins anew here, or in the statement of `retry_one`.
-_RETRY_FAILED = """
-UPDATE prism_staging_objects SET state = 'pending', generation = generation + 1, first_batch_id = NULL,
-    definition_version = NULL, attempts = 0, outages = 0, rewrites = 0, retry_time = NULL, dismissed = false
+_RETRY_FAILED = f"""
+UPDATE prism_staging_objects SET state = 'pending', generation = generation + 1, {AS_NEW}, {UNCHARGED}
 WHERE state = 'failed' AND NOT dismissed
     AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[])))
 """
@@ -194,9 +190,8 @@ def retry_one(connection: Connection, staging_object_id: int) -> bool:
     return bool(anew or at_once)
 
 
-_RETRY_ONE = """
-UPDATE prism_staging_objects SET state = 'pending', generation = generation + 1, first_batch_id = NULL,
-    definition_version = NULL, attempts = 0, outages = 0, rewrites = 0, retry_time = NULL, dismissed = false
+_RETRY_ONE = f"""
+UPDATE prism_staging_objects SET state = 'pending', generation = generation + 1, {AS_NEW}, {UNCHARGED}
 WHERE prism_staging_object_id = :id AND state = 'failed'
 """
 _END_PAUSE = """

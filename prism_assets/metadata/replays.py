@@ -8,6 +8,8 @@ from datetime import date, datetime
 
 from sqlalchemy import Connection, text
 
+from prism_assets.metadata.staging_objects import AS_NEW, UNCHARGED
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayCandidate:
@@ -92,8 +94,7 @@ _LOCK = """
 SELECT 1 FROM prism_staging_objects WHERE prism_staging_object_id = ANY(:ids) ORDER BY object_key FOR UPDATE
 """
 _BEGIN_ANEW = f"""
-UPDATE prism_staging_objects o SET state = 'pending', first_batch_id = NULL, definition_version = NULL,
-    read_version = NULL, attempts = 0, outages = 0, rewrites = 0, retry_time = NULL, dismissed = false, rebuilds = o.rebuilds + 1,
+UPDATE prism_staging_objects o SET state = 'pending', {AS_NEW}, {UNCHARGED}, rebuilds = o.rebuilds + 1,
     generation = 1 + greatest(o.generation, (SELECT coalesce(max(r.generation), 0) FROM prism_rebuilds r
         WHERE r.prism_table_id = o.prism_table_id))
 WHERE o.prism_staging_object_id = ANY(:ids) AND o.state = 'done' AND {_MAY_CHANGE}

@@ -17,6 +17,14 @@ from prism_assets.domain.work.convert import ConvertResult
 
 _TURN_OF_SUSPECTS = 8
 """Every so-many-th batch begins with objects that a batch died with, however many others keep coming."""
+AS_NEW = "first_batch_id = NULL, definition_version = NULL"
+"""What makes an object one that has just come, beside a generation of its own, in every statement that begins it anew.
+
+It has no first batch, as a partition may have been closed without it: what it holds for that day is delayed then. And
+the batch that claims it next decides again by which definition and which erasures it is converted.
+"""
+UNCHARGED = "attempts = 0, outages = 0, rewrites = 0, retry_time = NULL, dismissed = false"
+"""Nothing is held against an object any more."""
 _LATEST_OBJECTS = 10_000
 """Enough to find one that was converted, and few enough to be looked through."""
 
@@ -131,9 +139,8 @@ WHERE o.prism_staging_object_id = n.id
 """
 # One that was given up and came again, mended or restored, is an object like a new one, also where somebody had accepted
 # that it is not read.
-_BEGIN_ANEW = """
-UPDATE prism_staging_objects o SET state = 'pending', generation = generation + 1, first_batch_id = NULL,
-    definition_version = NULL, attempts = 0, outages = 0, rewrites = 0, retry_time = NULL, dismissed = false,
+_BEGIN_ANEW = f"""
+UPDATE prism_staging_objects o SET state = 'pending', generation = generation + 1, {AS_NEW}, {UNCHARGED},
     etag = n.etag, content_length = n.length, send_time = n.sent
 FROM (
     SELECT o.prism_staging_object_id AS id, f.etag, f.length, f.sent
