@@ -6,6 +6,7 @@ import base64
 import gzip
 import random
 import subprocess
+import zlib
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,40 @@ def test_content_tells_how_it_is_compressed(lake: Lake, content: bytes, copies: 
     outcome = lake.convert(content, TABLE)
     assert (outcome.result.rows_out, outcome.result.lines_in) == (2000 * copies, 2000 * copies)
     assert outcome.reasons == {}
+
+
+FIELDS = {4: b"\x06\0BC\2\0\x10\0", 8: b"access.log\0", 16: b"a comment\0"}
+LONG_FIELDS = {4: b"\xb8\x0b" + bytes(3000), 8: b"n" * 1500 + b"\0", 16: b"c" * 1500 + b"\0"}
+
+
+def a_member(flags: int, fields: dict[int, bytes]) -> bytes:
+    """CONTENT behind a header with the fields of RFC 1952 that the flags name; 2 is its own checksum."""
+    header = b"\x1f\x8b\x08" + bytes([flags]) + bytes(6) + b"".join(fields[flag] for flag in fields if flags & flag)
+    return header + (zlib.crc32(header).to_bytes(4, "little")[:2] if flags & 2 else b"") + GZIP[10:]
+
+
+@pytest.mark.parametrize("fields", [FIELDS, LONG_FIELDS], ids=["short", "long"])
+@pytest.mark.parametrize("flags", range(0, 32, 2))
+def test_any_header_of_a_member_is_read_however_it_arrives(flags: int, fields: dict[int, bytes]) -> None:
+    member = a_member(flags, fields)
+    assert gzip.decompress(member) == CONTENT
+    for cut in (*range(30), len(member) - len(GZIP) + 9):
+        assert b"".join(Inflation([member[:cut], member[cut:]])) == CONTENT
+        assert b"".join(Inflation([GZIP + member[:cut], member[cut:] + GZIP])) == 3 * CONTENT
+
+
+@pytest.mark.parametrize("flags", [2, 8 | 16, 2 | 4 | 8])
+def test_an_unsound_member_with_any_header_is_told_as_others_are(lake: Lake, flags: int) -> None:
+    member = a_member(flags, LONG_FIELDS)
+    wrong = member[:-8] + bytes([member[-8] ^ 1]) + member[-7:]
+    for content, reason, lines in (
+        (member[:-1], "truncated", 2000),
+        (member[:11], "truncated", 0),
+        (wrong, "bad_crc", 2000),
+        (member + WRONG_CRC, "bad_crc", 4000),
+    ):
+        outcome = lake.both(content, TABLE)
+        assert (outcome.reasons, outcome.rows) == ({reason: lines}, [])
 
 
 BEHIND = {
