@@ -232,16 +232,20 @@ def _bounded(pieces: Iterator[bytes], source: _PeekableBytes) -> Iterator[bytes]
 
 
 def _gathered(pieces: Iterator[bytes] | Iterator[memoryview]) -> Iterator[bytes]:
-    """Joins small pieces; hands out what is there before an error passes through."""
-    held: list[bytes | memoryview] = []
+    """Joins small pieces and divides big ones, as lines are measured where they go from piece to piece.
+
+    Hands out what is there before an error passes through.
+    """
+    held: list[memoryview] = []
     size = 0
     try:
         for piece in pieces:
-            held.append(piece)
-            size += len(piece)
-            if size >= PIECE:
-                yield b"".join(held)
-                held, size = [], 0
+            for start in range(0, len(piece), PIECE):
+                held.append(memoryview(piece)[start : start + PIECE])
+                size += len(held[-1])
+                if size >= PIECE:
+                    yield b"".join(held)
+                    held, size = [], 0
     except UnsoundError:
         yield b"".join(held)
         raise

@@ -7,6 +7,7 @@ import gzip
 import random
 import subprocess
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -229,6 +230,14 @@ def test_salvage_reads_the_same_from_any_place_before_the_fault_on(frame: bytes,
     sound = [b"".join(salvage([damaged], offset)) for offset in (0, 1000, unsound.value.offset)]
     assert len(set(sound)) == 1
     assert LONG[: len(LONG) // 2 - 2 * BLOCK] in sound[0]
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, zstandard.compress], ids=["plain", "gzip", "zstd"])
+def test_a_line_is_too_long_however_its_object_is_compressed(lake: Lake, compress: Callable[[bytes], bytes]) -> None:
+    content = an_object({"v": "before"}, {"v": "x" * (20 << 20)}, {"v": "behind"})
+    outcome = lake.convert(compress(content), TABLE)
+    assert [row["v"] for row in outcome.rows] == ["before", "behind"]
+    assert outcome.reasons == {"line_too_long": 1}
 
 
 def test_a_bomb_is_stopped(lake: Lake) -> None:
