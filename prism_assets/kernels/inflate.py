@@ -10,6 +10,7 @@ from typing import Any
 import zstandard
 from isal import isal_zlib
 
+from prism_assets.domain.errors import WindowTooLarge
 from prism_assets.domain.reasons import BAD_CRC, RATIO_EXCEEDED, TRUNCATED
 
 PIECE = 4 << 20
@@ -29,6 +30,9 @@ _FIRST_BITE, _BITE = 1 << 10, 1 << 16
 _CAREFUL_BITE = 1 << 14
 # A run of one byte takes four bytes of zstd for 128 KiB, so this much input gives at most 64 MiB at once.
 _ZSTD_BITE = 2048
+_ZSTD_WINDOW = 128 << 20
+"""What zstd(1) takes without being told otherwise; twice as much is half of what a task may hold in all."""
+_ZSTD_HEADER = 18
 
 
 class UnsoundError(Exception):
@@ -62,7 +66,7 @@ class Inflation:
         """Yields the content in pieces of about 4 MiB.
 
         Raises UnsoundError (`truncated`, `bad_crc`, `ratio_exceeded`) if the object cannot be trusted; the last
-        bytes before the fault may be missing then.
+        bytes before the fault may be missing then. WindowTooLarge: it may be sound, and is not read.
         """
         return _inflated(self._source, _quick_member, None)
 
@@ -208,8 +212,9 @@ def _more(source: _PeekableBytes, most: int) -> memoryview:
 
 def _zstd(source: _PeekableBytes, fault: int | None) -> Iterator[bytes]:
     """Frame after frame; byte by byte behind `fault`, as a bite that fails gives nothing of what it holds."""
-    decompressor = zstandard.ZstdDecompressor()
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
     while _is_zstd(source.peek(4)):
+        _check_window(source.peek(_ZSTD_HEADER))
         frame = decompressor.decompressobj()
         while not frame.eof:
             sound = _ZSTD_BITE if fault is None else fault - source.consumed
@@ -220,6 +225,19 @@ def _zstd(source: _PeekableBytes, fault: int | None) -> Iterator[bytes]:
                 raise UnsoundError(BAD_CRC, source.consumed - len(data)) from None
             source.push_back(len(frame.unused_data))
             yield piece
+
+
+def _check_window(head: bytes) -> None:
+    """Raises WindowTooLarge for a frame that would take too much memory; of what is no header its decoder tells."""
+    try:
+        window = zstandard.get_frame_parameters(head).window_size
+    except zstandard.ZstdError:
+        return
+    if window > _ZSTD_WINDOW:
+        raise WindowTooLarge(
+            f"zstd with a window of {window >> 20} MiB is not read, as {_ZSTD_WINDOW >> 20} MiB is the most: compress "
+            "the object with `zstd --long=27` or less, and write it again"
+        )
 
 
 def _bounded(pieces: Iterator[bytes], source: _PeekableBytes) -> Iterator[bytes]:

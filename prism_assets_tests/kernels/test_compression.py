@@ -232,6 +232,29 @@ def test_salvage_reads_the_same_from_any_place_before_the_fault_on(frame: bytes,
     assert LONG[: len(LONG) // 2 - 2 * BLOCK] in sound[0]
 
 
+def a_frame_with_window(log: int) -> bytes:
+    """What `zstd --long=log` writes of CONTENT from a pipe."""
+    parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=log)
+    frame = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    return frame.compress(CONTENT) + frame.flush()
+
+
+def test_the_largest_window_that_zstd_reads_unasked_is_read(lake: Lake) -> None:
+    assert lake.convert(a_frame_with_window(27), TABLE).result.rows_out == 2000
+
+
+@pytest.mark.parametrize("before", [b"", ZSTD, b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc"], ids=["", "frame", "skippable"])
+def test_a_larger_window_is_no_damage_and_the_error_says_what_to_do(lake: Lake, before: bytes) -> None:
+    outcome = lake.convert(before + a_frame_with_window(28), TABLE)
+    failure = outcome.result.failure
+    assert failure is not None
+    assert (outcome.stored, outcome.reasons, failure.transient, failure.at_source) == ({}, {}, False, True)
+    assert failure.message == (
+        "s3://staging/in/7.json: zstd with a window of 256 MiB is not read, as 128 MiB is the most: compress the "
+        "object with `zstd --long=27` or less, and write it again"
+    )
+
+
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, zstandard.compress], ids=["plain", "gzip", "zstd"])
 def test_a_line_is_too_long_however_its_object_is_compressed(lake: Lake, compress: Callable[[bytes], bytes]) -> None:
     content = an_object({"v": "before"}, {"v": "x" * (20 << 20)}, {"v": "behind"})
