@@ -1,8 +1,13 @@
-"""Numbers as they are written, exactly: nothing passes through a double, and no exponent makes a huge integer."""
+"""Numbers as they are written, exactly: nothing passes through a double, and no exponent makes a huge integer.
+
+Only what comes as a number of single precision is not written yet.
+"""
 
 from __future__ import annotations
 
 import re
+
+import numpy as np
 
 MOST_DIGITS = 40
 """Of the integers that are made: more than any type of column holds."""
@@ -35,3 +40,11 @@ def _signed(sign: str, digits: str) -> int:
     digits = digits.lstrip("0")
     size = int(digits or "0") if len(digits) <= _EXPONENT_DIGITS else 10**_EXPONENT_DIGITS
     return -size if sign == "-" else size
+
+
+def of_single(number: float) -> float:
+    """The double that is written as a number of single precision is meant: 0.29, and not 0.28999999165534973.
+
+    That has the fewest digits that mean the same in single precision. Whole numbers stay what they are.
+    """
+    return number if number.is_integer() else float(str(np.float32(number)))

@@ -137,6 +137,36 @@ def test_results_are_typed_as_values_of_lines_are(lake: Lake) -> None:
     }
 
 
+@pytest.mark.parametrize("value", ["CAST(x AS FLOAT)", "single"])
+def test_a_number_of_single_precision_is_written_as_it_is_meant(lake: Lake, value: str) -> None:
+    """In digits it would have noise that comes of being a double, and 0.29 be cut to 0.28."""
+    table = a_program(
+        a_column("x", "double", 2),
+        a_column("single", "real", 3, source="x"),
+        a_column("exact", "decimal", 4, precision=12, scale=2, value=value),
+        a_column("text", "string", 5, value=value),
+        a_column("json", "json", 6, value=value),
+        a_column("whole", "bigint", 7, value=value),
+        a_column("wide", "double", 8, value=value),
+    )
+    outcome = lake.both(an_object({"x": 0.29}, {"x": -1.1}, {"x": 134217728}), table)
+    assert [str(row["exact"]) for row in outcome.rows] == ["0.29", "-1.10", "134217728.00"]
+    assert [row["text"] for row in outcome.rows] == ["0.29", "-1.1", "134217728.0"]
+    assert [row["json"] for row in outcome.rows] == ["0.29", "-1.1", "134217728.0"]
+    assert [row["whole"] for row in outcome.rows] == [0, -1, 134217728]
+    assert [row["wide"] for row in outcome.rows] == [row["single"] for row in outcome.rows]
+
+
+def test_single_precision_that_is_no_number_is_null_and_counted(lake: Lake) -> None:
+    table = a_program(
+        a_column("exact", "decimal", 2, precision=9, scale=2, value="CAST('nan' AS FLOAT)"),
+        a_column("text", "string", 3, value="CAST('-inf' AS FLOAT)"),
+    )
+    outcome = lake.both(an_object({}), table)
+    assert (outcome.rows[0]["exact"], outcome.rows[0]["text"]) == (None, None)
+    assert outcome.value_errors == {("exact", "not_finite"): 1, ("text", "not_finite"): 1}
+
+
 def test_the_partition_column_may_be_computed(lake: Lake) -> None:
     time = a_column("time", "timestamp", 1, required=True, value="make_timestamp(stamp * 1000000)")
     table = a_table(columns=(time,), unstored=(a_column("stamp", "bigint", 0),), computed=("time",))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import struct
 from typing import Any
 
 import pytest
@@ -53,7 +54,9 @@ SAID: dict[str, dict[str, Any]] = {
     "retries: 0": {"retries": 0},
     "user {}": {"user": {"id": 0}},
     'user { id: 7 plan: "" }': {"user": {"id": 7, "plan": ""}},
-    "seconds: 1e-320 share: 0.1": {"seconds": 1e-320, "share": 0.10000000149011612},
+    "seconds: 1e-320 share: 0.1": {"seconds": 1e-320, "share": 0.1},
+    "share: 134217728": {"share": 134217728.0},
+    "share: 1e-45": {"share": 1e-45},
     "kind: CLICK kinds: VIEW kinds: UNKNOWN": {"kind": "CLICK", "kinds": ["VIEW", "UNKNOWN"]},
     "kind: 9": {"kind": 9},
     'token: "\\000\\377"': {"token": "AP8="},
@@ -179,6 +182,20 @@ def test_rows_are_those_of_the_lines_that_say_the_same(lake: Lake) -> None:
     (aside,), (line,) = by_messages.quarantined, by_lines.quarantined
     assert json.loads(aside.pop("text")) == json.loads(line.pop("text"))
     assert aside == line == {"line": 3, "reason": "too_old", "column": "time"}
+
+
+def test_a_float_is_the_number_that_was_meant_in_every_column(lake: Lake) -> None:
+    columns = [
+        a_column("exact", "decimal", 2, precision=10, scale=2, source="share"),
+        a_column("text", "string", 3, source="share"),
+        a_column("single", "real", 4, source="share"),
+        a_column("double", "double", 5, source="share"),
+    ]
+    table = a_page_table()
+    table = TableDefinition(**{**vars(table), "columns": (table.columns[0], *columns)})
+    (row,) = lake.both(framed([page("share: 0.29")]), table).rows
+    assert (str(row["exact"]), row["text"], row["double"]) == ("0.29", "0.29", 0.29)
+    assert row["single"] == struct.unpack("f", struct.pack("f", 0.29))[0]
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress], ids=["gzip", "zstd"])

@@ -9,11 +9,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prism_assets.kernels.numbers import scaled
+from prism_assets.kernels.numbers import of_single, scaled
 from prism_assets_tests.kernels.builders import Lake, a_column, a_table, a_value, an_object
 
 SECOND = 1_540_339_223_000
@@ -355,6 +356,13 @@ def test_a_time_without_offset_is_at_the_source_offset(lake: Lake) -> None:
 def test_the_zone_offset_does_not_move_the_stored_instant(lake: Lake) -> None:
     table = a_table(a_column("v", "timestamp", 2, zone_offset="-05:00"))
     assert lake.both(an_object(a_value('"2018-10-24T09:00:23+09:00"')), table).rows[0]["v"] == SECOND
+
+
+@given(st.floats(width=32, allow_nan=False))
+def test_a_number_of_single_precision_is_the_same_when_it_is_written_shorter(number: float) -> None:
+    short = of_single(number)
+    assert np.float32(short) == np.float32(number)
+    assert short == number or len(repr(short)) < len(repr(number))
 
 
 def test_two_columns_may_read_the_same_key(lake: Lake) -> None:

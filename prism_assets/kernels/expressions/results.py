@@ -11,9 +11,19 @@ import numpy as np
 import pyarrow as pa
 
 from prism_assets.domain.columns import Column
-from prism_assets.domain.types import BooleanType, DateType, DoubleType, JsonType, RealType, TimestampType
+from prism_assets.domain.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    JsonType,
+    RealType,
+    StringType,
+    TimestampType,
+)
 from prism_assets.kernels import columns
 from prism_assets.kernels.json.rows import NOTHING, Value
+from prism_assets.kernels.numbers import of_single
 from prism_assets.kernels.typed import Layout, Misfits, type_column, type_one_by_one
 from prism_assets.kernels.values import UNFIT, Constant, Number, scan_once
 
@@ -36,6 +46,8 @@ class Kind(Enum):
     NUMBER = auto()
     """A number of any size, as text."""
     DOUBLE = auto()
+    SINGLE = auto()
+    """A number of single precision, as a double, to be written in digits."""
     TEXT = auto()
     JSON = auto()
     """JSON text."""
@@ -52,7 +64,8 @@ def fetched(sql_type: str, column: Column, value: str) -> tuple[Kind, str] | Non
     if sql_type in _HUGE or sql_type.startswith("DECIMAL"):
         return Kind.NUMBER, f"CAST({value} AS VARCHAR)"
     if sql_type in ("FLOAT", "DOUBLE"):
-        return Kind.DOUBLE, f"CAST({value} AS DOUBLE)"
+        is_written = isinstance(column.type, DecimalType | StringType | JsonType)
+        return Kind.SINGLE if sql_type == "FLOAT" and is_written else Kind.DOUBLE, f"CAST({value} AS DOUBLE)"
     if sql_type in _TIMESTAMPS and isinstance(column.type, TimestampType | DateType):
         at, microseconds = f"CAST({value} AS TIMESTAMP)", f"epoch_us(CAST({value} AS TIMESTAMP))"
         if sql_type == "TIMESTAMP_NS":  # a cast rounds to the nearest microsecond, and fails at the ends of the range
@@ -109,6 +122,10 @@ def _double(value: object) -> Value:
     return Number(repr(number)), repr(number)
 
 
+def _single(value: object) -> Value:
+    return _double(of_single(value))  # type: ignore[arg-type]  # it is one
+
+
 def _json_values(layout: Layout, position: int, found: pa.Array) -> tuple[pa.Array, list[Misfits]]:
     """JSON text as if it stood in a line; text that is no JSON does not fit."""
     read = [None if text is None else _scanned(text.strip(_WHITESPACE)) for text in found.to_pylist()]
@@ -130,6 +147,7 @@ _WRITTEN: dict[Kind, Callable[[object], Value]] = {
     Kind.WHOLE: _number,
     Kind.NUMBER: _number,
     Kind.DOUBLE: _double,
+    Kind.SINGLE: _single,
 }
 
 

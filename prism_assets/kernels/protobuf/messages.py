@@ -24,6 +24,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from prism_assets.domain.names import did_you_mean
 from prism_assets.domain.streams import ProtobufFormat
+from prism_assets.kernels.numbers import of_single
 
 _WRAPPERS = frozenset(
     f"google.protobuf.{kind}Value"
@@ -179,10 +180,17 @@ def _single(field: FieldDescriptor) -> _Writer | None:
     match field.type:
         case FieldDescriptor.TYPE_BYTES:
             return _base64
-        case FieldDescriptor.TYPE_DOUBLE | FieldDescriptor.TYPE_FLOAT:
+        case FieldDescriptor.TYPE_DOUBLE:
             return _number
+        case FieldDescriptor.TYPE_FLOAT:
+            return _single_precision
         case _:
             return None
+
+
+def _single_precision(value: float) -> Any:
+    """With as many digits as it means: a decimal would keep those that come of being made a double."""
+    return _number(of_single(value))
 
 
 def _number(value: float) -> Any:
