@@ -34,7 +34,43 @@ def answering(status: int, code: str = "", body: bytes | None = None) -> Iterato
         def log_message(self, *_: Any) -> None:
             """Says nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with _serving(Handler) as address:
+        yield address
+
+
+@contextmanager
+def refusing_conditions(status: int, code: str) -> Iterator[tuple[str, list[str]]]:
+    """The address of an S3 server that refuses conditional writes and takes others, and the paths of these."""
+    written: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            refused = f"<Error><Code>{code}</Code><Message>no</Message></Error>" if self.headers.get("If-Match") else ""
+            if not refused:
+                written.append(self.path)
+            self.send_response(status if refused else 200)
+            self.send_header("ETag", '"e"')
+            self.send_header("Content-Length", str(len(refused)))
+            self.end_headers()
+            self.wfile.write(refused.encode())
+
+        def do_HEAD(self) -> None:
+            self.send_response(200)
+            for name, value in (("ETag", '"e"'), ("Content-Length", "1"), ("Last-Modified", self.date_time_string(0))):
+                self.send_header(name, value)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            """Says nothing."""
+
+    with _serving(Handler) as address:
+        yield address, written
+
+
+@contextmanager
+def _serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:

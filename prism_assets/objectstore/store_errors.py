@@ -33,11 +33,19 @@ _TRIES = re.compile(r"Error performing \S+ \S+ .*? - ", re.DOTALL)
 """What the Rust client tells of its own tries, with words that would be taken for what happened."""
 _NAMES = re.compile(r"https?://[^\s\"]+|'[^']*'|<(Resource|Key|BucketName)>[^<]*</\1>")
 """Addresses and keys: a key may have any word in it."""
+_ANSWER = re.compile(r'^ +status: (\d+),(?:\n +body: Some\(\n +".*?<Code>(\w+)</Code>)?', re.MULTILINE)
+"""What the Rust client shows of an answer: lines of its own, which no key can have, as paths are of one line."""
 _STATUS = re.compile(r"status(?: code:)? (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>|^(\w+): |AWS Error (\[code \d+\]|[A-Z_]+)")
 _SILENT = ("error sending request", "connect", "CONNECTION", "Connect", "resolve")
 _LATE = ("timed out", "imeout", "TIMEOUT")
 _CUT = ("decod", "body", "IncompleteRead", "Connection broken", "closed before", "reset", "Empty reply")
+
+
+def answer_of(error: Exception) -> tuple[int, str]:
+    """The status and the code of S3 with which a store refused the Rust client; 0 and no code where it did not."""
+    found = _ANSWER.search(str(error))
+    return (int(found[1]), found[2] or "") if found else (0, "")
 
 
 def missing_bucket(bucket: str) -> MissingBucket:
@@ -56,7 +64,10 @@ def changed_object(where: str) -> ObjectChanged:
 
 
 def denied(where: str, said: str = "") -> AccessDenied | ObjectArchived:
-    """The store knows the caller and refuses, or does not know the caller; by its word, or only as the object rests."""
+    """The store knows the caller and refuses, or does not know the caller; by its word, or only as the object rests.
+
+    `said` holds the code of S3, and no key.
+    """
     if "InvalidObjectState" in said:
         return ObjectArchived(f"{where}: it lies in an archive; restore it there, and it is read by itself")
     return AccessDenied(f"{where}: access denied; check the credentials and the policy of their owner")

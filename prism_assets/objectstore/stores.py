@@ -27,6 +27,7 @@ from prism_assets.objectstore.config import ObjectInfo, StoreConfig
 from prism_assets.objectstore.parts import PART, Part, Parts
 from prism_assets.objectstore.store_errors import (
     PROBE,
+    answer_of,
     changed_object,
     denied,
     missing_bucket,
@@ -317,9 +318,10 @@ def _translated(bucket: str, key: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise (missing_bucket(bucket) if "NoSuchBucket" in str(error) else missing_object(where)) from error
+        _, code = answer_of(error)
+        raise (missing_bucket(bucket) if code == "NoSuchBucket" else missing_object(where)) from error
     except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
-        raise denied(where, str(error)) from error
+        raise denied(where, answer_of(error)[1]) from error
     except exceptions.PreconditionError as error:
         raise changed_object(where) from error
     except (exceptions.BaseError, OSError) as error:
@@ -328,4 +330,5 @@ def _translated(bucket: str, key: str) -> Iterator[None]:
 
 def _is_unknown_there(error: Exception) -> bool:
     """Whether a server says that it knows no conditional writes; it has written nothing then."""
-    return "NotImplemented" in str(error) or "501 Not Implemented" in str(error)
+    status, code = answer_of(error)
+    return status == 501 or code == "NotImplemented"

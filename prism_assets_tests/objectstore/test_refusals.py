@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import date
+from pathlib import Path
+from xml.sax.saxutils import escape
 
 import pytest
 
-from prism_assets.domain.errors import AccessDenied, CatalogUnavailable, MissingBucket, PrismError, StoreUnavailable
+from prism_assets.domain.errors import (
+    AccessDenied,
+    CatalogUnavailable,
+    MissingBucket,
+    ObjectArchived,
+    ObjectChanged,
+    ObjectMissing,
+    PrismError,
+    StoreUnavailable,
+)
 from prism_assets.objectstore.config import StoreConfig
 from prism_assets.objectstore.stores import Stores
 from prism_assets.reading.lake_reader import LakeReader
 from prism_assets.settings import ReaderSettings
-from prism_assets_tests.faulty_servers import DEAD, answering, hanging_up
+from prism_assets_tests.faulty_servers import DEAD, answering, hanging_up, refusing_conditions
 
 NEVER = (
     "retries",
@@ -92,6 +103,44 @@ def test_a_store_that_refuses_is_told_in_a_sentence(fault: str, stack: ExitStack
         message = said(call, kind)
         assert message.startswith(where) or kind is MissingBucket, message
         assert any(sentence in message for sentence in sentences), message
+
+
+CODES = ("NoSuchBucket", "InvalidObjectState", "NotImplemented", "<Code>NoSuchBucket", "status: 501")
+
+
+@pytest.mark.parametrize("key", [f"a/{code}</Code>.gz" for code in CODES])
+def test_a_key_may_be_called_like_a_code_of_s3(key: str, tmp_path: Path) -> None:
+    named = escape(key)
+    for status, code, kind in (
+        (404, "NoSuchKey", ObjectMissing),
+        (404, "NoSuchBucket", MissingBucket),
+        (403, "AccessDenied", AccessDenied),
+        (403, "InvalidObjectState", ObjectArchived),
+        (412, "PreconditionFailed", ObjectChanged),
+        (500, "InternalError", StoreUnavailable),
+    ):
+        body = f"<Error><Code>{code}</Code><Message>no</Message><Key>{named}</Key></Error>".encode()
+        with answering(status, body=body) as endpoint:
+            stores = Stores(StoreConfig(endpoint=endpoint, retry_seconds=0.2))
+            with pytest.raises(PrismError) as caught:
+                stores.get("lake", key)
+            assert type(caught.value) is kind
+    (tmp_path / "lake").mkdir()
+    with pytest.raises(ObjectMissing):
+        Stores(StoreConfig(local_root=str(tmp_path))).get("lake", key)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "is_unknown"), [(501, "", True), (400, "NotImplemented", True), (400, "InvalidArgument", False)]
+)
+def test_only_a_store_without_conditional_writes_is_written_to_without(
+    status: int, code: str, is_unknown: bool
+) -> None:
+    with refusing_conditions(status, code) as (endpoint, written):
+        stores = Stores(StoreConfig(endpoint=endpoint, retry_seconds=0.2))
+        with suppress(PrismError):
+            assert stores.replace("lake", "a/NotImplemented", b"x", etag='"e"')
+        assert bool(written) == is_unknown
 
 
 @pytest.mark.parametrize(
