@@ -76,38 +76,85 @@ class SparkEngine:
 
 
 def _translated(error: Exception) -> Exception:
-    """Tells an engine that is not there from a job that died. A failing kernel does neither: it returns its error."""
-    text, said = str(error), _said(error)
-    gone = (
-        "UNAVAILABLE",
-        "DEADLINE_EXCEEDED",
-        "Connection refused",
-        "failed to connect",
-        "Cannot connect",
-        "SESSION_CLOSED",
-        "SESSION_CHANGED",
-        "NO_ACTIVE",
-    )
-    if any(word in text for word in gone) or isinstance(error, OSError):
+    """Tells an engine that is not there from a job that died. A failing kernel does neither: it returns its error.
+
+    By what the error is, and not by words in it: that of a job that died quotes what its tasks said. A job that died is
+    held against its objects, as long as the engine does something harmless; an engine that is away is not.
+    """
+    said, status = _said(error), _grpc_status(error)
+    if status in _SILENT or _is_gone(error):
         return EngineUnavailable(
             f"Spark does not answer: start it (`prism local up`) or check PRISM_SPARK_REMOTE ({said})"
         )
-    if "UNAUTHENTICATED" in text:
+    if status == "UNAUTHENTICATED":
         return EngineUnavailable("Spark refused the token: check SPARK_CONNECT_AUTHENTICATE_TOKEN")
     return EngineFailed(f"the Spark job died: {said}")
 
 
-_DETAILS = re.compile(r"status = StatusCode\.(\w+)\s+details = \"([^\"]*)")
+_SILENT = ("UNAVAILABLE", "DEADLINE_EXCEEDED")
+_NO_SESSION = (
+    "INVALID_HANDLE.SESSION_CLOSED",
+    "INVALID_HANDLE.SESSION_CHANGED",
+    "INVALID_HANDLE.SESSION_NOT_FOUND",
+    "NO_ACTIVE_SESSION",
+    "NO_ACTIVE_OR_DEFAULT_SESSION",
+    "SESSION_OR_CONTEXT_NOT_EXISTS",
+    "JAVA_GATEWAY_EXITED",
+)
+"""Conditions of Spark, as its errors name them in a field of their own."""
+_STOPPED = re.compile(
+    r"(\([\w.]+\) )?"
+    r"(Cannot call methods on a stopped SparkContext|Job \d+ cancelled because SparkContext was shut down)"
+)
+"""How messages begin for which Spark has no condition. What a task says stands behind other words of Spark's."""
+_WAITED = "Exception thrown in awaitResult"
+_REPRESENTATION = re.compile(r"<\w+ of RPC that terminated with:\s+status = StatusCode\.(\w+)\s+details = \"([^\"]*)")
 """What gRPC shows of an error: its representation, of many lines."""
+
+
+def _is_gone(error: Exception) -> bool:
+    """Whether there is no server, no session on it, or no Java of this process."""
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    if isinstance(error, OSError) or (isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError)):
+        return True
+    if isinstance(error, Py4JJavaError) and _is_stopped():
+        return True
+    condition = getattr(error, "getCondition", None)
+    return (condition is not None and condition() in _NO_SESSION) or any(map(_STOPPED.match, _messages(error)))
+
+
+def _is_stopped() -> bool:
+    """Whether Spark has stopped in the Java of this process, as when its master goes: any error may come of that."""
+    from pyspark import SparkContext
+
+    context: Any = SparkContext._active_spark_context
+    return context is not None and bool(context._jsc.sc().isStopped())
+
+
+def _grpc_status(error: Exception) -> str:
+    """The status of a call: errors of Spark Connect have it, and those of gRPC itself."""
+    status = getattr(error, "getGrpcStatusCode", None) or getattr(error, "code", None)
+    return str(getattr(status(), "name", "")) if callable(status) else ""
+
+
+def _messages(error: Exception) -> list[str]:
+    """What an error says; of one of Java's, all that led to it, without those who only waited."""
+    java, messages = getattr(error, "java_exception", None), []
+    while java is not None:
+        messages.append(java.getMessage() or "")
+        java = java.getCause()
+    return [message for message in messages if message and not message.startswith(_WAITED)] or [str(error)]
 
 
 def _said(error: Exception) -> str:
     """What an error says to a person, in a line."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    if found := _DETAILS.search(str(error)):
+    message = _messages(error)[0]
+    if found := _REPRESENTATION.match(message):
         code, details = found[1].lower().replace("_", " "), " ".join(found[2].split())
         last = details.rpartition(": ")[2] if "last error: " in details else details
         return f"{code}: {last}"[:300] if last else code
-    lines = (line.strip() for line in str(error).splitlines())
+    lines = (line.strip() for line in message.splitlines())
     return next((line for line in lines if line and not line.startswith("<_")), type(error).__name__)[:300]

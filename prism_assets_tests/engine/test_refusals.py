@@ -10,9 +10,14 @@ from concurrent import futures
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import Mock
 
 import grpc
 import pytest
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark import SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.errors.exceptions import connect as errors
 from pyspark.sql import SparkSession
 from pyspark.sql.connect import proto
 
@@ -73,6 +78,12 @@ def a_session(remote: str) -> Iterator[SparkSession]:
         (grpc.StatusCode.INTERNAL, "a worker\n died", EngineFailed, "the Spark job died: internal: a worker died"),
         (grpc.StatusCode.UNKNOWN, "", EngineFailed, "the Spark job died: unknown"),
         (
+            grpc.StatusCode.INTERNAL,
+            "UNAVAILABLE: Connection refused",
+            EngineFailed,
+            "the Spark job died: internal: UNAVAILABLE: Connection refused",
+        ),
+        (
             grpc.StatusCode.UNAVAILABLE,
             "it sleeps",
             EngineUnavailable,
@@ -90,6 +101,112 @@ def test_a_server_that_ends_a_job(code: Any, details: str, kind: type[PrismError
     with spark_that_refuses(code, details) as remote, a_session(remote) as session, pytest.raises(kind) as caught:
         SparkEngine(LAKE, lambda: session).probe()
     assert str(caught.value) == sentence
+
+
+@dataclass
+class _Java:
+    """An exception of Java, as Py4J shows it."""
+
+    message: str | None
+    cause: _Java | None = None
+    _target_id: str = "o48"
+
+    def getMessage(self) -> str | None:  # noqa: N802 - as Java calls it
+        return self.message
+
+    def getCause(self) -> _Java | None:  # noqa: N802
+        return self.cause
+
+
+def of_java(*messages: str | None) -> Py4JJavaError:
+    """What a classic session raises where Java raised this, the outermost first."""
+    raised = None
+    for message in reversed(("Exception thrown in awaitResult: ", *messages)):
+        raised = _Java(message, raised)
+    return Py4JJavaError("An error occurred while calling o47.getResult.\n", raised)
+
+
+ABORTED = "Job aborted due to stage failure: Task 3 in stage 1.0 failed 4 times, most recent failure: "
+LOST = (
+    f"{ABORTED}Lost task 3.3 in stage 1.0 (TID 9) (10.0.0.7 executor 2): ExecutorLostFailure (executor 2 exited caused "
+    "by one of the running tasks) Reason: java.net.ConnectException: Connection refused: /10.0.0.7:7337"
+)
+CRASHED = (
+    f"{ABORTED}Lost task 0.0 in stage 1.0 (TID 1): org.apache.spark.SparkException: Python worker exited unexpectedly"
+)
+QUOTED = """Traceback (most recent call last):
+  File "worker.py", line 66, in run_share
+ValueError: UNAVAILABLE: Cannot connect: [NO_ACTIVE_SESSION] Cannot call methods on a stopped SparkContext
+status = StatusCode.UNAVAILABLE details = "a value of a line"
+"""
+STOPPED = "Cannot call methods on a stopped SparkContext.\nThis stopped SparkContext was created at:\n"
+SHUT_DOWN = "Job 2 cancelled because SparkContext was shut down"
+INTERNAL = grpc.StatusCode.INTERNAL
+DIED = {
+    "an executor is lost": errors.SparkException(LOST, grpc_status_code=INTERNAL),
+    "an executor of a classic master is lost": of_java(LOST),
+    "a worker of Python is killed": errors.SparkException(CRASHED, grpc_status_code=INTERNAL),
+    "the same on a classic master": of_java(CRASHED, "Python worker exited unexpectedly (crashed).", None),
+    "a task says what a server would": errors.PythonException(
+        f"\n  An exception was thrown from the Python worker. Please see the stack trace below.\n{QUOTED}",
+        grpc_status_code=INTERNAL,
+    ),
+    "the same on a classic master, too": of_java(f"{ABORTED}Lost task 0.0: PythonException: {QUOTED}", QUOTED),
+}
+GONE = {
+    "the server's context is stopped": errors.UnknownException(
+        STOPPED, reason="java.lang.IllegalStateException", grpc_status_code=INTERNAL
+    ),
+    "it stops under a job": errors.SparkException(SHUT_DOWN, grpc_status_code=INTERNAL),
+    "it stops under a job of a classic master": of_java(SHUT_DOWN),
+    "a classic context is stopped": of_java(STOPPED),
+    "there is no context any more": PySparkRuntimeError(
+        errorClass="SESSION_OR_CONTEXT_NOT_EXISTS", messageParameters={}
+    ),
+    "the session is over": errors.SparkConnectGrpcException(
+        "[INVALID_HANDLE.SESSION_CLOSED] The handle 7 is invalid. Session was closed.",
+        errorClass="INVALID_HANDLE.SESSION_CLOSED",
+        messageParameters={"handle": "7"},
+        grpc_status_code=INTERNAL,
+    ),
+    "Java does not start": PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={}),
+    "Java is killed": Py4JError("An error occurred while calling o115.range"),
+    "Java hangs up": Py4JNetworkError("Answer from Java side is empty"),
+    "nobody listens": ConnectionRefusedError(111, "Connection refused"),
+    "the connection is cut": BrokenPipeError(32, "Broken pipe"),
+}
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        *(pytest.param(error, EngineFailed, id=name) for name, error in DIED.items()),
+        *(pytest.param(error, EngineUnavailable, id=name) for name, error in GONE.items()),
+    ],
+)
+def test_a_job_that_died_is_told_from_an_engine_that_is_away(error: Exception, kind: type[PrismError]) -> None:
+    def no_session() -> SparkSession:
+        raise error
+
+    with pytest.raises(PrismError) as caught:
+        SparkEngine(LAKE, no_session).probe()
+    assert type(caught.value) is kind
+    assert "a value of a line" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("stopped", "kind"), [(True, EngineUnavailable), (False, EngineFailed)])
+def test_a_classic_spark_that_has_stopped_by_itself_is_away_whatever_it_says(
+    monkeypatch: pytest.MonkeyPatch, stopped: bool, kind: type[PrismError]
+) -> None:
+    java = Mock(**{"sc.return_value.isStopped.return_value": stopped})
+    monkeypatch.setattr(SparkContext, "_active_spark_context", Mock(_jsc=java))
+
+    def no_session() -> SparkSession:
+        raise of_java("[INTERNAL_ERROR] The Spark SQL phase planning failed with an internal error.")
+
+    with pytest.raises(kind):
+        SparkEngine(LAKE, no_session).probe()
 
 
 def test_a_server_that_is_stopped_between_two_jobs() -> None:
