@@ -248,9 +248,28 @@ FLOORED = {
 
 @pytest.mark.parametrize(("value", "expected"), FLOORED.items())
 def test_computed_times_are_rounded_down_as_those_of_lines_are(lake: Lake, value: str, expected: int) -> None:
-    table = a_program(a_column("at", "timestamp", 2, value=value))
+    table = a_program(
+        a_column("at", "timestamp", 2, value=value),
+        a_column("counted", "bigint", 3, value=f"unix_ms({value})"),
+        a_column("local", "timestamp", 4, value=f"at_offset({value}, '-09:00')"),
+    )
     (row,) = lake.both(an_object({}), table).rows
-    assert row["at"] == expected
+    assert (row["at"], row["counted"], row["local"]) == (expected, expected, expected - 9 * 3_600_000)
+
+
+@pytest.mark.parametrize(
+    "value", ["'2018-10-24 09:00:23.5'", "DATE '0001-01-02'", "CAST('infinity' AS TIMESTAMP)", "NULL"]
+)
+def test_times_of_any_kind_are_counted_and_moved_as_duckdb_reads_them(lake: Lake, value: str) -> None:
+    read = f"CAST({value} AS TIMESTAMP)"
+    table = a_program(
+        a_column("counted", "bigint", 2, value=f"unix_ms({value})"),
+        a_column("local", "string", 3, value=f"at_offset({value}, '+00:30')"),
+        a_column("counted_by_duckdb", "bigint", 4, value=f"epoch_ms({read})"),
+        a_column("moved_by_duckdb", "string", 5, value=f"{read} + INTERVAL 30 MINUTE"),
+    )
+    (row,) = lake.both(an_object({}), table).rows
+    assert (row["counted"], row["local"]) == (row["counted_by_duckdb"], row["moved_by_duckdb"])
 
 
 def test_an_expression_that_takes_too_long_is_an_error_of_that_object(lake: Lake) -> None:

@@ -8,6 +8,17 @@ from collections.abc import Iterator
 _BLOCK = 64
 """The bytes that SHA-256 takes at a time: RFC 2104 fills a key up to them."""
 
+
+def _floored(nanoseconds: int) -> str:
+    """SQL of how many times so many nanoseconds a `moment` counts since the epoch; null if it does not count them.
+
+    A cast to TIMESTAMP, which DuckDB's own functions begin with, too, rounds to the nearest microsecond.
+    """
+    whole = "epoch_ns(TRY_CAST(moment AS TIMESTAMP_NS))"
+    floor = f"{whole} // {nanoseconds} - CAST({whole} % {nanoseconds} < 0 AS BIGINT)"
+    return f"CASE WHEN typeof(moment) = 'TIMESTAMP_NS' THEN {floor} END"
+
+
 SECRET_RULE = "the second argument of pseudonym is the name of a secret such as 'mail', for PRISM_SECRET_MAIL"
 
 MACROS = {
@@ -33,10 +44,14 @@ MACROS = {
         "'.') AS UTINYINT[]) AS BIGINT[]), lambda high, low: high * 256 + low) >> (32 - bits) << (32 - bits)) >> shift)"
         " & 255), '.') || '/' || bits END"
     ),
-    "unix_ms": "unix_ms(moment) AS epoch_ms(date_trunc('milliseconds', CAST(moment AS TIMESTAMP)))",
+    "unix_ms": (
+        f"unix_ms(moment) AS coalesce({_floored(1_000_000)}, "
+        "epoch_ms(date_trunc('milliseconds', CAST(moment AS TIMESTAMP))))"
+    ),
     "at_offset": (
-        "at_offset(moment, distance) AS CAST(moment AS TIMESTAMP) + to_minutes(CAST(distance[1] || '1' AS INTEGER) * "
-        "(CAST(distance[2:3] AS INTEGER) * 60 + CAST(distance[5:6] AS INTEGER)))"
+        f"at_offset(moment, distance) AS coalesce(make_timestamp({_floored(1_000)}), CAST(moment AS TIMESTAMP)) + "
+        "to_minutes(CAST(distance[1] || '1' AS INTEGER) * (CAST(distance[2:3] AS INTEGER) * 60 + "
+        "CAST(distance[5:6] AS INTEGER)))"
     ),
 }
 """The macros by name; `prism_<secret>_inner` and `_outer` are variables of the connection: see `variables`."""
