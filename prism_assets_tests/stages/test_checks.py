@@ -9,17 +9,10 @@ import pytest
 from sqlalchemy import text
 
 from prism_assets.domain.limits import CheckLimits
+from prism_assets.stages.checks.days import CATALOG_AGREES, CLOSING_BLOCKED, OBJECT_SIZES, UNMERGED_AGE
+from prism_assets.stages.checks.intake import QUARANTINE_RATE, ROWS_BALANCE, UNREAD_OBJECTS
 from prism_assets.stages.checks.outcomes import CheckOutcome
-from prism_assets.stages.checks.run import (
-    CATALOG_AGREES,
-    CLOSING_BLOCKED,
-    OBJECT_SIZES,
-    QUARANTINE_RATE,
-    ROWS_BALANCE,
-    UNMERGED_AGE,
-    UNREAD_OBJECTS,
-    run_checks,
-)
+from prism_assets.stages.checks.run import run_checks
 from prism_assets.stages.stream.unread import give_up_object
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.stages.engines import FailingEngine, another_worker, rest_is_over

@@ -13,7 +13,7 @@ from prism_assets.domain.drift import MOST_KEYS, FieldKind, SeenField, within_li
 from prism_assets.domain.errors import StoreUnavailable
 from prism_assets.drafting.patch import column_lines, draft_patch
 from prism_assets.metadata import undefined_fields
-from prism_assets.stages.checks.run import UNDEFINED_FIELDS
+from prism_assets.stages.checks.intake import UNDEFINED_FIELDS
 from prism_assets.stages.drift import Drift, read_drift
 from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.stream.plan import start_batch

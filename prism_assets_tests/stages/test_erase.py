@@ -14,11 +14,11 @@ import pytest
 
 from prism_assets import failpoints
 from prism_assets.domain.errors import StoreUnavailable, WrongUse
-from prism_assets.metadata import erasures, replays
+from prism_assets.metadata import replays, rewritten_objects
 from prism_assets.metadata.leases import LeaseKind
 from prism_assets.objectstore.stores import Stores
 from prism_assets.stages import live_copies
-from prism_assets.stages.checks.run import ERASURES_PROVED
+from prism_assets.stages.checks.days import ERASURES_PROVED
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.erase import rows as erase_rows
 from prism_assets.stages.erase.plan import plan_erasure
@@ -647,7 +647,7 @@ def test_a_worker_whose_lease_was_taken_over_within_the_write_puts_no_rows_back(
     world.catalog(NOON)
     (live,) = keys(world, "/live/")
     path = world.root / "buckets/lake" / live
-    held = erasures.is_uncopied
+    held = rewritten_objects.is_uncopied
     looked = []
 
     def is_uncopied(*args: Any) -> bool:
@@ -657,7 +657,7 @@ def test_a_worker_whose_lease_was_taken_over_within_the_write_puts_no_rows_back(
             path.write_bytes(path.read_bytes() + b"x")
         return found
 
-    monkeypatch.setattr(erasures, "is_uncopied", is_uncopied)
+    monkeypatch.setattr(rewritten_objects, "is_uncopied", is_uncopied)
     (error,) = run_erase(world.context, NAME, WHERE).errors
     assert "was written by another worker meanwhile" in error
 

@@ -9,7 +9,7 @@ import pytest
 
 from prism_assets.domain.errors import DefinitionError
 from prism_assets.stages.apply.run import apply_sound
-from prism_assets.stages.checks.run import ROWS_BALANCE
+from prism_assets.stages.checks.intake import ROWS_BALANCE
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.stages.test_checks import check
 from prism_assets_tests.world import World

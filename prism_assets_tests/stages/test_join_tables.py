@@ -11,7 +11,9 @@ from prism_assets.domain.errors import DefinitionError, WrongUse
 from prism_assets.domain.joins import hidden_column_id
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.stages.apply.run import apply_sound
-from prism_assets.stages.checks.run import CATALOG_AGREES, ROWS_BALANCE, run_checks
+from prism_assets.stages.checks.days import CATALOG_AGREES
+from prism_assets.stages.checks.intake import ROWS_BALANCE
+from prism_assets.stages.checks.run import run_checks
 from prism_assets.stages.discover.listings import run_discover
 from prism_assets.stages.rebuild.run import preview_days
 from prism_assets.stages.replay.run import run_replay

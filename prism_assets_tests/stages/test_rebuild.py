@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from prism_assets.domain.errors import PrismError, WrongUse
 from prism_assets.engine.base import Engine
 from prism_assets.metadata.leases import LeaseKind
-from prism_assets.stages.checks.run import ROWS_BALANCE
+from prism_assets.stages.checks.intake import ROWS_BALANCE
 from prism_assets.stages.doctor.run import run_doctor
 from prism_assets.stages.leases import leased
 from prism_assets.stages.rebuild.report import RebuildReport, RebuiltDay

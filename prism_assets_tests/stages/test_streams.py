@@ -10,7 +10,7 @@ from prism_assets.domain.errors import DefinitionError
 from prism_assets.metadata import attempts
 from prism_assets.metadata.backlog import count_pending
 from prism_assets.stages.apply.run import apply_sound
-from prism_assets.stages.checks.run import ROWS_BALANCE, UNREAD_OBJECTS
+from prism_assets.stages.checks.intake import ROWS_BALANCE, UNREAD_OBJECTS
 from prism_assets.stages.leftovers import objects_left, read_leftovers
 from prism_assets.stages.rebuild.run import run_rebuild
 from prism_assets.stages.run import run_until_idle

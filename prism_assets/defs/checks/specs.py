@@ -11,8 +11,7 @@ from prism_assets.defs.keys import Stage, asset_key
 from prism_assets.domain.amplification import MOST_FACTOR
 from prism_assets.domain.iceberg_health import HEALTHY
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.stages.checks import iceberg, joins
-from prism_assets.stages.checks import run as checks
+from prism_assets.stages.checks import days, iceberg, intake, joins
 
 
 @dataclass(frozen=True)
@@ -28,18 +27,18 @@ class CheckKind:
 _KINDS: dict[Stage, tuple[CheckKind, ...]] = {
     Stage.LIVE: (
         CheckKind(
-            checks.ROWS_BALANCE,
+            intake.ROWS_BALANCE,
             "Lines in = rows out + quarantined + filtered + erased, for each staging object; its rows are in objects.",
             AssetCheckSeverity.ERROR,
             blocking=True,
         ),
-        CheckKind(checks.UNREAD_OBJECTS, "No staging object was given up, or written again after its conversion."),
-        CheckKind(checks.QUARANTINE_RATE, "The share of lines of the last day that were quarantined is in its limit."),
-        CheckKind(checks.UNDEFINED_FIELDS, "Lines have no new field that no column reads."),
+        CheckKind(intake.UNREAD_OBJECTS, "No staging object was given up, or written again after its conversion."),
+        CheckKind(intake.QUARANTINE_RATE, "The share of lines of the last day that were quarantined is in its limit."),
+        CheckKind(intake.UNDEFINED_FIELDS, "Lines have no new field that no column reads."),
     ),
     Stage.MERGED: (
-        CheckKind(checks.OBJECT_SIZES, "Closed days have one merged object, or several that are big enough."),
-        CheckKind(checks.UNMERGED_AGE, "No object of a day that is over waits too long to be merged."),
+        CheckKind(days.OBJECT_SIZES, "Closed days have one merged object, or several that are big enough."),
+        CheckKind(days.UNMERGED_AGE, "No object of a day that is over waits too long to be merged."),
     ),
     Stage.RECORDS: (
         CheckKind(
@@ -61,13 +60,13 @@ _KINDS: dict[Stage, tuple[CheckKind, ...]] = {
         CheckKind(joins.RECORDS_WAIT, "Folds and merges can read all objects, and the settle clock goes."),
     ),
     Stage.CATALOG: (
-        CheckKind(checks.CLOSING_BLOCKED, "No day waits too long after its end to be closed and switched."),
+        CheckKind(days.CLOSING_BLOCKED, "No day waits too long after its end to be closed and switched."),
         CheckKind(
-            checks.CATALOG_AGREES,
+            days.CATALOG_AGREES,
             "The catalog sends readers where PostgreSQL says that it does.",
             AssetCheckSeverity.ERROR,
         ),
-        CheckKind(checks.ERASURES_PROVED, "Every object was read after each erasure, and none holds a row of it."),
+        CheckKind(days.ERASURES_PROVED, "Every object was read after each erasure, and none holds a row of it."),
     ),
     Stage.ICEBERG: (
         CheckKind(

@@ -19,9 +19,9 @@ from prism_assets.defs.sensors.reported import Reported, in_turn
 from prism_assets.domain.errors import TerminalError, TransientError
 from prism_assets.domain.limits import CheckLimits
 from prism_assets.domain.words import counted
+from prism_assets.stages.checks.days import CATALOG_AGREES
 from prism_assets.stages.checks.iceberg import HEALTH, SNAPSHOT_ROWS
 from prism_assets.stages.checks.outcomes import CheckOutcome
-from prism_assets.stages.checks.run import CATALOG_AGREES
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.deadlines import Deadline
 

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
-from typing import TypeVar
 
-from sqlalchemy import Connection
-
-from prism_assets.domain.drift import SeenField, still_undefined
 from prism_assets.domain.limits import CheckLimits
-from prism_assets.domain.partitions import Partition
-from prism_assets.domain.tables import TableDefinition
-from prism_assets.domain.words import counted
-from prism_assets.metadata import backlog, ledgers, merge_queue, merge_ranges, partitions, small_objects
-from prism_assets.metadata.backlog import StoppedStream
-from prism_assets.metadata.ledgers import Balance
-from prism_assets.metadata.merge_queue import ParkedJob
-from prism_assets.metadata.merge_ranges import RangeSizes
-from prism_assets.metadata.quarantine import (
-    QuarantineShare,
-    UnfitValues,
-    quarantine_reasons,
-    quarantine_shares,
-    unfit_values,
+from prism_assets.stages.checks.days import (
+    CATALOG_AGREES,
+    CLOSING_BLOCKED,
+    ERASURES_PROVED,
+    OBJECT_SIZES,
+    UNMERGED_AGE,
+    check_catalog_agrees,
+    check_closing_blocked,
+    check_erasures_proved,
+    check_object_sizes,
+    check_unmerged_age,
 )
-from prism_assets.metadata.small_objects import Unmerged
-from prism_assets.metadata.undefined_fields import load_fields
-from prism_assets.metadata.unread_objects import UnreadObjects, load_unread
-from prism_assets.stages.catalog.differences import Comparison, compare_catalogs
 from prism_assets.stages.checks.iceberg import (
     DAYS_LEFT_OUT,
     FOREIGN_COMMITS,
@@ -41,6 +29,16 @@ from prism_assets.stages.checks.iceberg import (
     check_health,
     check_seconds_behind,
     check_snapshot_rows,
+)
+from prism_assets.stages.checks.intake import (
+    QUARANTINE_RATE,
+    ROWS_BALANCE,
+    UNDEFINED_FIELDS,
+    UNREAD_OBJECTS,
+    check_quarantine_rate,
+    check_rows_balance,
+    check_undefined_fields,
+    check_unread_objects,
 )
 from prism_assets.stages.checks.joins import (
     AMPLIFICATION,
@@ -60,28 +58,14 @@ from prism_assets.stages.checks.joins import (
     check_records_wait,
     check_too_late_rate,
 )
-from prism_assets.stages.checks.outcomes import SHOWN, CheckOutcome, Figures, failed, few, hours, mb, passed
+from prism_assets.stages.checks.outcomes import CheckOutcome
 from prism_assets.stages.checks.request import CheckRequest
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.erase.report import ErasureStatus, read_erasures
-from prism_assets.stages.status import waits_in_life
 
-ROWS_BALANCE = "rows_balance"
-UNREAD_OBJECTS = "unread_objects"
-UNDEFINED_FIELDS = "undefined_fields"
-QUARANTINE_RATE = "quarantine_rate"
-OBJECT_SIZES = "object_sizes"
-UNMERGED_AGE = "unmerged_age"
-CLOSING_BLOCKED = "closing_blocked"
-CATALOG_AGREES = "catalog_agrees"
-ERASURES_PROVED = "erasures_proved"
 ASK_A_CATALOG = (CATALOG_AGREES, SNAPSHOT_ROWS, HEALTH)
 """Checks that cost a call a table; whoever publishes has just read back what they look at."""
 
 _DAY = timedelta(days=1)
-_RECENT = timedelta(days=14)
-_NEWS = timedelta(days=7)
-_Fact = TypeVar("_Fact", RangeSizes, Unmerged, ParkedJob, Partition)
 
 
 def run_checks(
@@ -99,402 +83,16 @@ def run_checks(
     return tuple(outcome for check in sorted(checks) for outcome in _CHECKS[check](context, request))
 
 
-def _rows_balance(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    with context.database.begin() as connection:
-        found = {item.table_id: item for item in ledgers.balances(connection, request.ids, request.since)}
-    return [_judge_balance(table, found.get(table.table_id)) for table in request.tables]
-
-
-def _judge_balance(table: TableDefinition, ledger: Balance | None) -> CheckOutcome:
-    if ledger is None:
-        return passed(table, ROWS_BALANCE, "no object was converted since then")
-    figures: Figures = {
-        "objects": ledger.objects,
-        "lines in": ledger.lines_in,
-        "rows out": ledger.rows_out,
-        "lines quarantined": ledger.quarantined,
-        "lines filtered": ledger.filtered,
-        "lines erased": ledger.erased,
-        "objects out of balance": ledger.unbalanced_objects,
-    }
-    if not ledger.unbalanced_objects:
-        sentence = (
-            f"{counted(ledger.lines_in, 'line')} in = {counted(ledger.rows_out, 'row')} out + {ledger.quarantined} "
-            f"quarantined{f' + {ledger.filtered} filtered' if ledger.filtered else ''}"
-            f"{f' + {ledger.erased} erased' if ledger.erased else ''}"
-        )
-        return passed(table, ROWS_BALANCE, f"{sentence}, for each of {counted(ledger.objects, 'object')}", figures)
-    return failed(
-        table,
-        ROWS_BALANCE,
-        f"{ledger.unbalanced_objects} of {counted(ledger.objects, 'staging object does', 'staging objects do')} not "
-        f"balance: {'; '.join(ledger.unbalanced)}. Rows may be lost or doubled: keep all objects, and report it",
-        figures,
-    )
-
-
-def _unread_objects(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    with context.database.begin() as connection:
-        found = load_unread(connection, request.ids)
-        stopped = backlog.count_stopped(connection, request.ids)
-    return [
-        _judge_unread(
-            table,
-            [item for item in found if item.table_id == table.table_id],
-            [item for item in stopped if item.table_id == table.table_id],
-        )
-        for table in request.tables
-    ]
-
-
-def _judge_unread(
-    table: TableDefinition, unread: Sequence[UnreadObjects], stopped: Sequence[StoppedStream]
-) -> CheckOutcome:
-    """What waits at a stopped stream was meant to: it is told, and fails nothing."""
-    objects = sum(item.objects for item in unread)
-    later = sum(item.objects for item in unread if not item.why.needs_a_person)
-    facts = {"objects": objects, "retried_later": later, "at_stopped_streams": sum(item.objects for item in stopped)}
-    if not unread:
-        more = "".join(f"; {item.sentence}" for item in stopped)
-        return passed(table, UNREAD_OBJECTS, f"every object was read, or waits for its turn{more}", facts)
-    examples = [example for item in unread for example in item.examples]
-    more = f"; and {objects - len(examples)} more" if objects > len(examples) else ""
-    remedies = ". ".join(f"{item.objects} {item.why.remedy}" for item in unread)
-    return failed(
-        table,
-        UNREAD_OBJECTS,
-        f"{counted(objects, 'staging object is', 'staging objects are')} not read: {'; '.join(examples)}{more}. "
-        f"{remedies}",
-        facts,
-    )
-
-
-def _quarantine_rate(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    since = request.now - _DAY
-    with context.database.begin() as connection:
-        found = {item.table_id: item for item in quarantine_shares(connection, request.ids, since)}
-        above = [
-            table.table_id
-            for table in request.tables
-            if (item := found.get(table.table_id)) and _share(item) > request.limits_of(table).quarantine_rate
-        ]
-        reasons = quarantine_reasons(connection, above, since) if above else {}
-        unfit = unfit_values(connection, request.ids, since)
-    return [
-        _judge_share(
-            table,
-            found.get(table.table_id),
-            request.limits_of(table),
-            reasons.get(table.table_id, ()),
-            unfit.get(table.table_id, ()),
-        )
-        for table in request.tables
-    ]
-
-
-def _share(item: QuarantineShare) -> float:
-    return item.quarantined / item.lines_in if item.lines_in else 0.0
-
-
-def _judge_share(
-    table: TableDefinition,
-    item: QuarantineShare | None,
-    limits: CheckLimits,
-    reasons: Sequence[tuple[str, int]],
-    unfit: Sequence[UnfitValues],
-) -> CheckOutcome:
-    """Values that did not fit fail nothing: their rows are there. They are told, the most frequent by column."""
-    if item is None:
-        return passed(table, QUARANTINE_RATE, "no line came in the last day", {"share": 0.0})
-    figures: Figures = {
-        "lines in": item.lines_in,
-        "lines quarantined": item.quarantined,
-        "share": _share(item),
-        "values that did not fit": sum(values.count for values in unfit),
-        **{f"unfit values: {values.column} ({values.reason})": values.count for values in unfit[:SHOWN]},
-    }
-    sentence = (
-        f"{item.quarantined} of {counted(item.lines_in, 'line')} of the last day are quarantined ({_share(item):.2%})"
-    )
-    if _share(item) <= limits.quarantine_rate:
-        values = few([f"{values.column} {values.count} {values.reason}" for values in unfit])
-        more = f"; values that did not fit, and are null or cut: {values}" if unfit else ""
-        return passed(table, QUARANTINE_RATE, f"{sentence}{more}", figures)
-    why = ", ".join(f"{lines} {reason}" for reason, lines in reasons[:SHOWN])
-    more = f"above the limit of {limits.quarantine_rate:.2%}: {why}; see `prism quarantine list --table {table.name}`"
-    return failed(table, QUARANTINE_RATE, f"{sentence}, {more}", figures)
-
-
-def _undefined_fields(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    with context.database.begin() as connection:
-        seen = load_fields(connection, request.ids)
-    return [_judge_fields(table, still_undefined(table, seen), request.now) for table in request.tables]
-
-
-def _judge_fields(table: TableDefinition, fields: Sequence[SeenField], now: datetime) -> CheckOutcome:
-    """Only what is new fails: who leaves fields out on purpose is told of them once."""
-    places = {field.key: field.place for field in fields}
-    new = sorted({field.key for field in fields if field.first_time and field.first_time > now - _NEWS})
-    figures: Figures = {"undefined keys": len(places), "new keys": len(new)}
-    if not new:
-        sentence = (
-            f"no field came new in the last {_NEWS.days} days; {counted(len(places), 'key has', 'keys have')} no column"
-        )
-        return passed(table, UNDEFINED_FIELDS, sentence, figures)
-    told = few([f"{key} (as in {places[key]})" for key in new])
-    return failed(
-        table,
-        UNDEFINED_FIELDS,
-        f"lines have fields that no column reads, new in the last {_NEWS.days} days: {told}. "
-        f"`prism table drift {table.name} --patch` prints columns for them",
-        figures,
-    )
-
-
-def _object_sizes(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    since = (request.now - _RECENT).date()
-    with context.database.begin() as connection:
-        found = _by_table(merge_ranges.range_sizes(connection, request.ids, since))
-    return [_judge_sizes(table, found.get(table.table_id, ())) for table in request.tables]
-
-
-def _judge_sizes(table: TableDefinition, days: Sequence[RangeSizes]) -> CheckOutcome:
-    """A single object may be small; so may one that holds nothing but rows that came after the close: it grows."""
-    # Plans go by estimated bytes, so the floor that is checked is in megabytes where theirs is in mebibytes.
-    floor = table.merge.floor_bytes * 1_000_000 // (1 << 20)
-    small = [
-        (item.date, min(judged))
-        for item in days
-        if len(item.sizes) > 1
-        and (judged := item.sizes[:-1] if item.last_is_late else item.sizes)
-        and min(judged) < floor
-    ]
-    sizes = [size for item in days for size in item.sizes]
-    figures: Figures = {
-        "closed days": len(days),
-        "merged objects": len(sizes),
-        "smallest bytes": min(sizes, default=0),
-        "largest bytes": max(sizes, default=0),
-        "days with a small object": len(small),
-    }
-    if not small:
-        sentence = (
-            f"{counted(len(sizes), 'merged object')} of {counted(len(days), 'closed day')} in the last {_RECENT.days}"
-        )
-        return passed(table, OBJECT_SIZES, f"{sentence}; none is smaller than {mb(floor)} beside others", figures)
-    shown = ", ".join(f"{day} ({mb(size)})" for day, size in small[-SHOWN:])
-    return failed(
-        table,
-        OBJECT_SIZES,
-        f"{counted(len(small), 'closed day has', 'closed days have')} several objects and one below {mb(floor)}: "
-        f"{shown}. Queries read more objects "
-        "than needed; raise merge.interval, or lower merge.target_bytes, so that objects fill up",
-        figures,
-    )
-
-
-def _parked_sentence(job: ParkedJob) -> str:
-    again = f"; it is tried again at {job.retry_time:%Y-%m-%d %H:%M}Z" if job.retry_time else ""
-    return f"the merge of {job.date} is parked after {job.attempts} tries: {job.last_error}{again}"
-
-
-def _unmerged_age(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    before = max((table.today(request.now) for table in request.tables), default=request.now.date())
-    with context.database.begin() as connection:
-        found = _by_table(small_objects.unmerged(connection, request.ids, before))
-        parked = _by_table(merge_queue.parked_jobs(connection, request.ids))
-    return [
-        _judge_unmerged(
-            table,
-            [item for item in found.get(table.table_id, ()) if table.day_ends(item.date) <= request.now],
-            parked.get(table.table_id, ()),
-            request,
-        )
-        for table in request.tables
-    ]
-
-
-def _judge_unmerged(
-    table: TableDefinition, waiting: Sequence[Unmerged], parked: Sequence[ParkedJob], request: CheckRequest
-) -> CheckOutcome:
-    """Objects wait from when they came, but not before the end of their day: till then they may be held back."""
-    limit = request.limits_of(table).unmerged_hours
-    ages = {item.date: hours(request.now - max(item.oldest, table.day_ends(item.date))) for item in waiting}
-    objects = {item.date: item.objects for item in waiting}
-    figures: Figures = {
-        "unmerged objects": sum(objects.values()),
-        "days": len(ages),
-        "oldest in hours": round(max(ages.values(), default=0.0), 2),
-        "parked merges": len(parked),
-    }
-    late = sorted((day for day, age in ages.items() if age > limit), key=lambda day: (-ages[day], day))
-    if not late and not parked:
-        one, many = "object of days that are over is", "objects of days that are over are"
-        sentence = f"{counted(sum(objects.values()), one, many)} not merged, none for over {limit:g} h"
-        return passed(table, UNMERGED_AGE, sentence, figures)
-    parts = list(map(_parked_sentence, parked))
-    parts += [
-        f"{counted(objects[day], f'object of {day} is', f'objects of {day} are')} not merged for {ages[day]:.1f} h"
-        for day in late
-    ]
-    return failed(
-        table,
-        UNMERGED_AGE,
-        f"{few(parts)} (limit {limit:g} h). When the cause is mended, materialize merged for these days, "
-        f"or run `prism merge --all --table {table.name}`",
-        figures,
-    )
-
-
-@dataclass(frozen=True)
-class _Unswitched:
-    """A partition that is not switched. It waits from the end of its day, or from its first object if that is later."""
-
-    partition: Partition
-    since: datetime
-    came_late: bool
-
-    def hours(self, now: datetime) -> float:
-        return hours(now - self.since)
-
-    def sentence(self, now: datetime) -> str:
-        start = "its first object came" if self.came_late else "its end"
-        return f"{self.partition.date} is {self.partition.state.value} {self.hours(now):.1f} h after {start}"
-
-
-def _closing_blocked(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    """One statement for what is not switched, one for since when; reasons only for the oldest late days of a table."""
-    outcomes = []
-    with context.database.begin() as connection:
-        late = _late(connection, request)
-        for table in request.tables:
-            waiting = late.get(table.table_id, [])
-            reasons = [
-                f"{item.sentence(request.now)} and waits for "
-                f"{'; '.join(waits_in_life(connection, table, item.partition, request.now))}"
-                for item in waiting[:SHOWN]
-            ]
-            limit = timedelta(hours=request.limits_of(table).closing_hours)
-            outcomes.append(_judge_closing(table, waiting, reasons, limit, request.now))
-    return outcomes
-
-
-def _late(connection: Connection, request: CheckRequest) -> dict[int, list[_Unswitched]]:
-    """What waits longer than the limit of its table, by table. Rows of a day long past need their time, too."""
-    tables = {table.table_id: table for table in request.tables}
-    limits = {number: timedelta(hours=request.limits_of(table).closing_hours) for number, table in tables.items()}
-    over = [
-        item
-        for item in partitions.load_pending(connection, request.ids)
-        if not item.switched and tables[item.table_id].day_ends(item.date) + limits[item.table_id] < request.now
-    ]
-    commits = small_objects.first_commits(connection, [item.partition_id for item in over])
-    late: dict[int, list[_Unswitched]] = {}
-    for item in over:
-        ends = tables[item.table_id].day_ends(item.date)
-        since = max(ends, commits.get(item.partition_id, ends))
-        if since + limits[item.table_id] < request.now:
-            late.setdefault(item.table_id, []).append(_Unswitched(item, since, since > ends))
-    return late
-
-
-def _judge_closing(
-    table: TableDefinition, late: Sequence[_Unswitched], reasons: Sequence[str], limit: timedelta, now: datetime
-) -> CheckOutcome:
-    oldest = max((item.hours(now) for item in late), default=0.0)
-    figures: Figures = {"days that wait": len(late), "longest in hours": round(oldest, 2)}
-    if not late:
-        sentence = f"no day waits longer than {hours(limit):g} h to be closed and switched"
-        return passed(table, CLOSING_BLOCKED, sentence, figures)
-    more = f"; and {len(late) - len(reasons)} more" if len(late) > len(reasons) else ""
-    return failed(
-        table,
-        CLOSING_BLOCKED,
-        f"{counted(len(late), 'day waits', 'days wait')} longer than {hours(limit):g} h: {'. '.join(reasons)}{more}. "
-        f"`prism status --table {table.name}` shows all",
-        figures,
-    )
-
-
-def _catalog_agrees(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    """One statement for all tables, then one call of the catalog a table.
-
-    What differs is looked at once more: a run may have published between the two looks.
-    """
-    found = _compare(context, request, request.tables)
-    again = [table for table in request.tables if found[table.table_id].differences]
-    if again:
-        found |= _compare(context, request, again)
-    return [_judge_catalog(table, found[table.table_id]) for table in request.tables]
-
-
-def _compare(context: StageContext, request: CheckRequest, tables: Sequence[TableDefinition]) -> dict[int, Comparison]:
-    since = (request.now - _RECENT).date()
-    with context.database.begin() as connection:
-        published = _by_table(partitions.published_since(connection, [table.table_id for table in tables], since))
-    return compare_catalogs(context, tables, published)
-
-
-def _judge_catalog(table: TableDefinition, compared: Comparison) -> CheckOutcome:
-    days, differences = compared.published, compared.differences
-    figures: Figures = {"days": days, "days that differ": len(differences)}
-    if not differences:
-        recent = f"of the last {_RECENT.days}"
-        shown = counted(days, f"published day {recent} is", f"published days {recent} are")
-        sentence = f"{shown} in the catalog as recorded"
-        return passed(table, CATALOG_AGREES, sentence, figures)
-    parts = [
-        f"{item.date} is at {item.shown}, not at {item.recorded}" if item.shown else f"{item.date} is missing"
-        for item in differences
-    ]
-    return failed(
-        table,
-        CATALOG_AGREES,
-        f"the catalog differs from what was published for {len(differences)} of {counted(days, 'day')}: {few(parts)}. "
-        f"Readers may see too little; `prism catalog --republish --table {table.name}` mends it",
-        figures,
-    )
-
-
-def _erasures_proved(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    found = read_erasures(context, request.tables)
-    return [
-        _judge_erasures(table, [item for item in found if item.table == str(table.name)]) for table in request.tables
-    ]
-
-
-def _judge_erasures(table: TableDefinition, erasures: Sequence[ErasureStatus]) -> CheckOutcome:
-    waiting = [item for item in erasures if item.proof is None]
-    figures: Figures = {"erasures": len(erasures), "not proved": len(waiting)}
-    if not waiting:
-        return passed(table, ERASURES_PROVED, f"{counted(len(erasures), 'erasure')}, all proved", figures)
-    return failed(
-        table,
-        ERASURES_PROVED,
-        f"{len(waiting)} of {counted(len(erasures), 'erasure is', 'erasures are')} not proved: "
-        f"{few([f'erasure {item.erasure_id} is {item.state} and waits for {item.waits_for}' for item in waiting])}. "
-        "They go on by themselves; `prism erase --continue` does at once what can be done",
-        figures,
-    )
-
-
-def _by_table(found: Iterable[_Fact]) -> Mapping[int, Sequence[_Fact]]:
-    groups: dict[int, list[_Fact]] = {}
-    for item in found:
-        groups.setdefault(item.table_id, []).append(item)
-    return groups
-
-
 _CHECKS: Mapping[str, Callable[[StageContext, CheckRequest], list[CheckOutcome]]] = {
-    ROWS_BALANCE: _rows_balance,
-    UNREAD_OBJECTS: _unread_objects,
-    QUARANTINE_RATE: _quarantine_rate,
-    UNDEFINED_FIELDS: _undefined_fields,
-    OBJECT_SIZES: _object_sizes,
-    UNMERGED_AGE: _unmerged_age,
-    CLOSING_BLOCKED: _closing_blocked,
-    CATALOG_AGREES: _catalog_agrees,
-    ERASURES_PROVED: _erasures_proved,
+    ROWS_BALANCE: check_rows_balance,
+    UNREAD_OBJECTS: check_unread_objects,
+    QUARANTINE_RATE: check_quarantine_rate,
+    UNDEFINED_FIELDS: check_undefined_fields,
+    OBJECT_SIZES: check_object_sizes,
+    UNMERGED_AGE: check_unmerged_age,
+    CLOSING_BLOCKED: check_closing_blocked,
+    CATALOG_AGREES: check_catalog_agrees,
+    ERASURES_PROVED: check_erasures_proved,
     SNAPSHOT_ROWS: check_snapshot_rows,
     FOREIGN_COMMITS: check_foreign_commits,
     SECONDS_BEHIND: check_seconds_behind,

@@ -26,7 +26,7 @@ from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.domain.work.erase import CleanResult, RewriteResult, RewriteTask
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import erasures, leases, partitions, small_objects
+from prism_assets.metadata import erasures, leases, partitions, rewritten_objects, small_objects
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.report import ErasureProgress
@@ -70,7 +70,7 @@ class RowErasure(TableErasure):
         Merged objects get none that a rebuild has, or had: what it left under such is garbage.
         """
         with self._context.database.begin() as connection:
-            rebuilds = erasures.last_rebuilds(connection, {item.partition.partition_id for item in part})
+            rebuilds = rewritten_objects.last_rebuilds(connection, {item.partition.partition_id for item in part})
         revisions = [
             1 + max(item.file.revision, rebuilds.get(item.partition.partition_id, 0))
             if isinstance(item.file, MergedRange)
@@ -119,7 +119,7 @@ class RowErasure(TableErasure):
             files = [item.file for item in items]
             with self._context.database.begin() as connection:
                 leases.hold(connection, self._lease)
-                erasures.mark_clean(
+                rewritten_objects.mark_clean(
                     connection,
                     partition_id,
                     self._erasure.erasure_id,
@@ -142,10 +142,10 @@ class RowErasure(TableErasure):
                 if isinstance(before, MergedRange) and locked.rebuild >= revision:
                     done = False  # a copy under a number that is not lower may hold the rows, and stay as long as this
                 elif isinstance(before, SmallObject):
-                    done = erasures.replace_small_object(connection, before, after, number)
+                    done = rewritten_objects.replace_small_object(connection, before, after, number)
                     erasures.add_sources(connection, number, [before.staging_object_id])
                 else:
-                    done = erasures.replace_range(connection, partition_id, before, after, number, version)
+                    done = rewritten_objects.replace_range(connection, partition_id, before, after, number, version)
                     erasures.add_possible_sources(connection, number, partition_id, before)
                 if not done:
                     self.done.overtaken += 1
@@ -184,7 +184,7 @@ class RowErasure(TableErasure):
         failpoint("erase.before_commit_lines")
         with self._context.database.begin() as connection:
             leases.hold(connection, self._lease)
-            done = erasures.record_cleaning(connection, self._erasure.erasure_id, key, result)
+            done = rewritten_objects.record_cleaning(connection, self._erasure.erasure_id, key, result)
             if result.erased:
                 erasures.add_sources(connection, self._erasure.erasure_id, [result.staging_object_id])
             failpoint("erase.in_commit_lines")
@@ -198,7 +198,7 @@ def put_in_place(context: StageContext, table: TableDefinition, lease: Lease) ->
     Days that a repair is at are left to the next call.
     """
     with context.database.begin() as connection:
-        waiting = erasures.load_uncopied(connection, table.table_id)
+        waiting = rewritten_objects.load_uncopied(connection, table.table_id)
     done = 0
     for partition_id, found in groupby(waiting, key=itemgetter(0)):
         with leased(context, LeaseKind.REPAIR, [partition_id]) as held:
@@ -216,13 +216,13 @@ def _put_in_place(
 
     def is_wanted(connection: Connection) -> bool:
         leases.hold(connection, lease)
-        return erasures.is_uncopied(connection, item.object_id, item.revision)
+        return rewritten_objects.is_uncopied(connection, item.object_id, item.revision)
 
     if not put_copy(context, keys, item, is_wanted):
         return False
     with context.database.begin() as connection:
         leases.hold(connection, lease)
-        erasures.record_copy(connection, item.object_id, item.revision)
+        rewritten_objects.record_copy(connection, item.object_id, item.revision)
     return True
 
 

@@ -18,7 +18,7 @@ from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import erasures, gc_log, leases, locks
+from prism_assets.metadata import erasures, gc_log, leases, locks, rewritten_objects
 from prism_assets.metadata.leases import Holder, Lease, LeaseKind
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.plan import erased_together, plan_rules, rules_of
@@ -193,7 +193,7 @@ class _ErasureRun:
             )
         self.changed |= bool(put_in_place(self._context, table, lease))
         with self._context.database.begin() as connection:
-            behind += len(erasures.load_uncopied(connection, table.table_id))
+            behind += len(rewritten_objects.load_uncopied(connection, table.table_id))
         return not behind and self._advance(lease, erasure, ErasureState.WAITING)
 
     def _prove(self, table: TableDefinition, lease: Lease, erasure: Erasure) -> bool:

@@ -17,7 +17,16 @@ from prism_assets.domain.partitions import Partition, needed_above
 from prism_assets.domain.tables import Definitions, TableDefinition
 from prism_assets.domain.work.convert import ConvertTask
 from prism_assets.domain.work.repair import RepairTask
-from prism_assets.metadata import erasures, folds, partitions, publications, small_objects, staging_objects, tables
+from prism_assets.metadata import (
+    erasures,
+    folds,
+    partitions,
+    publications,
+    rewritten_objects,
+    small_objects,
+    staging_objects,
+    tables,
+)
 from prism_assets.metadata.staging_objects import ClaimedObject
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.live_copies import live_key
@@ -66,7 +75,7 @@ def plan_repair(context: StageContext, table: TableDefinition, found: Partition,
     with context.database.begin() as connection:
         partition = partitions.load_partitions(connection, [found.partition_id])[found.partition_id]
         known = load_needed(connection, keys, table, partition)
-        copied = erasures.load_copied(connection, keys, partition.partition_id)
+        copied = rewritten_objects.load_copied(connection, keys, partition.partition_id)
     live = keys.live_prefix(partition.date)
     listed = {
         item.key: item.content_length

@@ -1,0 +1,190 @@
+"""Checks of what became of objects, lines and fields."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from prism_assets.domain.drift import SeenField, still_undefined
+from prism_assets.domain.limits import CheckLimits
+from prism_assets.domain.tables import TableDefinition
+from prism_assets.domain.words import counted
+from prism_assets.metadata import backlog, ledgers
+from prism_assets.metadata.backlog import StoppedStream
+from prism_assets.metadata.ledgers import Balance
+from prism_assets.metadata.quarantine import (
+    QuarantineShare,
+    UnfitValues,
+    quarantine_reasons,
+    quarantine_shares,
+    unfit_values,
+)
+from prism_assets.metadata.undefined_fields import load_fields
+from prism_assets.metadata.unread_objects import UnreadObjects, load_unread
+from prism_assets.stages.checks.outcomes import SHOWN, CheckOutcome, Figures, failed, few, passed
+from prism_assets.stages.checks.request import CheckRequest
+from prism_assets.stages.context import StageContext
+
+ROWS_BALANCE = "rows_balance"
+UNREAD_OBJECTS = "unread_objects"
+QUARANTINE_RATE = "quarantine_rate"
+UNDEFINED_FIELDS = "undefined_fields"
+
+_DAY = timedelta(days=1)
+_NEWS = timedelta(days=7)
+
+
+def check_rows_balance(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
+    """Whether each line of the objects converted since then is a row, set aside, left out or erased, by object."""
+    with context.database.begin() as connection:
+        found = {item.table_id: item for item in ledgers.balances(connection, request.ids, request.since)}
+    return [_judge_balance(table, found.get(table.table_id)) for table in request.tables]
+
+
+def _judge_balance(table: TableDefinition, ledger: Balance | None) -> CheckOutcome:
+    if ledger is None:
+        return passed(table, ROWS_BALANCE, "no object was converted since then")
+    figures: Figures = {
+        "objects": ledger.objects,
+        "lines in": ledger.lines_in,
+        "rows out": ledger.rows_out,
+        "lines quarantined": ledger.quarantined,
+        "lines filtered": ledger.filtered,
+        "lines erased": ledger.erased,
+        "objects out of balance": ledger.unbalanced_objects,
+    }
+    if not ledger.unbalanced_objects:
+        sentence = (
+            f"{counted(ledger.lines_in, 'line')} in = {counted(ledger.rows_out, 'row')} out + {ledger.quarantined} "
+            f"quarantined{f' + {ledger.filtered} filtered' if ledger.filtered else ''}"
+            f"{f' + {ledger.erased} erased' if ledger.erased else ''}"
+        )
+        return passed(table, ROWS_BALANCE, f"{sentence}, for each of {counted(ledger.objects, 'object')}", figures)
+    return failed(
+        table,
+        ROWS_BALANCE,
+        f"{ledger.unbalanced_objects} of {counted(ledger.objects, 'staging object does', 'staging objects do')} not "
+        f"balance: {'; '.join(ledger.unbalanced)}. Rows may be lost or doubled: keep all objects, and report it",
+        figures,
+    )
+
+
+def check_unread_objects(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
+    """Whether objects were given up, are refused, or lie there in a version that is not read."""
+    with context.database.begin() as connection:
+        found = load_unread(connection, request.ids)
+        stopped = backlog.count_stopped(connection, request.ids)
+    return [
+        _judge_unread(
+            table,
+            [item for item in found if item.table_id == table.table_id],
+            [item for item in stopped if item.table_id == table.table_id],
+        )
+        for table in request.tables
+    ]
+
+
+def _judge_unread(
+    table: TableDefinition, unread: Sequence[UnreadObjects], stopped: Sequence[StoppedStream]
+) -> CheckOutcome:
+    """What waits at a stopped stream was meant to: it is told, and fails nothing."""
+    objects = sum(item.objects for item in unread)
+    later = sum(item.objects for item in unread if not item.why.needs_a_person)
+    facts = {"objects": objects, "retried_later": later, "at_stopped_streams": sum(item.objects for item in stopped)}
+    if not unread:
+        more = "".join(f"; {item.sentence}" for item in stopped)
+        return passed(table, UNREAD_OBJECTS, f"every object was read, or waits for its turn{more}", facts)
+    examples = [example for item in unread for example in item.examples]
+    more = f"; and {objects - len(examples)} more" if objects > len(examples) else ""
+    remedies = ". ".join(f"{item.objects} {item.why.remedy}" for item in unread)
+    return failed(
+        table,
+        UNREAD_OBJECTS,
+        f"{counted(objects, 'staging object is', 'staging objects are')} not read: {'; '.join(examples)}{more}. "
+        f"{remedies}",
+        facts,
+    )
+
+
+def check_quarantine_rate(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
+    """The share of the lines of the last day that were set aside, and how many values did not fit."""
+    since = request.now - _DAY
+    with context.database.begin() as connection:
+        found = {item.table_id: item for item in quarantine_shares(connection, request.ids, since)}
+        above = [
+            table.table_id
+            for table in request.tables
+            if (item := found.get(table.table_id)) and _share(item) > request.limits_of(table).quarantine_rate
+        ]
+        reasons = quarantine_reasons(connection, above, since) if above else {}
+        unfit = unfit_values(connection, request.ids, since)
+    return [
+        _judge_share(
+            table,
+            found.get(table.table_id),
+            request.limits_of(table),
+            reasons.get(table.table_id, ()),
+            unfit.get(table.table_id, ()),
+        )
+        for table in request.tables
+    ]
+
+
+def _share(item: QuarantineShare) -> float:
+    return item.quarantined / item.lines_in if item.lines_in else 0.0
+
+
+def _judge_share(
+    table: TableDefinition,
+    item: QuarantineShare | None,
+    limits: CheckLimits,
+    reasons: Sequence[tuple[str, int]],
+    unfit: Sequence[UnfitValues],
+) -> CheckOutcome:
+    """Values that did not fit fail nothing: their rows are there. They are told, the most frequent by column."""
+    if item is None:
+        return passed(table, QUARANTINE_RATE, "no line came in the last day", {"share": 0.0})
+    figures: Figures = {
+        "lines in": item.lines_in,
+        "lines quarantined": item.quarantined,
+        "share": _share(item),
+        "values that did not fit": sum(values.count for values in unfit),
+        **{f"unfit values: {values.column} ({values.reason})": values.count for values in unfit[:SHOWN]},
+    }
+    sentence = (
+        f"{item.quarantined} of {counted(item.lines_in, 'line')} of the last day are quarantined ({_share(item):.2%})"
+    )
+    if _share(item) <= limits.quarantine_rate:
+        values = few([f"{values.column} {values.count} {values.reason}" for values in unfit])
+        more = f"; values that did not fit, and are null or cut: {values}" if unfit else ""
+        return passed(table, QUARANTINE_RATE, f"{sentence}{more}", figures)
+    why = ", ".join(f"{lines} {reason}" for reason, lines in reasons[:SHOWN])
+    more = f"above the limit of {limits.quarantine_rate:.2%}: {why}; see `prism quarantine list --table {table.name}`"
+    return failed(table, QUARANTINE_RATE, f"{sentence}, {more}", figures)
+
+
+def check_undefined_fields(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
+    """Whether lines have fields that no column reads, and that came new in the last days."""
+    with context.database.begin() as connection:
+        seen = load_fields(connection, request.ids)
+    return [_judge_fields(table, still_undefined(table, seen), request.now) for table in request.tables]
+
+
+def _judge_fields(table: TableDefinition, fields: Sequence[SeenField], now: datetime) -> CheckOutcome:
+    """Only what is new fails: who leaves fields out on purpose is told of them once."""
+    places = {field.key: field.place for field in fields}
+    new = sorted({field.key for field in fields if field.first_time and field.first_time > now - _NEWS})
+    figures: Figures = {"undefined keys": len(places), "new keys": len(new)}
+    if not new:
+        sentence = (
+            f"no field came new in the last {_NEWS.days} days; {counted(len(places), 'key has', 'keys have')} no column"
+        )
+        return passed(table, UNDEFINED_FIELDS, sentence, figures)
+    told = few([f"{key} (as in {places[key]})" for key in new])
+    return failed(
+        table,
+        UNDEFINED_FIELDS,
+        f"lines have fields that no column reads, new in the last {_NEWS.days} days: {told}. "
+        f"`prism table drift {table.name} --patch` prints columns for them",
+        figures,
+    )
