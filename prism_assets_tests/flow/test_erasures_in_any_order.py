@@ -1,0 +1,162 @@
+"""The real stages in any order once more, with rows that are erased at any time, and days that are rebuilt.
+
+What must hold anyway is judged after each step, of the rows that nobody wants to be gone. In the end those that
+somebody does are nowhere in the lake, as each proof says, and nothing else is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta, timezone
+
+import pyarrow.parquet as pq
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from prism_assets.stages.erase.plan import plan_erasure
+from prism_assets.stages.erase.report import ErasureReport
+from prism_assets.stages.erase.run import continue_erasures, run_erase
+from prism_assets.stages.rebuild.run import run_rebuild
+from prism_assets_tests.flow.any_order import play
+from prism_assets_tests.flow.test_any_order import TABLE
+from prism_assets_tests.flow.test_any_order import database_url as database_url
+from prism_assets_tests.flow.test_garbage_in_any_order import NIGHT, GarbageInAnyOrder
+from prism_assets_tests.reliability import Figures
+from prism_assets_tests.stages.aging import keys
+from prism_assets_tests.stages.catalogs import PausingCatalog, with_catalog
+from prism_assets_tests.stages.engines import PausingEngine, another_worker
+from prism_assets_tests.world import World
+
+MEANWHILE = ("merge", "catalog", "garbage", "late rows", "repair", "a worker goes on", "rebuild")
+_WAITS = ("it is not rebuilt: it is", "another rebuild is at it", "erasure")
+
+
+class ErasuresInAnyOrder(GarbageInAnyOrder):
+    """And which rows somebody wants to be gone, from the moment on when he says so."""
+
+    proofs = 0
+
+    def __init__(self) -> None:
+        self.erased: list[Callable[[int], bool]] = []
+        super().__init__()
+
+    @rule(which=st.integers(0, 99), of=st.sampled_from([1, 1, 2, 5]))
+    def rows_are_erased(self, which: int, of: int) -> None:
+        self._erase(self.world, which, of)
+
+    @rule(
+        which=st.integers(0, 99), of=st.sampled_from([1, 2, 5]), what=st.sampled_from(MEANWHILE), job=st.integers(1, 3)
+    )
+    def rows_are_erased_while_others_are_at_work(self, which: int, of: int, what: str, job: int) -> None:
+        jobs = 0
+
+        def meanwhile() -> None:
+            nonlocal jobs
+            jobs += 1
+            if jobs == job:
+                self._another(what, which)
+
+        self._erase(another_worker(self.world, PausingEngine(self.world.context.engine, meanwhile)), which, of)
+
+    @rule(which=st.integers(0, 99), what=st.sampled_from(["a merge", "a catalog run", "a rebuild"]))
+    def rows_are_erased_while_another_stands_still(self, which: int, what: str) -> None:
+        def meanwhile(_table: object = None) -> None:
+            self._erase(self.world, which, 2)
+
+        still = another_worker(self.world, PausingEngine(self.world.context.engine, meanwhile))
+        if what == "a merge":
+            still.merge(self._clock, everything=True)
+        elif what == "a rebuild":
+            self._rebuild(still, which)
+        else:
+            catalog = PausingCatalog(self.world.glue, before_publish=meanwhile)
+            with_catalog(self.world, catalog, self.world.context.worker).catalog(self._clock)
+
+    @rule(is_late=st.booleans())
+    def erasures_go_on(self, is_late: bool) -> None:
+        if is_late:
+            self._hours_pass(NIGHT)
+        self._go_on(is_late=is_late)
+
+    @rule(which=st.integers(0, 9))
+    def a_day_is_rebuilt(self, which: int) -> None:
+        self._rebuild(self.world, which)
+
+    def _kept(self, ids: Iterable[int]) -> set[int]:
+        return {number for number in ids if not any(is_erased(number) for is_erased in self.erased)}
+
+    def _erase(self, world: World, which: int, of: int) -> None:
+        """One row, or one row in so many."""
+        ids = sorted(number for rows in self.dropped.values() for number in rows)
+        number = ids[which % len(ids)]
+        where = f"id = {number}" if of == 1 else f"id % {of} = {number % of} AND id <= {number}"
+        matching = plan_erasure(world.context, TABLE, where).all_matching
+        self.erased.append(lambda other: other == number if of == 1 else other % of == number % of and other <= number)
+        self._check(run_erase(world.context, TABLE, where, rows=matching))
+
+    def _go_on(self, *, is_late: bool) -> ErasureReport:
+        now = datetime.now(timezone.utc) + timedelta(days=4) if is_late else None
+        report = continue_erasures(self.world.context, now=now, forced=True)
+        self._check(report)
+        return report
+
+    def _check(self, report: ErasureReport) -> None:
+        assert [problem for problem in report.problems if not problem.transient] == []
+
+    def _another(self, what: str, which: int) -> None:
+        if what == "merge":
+            self._merge(everything=True)
+        elif what == "catalog":
+            self._catalog()
+        elif what == "garbage":
+            self._gc()
+        elif what == "late rows":
+            self._drop(2, 1, 1)
+            self._stream()
+        elif what == "repair":
+            self._objects_are_lost_and_repaired()
+        elif what == "rebuild":
+            self._rebuild(self.world, which)
+        elif self.open:
+            self.a_worker_goes_on(which, False)
+
+    def _rebuild(self, world: World, which: int) -> None:
+        days = sorted(day for day, rows in self.dropped.items() if rows)
+        report = run_rebuild(world.context, TABLE, day=days[which % len(days)], now=self.now)
+        assert [error for error in report.errors if not any(words in error for words in _WAITS)] == []
+
+    def _merge(self, *, everything: bool = False) -> None:
+        """What was rewritten while a merge read it is merged by the next."""
+        problems = self.world.merge(self._clock, everything=everything).problems
+        assert [problem for problem in problems if not problem.transient] == []
+
+    def _come_to_rest(self) -> None:
+        super()._come_to_rest()
+        for _ in range(6):
+            statuses = self._go_on(is_late=True).erasures
+            if all(status.state == "proved" for status in statuses):
+                break
+            self._catalog()
+            self._hours_pass(NIGHT)
+        assert {status.state for status in statuses} <= {"proved"}, statuses
+        type(self).proofs = type(self).proofs + len(statuses)
+        for key in keys(self.world):
+            if key.endswith(".parquet"):
+                path = self.world.root / "buckets/lake" / key
+                ids = pq.read_table(path, columns=["id"], partitioning=None)["id"].to_pylist()
+                assert self._kept(ids) == set(ids), f"{key} has a row that was erased"
+
+
+def test_erasures_in_any_order_take_what_is_asked_for_from_everywhere_and_nothing_else(
+    services: Mapping[str, str], database_url: str, long: bool, figures: Figures
+) -> None:
+    played = play(
+        ErasuresInAnyOrder,
+        services,
+        database_url,
+        figures,
+        examples=100 if long else 4,
+        long=long,
+        world_settings=lambda _number: {"gc_max_fraction": 1.0, "quarantine_days": 36_500},
+    )
+    assert played.machine.proofs > played.worlds
