@@ -231,6 +231,7 @@ class AnyOrder(RuleBasedStateMachine):
             self.world.stream(self._clock)
             self._merge()
             self._catalog()
+        self._go_on()
         self.a_reader_sees_what_was_dropped_once_and_never_less()
         dropped = {day: rows for day, rows in self.dropped.items() if rows}
         assert {day: set(rows) for day, rows in self.seen.items() if rows} == {
@@ -242,6 +243,9 @@ class AnyOrder(RuleBasedStateMachine):
         rows = sum(map(len, dropped.values()))
         assert self._ledger() == (rows + self.broken, rows, self.broken)
         assert [str(item) for item in run_doctor(self.world.context).findings] == []
+
+    def _go_on(self) -> None:
+        """What is left to be done before all is at rest."""
 
     @property
     def _clock(self) -> str:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
+from prism_assets.domain.errors import PrismError
 from prism_assets.stages.erase.plan import plan_erasure
 from prism_assets.stages.erase.report import ErasureReport
 from prism_assets.stages.erase.run import continue_erasures, run_erase
@@ -28,7 +29,7 @@ from prism_assets_tests.stages.engines import PausingEngine, another_worker
 from prism_assets_tests.world import World
 
 MEANWHILE = ("merge", "catalog", "garbage", "late rows", "repair", "a worker goes on", "rebuild")
-_WAITS = ("it is not rebuilt: it is", "another rebuild is at it", "erasure")
+_WAITS = ("it is not rebuilt: it is", "another rebuild is at it", "rows of its table were erased")
 
 
 class ErasuresInAnyOrder(GarbageInAnyOrder):
@@ -76,7 +77,7 @@ class ErasuresInAnyOrder(GarbageInAnyOrder):
     def erasures_go_on(self, is_late: bool) -> None:
         if is_late:
             self._hours_pass(NIGHT)
-        self._go_on(is_late=is_late)
+        self._continue(is_late=is_late)
 
     @rule(which=st.integers(0, 9))
     def a_day_is_rebuilt(self, which: int) -> None:
@@ -90,11 +91,24 @@ class ErasuresInAnyOrder(GarbageInAnyOrder):
         ids = sorted(number for rows in self.dropped.values() for number in rows)
         number = ids[which % len(ids)]
         where = f"id = {number}" if of == 1 else f"id % {of} = {number % of} AND id <= {number}"
-        matching = plan_erasure(world.context, TABLE, where).all_matching
+        matching = plan_erasure(self.world.context, TABLE, where).all_matching
         self.erased.append(lambda other: other == number if of == 1 else other % of == number % of and other <= number)
-        self._check(run_erase(world.context, TABLE, where, rows=matching))
+        try:
+            report = run_erase(world.context, TABLE, where, rows=matching)
+        except PrismError as error:  # other objects, or other rows of them, than were counted before
+            if "nothing was erased" not in str(error):
+                raise
+            self.erased.pop()
+        else:
+            self._check(report)
 
-    def _go_on(self, *, is_late: bool) -> ErasureReport:
+    def _go_on(self) -> None:
+        for _ in range(2):
+            self._continue(is_late=False)
+            self._merge()
+            self._catalog()
+
+    def _continue(self, *, is_late: bool) -> ErasureReport:
         now = datetime.now(timezone.utc) + timedelta(days=4) if is_late else None
         report = continue_erasures(self.world.context, now=now, forced=True)
         self._check(report)
@@ -133,7 +147,7 @@ class ErasuresInAnyOrder(GarbageInAnyOrder):
     def _come_to_rest(self) -> None:
         super()._come_to_rest()
         for _ in range(6):
-            statuses = self._go_on(is_late=True).erasures
+            statuses = self._continue(is_late=True).erasures
             if all(status.state == "proved" for status in statuses):
                 break
             self._catalog()
