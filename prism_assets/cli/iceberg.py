@@ -51,14 +51,12 @@ def optimize(
 def adopt(
     table: Name,
     since: Annotated[str | None, typer.Option("--since", help="Only days from this one on.")] = None,
-    now: Now = None,
-    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Rewrites merged objects whose timestamps are in milliseconds, so that their days can be shown."""
     from prism_assets.stages.iceberg.adopt import run_adopt
 
-    report = run_adopt(open_context(as_json), table, since=read_day(since), now=read_clock(now, force))
+    report = run_adopt(open_context(as_json), table, since=read_day(since))
     console.show_report(report, str(report), as_json=as_json)
     fail_if(report.errors)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from typing import Any
 
 from sqlalchemy import Connection, Row, text
@@ -31,23 +31,27 @@ class ShownObjects:
     delayed_only: bool
 
 
-def arrivals_of_batch(connection: Connection, table_ids: Collection[int], finished: datetime) -> list[Arrival]:
-    """What a run that finished its objects at exactly that time made readable by itself.
+def arrivals_of_batches(
+    connection: Connection, table_ids: Collection[int], batch_ids: Collection[int]
+) -> list[Arrival]:
+    """What batches that are done made readable by themselves.
 
     That is the rows of days that are open and in the catalog; all others wait for a publication.
     """
-    rows = connection.execute(text(_OF_BATCH), {"tables": list(table_ids), "finished": finished})
+    rows = connection.execute(text(_OF_BATCHES), {"tables": list(table_ids), "batches": list(batch_ids)})
     return [_arrival(row) for row in rows]
 
 
-_OF_BATCH = """
+# By the index on when objects were done: there is none on the batches of those.
+_OF_BATCHES = """
 SELECT o.prism_table_id AS table_id, p.partition_date AS date, s.row_count AS rows,
     extract(epoch FROM s.commit_time - coalesce(o.send_time, o.first_receive_time)) AS seconds
 FROM prism_staging_objects o JOIN prism_small_objects s USING (prism_staging_object_id)
 JOIN prism_partitions p USING (prism_partition_id)
 JOIN prism_publications q USING (prism_partition_id)
-WHERE o.state = 'done' AND q.publisher = 'glue' AND o.prism_table_id = ANY(:tables) AND o.finish_time = :finished
-    AND p.last_live_object_id IS NULL AND q.version >= 0 AND NOT s.delayed
+WHERE o.state = 'done' AND q.publisher = 'glue' AND o.prism_table_id = ANY(:tables)
+    AND o.finish_time >= (SELECT min(start_time) FROM prism_stream_batches WHERE prism_stream_batch_id = ANY(:batches))
+    AND o.prism_stream_batch_id = ANY(:batches) AND p.last_live_object_id IS NULL AND q.version >= 0 AND NOT s.delayed
 """
 
 

@@ -149,7 +149,6 @@ def save_range(
     partition_id: int,
     planned: PlannedRange,
     written: MergedRange,
-    now: datetime,
     *,
     definition_version: int,
 ) -> None:
@@ -161,15 +160,15 @@ def save_range(
         raise InvariantBroken(
             f"the merged object {written.key} holds {counted(written.row_count, 'row')}, its inputs {planned.row_count}"
         )
-    connection.execute(text(_SENTINEL), {"id": partition_id, "now": now})
+    connection.execute(text(_SENTINEL), {"id": partition_id})
     values = {**dataclasses.asdict(written), "metrics": to_jsonb(written.metrics)}
-    connection.execute(text(_SAVE), {"id": partition_id, "now": now, "version": definition_version, **values})
+    connection.execute(text(_SAVE), {"id": partition_id, "version": definition_version, **values})
 
 
 _SENTINEL = """
 INSERT INTO prism_merge_ranges
     (prism_partition_id, lower_bound, upper_bound, content_length, row_count, fingerprint, create_time, update_time)
-VALUES (:id, NULL, 0, 0, 0, 0, :now, :now)
+VALUES (:id, NULL, 0, 0, 0, 0, clock_timestamp(), clock_timestamp())
 ON CONFLICT (prism_partition_id, lower_bound) DO NOTHING
 """
 _SAVE = """
@@ -177,7 +176,8 @@ INSERT INTO prism_merge_ranges (prism_partition_id, lower_bound, upper_bound, co
     max_time, fingerprint, file_format, metrics, revision, rows_erased, erased_fingerprint, erasure_id,
     definition_version, create_time, update_time)
 VALUES (:id, :lower_bound, :upper_bound, :content_length, :row_count, :min_time, :max_time, :fingerprint, :file_format,
-    CAST(:metrics AS jsonb), :revision, :rows_erased, :erased_fingerprint, :erasure_id, :version, :now, :now)
+    CAST(:metrics AS jsonb), :revision, :rows_erased, :erased_fingerprint, :erasure_id, :version, clock_timestamp(),
+    clock_timestamp())
 ON CONFLICT (prism_partition_id, lower_bound) DO UPDATE SET upper_bound = EXCLUDED.upper_bound,
     content_length = EXCLUDED.content_length, row_count = EXCLUDED.row_count, min_time = EXCLUDED.min_time,
     max_time = EXCLUDED.max_time, fingerprint = EXCLUDED.fingerprint, file_format = EXCLUDED.file_format,
@@ -235,7 +235,6 @@ def replace_range(
     partition_id: int,
     before: MergedRange,
     after: MergedRange,
-    now: datetime,
     *,
     definition_version: int,
 ) -> bool:
@@ -246,12 +245,13 @@ def replace_range(
     """
     told = {"before": before.revision, "version": definition_version}
     values = {**dataclasses.asdict(after), "metrics": to_jsonb(after.metrics), **told}
-    return bool(connection.execute(text(_REPLACE), {"id": partition_id, "now": now, **values}).rowcount)
+    return bool(connection.execute(text(_REPLACE), {"id": partition_id, **values}).rowcount)
 
 
 _REPLACE = """
 UPDATE prism_merge_ranges SET content_length = :content_length, file_format = :file_format,
-    metrics = CAST(:metrics AS jsonb), revision = :revision, definition_version = :version, update_time = :now
+    metrics = CAST(:metrics AS jsonb), revision = :revision, definition_version = :version,
+    update_time = clock_timestamp()
 WHERE prism_partition_id = :id AND lower_bound = :lower_bound AND upper_bound = :upper_bound AND revision = :before
     AND row_count = :row_count AND fingerprint = :fingerprint AND definition_version <= :version
 """

@@ -44,7 +44,7 @@ def forget_quarantine(connection: Connection, staging_object_ids: Collection[int
 _FORGET = "DELETE FROM prism_quarantine WHERE prism_staging_object_id = ANY(:ids)"
 
 
-def insert_quarantine(connection: Connection, results: Sequence[ConvertResult], now: datetime) -> None:
+def insert_quarantine(connection: Connection, results: Sequence[ConvertResult]) -> None:
     """Notes what was set aside, one row a staging object and reason. Locks the objects against deletion."""
     rows = [
         {
@@ -53,7 +53,6 @@ def insert_quarantine(connection: Connection, results: Sequence[ConvertResult], 
             "lines": count.line_count,
             "key": result.quarantine_key,
             "erasure": result.erasure_id,
-            "now": now,
         }
         for result in results
         for count in result.quarantined
@@ -64,7 +63,7 @@ def insert_quarantine(connection: Connection, results: Sequence[ConvertResult], 
 
 _INSERT = """
 INSERT INTO prism_quarantine (prism_staging_object_id, reason, line_count, object_key, erasure_id, create_time)
-VALUES (:staging, :reason, :lines, :key, :erasure, :now)
+VALUES (:staging, :reason, :lines, :key, :erasure, clock_timestamp())
 """
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime
 
 from sqlalchemy import Connection, text
 
@@ -47,7 +46,6 @@ def save_copy(
     partition_id: int,
     copied: MergedRange,
     written: MergedRange,
-    now: datetime,
     *,
     definition_version: int,
 ) -> bool:
@@ -56,7 +54,7 @@ def save_copy(
     The caller holds the partition's row, as whoever changes a range does.
     """
     values = {**dataclasses.asdict(written), "metrics": to_jsonb(written.metrics)}
-    told = {"id": partition_id, "copied": copied.revision, "version": definition_version, "now": now}
+    told = {"id": partition_id, "copied": copied.revision, "version": definition_version}
     return bool(connection.execute(text(_SAVE), {**values, **told}).rowcount)
 
 
@@ -64,7 +62,7 @@ _SAVE = """
 INSERT INTO prism_range_copies (prism_partition_id, upper_bound, lower_bound, copied_revision, revision, content_length,
     file_format, metrics, definition_version, create_time)
 SELECT prism_partition_id, upper_bound, lower_bound, revision, :revision, :content_length, :file_format,
-    CAST(:metrics AS jsonb), :version, :now
+    CAST(:metrics AS jsonb), :version, clock_timestamp()
 FROM prism_merge_ranges
 WHERE prism_partition_id = :id AND lower_bound = :lower_bound AND upper_bound = :upper_bound AND revision = :copied
     AND row_count = :row_count AND fingerprint = :fingerprint

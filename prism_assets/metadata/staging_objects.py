@@ -393,17 +393,16 @@ RETURNING {_CLAIMED_OBJECT}
 """
 
 
-def discard(connection: Connection, table_ids: Collection[int] | None, now: datetime, at_most: int) -> int:
+def discard(connection: Connection, table_ids: Collection[int] | None, at_most: int) -> int:
     """Counts objects done, without a line, that no batch has claimed and whose stream is discarded; returns how many.
 
     Locks their rows, with SKIP LOCKED.
     """
-    values = {"tables": _listed(table_ids), "now": now, "most": at_most}
-    return connection.execute(text(_DISCARD), values).rowcount
+    return connection.execute(text(_DISCARD), {"tables": _listed(table_ids), "most": at_most}).rowcount
 
 
 _DISCARD = """
-UPDATE prism_staging_objects SET state = 'done', finish_time = :now, lines_in = 0, rows_out = 0, rows_quarantined = 0,
+UPDATE prism_staging_objects SET state = 'done', finish_time = clock_timestamp(), lines_in = 0, rows_out = 0, rows_quarantined = 0,
     rows_filtered = 0, definition_version = NULL
 WHERE prism_staging_object_id IN (
     SELECT o.prism_staging_object_id FROM prism_streams s
@@ -483,7 +482,7 @@ ORDER BY prism_staging_object_id DESC LIMIT :limit
 """
 
 
-def finish(connection: Connection, batch_id: int, results: Sequence[ConvertResult], now: datetime) -> None:
+def finish(connection: Connection, batch_id: int, results: Sequence[ConvertResult]) -> None:
     """Moves objects of a batch from claimed to done with their ledger, or raises LeaseLost if it does not hold them all.
 
     The batch row is locked by the caller. Lines in, rows out, quarantined, filtered and erased lines are five counts, none
@@ -493,7 +492,6 @@ def finish(connection: Connection, batch_id: int, results: Sequence[ConvertResul
         text(_FINISH),
         {
             "batch": batch_id,
-            "now": now,
             "ids": [result.staging_object_id for result in results],
             "lines": [result.lines_in for result in results],
             "rows": [result.rows_out for result in results],
@@ -513,7 +511,7 @@ def finish(connection: Connection, batch_id: int, results: Sequence[ConvertResul
 
 
 _FINISH = """
-UPDATE prism_staging_objects o SET state = 'done', finish_time = :now, lines_in = f.lines, rows_out = f.rows,
+UPDATE prism_staging_objects o SET state = 'done', finish_time = clock_timestamp(), lines_in = f.lines, rows_out = f.rows,
     rows_quarantined = f.quarantined, rows_filtered = f.filtered, rows_erased = f.erased, value_errors = CAST(f.errors AS jsonb),
     last_error = NULL, retry_time = NULL, batch_limit = NULL
 FROM unnest(CAST(:ids AS bigint[]), CAST(:lines AS bigint[]), CAST(:rows AS bigint[]), CAST(:quarantined AS bigint[]),

@@ -318,7 +318,6 @@ WITH_CLOCK = [
     ("iceberg", "publish"),
     ("iceberg", "optimize"),
     ("iceberg", "optimize", "--dry-run"),
-    ("iceberg", "adopt", "log.events"),
     ("iceberg", "restore", "log.events"),
     ("iceberg", "register", "log.events"),
     ("table", "try", "events.yaml", "--sample=sample.jsonl"),

@@ -62,7 +62,7 @@ def test_the_json_of_every_command_is_one_document(day: Prism) -> None:
         ("history", "log.events"),
         ("optimize", "--dry-run", "--now", NOON),
         ("optimize", "--now", NOON),
-        ("adopt", "log.events", "--since", DAY, "--now", NOON),
+        ("adopt", "log.events", "--since", DAY),
         ("restore", "log.events", "--now", NOON),
         ("register", "log.events", "--now", NOON),
     ):

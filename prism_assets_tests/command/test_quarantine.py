@@ -24,9 +24,17 @@ def full(prism: Prism) -> Prism:
     prism.world.drop([*some_rows(3, utc(NOON), amount=1), "no row", {"id": 1}], name=LONG)
     prism.world.drop(["no row", "no row"], stream="others")
     prism.ok("run", "--now", NOON)
+    change(prism, f"UPDATE prism_quarantine SET create_time = '{NOON}Z'")
     prism.world.drop(["no row"])
     prism.ok("run", "--now", NEXT)
+    change(prism, f"UPDATE prism_quarantine SET create_time = '{NEXT}Z' WHERE create_time > '{NOON}Z'")
     return prism
+
+
+def change(prism: Prism, statement: str) -> None:
+    """Has something have happened at another time than now."""
+    with prism.world.context.database.begin() as connection:
+        assert connection.exec_driver_sql(statement).rowcount
 
 
 def chosen(prism: Prism, *words: str) -> list[tuple[str, str, str, int]]:
@@ -106,6 +114,7 @@ def test_values_that_became_null_are_told_by_column_and_reason(unfit: Prism) -> 
 
 
 def test_values_that_became_null_long_ago_or_elsewhere_are_not_told(unfit: Prism) -> None:
+    change(unfit, f"UPDATE prism_staging_objects SET finish_time = '{NOON}Z'")
     assert "did not fit" not in unfit.ok("status", "--table", "log.events", "--now", "2026-03-08T12:01").out
     assert "did not fit" not in unfit.ok("status", "--table", "log.others", "--now", NOON).out
 

@@ -930,7 +930,7 @@ def _adopt(context: StageContext, now: datetime) -> None:
         if "table: visits" in (text := path.read_text()):
             path.write_text(text.replace(_OLD_FORMAT, "iceberg: true\n"))
     _apply(context, now)
-    report = run_adopt(context, "log.visits", since=None, now=now)
+    report = run_adopt(context, "log.visits", since=None)
     if report.errors:
         raise TerminalError("; ".join(report.errors))
 

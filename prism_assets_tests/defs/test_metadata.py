@@ -73,6 +73,19 @@ def test_a_day_carries_numbers_all_the_way(settled: World, instance: DagsterInst
     assert 0 <= float(catalog[f"{LISTED}median"].value) <= float(catalog[f"{LISTED}longest"].value) < 60  # type: ignore[arg-type]
 
 
+def test_live_tells_how_long_rows_of_an_open_day_took(settled: World, instance: DagsterInstance) -> None:
+    """Of its own batches, and of no row that was readable before."""
+    location = a_location(settled.root, a_table())
+    settled.drop(some_rows(3, NOW))
+    run(instance, location, ["live", "catalog"])
+    with settled.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_staging_objects SET send_time = send_time - interval '1 hour'")
+    settled.drop(some_rows(2, NOW))
+    ((_, _, item),) = made(run(instance, location, ["live"]))
+    told = item.metadata
+    assert 0 <= float(told[f"{LISTED}median"].value) <= float(told[f"{LISTED}longest"].value) < 60  # type: ignore[arg-type]
+
+
 def test_live_tells_of_the_lines_that_became_no_rows(settled: World, instance: DagsterInstance) -> None:
     """By hand also where no line became one."""
     location = a_location(settled.root, a_table() + 'keep: "id > 0"\n')

@@ -15,7 +15,7 @@ from prism_assets.metadata import merge_ranges, small_objects
 from prism_assets.metadata.column_metrics import from_jsonb, to_jsonb
 from prism_assets.metadata.database import Database
 from prism_assets_tests.builders import a_range, a_small_object
-from prism_assets_tests.metadata.rows import DAY, KEYS, NOON, Rows
+from prism_assets_tests.metadata.rows import DAY, KEYS, Rows
 
 wholes = st.integers(-(1 << 63), (1 << 63) - 1)
 floats = st.floats(allow_nan=False, allow_infinity=False)
@@ -81,7 +81,7 @@ def test_small_objects_and_ranges_keep_their_metrics(rows: Rows) -> None:
         found = small_objects.load_above(connection, KEYS, partition, 0)
         for metrics in (METRICS, METRICS[1:], ()):
             written = a_range(0, 9, metrics=metrics)
-            merge_ranges.save_range(connection, partition, planned, written, NOON, definition_version=1)
+            merge_ranges.save_range(connection, partition, planned, written, definition_version=1)
             (chained,) = merge_ranges.load_chain(connection, KEYS, partition)
             assert repr(chained.metrics) == repr(metrics)
             assert merge_ranges.load_table_chains(connection, KEYS, table.table_id) == {DAY: [chained]}

@@ -181,7 +181,7 @@ def test_a_heartbeat_keeps_a_lease_and_only_its_own(rows: Rows, partition: int) 
 def test_a_first_range_brings_its_sentinel(rows: Rows, partition: int) -> None:
     plan = a_range_plan(0, 5)
     with rows.database.begin() as connection:
-        merge_ranges.save_range(connection, partition, plan.ranges[0], written_of(plan)[0], NOON, definition_version=1)
+        merge_ranges.save_range(connection, partition, plan.ranges[0], written_of(plan)[0], definition_version=1)
     bounds = rows.sql("SELECT lower_bound, upper_bound FROM prism_merge_ranges ORDER BY upper_bound")
     assert bounds == [(None, 0), (0, 5)]
 
@@ -189,15 +189,11 @@ def test_a_first_range_brings_its_sentinel(rows: Rows, partition: int) -> None:
 def test_an_extended_range_moves_its_upper_bound(rows: Rows, partition: int) -> None:
     first = a_range_plan(0, 5)
     with rows.database.begin() as connection:
-        merge_ranges.save_range(
-            connection, partition, first.ranges[0], written_of(first)[0], NOON, definition_version=1
-        )
+        merge_ranges.save_range(connection, partition, first.ranges[0], written_of(first)[0], definition_version=1)
         (old,) = merge_ranges.load_chain(connection, KEYS, partition)
         second = a_range_plan(0, 9, extends=old)
         merge_ranges.check_chain_end(connection, partition, second)
-        merge_ranges.save_range(
-            connection, partition, second.ranges[0], written_of(second)[0], NOON, definition_version=1
-        )
+        merge_ranges.save_range(connection, partition, second.ranges[0], written_of(second)[0], definition_version=1)
         (new,) = merge_ranges.load_chain(connection, KEYS, partition)
     assert (new.lower_bound, new.upper_bound, new.row_count) == (0, 9, 20)
 
@@ -205,7 +201,7 @@ def test_an_extended_range_moves_its_upper_bound(rows: Rows, partition: int) -> 
 def test_a_merged_object_with_other_rows_than_its_inputs_is_refused(rows: Rows, partition: int) -> None:
     plan, other = a_range_plan(0, 5), a_range_plan(0, 5, rows=9)
     with pytest.raises(InvariantBroken, match="holds 9 rows, its inputs 10"), rows.database.begin() as connection:
-        merge_ranges.save_range(connection, partition, plan.ranges[0], written_of(other)[0], NOON, definition_version=1)
+        merge_ranges.save_range(connection, partition, plan.ranges[0], written_of(other)[0], definition_version=1)
 
 
 def test_the_desired_version_is_never_lowered(rows: Rows, partition: int) -> None:
@@ -222,5 +218,5 @@ def test_the_shrinkage_is_that_of_the_ranges_there_are(rows: Rows) -> None:
     plan = a_range_plan(0, ids[1], rows=20)
     with rows.database.begin() as connection:
         assert merge_ranges.observed_shrinkage(connection, partition) is None
-        merge_ranges.save_range(connection, partition, plan.ranges[0], written_of(plan)[0], NOON, definition_version=1)
+        merge_ranges.save_range(connection, partition, plan.ranges[0], written_of(plan)[0], definition_version=1)
         assert merge_ranges.observed_shrinkage(connection, partition) == pytest.approx(0.5)

@@ -288,9 +288,7 @@ def test_a_merge_that_was_overtaken_changes_nothing(rows: Rows) -> None:
     mine, yours = a_range_plan(0, 1), a_range_plan(0, 2, rows=20)
     with rows.database.begin() as connection:
         merge_ranges.check_chain_end(connection, partition, mine)
-        merge_ranges.save_range(
-            connection, partition, yours.ranges[0], written_of(yours)[0], NOON, definition_version=1
-        )
+        merge_ranges.save_range(connection, partition, yours.ranges[0], written_of(yours)[0], definition_version=1)
     with pytest.raises(LeaseLost, match="the ranges end at 2, not at 0"), rows.database.begin() as connection:
         merge_ranges.check_chain_end(connection, partition, mine)
     with rows.database.begin() as connection:

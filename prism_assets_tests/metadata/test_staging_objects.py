@@ -319,7 +319,7 @@ def finish(rows: Rows, item: ClaimedObject, *, lines: int, batch: int | None = N
     aside = (QuarantineCount(reason="bad_json", line_count=lines - 2),)
     result = ConvertResult(staging_object_id=item.staging_object_id, lines_in=lines, rows_out=2, quarantined=aside)
     with rows.database.begin() as connection:
-        staging_objects.finish(connection, batch or item.first_batch_id, [result], NOON)
+        staging_objects.finish(connection, batch or item.first_batch_id, [result])
 
 
 def test_a_result_whose_lines_do_not_balance_is_refused(rows: Rows) -> None:
@@ -328,7 +328,7 @@ def test_a_result_whose_lines_do_not_balance_is_refused(rows: Rows) -> None:
     (item,) = claim(rows)
     result = ConvertResult(staging_object_id=item.staging_object_id, lines_in=5, rows_out=2)
     with pytest.raises(InvariantBroken), rows.database.begin() as connection:
-        staging_objects.finish(connection, item.first_batch_id, [result], NOON)
+        staging_objects.finish(connection, item.first_batch_id, [result])
 
 
 def test_another_batch_cannot_finish_retry_or_give_up_an_object(rows: Rows) -> None:

@@ -1,4 +1,4 @@
-"""Time that passes for garbage collection alone: for the store, and for the history of publications."""
+"""Time that passes for garbage collection alone: for the store, for ranges, and for the history of publications."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from prism_assets_tests.world import World
 
 
 def hours_pass(world: World, hours: float, *, of_publications: bool = True) -> None:
-    """As if everything that lies in the lake were so much older, and so were all publications, if that is asked for."""
+    """As if everything in the lake were so much older, ranges, too, and all publications if that is asked for."""
     for path in (world.root / "buckets" / "lake").rglob("*"):
         if path.is_file():
             then = path.stat().st_mtime - hours * 3_600
             os.utime(path, (then, then))
-    if not of_publications:
-        return
+    ago = f"interval '{hours * 3_600} seconds'"
     with world.context.database.begin() as connection:
-        connection.exec_driver_sql(
-            f"UPDATE prism_publication_history SET record_time = record_time - interval '{hours * 3_600} seconds'"
-        )
+        connection.exec_driver_sql(f"UPDATE prism_merge_ranges SET update_time = update_time - {ago}")
+        if of_publications:
+            connection.exec_driver_sql(f"UPDATE prism_publication_history SET record_time = record_time - {ago}")
 
 
 def gc(world: World, **more: Any) -> GcReport:

@@ -109,6 +109,7 @@ def test_quarantined_lines_that_were_not_kept_are_told(world: World) -> None:
 def test_balance_is_of_the_last_day(world: World) -> None:
     a_closed_day(world)
     change(world, "UPDATE prism_small_objects SET row_count = 3")
+    change(world, f"UPDATE prism_staging_objects SET finish_time = '{NOON}Z'")
     assert not check(world, ROWS_BALANCE, "2026-03-02T12:00").passed
     assert check(world, ROWS_BALANCE, "2026-03-02T12:01").sentence == "no object was converted since then"
 
@@ -121,6 +122,7 @@ def test_values_that_became_null_are_figures_by_column_and_fail_nothing(world: W
     assert outcome.passed
     assert outcome.sentence.endswith("; values that did not fit, and are null or cut: amount 2 unfit")
     assert outcome.figures["values that did not fit"] == outcome.figures["unfit values: amount (unfit)"] == 2
+    change(world, f"UPDATE prism_staging_objects SET finish_time = '{NOON}Z'")
     assert check(world, QUARANTINE_RATE, "2026-03-02T12:01").figures == {"share": 0.0}
 
 

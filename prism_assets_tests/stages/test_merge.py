@@ -57,6 +57,18 @@ def ranges(world: World) -> int:
         return int(connection.exec_driver_sql(statement).scalar_one())
 
 
+def test_a_range_is_as_old_as_its_commit(world: World) -> None:
+    """And not as the run that made it, which may have begun hours before."""
+    a_closed_day(world)
+    with world.context.database.begin() as connection:
+        before = connection.exec_driver_sql("SELECT clock_timestamp()").scalar_one()
+    world.merge(AFTER, everything=True)
+    with world.context.database.begin() as connection:
+        written = "SELECT min(least(create_time, update_time)), clock_timestamp() FROM prism_merge_ranges"
+        first, after = connection.exec_driver_sql(written).one()
+    assert before < first < after
+
+
 def test_h4_a_heartbeat_keeps_a_long_job_with_its_worker(world: World) -> None:
     """A lease of a second, a merge of two and a half: a heartbeat written once would run it twice."""
     a_closed_day(world)

@@ -46,6 +46,19 @@ def lake_keys(world: World) -> list[str]:
     return sorted(item.key for item in world.context.stores.list("lake", ""))
 
 
+def test_objects_are_done_when_their_batch_was_committed(events: World) -> None:
+    """And not when its run began, which may be hours before."""
+    events.drop([], body=b"broken\n")
+    with events.context.database.begin() as connection:
+        before = connection.exec_driver_sql("SELECT clock_timestamp()").scalar_one()
+    events.stream(NOON)
+    with events.context.database.begin() as connection:
+        (done,) = connection.exec_driver_sql("SELECT finish_time FROM prism_staging_objects").scalars()
+        (set_aside,) = connection.exec_driver_sql("SELECT create_time FROM prism_quarantine").scalars()
+        assert before < min(done, set_aside)
+        assert max(done, set_aside) < connection.exec_driver_sql("SELECT clock_timestamp()").scalar_one()
+
+
 def test_a_poisonous_object_ends_up_alone_and_failed_and_the_others_are_done(events: World) -> None:
     keys = [events.drop(some_rows(1, utc(NOON))) for _ in range(9)]
     engine = PoisonedEngine(events.context.engine, keys[4])

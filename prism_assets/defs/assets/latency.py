@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from datetime import date, datetime
+from collections.abc import Collection, Iterable, Iterator
+from datetime import date
 from typing import Any
 
 from prism_assets.domain.latency import summarize
-from prism_assets.metadata.arrivals import Arrival, ShownObjects, arrivals_of_batch, arrivals_shown
+from prism_assets.metadata.arrivals import Arrival, ShownObjects, arrivals_of_batches, arrivals_shown
 from prism_assets.stages.catalog.publications import PublishedPartition
 from prism_assets.stages.catalog.run import CatalogReport, TableReport
 from prism_assets.stages.context import StageContext
@@ -15,10 +15,12 @@ from prism_assets.stages.context import StageContext
 Latencies = dict[tuple[int, date], dict[str, Any]]
 
 
-def latency_of_batch(context: StageContext, table_ids: Iterable[int], finished: datetime) -> Latencies:
-    """Of the rows that a conversion made readable by itself, by table and day."""
+def latency_of_batches(context: StageContext, table_ids: Iterable[int], batch_ids: Collection[int]) -> Latencies:
+    """Of the rows that batches made readable by themselves, by table and day."""
+    if not batch_ids:
+        return {}
     with context.database.begin() as connection:
-        return _by_day(arrivals_of_batch(connection, list(table_ids), finished))
+        return _by_day(arrivals_of_batches(connection, list(table_ids), batch_ids))
 
 
 def latency_of_publication(context: StageContext, done: CatalogReport) -> Latencies:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from prism_assets.defs.assets.figures import read_figures, table_ids, with_own_day
-from prism_assets.defs.assets.latency import latency_of_batch
+from prism_assets.defs.assets.latency import latency_of_batches
 from prism_assets.defs.assets.outcome import Facts, Outcome, Task
 from prism_assets.defs.assets.rebuilds import rebuild_days, rebuild_facts
 from prism_assets.defs.assets.reported_positions import read_positions
@@ -45,7 +45,7 @@ def make_live(context: StageContext, task: Task) -> Outcome:
     days = with_own_day(ids, task.day, changes)
     positions = read_positions(context, Stage.LIVE, ids, days)
     figures = read_figures(context, ids, days)
-    latency = latency_of_batch(context, ids, now) if changes else {}
+    latency = latency_of_batches(context, ids, streamed.batch_ids)
     lines = {ids[item.table_id]: _lines(item) for item in streamed.lines}
     return Outcome(
         touched={

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import date
 
 from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.files import MergedRange
@@ -67,7 +67,7 @@ class _OldRange:
     task: MergeTask
 
 
-def run_adopt(context: StageContext, name: str, *, since: date | None, now: datetime) -> AdoptReport:
+def run_adopt(context: StageContext, name: str, *, since: date | None) -> AdoptReport:
     """Rewrites the merged objects of the old format of a table, those of the days from `since` on.
 
     Repeating it rewrites nothing twice. Ranges that a merge extends meanwhile are left to it.
@@ -85,7 +85,7 @@ def run_adopt(context: StageContext, name: str, *, since: date | None, now: date
         tasks = [item.task for item in part.values()]
         for result in list(run_bisected(context.engine, tasks, by_version(table))):
             item = part[result.task_id]
-            if result.written is not None and _record(context, item, result.written, now):
+            if result.written is not None and _record(context, item, result.written):
                 done.append(item)
             elif result.failure is not None:
                 problems.append(
@@ -147,7 +147,7 @@ def _task(context: StageContext, table: TableDefinition, partition: Partition, i
     )
 
 
-def _record(context: StageContext, item: _OldRange, written: MergedRange, now: datetime) -> bool:
+def _record(context: StageContext, item: _OldRange, written: MergedRange) -> bool:
     """Records the new object, and has every catalog that names the old one published anew. One transaction."""
     failpoint("adopt.before_record")
     partition_id = item.partition.partition_id
@@ -155,9 +155,7 @@ def _record(context: StageContext, item: _OldRange, written: MergedRange, now: d
     with context.database.begin() as connection:
         partitions.lock_partition(connection, partition_id)
         version = item.task.definition_version
-        if not merge_ranges.replace_range(
-            connection, partition_id, item.before, after, now, definition_version=version
-        ):
+        if not merge_ranges.replace_range(connection, partition_id, item.before, after, definition_version=version):
             return False
         partitions.raise_revision(connection, partition_id)
     failpoint("adopt.after_record")

@@ -105,13 +105,11 @@ def _save(connection: Connection, running: RunningJob, now: datetime) -> None:
     for planned, written in zip(plan.ranges, running.written, strict=True):
         if planned.is_copy and planned.extends:
             # Of a range that was rewritten since it is no copy: the next run makes one.
-            range_copies.save_copy(
-                connection, job.partition_id, planned.extends, written, now, definition_version=version
-            )
+            range_copies.save_copy(connection, job.partition_id, planned.extends, written, definition_version=version)
             continue
         inputs = merge_ranges.load_inputs(connection, job.partition_id, planned)
         merged = replace(written, erasure_id=inputs.erasure_id)
-        merge_ranges.save_range(connection, job.partition_id, planned, merged, now, definition_version=version)
+        merge_ranges.save_range(connection, job.partition_id, planned, merged, definition_version=version)
     failpoint("merge.in_commit")
     saved = [planned for planned in plan.ranges if not planned.is_copy]
     if saved:

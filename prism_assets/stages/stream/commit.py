@@ -94,9 +94,9 @@ def commit_batch(
         )
         failpoint("stream.after_insert")
         partitions.raise_last_object(connection, highest)
-        staging_objects.finish(connection, batch_id, outcome.done, now)
+        staging_objects.finish(connection, batch_id, outcome.done)
         quarantine.forget_quarantine(connection, outcome.begun_anew(plan))
-        quarantine.insert_quarantine(connection, outcome.done, now)
+        quarantine.insert_quarantine(connection, outcome.done)
         attempts.fail_attempts(connection, batch_id, outcome.failed)
         attempts.take_up_versions(connection, batch_id, outcome.changed)
         abandoned_uploads.abandon_uploads(connection, [plan.upload(number) for number in outcome.abandoned])
@@ -212,6 +212,7 @@ def _report(plan: StreamPlan, outcome: _SortedResults) -> StreamReport:
     ]
     return StreamReport(
         batches=1,
+        batch_ids=(plan.batch.batch_id,),
         objects=len(outcome.done),
         lines_in=sum(result.lines_in for result in outcome.done),
         rows_out=sum(result.rows_out for result in outcome.done),

@@ -80,6 +80,7 @@ class StreamReport(Summable):
     """
 
     batches: int = 0
+    batch_ids: tuple[int, ...] = ()
     objects: int = 0
     lines_in: int = 0
     rows_out: int = 0

@@ -50,7 +50,7 @@ def stream_batches(
     context.stores.check_bucket(context.lake.bucket)
     yield revive(context)
     yield _look_back(context, table_ids)
-    yield _discard(context, table_ids, now)
+    yield _discard(context, table_ids)
     objects = rows = 0
     while (plan := start_batch(context, table_ids)) is not None:
         try:
@@ -71,12 +71,12 @@ def _look_back(context: StageContext, table_ids: Collection[int] | None) -> Stre
         return StreamReport(restarted=attempts.retry_due(connection, table_ids), problems=problems)
 
 
-def _discard(context: StageContext, table_ids: Collection[int] | None, now: datetime) -> StreamReport:
+def _discard(context: StageContext, table_ids: Collection[int] | None) -> StreamReport:
     """Counts done what arrived at discarded streams. Nothing is read of it; a death leaves the rest to the next run."""
     discarded = 0
     while True:
         with context.database.begin() as connection:
-            found = staging_objects.discard(connection, table_ids, now, _DISCARDED_AT_ONCE)
+            found = staging_objects.discard(connection, table_ids, _DISCARDED_AT_ONCE)
             failpoint("stream.in_discard")
         discarded += found
         if found < _DISCARDED_AT_ONCE:

@@ -242,7 +242,7 @@ class AnyOrder:
         )
         with self.world.context.database.begin() as connection:
             partitions.lock_partition(connection, known.partition_id)
-            merge_ranges.save_range(connection, known.partition_id, planned, written, self.now, definition_version=1)
+            merge_ranges.save_range(connection, known.partition_id, planned, written, definition_version=1)
             partitions.raise_desired(connection, known.partition_id, upper)
         known.ranges = [*(known.ranges[:-1] if extended else known.ranges), written]
         self._note(written.url, written.content_length, rows)
