@@ -9,9 +9,10 @@ import base64
 import json
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
 from enum import Enum, auto
-from itertools import islice
 from typing import Any
 
 from prism_assets.domain.errors import InvariantBroken
@@ -22,13 +23,15 @@ from prism_assets.failpoints import failpoint
 from prism_assets.kernels.convert import LIMITS, read_as
 from prism_assets.kernels.erased_lines import ErasedLines
 from prism_assets.kernels.failures import failure_of
-from prism_assets.kernels.quarantine import UNMATCHED, packed
+from prism_assets.kernels.quarantine import UNMATCHED, PackedLines
 from prism_assets.kernels.reading import facts_of
 from prism_assets.objectstore.lake import Lake
 from prism_assets.objectstore.stores import Stores
 
 _GZIP = 31
-_AT_ONCE = 1_000
+_PIECE = 1 << 20
+_BLOCK_LINES, _BLOCK_BYTES = 1_000, 4 << 20
+"""So many lines, and about so many bytes of them, are in memory at once, however many there are."""
 
 
 def clean_lines(task: CleanTask, table: TableDefinition, stores: Stores, lake: Lake) -> CleanResult:
@@ -47,10 +50,11 @@ def _cleaned(task: CleanTask, table: TableDefinition, stores: Stores, lake: Lake
     url = facts["@object"][0]
     counts: Counter[str] = Counter()
     lines = erased = withheld = 0
-    kept: list[dict[str, Any]] = []
-    definition = read_as(task.source, table)
-    with ErasedLines(definition, task.source.erasures, facts, LIMITS.expression_seconds) as judge:
-        for record, verdict in _judged(judge, _records(stores.get(lake.bucket, task.key), task.key)):
+    with (
+        closing(PackedLines(LIMITS.quarantine)) as kept,
+        ErasedLines(read_as(task.source, table), task.source.erasures, facts, LIMITS.expression_seconds) as judge,
+    ):
+        for record, verdict in _judged(judge, _blocks(stores.get_chunks(lake.bucket, task.key), task.key)):
             lines += 1
             if verdict is _Verdict.MATCHES:
                 erased += 1
@@ -59,17 +63,18 @@ def _cleaned(task: CleanTask, table: TableDefinition, stores: Stores, lake: Lake
                 withheld += 1
                 record = _without_text(record, url)
             counts[record["reason"]] += 1
-            kept.append(record)
-    left = tuple(QuarantineCount(reason=reason, line_count=count) for reason, count in sorted(counts.items()))
-    result = CleanResult(
-        staging_object_id=task.task_id, lines=lines, erased=erased, withheld=withheld, left=left, key=None
-    )
-    if task.output_key is None or not result.changed or not kept:
-        return result
-    failpoint("erase.before_put_lines")
-    stores.put(lake.bucket, task.output_key, packed(kept))
+            if task.output_key is not None:
+                kept.add(record)
+        left = tuple(QuarantineCount(reason=reason, line_count=count) for reason, count in sorted(counts.items()))
+        result = CleanResult(
+            staging_object_id=task.task_id, lines=lines, erased=erased, withheld=withheld, left=left, key=None
+        )
+        if task.output_key is None or not result.changed or not counts:
+            return result
+        failpoint("erase.before_put_lines")
+        stores.put(lake.bucket, task.output_key, kept.finish())
     failpoint("erase.after_put_lines")
-    return CleanResult(**{**vars(result), "key": task.output_key})
+    return replace(result, key=task.output_key)
 
 
 class _Verdict(Enum):
@@ -80,9 +85,9 @@ class _Verdict(Enum):
     UNDECIDED = auto()
 
 
-def _judged(judge: ErasedLines, records: Iterator[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], _Verdict]]:
-    """Many at once, as each look takes a query; those together of which the same erasures are known."""
-    while part := list(islice(records, _AT_ONCE)):
+def _judged(judge: ErasedLines, blocks: Iterable[list[dict[str, Any]]]) -> Iterator[tuple[dict[str, Any], _Verdict]]:
+    """A block at once, as each look takes a query; those together of which the same erasures are known."""
+    for part in blocks:
         verdicts = [_Verdict.STAYS] * len(part)
         known: dict[tuple[int, ...], list[tuple[int, bytes]]] = {}
         for place, record in enumerate(part):
@@ -95,12 +100,32 @@ def _judged(judge: ErasedLines, records: Iterator[dict[str, Any]]) -> Iterator[t
         yield from zip(part, verdicts, strict=True)
 
 
-def _records(body: bytes, key: str) -> Iterator[dict[str, Any]]:
+def _blocks(chunks: Iterable[bytes], key: str) -> Iterator[list[dict[str, Any]]]:
     try:
-        lines = zlib.decompress(body, _GZIP).splitlines()
-        yield from (json.loads(line) for line in lines)
+        block, size = list[dict[str, Any]](), 0
+        for line in _unpacked(chunks):
+            block.append(json.loads(line))
+            size += len(line)
+            if len(block) == _BLOCK_LINES or size >= _BLOCK_BYTES:
+                yield block
+                block, size = [], 0
+        yield block
     except (zlib.error, ValueError):
         raise InvariantBroken(f"{key} is damaged: remove its lines from quarantine, and repeat") from None
+
+
+def _unpacked(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of an object, of which hardly more than one is in memory; zlib.error where it does not end."""
+    gzip, begun = zlib.decompressobj(_GZIP), b""
+    for chunk in chunks:
+        while chunk and not gzip.eof:
+            *lines, begun = (begun + gzip.decompress(chunk, _PIECE)).split(b"\n")
+            yield from lines
+            chunk = gzip.unconsumed_tail
+    if not gzip.eof:
+        raise zlib.error
+    if begun:
+        yield begun
 
 
 def _text(record: dict[str, Any]) -> bytes | None:

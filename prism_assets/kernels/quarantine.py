@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from isal import isal_zlib
@@ -26,6 +26,49 @@ UNMATCHED = "unmatched_erasures"
 """The field of a record for the ids of erasures that its line does not match."""
 
 
+class PackedLines:
+    """Records as JSON lines, compressed as they come: in memory, and on disk beyond so many bytes of `memory`."""
+
+    def __init__(self, memory: int) -> None:
+        self._gzip = isal_zlib.compressobj(1, isal_zlib.DEFLATED, 31)
+        self._memory = memory
+        self._parts: list[bytes] = []
+        self._held = 0
+        self._file: IO[bytes] | None = None
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Takes one more line."""
+        line = json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n"
+        self._keep(self._gzip.compress(line.encode()))
+
+    def finish(self) -> memoryview:
+        """The whole object."""
+        self._keep(self._gzip.flush())
+        if self._file is None:
+            return memoryview(b"".join(self._parts))
+        self._empty_memory(self._file)
+        return memoryview(mapped(self._file)).cast("B")
+
+    def close(self) -> None:
+        """Lets go of everything."""
+        self._parts.clear()
+        if self._file:
+            self._file.close()
+
+    def _keep(self, data: bytes) -> None:
+        self._parts.append(data)
+        self._held += len(data)
+        if self._held > self._memory:
+            self._file = self._file or new_file()
+            self._empty_memory(self._file)
+
+    def _empty_memory(self, file: IO[bytes]) -> None:
+        with telling():
+            file.writelines(self._parts)
+        self._parts.clear()
+        self._held = 0
+
+
 class Quarantine:
     """Collects lines with number, reason and column, compressed as they come.
 
@@ -34,21 +77,15 @@ class Quarantine:
 
     def __init__(self, memory: int, blanking: Blanking, url: str, *, erasures: Sequence[int] = ()) -> None:
         self.counts: Counter[str] = Counter()
-        self._gzip = isal_zlib.compressobj(1, isal_zlib.DEFLATED, 31)
-        self._memory = memory
+        self._packed = PackedLines(memory)
         self._blanking = blanking
         self._url = url
         self._withholds = bool(erasures) or blanking.is_needed
         self._judged_by = {UNMATCHED: list(erasures)} if erasures and blanking.is_needed else {}
-        self._parts: list[bytes] = []
-        self._held = 0
-        self._file: IO[bytes] | None = None
 
     def close(self) -> None:
         """Lets go of everything."""
-        self._parts.clear()
-        if self._file:
-            self._file.close()
+        self._packed.close()
 
     def add(self, line: int, reason: str, column: str | None, original: Original, *, withheld: bool = False) -> None:
         """Adds a line; what is not UTF-8 is kept as base64. Of one that is `withheld` only the place is."""
@@ -79,11 +116,7 @@ class Quarantine:
 
     def finish(self) -> memoryview:
         """The whole object; there is nothing to write if no line was added."""
-        self._keep(self._gzip.flush())
-        if self._file is None:
-            return memoryview(b"".join(self._parts))
-        self._empty_memory(self._file)
-        return memoryview(mapped(self._file)).cast("B")
+        return self._packed.finish()
 
     def _unread(self, content: bytes, offset: int, length: int) -> dict[str, Any]:
         return self._place(offset, length) if self._withholds else _content(content)
@@ -93,30 +126,7 @@ class Quarantine:
 
     def _write(self, reason: str, record: dict[str, Any]) -> None:
         self.counts[reason] += 1
-        self._keep(self._gzip.compress(_written(record)))
-
-    def _keep(self, data: bytes) -> None:
-        self._parts.append(data)
-        self._held += len(data)
-        if self._held > self._memory:
-            self._file = self._file or new_file()
-            self._empty_memory(self._file)
-
-    def _empty_memory(self, file: IO[bytes]) -> None:
-        with telling():
-            file.writelines(self._parts)
-        self._parts.clear()
-        self._held = 0
-
-
-def packed(records: Iterable[Mapping[str, Any]]) -> bytes:
-    """The object of records that are there already."""
-    gzip = isal_zlib.compressobj(1, isal_zlib.DEFLATED, 31)
-    return b"".join([*(gzip.compress(_written(record)) for record in records), gzip.flush()])
-
-
-def _written(record: Mapping[str, Any]) -> bytes:
-    return (json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
+        self._packed.add(record)
 
 
 def _content(content: bytes) -> dict[str, Any]:

@@ -1,0 +1,76 @@
+"""Quarantined lines are looked through for erasures block by block, and what may stay are the bytes of before."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tracemalloc
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from prism_assets.domain.work.erase import CleanResult, CleanTask
+from prism_assets.kernels import clean
+from prism_assets.kernels.clean import clean_lines
+from prism_assets.kernels.expressions.predicate import check_predicate
+from prism_assets.kernels.parquet.accepted_rows import Limits
+from prism_assets_tests.kernels.builders import Lake, a_column, a_convert_task, a_table
+
+TABLE = a_table(a_column("n", "bigint", 2), a_column("v", "string", 3))
+RULE = replace(check_predicate(TABLE, "n % 100 = 7"), erasure_id=1)
+
+
+def a_record(number: int, length: int = 10) -> dict[str, Any]:
+    text = json.dumps({"n": number, "v": "é" * length}, ensure_ascii=False)
+    return {"line": number, "reason": "missing_time", "column": "time", "text": text}
+
+
+def packed(records: list[dict[str, Any]]) -> bytes:
+    return gzip.compress("".join(json.dumps(item, ensure_ascii=False) + "\n" for item in records).encode())
+
+
+def cleaned(lake: Lake, body: bytes) -> CleanResult:
+    lake.stores.put("lake", "q/before.gz", body)
+    source = replace(a_convert_task(), erasures=(RULE,))
+    task = CleanTask(source=source, key="q/before.gz", output_key="q/after.gz")
+    return clean_lines(task, TABLE, lake.stores, lake.lake)
+
+
+def left(lake: Lake) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in gzip.decompress(lake.stores.get("lake", "q/after.gz")).splitlines()]
+
+
+def test_lines_are_looked_through_without_all_of_them_in_memory(lake: Lake) -> None:
+    records = [a_record(number, 10_000) for number in range(1_500)]
+    body = packed(records)
+    tracemalloc.start()
+    try:
+        result = cleaned(lake, body)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (result.failure, result.lines, result.erased) == (None, 1_500, 15)
+    assert left(lake) == [record for record in records if record["line"] % 100 != 7]
+    assert most < 28 << 20, "30 MB of lines were in memory, several times"
+
+
+@pytest.mark.parametrize("lines", [1, 7, 1_000])
+def test_what_is_left_is_the_same_bytes_whatever_is_in_memory_at_once(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, lines: int
+) -> None:
+    body = packed([a_record(number) for number in range(150)])
+    whole = cleaned(lake, body)
+    expected = lake.stores.get("lake", "q/after.gz")
+    monkeypatch.setattr(clean, "_BLOCK_LINES", lines)
+    monkeypatch.setattr(clean, "_PIECE", 100)
+    monkeypatch.setattr(clean, "LIMITS", Limits(quarantine=50))
+    assert cleaned(lake, body) == whole
+    assert lake.stores.get("lake", "q/after.gz") == expected
+
+
+@pytest.mark.parametrize("body", [b"", b"{}\n", packed([a_record(7)])[:-1], gzip.compress(b"{}\n{")], ids=range(4))
+def test_what_does_not_end_or_is_no_such_object_is_told_as_damaged(lake: Lake, body: bytes) -> None:
+    failure = cleaned(lake, body).failure
+    assert failure is not None
+    assert "is damaged: remove its lines from quarantine" in failure.message
