@@ -7,9 +7,14 @@ import resource
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+from prism_assets.domain.errors import ExpressionsFailed
+from prism_assets.kernels.expressions import session
 from prism_assets.kernels.expressions.memory import ROOM, confined
+from prism_assets.kernels.expressions.session import NeedsMemory, Session
 
 
 def limit() -> int:
@@ -69,3 +74,52 @@ def test_a_limit_that_is_lower_stays() -> None:
             assert limit() == lower
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+class Clock:
+    """Of queries that take a second where one of the texts is long, and need too much memory then."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def answer(self, rows: pa.Table, ends: float) -> pa.Table:
+        if self.seconds >= ends:
+            raise ExpressionsFailed("too slow")
+        if pc.max(pc.binary_length(rows["t"])).as_py() < 1_000:
+            return rows
+        self.seconds += 1
+        raise NeedsMemory("too much")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(session, "time", made)
+    return made
+
+
+def a_block(hostile: int) -> pa.Table:
+    """A thousand rows, hostile ones among them."""
+    return pa.table({"t": ["x" * 1_000 if number < hostile else "x" for number in range(1_000)]})
+
+
+def nothing(row: pa.Table) -> pa.Table:
+    return pa.table({"t": pa.nulls(row.num_rows, pa.string())})
+
+
+def test_many_rows_that_need_memory_take_no_time_of_their_block(clock: Clock) -> None:
+    found = Session((), str, 60.0).answer_in_parts(clock.answer, a_block(90), nothing)
+    assert clock.seconds > 180
+    assert found["t"].to_pylist() == [None] * 90 + ["x"] * 910
+
+
+def test_rows_that_need_memory_have_so_much_time_in_all_blocks_of_an_object(clock: Clock) -> None:
+    opened, block = Session((), str, 60.0), a_block(30)
+    for _ in range(4):
+        opened.answer_in_parts(clock.answer, block, nothing)
+    with pytest.raises(ExpressionsFailed, match="too slow"):
+        opened.answer_in_parts(clock.answer, block, nothing)
+    assert 300 < clock.seconds <= 360 + 60

@@ -173,19 +173,42 @@ Answer = Callable[[pa.Table, float], pa.Table]
 
 _LONGEST = 16
 """One row in so many, the longest ones, are first looked at for those at fault."""
+_SPARE = 5
+"""So many times the time of a block may go, in all blocks of an object, into queries that need too much memory."""
 
 
-def _in_parts(answer: Answer, rows: pa.Table, alone: Callable[[pa.Table], pa.Table], ends: float) -> pa.Table:
+@dataclass
+class _Time:
+    """Until when a block is to be answered. As long as seconds are `spare` queries that need memory take of those."""
+
+    ends: float
+    spare: float
+
+    def answer(self, answer: Answer, rows: pa.Table) -> pa.Table:
+        """The answer to some rows, or NeedsMemory when memory is there again."""
+        begun = time.monotonic()
+        try:
+            return answer(rows, self.ends)
+        except NeedsMemory:
+            regain()
+            taken = min(time.monotonic() - begun, self.spare)
+            self.ends += taken
+            self.spare -= taken
+            raise
+
+
+def _in_parts(answer: Answer, rows: pa.Table, alone: Callable[[pa.Table], pa.Table], left: _Time) -> pa.Table:
     with suppress(NeedsMemory):
-        return answer(rows, ends)
-    regain()
+        return left.answer(answer, rows)
     if rows.num_rows == 1:
-        return _answer_alone(answer, rows, alone, ends)
+        with suppress(NeedsMemory):  # a thread beside may have had the room
+            return left.answer(answer, rows)
+        return alone(rows)
     # The rows from the shortest on: each half of most of them, and the longest.
     order = np.argsort(_lengths(rows), kind="stable")
     long = max(1, rows.num_rows // _LONGEST)
     parts = [part for part in (*np.array_split(order[:-long], 2), order[-long:]) if len(part)]
-    answers = [_in_parts(answer, rows.take(pa.array(part)), alone, ends) for part in parts]
+    answers = [_in_parts(answer, rows.take(pa.array(part)), alone, left) for part in parts]
     whole = pa.concat_tables(answers, promote_options="default")  # answers may have columns that others have not
     if whole.nbytes > MEMORY:
         raise ExpressionsFailed(
@@ -193,14 +216,6 @@ def _in_parts(answer: Answer, rows: pa.Table, alone: Callable[[pa.Table], pa.Tab
             f"{counted(rows.num_rows, 'line')}: keep their values shorter"
         )
     return whole.take(pa.array(np.argsort(order, kind="stable")))
-
-
-def _answer_alone(answer: Answer, row: pa.Table, alone: Callable[[pa.Table], pa.Table], ends: float) -> pa.Table:
-    """With a second try, as a thread beside may have had the room."""
-    with suppress(NeedsMemory):
-        return answer(row, ends)
-    regain()
-    return alone(row)
 
 
 def _lengths(rows: pa.Table) -> npt.NDArray[np.int64]:
@@ -269,6 +284,7 @@ class Session:
 
     def __init__(self, secrets: Collection[str], secret_of: Secrets, seconds: float) -> None:
         self._seconds = seconds
+        self._spare = _SPARE * seconds
         self._variables = tuple(pair for name in sorted(secrets) for pair in variables(name, secret_of(name)))
         self._prepared: dict[Hashable, _Prepared] = {}
 
@@ -313,10 +329,15 @@ class Session:
         """What `answer` gives for rows until an instant, the time of one block from now.
 
         Rows that need too much memory are divided, until those at fault stand alone: for each that is what `alone`
-        gives. Raises ExpressionsFailed where results are too many bytes in all, and what `answer` raises.
+        gives. Each takes seconds, which many of them in one block have beside its own. Raises ExpressionsFailed where
+        results are too many bytes in all, and what `answer` raises.
         """
         with confined():
-            return _in_parts(answer, rows, alone, time.monotonic() + self._seconds)
+            left = _Time(time.monotonic() + self._seconds, self._spare)
+            try:
+                return _in_parts(answer, rows, alone, left)
+            finally:
+                self._spare = left.spare
 
     def _too_slow(self, rows: pa.Table) -> ExpressionsFailed:
         return ExpressionsFailed(
