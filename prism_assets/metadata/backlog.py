@@ -87,11 +87,13 @@ SELECT count(*) FROM (
 class StagingCounts:
     """How many staging objects of a table wait or are being converted; `latest_error` is that of one that was tried.
 
-    Those that no batch has claimed and whose stream is stopped are not among them: see `count_stopped`.
+    Those that no batch has claimed and whose stream is stopped are not among them: see `count_stopped`. Of the pending
+    ones some may be `held_up`: no batch begins with them before a flip of the table has ended.
     """
 
     table_id: int
     pending: int
+    held_up: int
     claimed: int
     latest_error: str | None
 
@@ -101,14 +103,16 @@ def count_unfinished(connection: Connection) -> list[StagingCounts]:
     return [StagingCounts(**row._mapping) for row in connection.execute(text(_UNFINISHED))]
 
 
-_UNFINISHED = """
-SELECT u.prism_table_id AS table_id, pending, claimed, CASE WHEN latest_tried IS NOT NULL
+_UNFINISHED = f"""
+SELECT u.prism_table_id AS table_id, pending, held_up, claimed, CASE WHEN latest_tried IS NOT NULL
     THEN format('s3://%s/%s: %s', o.bucket_name, o.object_key, o.last_error) END AS latest_error
 FROM (
     SELECT o.prism_table_id, count(*) FILTER (WHERE o.state = 'pending') AS pending,
+        count(*) FILTER (WHERE o.state = 'pending' AND NOT {MAY_BEGIN}) AS held_up,
         count(*) FILTER (WHERE o.state = 'claimed') AS claimed,
         max(o.prism_staging_object_id) FILTER (WHERE o.last_error IS NOT NULL) AS latest_tried
     FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
+    JOIN prism_tables t ON t.prism_table_id = o.prism_table_id
     WHERE o.state IN ('pending', 'claimed')
         AND NOT (s.intake = 'wait' AND o.first_batch_id IS NULL AND o.generation = 0)
     GROUP BY o.prism_table_id

@@ -15,6 +15,7 @@ from prism_assets.domain.words import counted
 from prism_assets.metadata import backlog, iceberg_figures, iceberg_tables, merge_jobs, partitions, publication_notes
 from prism_assets.metadata.merge_jobs import JobStatus
 from prism_assets.metadata.unread_objects import Unread, UnreadObjects, load_unread
+from prism_assets.stages.catalog.column_transitions import TransitionStatus, read_transitions
 from prism_assets.stages.catalog.facts import StoredFacts
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.drop.report import read_drops
@@ -25,12 +26,14 @@ from prism_assets.stages.record_faults import load_waits
 class Leftover:
     """One thing that is not done, in a sentence. It goes on when somebody acts, or by itself.
 
-    `stuck` is what a run that goes on until all is idle would have done, had it got on at all.
+    `stuck` is what a run that goes on until all is idle would have done, had it got on at all. For what is `held_up` by
+    something else that is left it does not wait.
     """
 
     sentence: str
     for_a_person: bool = False
     stuck: bool = False
+    held_up: bool = False
 
 
 _LONG_BEHIND = 1_800
@@ -50,19 +53,33 @@ def read_leftovers(
 
 
 def objects_left(
-    _context: StageContext, connection: Connection, tables: Sequence[TableDefinition], _now: datetime
+    context: StageContext, connection: Connection, tables: Sequence[TableDefinition], now: datetime
 ) -> Iterator[Leftover]:
-    """Staging objects that were given up, and those that will be tried again."""
+    """Staging objects that were given up, those that will be tried again, and those that wait for a flip."""
     named = {table.table_id: str(table.name) for table in tables}
+    flipping = {table.table_id: table for table in tables if table.is_flipping}
     for unread in load_unread(connection, list(named)):
         yield from _unread_left(named[unread.table_id], unread)
     for counts in backlog.count_unfinished(connection):
-        if counts.table_id in named:
+        if counts.table_id not in named:
+            continue
+        held_up = counts.held_up if counts.table_id in flipping else 0
+        if objects := counts.pending + counts.claimed - held_up:
             why = f", the latest after an error: {counts.latest_error}" if counts.latest_error else ""
-            objects = counts.pending + counts.claimed
             waiting = counted(objects, "staging object waits", "staging objects wait")
             sentence = f"{named[counts.table_id]}: {waiting} to be converted{why}"
             yield Leftover(sentence=sentence, stuck=True)
+        if held_up:
+            waiting = counted(held_up, "staging object waits", "staging objects wait")
+            why = _flip_reason(read_transitions(context, connection, flipping[counts.table_id], now))
+            sentence = f"{named[counts.table_id]}: {waiting} to be converted, as columns flip to wider types: {why}"
+            yield Leftover(sentence=sentence, stuck=True, held_up=True)
+
+
+def _flip_reason(transitions: Sequence[TransitionStatus]) -> str:
+    """What the flip of a table waits for, which is the same for all columns that flip."""
+    reasons = [item.step.reason for item in transitions if item.is_flipping]
+    return next(filter(None, reasons), "the next catalog run goes on with it")
 
 
 def _unread_left(table: str, unread: UnreadObjects) -> Iterator[Leftover]:

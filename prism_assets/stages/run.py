@@ -110,9 +110,11 @@ def run_until_idle(
     """Turns until a turn changes nothing and no work is under way; waits for leases of dead workers to end.
 
     What is under way elsewhere, or waits for its next try, is waited for while anything gets on: after so many seconds
-    of `patience` without any object found, converted, merged or published, the turns end.
+    of `patience` without any object found, converted, merged or published, the turns end. What it waits for is told as
+    progress.
     """
     turns: list[CycleReport] = []
+    told: tuple[str, ...] = ()
     moved = time.monotonic()
     while True:
         now = clock()
@@ -126,6 +128,9 @@ def run_until_idle(
         waits = _waits(context, turns, names, later, clock_moves=later > now)
         if not waits or time.monotonic() - moved > patience:
             return tuple(turns)
+        if waits != told:
+            context.progress(f"run: waits, for {patience:.0f} s without progress at most: {'; '.join(waits)}")
+            told = waits
         time.sleep(_PAUSE_SECONDS)
 
 
@@ -175,21 +180,19 @@ def _waits(
     now: datetime,
     *,
     clock_moves: bool,
-) -> bool:
-    """Whether work is claimed by a worker alive or dead, another run is at the catalog, or a next try comes by itself.
+) -> tuple[str, ...]:
+    """What is claimed by a worker alive or dead, what another run is at, and what is tried again by itself: sentences.
 
     A merge that the surroundings kept from its end comes again soon, if the clock of this run moves at all. What a call
     that was lost may still change is not waited for where the catalog does not answer.
     """
-    catalog = turns[-1].catalog
-    kinds = [objects_left, merges_left, *([] if catalog.errors else [publications_left])]
-    iceberg = turns[-1].iceberg
-    if (
-        catalog.skipped
-        or turns[-1].fold.skipped
-        or (iceberg and iceberg.skipped)
-        or any(item.stuck for item in read_leftovers(context, names, kinds, now))
-    ):
-        return True
-    failing = _failing_merges(context, turns, context.choose_ids(names))
-    return clock_moves and any(problem.transient for problem in failing.values())
+    last = turns[-1]
+    kinds = [objects_left, merges_left, *([] if last.catalog.errors else [publications_left])]
+    failing = _failing_merges(context, turns, context.choose_ids(names)) if clock_moves else {}
+    return (
+        *last.catalog.skipped,
+        *(f"{item.table}: {item.reason}" for item in last.fold.skipped),
+        *(last.iceberg.skipped if last.iceberg else ()),
+        *(item.sentence for item in read_leftovers(context, names, kinds, now) if item.stuck and not item.held_up),
+        *(str(problem) for problem in failing.values() if problem.transient),
+    )

@@ -207,6 +207,18 @@ def test_an_outage_that_lasts_ends_a_run_until_idle_after_its_patience(table: Pr
     fails(done, "no progress any more: log.events: 1 staging object waits to be converted", f"s3://staging/{key}: ")
 
 
+def test_what_a_run_until_idle_waits_for_is_told_once(table: Prism) -> None:
+    path = table.world.root / "buckets" / "staging" / table.world.drop(some_rows(1, utc(NOON)))
+    table.ok("discover", "--now", NOON)
+    path.unlink()
+    path.symlink_to(path.name)
+    lines: list[str] = []
+    run_until_idle(replace(table.world.context, progress=lines.append), clock=lambda: utc(NOON), patience=1)
+    (waits,) = [line for line in lines if line.startswith("run: waits")]
+    told = "run: waits, for 1 s without progress at most: log.events: 1 staging object waits to be converted"
+    assert waits.startswith(told)
+
+
 @contextmanager
 def another_catalog_run(world: World) -> Iterator[threading.Timer]:
     """Holds the catalog of log.events until the timer is started and has run out, or to the end."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -15,7 +16,9 @@ from prism_assets.metadata.leases import LeaseKind
 from prism_assets.stages.catalog.column_transitions import advance_columns
 from prism_assets.stages.catalog.run import run_catalog
 from prism_assets.stages.leases import leased
+from prism_assets.stages.leftovers import ALL, read_leftovers
 from prism_assets.stages.merge import commit
+from prism_assets.stages.run import run_until_idle
 from prism_assets_tests.builders import utc
 from prism_assets_tests.stages.seen_columns import NOON, publish
 from prism_assets_tests.stages.test_flips import world as world
@@ -64,6 +67,26 @@ def test_a_flip_is_given_up_and_new_objects_are_taken_in(world: World, rows: lis
         "1 object of days that are open, 1 merge that failed, of 2026-03-02"
     )
     assert world.stream(LATER).rows_out == 3
+
+
+def test_turns_do_not_wait_for_a_flip_that_nothing_moves(world: World, rows: list[dict[str, Any]]) -> None:
+    """What it waits for is left for a person, and told with the objects that wait for it."""
+    world.apply(a_file(WIDE), now=WIDENED)
+    world.merge(WIDENED)
+    world.catalog(WIDENED)
+    drop(world, at=NEXT)
+    park_a_merge(world)
+    ticks = itertools.count()
+
+    def clock() -> datetime:
+        assert next(ticks) < 8, "the turns do not end"
+        return utc(LATER) - timedelta(minutes=1)
+
+    run_until_idle(world.context, clock=clock)
+    assert [item.sentence for item in read_leftovers(world.context, None, ALL, clock()) if item.stuck] == [
+        "log.events: 1 staging object waits to be converted, as columns flip to wider types: new objects wait, until "
+        "2026-03-02 11:00Z at most, for 1 merge that failed"
+    ]
 
 
 def test_objects_are_taken_in_again_also_if_nobody_ends_a_flip(world: World, rows: list[dict[str, Any]]) -> None:

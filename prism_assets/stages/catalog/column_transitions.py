@@ -54,6 +54,7 @@ class TransitionStatus:
     former: str
     is_widening: bool = False
     wanted_type: str | None = None
+    is_flipping: bool = False
     begun: datetime
     step: TransitionStep
 
@@ -66,7 +67,15 @@ class TransitionStatus:
             return cls(column=column.name, former=transition.former, begun=begun, step=step)
         wanted = transition.wanted_type.name if transition.wanted_type else None
         former = column.type if wanted else transition.former
-        return cls(column=column.name, former=former.name, is_widening=True, wanted_type=wanted, begun=begun, step=step)
+        return cls(
+            column=column.name,
+            former=former.name,
+            is_widening=True,
+            wanted_type=wanted,
+            is_flipping=transition.state is WideningState.FLIPPING,
+            begun=begun,
+            step=step,
+        )
 
     @property
     def gives_up(self) -> bool:
