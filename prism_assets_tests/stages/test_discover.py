@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prism_assets.metadata import stream_scans, tables
+from prism_assets.metadata import retention, stream_scans, tables
 from prism_assets.metadata.stream_scans import Scan
 from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.stages.context import StageContext
@@ -282,6 +283,31 @@ def scan_a_page(context: StageContext, now: str = NOON) -> StreamScan:
     return found
 
 
+def test_a_whole_listing_is_of_when_it_began_by_the_clock_of_the_database(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However far that of this machine is ahead: what is sent while it is listed may be missed."""
+    world.apply(a_table())
+    begun: list[datetime] = []
+    real = type(world.context.stores).list
+
+    def listed(*args: Any, **more: Any) -> Iterator[Any]:
+        begun.append(database_time(world))
+        return real(*args, **more)
+
+    monkeypatch.setattr(type(world.context.stores), "list", listed)
+    before = database_time(world)
+    run_discover(world.context, now=before + timedelta(hours=1))
+    with world.context.database.begin() as connection:
+        (scan,) = stream_scans.load_scans(connection).values()
+    assert before < scan.full_scan_time < begun[0]
+
+
+def database_time(world: World) -> datetime:
+    with world.context.database.begin() as connection:
+        return retention.database_time(connection)
+
+
 def test_a_listing_that_is_too_long_goes_on_behind_its_last_key(remote: StageContext) -> None:
     found = [scan_a_page(remote) for _ in range(6)]
     assert [item.new for item in found] == [2, 2, 2, 2, 2, 0]
@@ -343,7 +369,9 @@ def test_a_listing_in_parts_leaves_nothing_young_before_the_next_one(
             overlap.see(ObjectInfo(key, 1, None, START + timedelta(seconds=second)))
         unfinished = bool(part) and start < len(listing)
         after = before.resume_key if before else None
-        before = _next_scan(before, overlap, after, START, listed=len(part), full=before is None, unfinished=unfinished)
+        before = _next_scan(
+            before, overlap, after, START, START, listed=len(part), full=before is None, unfinished=unfinished
+        )
         if not unfinished:
             break
     assert before is not None
@@ -362,6 +390,6 @@ def test_parts_of_a_listing_with_growing_keys_move_the_position_on() -> None:
         for number in range(10):
             overlap.see(ObjectInfo(f"{part}{number}", 1, None, START + (10 * part + number) * HOUR))
         after = before.resume_key if before else None
-        before = _next_scan(before, overlap, after, START, listed=10, full=before is None, unfinished=part < 2)
+        before = _next_scan(before, overlap, after, START, START, listed=10, full=before is None, unfinished=part < 2)
     assert before is not None
     assert before.position_key == "27"
