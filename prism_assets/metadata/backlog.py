@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.words import counted
-from prism_assets.metadata.staging_objects import MAY_BEGIN
+from prism_assets.metadata.staging_objects import IS_BEGUN, IS_DUE, MAY_BEGIN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,9 +33,10 @@ def count_pending(connection: Connection, lease_seconds: float, at_most: int = 1
     ]
 
 
-# Of a stream that is read: what its own table has claimed, or may claim, unless it flips; of a discarded one, what is to be counted done.
-# What was begun at a stream that goes another way now is its table's. Then what dead batches hold, what is due to be tried
-# again, and what has uploads to be removed: the last as `due_uploads` has it.
+# Of a stream that is read: what its own table has claimed, or may claim, unless it flips; of a discarded one, what is to
+# be counted done. What was begun at a stream that goes another way now is its table's. So far by the conditions of
+# claims. Then what dead batches hold, what is due to be tried again, and what has uploads to be removed: the last as
+# `due_uploads` has it.
 _PENDING = f"""
 SELECT prism_table_id, sum(pending) AS pending, sum(abandoned) AS abandoned FROM (
     SELECT s.prism_table_id, w.pending, 0 AS abandoned FROM prism_streams s JOIN prism_tables t USING (prism_table_id)
@@ -44,13 +45,11 @@ SELECT prism_table_id, sum(pending) AS pending, sum(abandoned) AS abandoned FROM
             AND o.prism_table_id = s.prism_table_id
             AND (s.intake = 'convert' AND {MAY_BEGIN}
                 OR s.intake = 'discard' AND o.first_batch_id IS NULL AND o.generation = 0)
-            AND (o.retry_time IS NULL OR o.retry_time <= clock_timestamp()) LIMIT :most) q) w
+            AND {IS_DUE} LIMIT :most) q) w
     WHERE s.intake <> 'wait' AND w.pending > 0
     UNION ALL
     SELECT o.prism_table_id, count(*), 0 FROM prism_streams s JOIN prism_staging_objects o USING (prism_stream_id)
-    WHERE (s.intake <> 'convert' OR s.moved) AND (s.intake <> 'convert' OR o.prism_table_id <> s.prism_table_id)
-        AND o.state = 'pending' AND (o.first_batch_id IS NOT NULL OR o.generation > 0)
-        AND (o.retry_time IS NULL OR o.retry_time <= clock_timestamp())
+    WHERE {IS_BEGUN} AND {IS_DUE}
     GROUP BY o.prism_table_id
     UNION ALL
     SELECT o.prism_table_id, 0, count(*) FROM prism_stream_batches b

@@ -246,25 +246,33 @@ def _claim_unsuspected(
     return claimed
 
 
-# Objects of streams that are stopped or discarded now, or that feed another table: what a batch has claimed once is
-# finished, for the table that it was claimed for, so that no day of that waits for a stream that nobody reads.
-_PICK_BEGUN = """
-SELECT o.prism_staging_object_id, o.prism_stream_id, o.content_length
-FROM prism_streams s JOIN prism_staging_objects o ON o.prism_stream_id = s.prism_stream_id
-WHERE (s.intake <> 'convert' OR s.moved) AND (s.intake <> 'convert' OR o.prism_table_id <> s.prism_table_id)
-    AND o.state = 'pending' AND (o.first_batch_id IS NOT NULL OR o.generation > 0) AND o.batch_limit IS NULL
-    AND (CAST(:tables AS bigint[]) IS NULL OR o.prism_table_id = ANY(CAST(:tables AS bigint[])))
-    AND (o.retry_time IS NULL OR o.retry_time <= clock_timestamp())
-    AND (o.generation = 0 OR NOT EXISTS (SELECT 1 FROM prism_abandoned_uploads a
-        WHERE a.prism_staging_object_id = o.prism_staging_object_id AND a.generation < o.generation
-            AND NOT a.removed))
-ORDER BY o.prism_staging_object_id LIMIT :limit FOR UPDATE OF o SKIP LOCKED
-"""
+# Sensors ask by the same conditions for what is pending: `backlog.count_pending`.
 MAY_BEGIN = """
     (o.first_batch_id IS NOT NULL OR t.intake_paused_until IS NULL OR t.intake_paused_until <= clock_timestamp())
 """
 """Whether a batch may claim the object `o` of the table `t`: of one that flips only what a batch has claimed once."""
-# What is begun anew waits, by the last condition, until what a former start of it uploaded is removed.
+IS_DUE = """
+    (o.retry_time IS NULL OR o.retry_time <= clock_timestamp())
+    AND (o.generation = 0 OR NOT EXISTS (SELECT 1 FROM prism_abandoned_uploads a
+        WHERE a.prism_staging_object_id = o.prism_staging_object_id AND a.generation < o.generation
+            AND NOT a.removed))
+"""
+"""Whether the pending object `o` rests no more, and, if it was begun anew, what a former start uploaded is removed."""
+IS_BEGUN = """
+    (s.intake <> 'convert' OR s.moved) AND (s.intake <> 'convert' OR o.prism_table_id <> s.prism_table_id)
+    AND o.state = 'pending' AND (o.first_batch_id IS NOT NULL OR o.generation > 0)
+"""
+"""Whether the object `o` is to be finished, whatever its stream `s` is now: stopped, discarded, or another table's.
+
+It is for the table that it was claimed for, so that no day of that waits for a stream that nobody reads.
+"""
+_PICK_BEGUN = f"""
+SELECT o.prism_staging_object_id, o.prism_stream_id, o.content_length
+FROM prism_streams s JOIN prism_staging_objects o ON o.prism_stream_id = s.prism_stream_id
+WHERE {IS_BEGUN} AND o.batch_limit IS NULL AND {IS_DUE}
+    AND (CAST(:tables AS bigint[]) IS NULL OR o.prism_table_id = ANY(CAST(:tables AS bigint[])))
+ORDER BY o.prism_staging_object_id LIMIT :limit FOR UPDATE OF o SKIP LOCKED
+"""
 _PICK = f"""
 SELECT o.prism_staging_object_id, o.prism_stream_id, o.content_length
 FROM unnest(CAST(:streams AS bigint[]), CAST(:tables AS bigint[])) AS s (id, table_id)
@@ -272,12 +280,7 @@ JOIN prism_tables t ON t.prism_table_id = s.table_id
 CROSS JOIN LATERAL (
     SELECT * FROM prism_staging_objects o
     WHERE o.prism_stream_id = s.id AND o.state = 'pending' AND o.batch_limit IS NULL
-        AND o.prism_table_id = s.table_id
-        AND {MAY_BEGIN}
-        AND (o.retry_time IS NULL OR o.retry_time <= clock_timestamp())
-        AND (o.generation = 0 OR NOT EXISTS (SELECT 1 FROM prism_abandoned_uploads a
-            WHERE a.prism_staging_object_id = o.prism_staging_object_id AND a.generation < o.generation
-                AND NOT a.removed))
+        AND o.prism_table_id = s.table_id AND {MAY_BEGIN} AND {IS_DUE}
     ORDER BY o.prism_staging_object_id LIMIT :share FOR UPDATE SKIP LOCKED
 ) AS o
 """
@@ -304,14 +307,10 @@ def _claim_suspects(
     return _mark_claimed(connection, batch_id, picked)
 
 
-_PICK_SUSPECTS = """
+_PICK_SUSPECTS = f"""
 SELECT prism_staging_object_id, content_length, batch_limit FROM prism_staging_objects o
-WHERE state = 'pending' AND batch_limit IS NOT NULL
+WHERE state = 'pending' AND batch_limit IS NOT NULL AND {IS_DUE}
     AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[])))
-    AND (retry_time IS NULL OR retry_time <= clock_timestamp())
-    AND (o.generation = 0 OR NOT EXISTS (SELECT 1 FROM prism_abandoned_uploads a
-        WHERE a.prism_staging_object_id = o.prism_staging_object_id AND a.generation < o.generation
-            AND NOT a.removed))
 ORDER BY attempts, prism_staging_object_id LIMIT :limit FOR UPDATE SKIP LOCKED
 """
 

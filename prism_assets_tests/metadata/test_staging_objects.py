@@ -158,6 +158,41 @@ def test_an_object_waits_for_the_removal_of_what_its_former_starts_uploaded(
     assert (claim(rows) == []) is waits
 
 
+UPLOADED = (
+    "INSERT INTO prism_abandoned_uploads VALUES (1, 0, 1, '2026-03-01', '2026-03-01', now() + interval '1 hour', {})"
+)
+BEGUN_ANEW = "UPDATE prism_staging_objects SET generation = 1"
+FLIPS = "UPDATE prism_tables SET intake_paused_until = now() + interval '1 hour'"
+STOPPED = "UPDATE prism_streams SET enabled = false"
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_claimed"),
+    [
+        ([], True),
+        (["UPDATE prism_staging_objects SET retry_time = now() + interval '1 hour'"], False),
+        ([BEGUN_ANEW], True),
+        ([BEGUN_ANEW, UPLOADED.format(False)], False),
+        ([BEGUN_ANEW, UPLOADED.format(True)], True),
+        ([BEGUN_ANEW, "UPDATE prism_staging_objects SET batch_limit = 1", UPLOADED.format(False)], False),
+        ([FLIPS], False),
+        ([FLIPS, "UPDATE prism_staging_objects SET first_batch_id = 1"], True),
+        ([STOPPED], False),
+        ([STOPPED, BEGUN_ANEW], True),
+        ([STOPPED, BEGUN_ANEW, UPLOADED.format(False)], False),
+    ],
+)
+def test_sensors_count_as_pending_what_a_batch_may_claim(rows: Rows, changes: list[str], is_claimed: bool) -> None:
+    rows.table()
+    register(rows, an_object("events/1"))
+    rows.batch()
+    for change in changes:
+        rows.sql(change)
+    with rows.database.begin() as connection:
+        pending = backlog.count_pending(connection, 60)
+    assert ([item.pending for item in pending] == [1], len(claim(rows)) == 1) == (is_claimed, is_claimed)
+
+
 @pytest.fixture
 def converted(rows: Rows) -> Rows:
     """An object `events/1` with the ETag "e" that was converted."""
