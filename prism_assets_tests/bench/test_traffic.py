@@ -12,7 +12,7 @@ import pytest
 
 from bench.readable import compared
 from bench.traffic import Traffic, body, noon_zone, object_key, write_tables
-from prism_assets.stages.apply.files import read_table_files
+from prism_assets.stages.apply.files import parse_table_files
 
 
 def test_each_table_gets_the_same_number_of_objects() -> None:
@@ -36,7 +36,7 @@ def test_no_day_ends_during_a_soak(hour: int) -> None:
 
 def test_the_table_files_can_be_read(tmp_path: Path) -> None:
     write_tables(tmp_path / "tables", Traffic(tables=2, rate=1, minutes=1, lines=1), 300)
-    assert [str(table.name) for table in read_table_files(tmp_path / "tables")] == ["soak.t000", "soak.t001"]
+    assert [str(table.name) for table in parse_table_files(tmp_path / "tables")[0]] == ["soak.t000", "soak.t001"]
 
 
 @pytest.mark.parametrize(

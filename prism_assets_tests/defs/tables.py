@@ -6,7 +6,7 @@ from datetime import date
 from pathlib import Path
 
 from prism_assets.defs.location import Location
-from prism_assets.stages.apply.files import read_table_files
+from prism_assets.stages.apply.files import parse_table_files
 
 FIRST_DAY = date(2026, 1, 1)
 
@@ -23,4 +23,4 @@ def a_folder(root: Path, *table_files: str) -> Path:
 def a_location(root: Path, *table_files: str) -> Location:
     """What a code location with these files loads."""
     folder = a_folder(root, *table_files)
-    return Location(folder, FIRST_DAY, 10, tuple(read_table_files(folder)))
+    return Location(folder, FIRST_DAY, 10, tuple(parse_table_files(folder)[0]))

@@ -97,6 +97,13 @@ REFUSED = {
 }
 
 
+def test_expressions_of_a_file_are_checked_also_where_another_file_is_wrong(world: World) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        world.apply(a_table(columns=["{name: wrong, type: string, value: id +}"]), a_table("log.others") + "oops: 1\n")
+    problems = [line.split(": ")[1] for line in str(refused.value).splitlines()]
+    assert problems == ["oops", "columns[2].value"]
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_apply_refuses_a_wrong_expression_with_its_line_and_field(world: World, name: str) -> None:
     value, message = REFUSED[name]

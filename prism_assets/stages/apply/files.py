@@ -13,14 +13,6 @@ from prism_assets.domain.table_file import parse_table_file
 from prism_assets.domain.tables import TableDefinition
 
 
-def read_table_files(folder: Path) -> list[TableDefinition]:
-    """Reads all `*.yaml` below a folder; DefinitionError with every problem of every file."""
-    found, problems = parse_table_files(folder)
-    if problems:
-        raise DefinitionError("\n".join(problems))
-    return found
-
-
 def parse_table_files(folder: Path) -> tuple[list[TableDefinition], list[str]]:
     """The tables of all sound `*.yaml` below a folder, and every problem of the others.
 

@@ -14,7 +14,7 @@ from prism_assets.domain.table_changes import DropColumn, RenameTable, applied
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
 from prism_assets.metadata import locks, partitions, range_copies, tables, undefined_fields
-from prism_assets.stages.apply.files import parse_table_files, read_table_files, streams_in_lake
+from prism_assets.stages.apply.files import parse_table_files, streams_in_lake
 from prism_assets.stages.apply.load import load_plan, with_amplification, with_consequences
 from prism_assets.stages.apply.plan import ApplyPlan, plan_apply
 from prism_assets.stages.context import StageContext
@@ -102,9 +102,9 @@ def run_apply(
     column is widened at once of which objects have values, and not when all have a copy.
     """
     database, lake, stores = context.database, context.lake, context.stores
-    files = read_table_files(folder)
+    files, unsound = parse_table_files(folder)
     wrong = [problem for table in files for problem in context.check_expressions(table)]
-    if problems := [*streams_in_lake(files, lake.place.url), *wrong]:
+    if problems := [*unsound, *streams_in_lake(files, lake.place.url), *wrong]:
         raise DefinitionError("\n".join(problems))
     if dry_run:
         taken = preview_lake(database, lake, stores, restore_marker=restore_marker)
