@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import Connection, text
 
 from prism_assets.domain.words import counted
-from prism_assets.metadata.staging_objects import IS_BEGUN, IS_DUE, MAY_BEGIN
+from prism_assets.metadata.claims import IS_BEGUN, IS_DUE, MAY_BEGIN
 
 
 @dataclass(frozen=True, kw_only=True)

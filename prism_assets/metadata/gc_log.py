@@ -7,7 +7,6 @@ marks, which the next run settles.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
 
 from sqlalchemy import Connection, text
 
@@ -15,12 +14,6 @@ from prism_assets.domain.garbage import Garbage
 
 _OVERDUE_SECONDS = 2 * 86_400.0
 """By then the run of the next day has settled the marks of one that died."""
-
-
-def current_time(connection: Connection) -> datetime:
-    """What the clock of the database says, which is the same for all processes."""
-    now: datetime = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
-    return now
 
 
 def mark(connection: Connection, table_id: int, bucket: str, garbage: Sequence[Garbage]) -> None:

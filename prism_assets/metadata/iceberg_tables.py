@@ -59,12 +59,6 @@ def load_known_tables(connection: Connection, table_ids: Collection[int]) -> dic
     return {row.table_id: KnownTable(**row._mapping) for row in rows}
 
 
-def database_time(connection: Connection) -> datetime:
-    """The time now, by the clock that commits are recorded with."""
-    time: datetime = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
-    return time
-
-
 def begin(connection: Connection, table_id: int, identifier: str) -> None:
     """Notes that a table is published as Iceberg: transactions that begin behind this one mark the days they change."""
     connection.execute(text(_BEGIN), {"table": table_id, "identifier": identifier})

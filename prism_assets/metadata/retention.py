@@ -20,12 +20,6 @@ class RetentionMark:
     batch_id: int
 
 
-def database_time(connection: Connection) -> datetime:
-    """The time by which days must be too old, whatever the clock of a run says."""
-    time: datetime = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
-    return time
-
-
 def load_mark(connection: Connection, table_id: int) -> RetentionMark | None:
     """The mark of a table, or None if no day of it ever became too old. Reads without locks."""
     row = connection.execute(text(_MARK), {"table": table_id}).one_or_none()

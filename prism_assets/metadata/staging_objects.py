@@ -1,22 +1,18 @@
-"""Statements on prism_staging_objects and prism_unknown_staging_objects."""
+"""Statements on prism_staging_objects, but for claims and ends of attempts, and on prism_unknown_staging_objects."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
-from datetime import date, datetime
-from typing import Any
+from datetime import datetime
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, text
 
 from prism_assets.domain.errors import LeaseLost
 from prism_assets.domain.words import counted
 from prism_assets.domain.work.convert import ConvertResult
 
-_TURN_OF_SUSPECTS = 8
-"""Every so-many-th batch begins with objects that a batch died with, however many others keep coming."""
 AS_NEW = "first_batch_id = NULL, definition_version = NULL"
 """What makes an object one that has just come, beside a generation of its own, in every statement that begins it anew.
 
@@ -38,38 +34,6 @@ class FoundObject:
     etag: str | None
     content_length: int
     send_time: datetime | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClaimedObject:
-    """A staging object that belongs to a running batch.
-
-    Of the erasures of its table it respects those up to `erasure_id`; all, with None, where it was begun before that
-    was kept. It holds what the definition `read_version` says. Where its table names its stream no more, `named_version` is the
-    last definition that did.
-    """
-
-    staging_object_id: int
-    stream_name: str
-    table_id: int
-    definition_version: int
-    read_version: int
-    named_version: int | None
-    bucket: str
-    key: str
-    etag: str | None
-    content_length: int
-    send_time: datetime | None
-    first_receive_time: datetime
-    first_batch_id: int
-    attempts: int
-    outages: int
-    rewrites: int
-    generation: int
-    batch_limit: int | None
-    retained_from: date | None
-    settle_clock: datetime | None
-    erasure_id: int | None
 
 
 def register(
@@ -203,201 +167,14 @@ ON CONFLICT (bucket_name, object_key) DO NOTHING
 """
 
 
-def claim_pending(
-    connection: Connection, batch_id: int, table_ids: Collection[int] | None, max_objects: int, max_bytes: int
-) -> list[ClaimedObject]:
-    """Claims pending objects for a batch, fairly over the streams, up to a count and a number of bytes.
-
-    Locks the rows it picks with SKIP LOCKED, so that two batches never claim one object (an unlocked read lets
-    two workers run the same work). Objects that a batch died with come when there are no others, or when it is their
-    turn, in smaller batches and among themselves. One that was begun anew waits until what its former start uploaded
-    is removed: readers would see its rows twice.
-    """
-    kinds = [_claim_unsuspected, _claim_suspects]
-    if batch_id % _TURN_OF_SUSPECTS == 0:
-        kinds.reverse()
-    for claim in kinds:
-        if claimed := claim(connection, batch_id, table_ids, max_objects, max_bytes):
-            return claimed
-    return []
-
-
-def _claim_unsuspected(
-    connection: Connection, batch_id: int, table_ids: Collection[int] | None, max_objects: int, max_bytes: int
-) -> list[ClaimedObject]:
-    """What batches have begun at streams that go another way now, then the others, fairly.
-
-    Streams that still have objects share what the first round left over.
-    """
-    begun = connection.execute(text(_PICK_BEGUN), {"tables": _listed(table_ids), "limit": max_objects}).all()
-    picked, left_bytes = _within(begun, max_objects, max_bytes, started=False)
-    claimed = _mark_claimed(connection, batch_id, picked)
-    streams = _streams_with_pending(connection, table_ids)
-    while streams and len(claimed) < max_objects and left_bytes > 0:
-        share = max(1, (max_objects - len(claimed)) // len(streams))
-        chosen = {"streams": list(streams), "tables": list(streams.values()), "share": share}
-        rows = _round_robin(connection.execute(text(_PICK), chosen).all())
-        picked, left_bytes = _within(rows, max_objects - len(claimed), left_bytes, started=bool(claimed))
-        claimed += _mark_claimed(connection, batch_id, picked)
-        if len(picked) < len(rows):
-            break
-        taken = Counter(row.prism_stream_id for row in rows)
-        streams = {stream: table for stream, table in streams.items() if taken[stream] == share}
-    return claimed
-
-
-# Sensors ask by the same conditions for what is pending: `backlog.count_pending`.
-MAY_BEGIN = """
-    (o.first_batch_id IS NOT NULL OR t.intake_paused_until IS NULL OR t.intake_paused_until <= clock_timestamp())
-"""
-"""Whether a batch may claim the object `o` of the table `t`: of one that flips only what a batch has claimed once."""
-IS_DUE = """
-    (o.retry_time IS NULL OR o.retry_time <= clock_timestamp())
-    AND (o.generation = 0 OR NOT EXISTS (SELECT 1 FROM prism_abandoned_uploads a
-        WHERE a.prism_staging_object_id = o.prism_staging_object_id AND a.generation < o.generation
-            AND NOT a.removed))
-"""
-"""Whether the pending object `o` rests no more, and, if it was begun anew, what a former start uploaded is removed."""
-IS_BEGUN = """
-    (s.intake <> 'convert' OR s.moved) AND (s.intake <> 'convert' OR o.prism_table_id <> s.prism_table_id)
-    AND o.state = 'pending' AND (o.first_batch_id IS NOT NULL OR o.generation > 0)
-"""
-"""Whether the object `o` is to be finished, whatever its stream `s` is now: stopped, discarded, or another table's.
-
-It is for the table that it was claimed for, so that no day of that waits for a stream that nobody reads.
-"""
-_PICK_BEGUN = f"""
-SELECT o.prism_staging_object_id, o.prism_stream_id, o.content_length
-FROM prism_streams s JOIN prism_staging_objects o ON o.prism_stream_id = s.prism_stream_id
-WHERE {IS_BEGUN} AND o.batch_limit IS NULL AND {IS_DUE}
-    AND (CAST(:tables AS bigint[]) IS NULL OR o.prism_table_id = ANY(CAST(:tables AS bigint[])))
-ORDER BY o.prism_staging_object_id LIMIT :limit FOR UPDATE OF o SKIP LOCKED
-"""
-_PICK = f"""
-SELECT o.prism_staging_object_id, o.prism_stream_id, o.content_length
-FROM unnest(CAST(:streams AS bigint[]), CAST(:tables AS bigint[])) AS s (id, table_id)
-JOIN prism_tables t ON t.prism_table_id = s.table_id
-CROSS JOIN LATERAL (
-    SELECT * FROM prism_staging_objects o
-    WHERE o.prism_stream_id = s.id AND o.state = 'pending' AND o.batch_limit IS NULL
-        AND o.prism_table_id = s.table_id AND {MAY_BEGIN} AND {IS_DUE}
-    ORDER BY o.prism_staging_object_id LIMIT :share FOR UPDATE SKIP LOCKED
-) AS o
-"""
-
-
-def _claim_suspects(
-    connection: Connection, batch_id: int, table_ids: Collection[int] | None, max_objects: int, max_bytes: int
-) -> list[ClaimedObject]:
-    """Claims objects that a batch died with: as many as the least of their limits allows.
-
-    Those with the fewest attempts come first: one that ends each run must not keep the others from their turn.
-    """
-    rows = connection.execute(
-        text(_PICK_SUSPECTS),
-        {"tables": _listed(table_ids), "limit": max_objects},
-    ).all()
-    count, limit = 0, max_objects
-    for row in rows:
-        limit = min(limit, row.batch_limit)
-        if count >= limit:
-            break
-        count += 1
-    picked, _ = _within(rows[:count], count, max_bytes, started=False)
-    return _mark_claimed(connection, batch_id, picked)
-
-
-_PICK_SUSPECTS = f"""
-SELECT prism_staging_object_id, content_length, batch_limit FROM prism_staging_objects o
-WHERE state = 'pending' AND batch_limit IS NOT NULL AND {IS_DUE}
-    AND (CAST(:tables AS bigint[]) IS NULL OR prism_table_id = ANY(CAST(:tables AS bigint[])))
-ORDER BY attempts, prism_staging_object_id LIMIT :limit FOR UPDATE SKIP LOCKED
-"""
-
-
-def _listed(table_ids: Collection[int] | None) -> list[int] | None:
-    return None if table_ids is None else list(table_ids)
-
-
-def _streams_with_pending(connection: Connection, table_ids: Collection[int] | None) -> dict[int, int]:
-    """The streams that have objects to be converted, with the tables that they feed."""
-    rows = connection.execute(text(_STREAMS), {"tables": _listed(table_ids)})
-    return {row.prism_stream_id: row.prism_table_id for row in rows}
-
-
-_STREAMS = """
-SELECT s.prism_stream_id, s.prism_table_id FROM prism_streams s
-WHERE s.intake = 'convert' AND (CAST(:tables AS bigint[]) IS NULL OR s.prism_table_id = ANY(CAST(:tables AS bigint[])))
-    AND EXISTS (SELECT 1 FROM prism_staging_objects o
-        WHERE o.prism_stream_id = s.prism_stream_id AND o.state = 'pending')
-ORDER BY s.prism_stream_id
-"""
-
-
-def _round_robin(rows: Sequence[Row[Any]]) -> list[Row[Any]]:
-    """First objects of all streams first, so that a limit on bytes falls on all of them alike."""
-    seen: Counter[int] = Counter()
-    ranked = []
-    for row in rows:
-        ranked.append((seen[row.prism_stream_id], row))
-        seen[row.prism_stream_id] += 1
-    return [row for _, row in sorted(ranked, key=lambda pair: pair[0])]
-
-
-def _within(rows: Sequence[Row[Any]], count: int, size: int, *, started: bool) -> tuple[list[int], int]:
-    """Takes ids while count and bytes allow; the first object of a batch is always taken, however big."""
-    picked: list[int] = []
-    for row in rows:
-        if len(picked) >= count or (row.content_length > size and (picked or started)):
-            break
-        picked.append(row.prism_staging_object_id)
-        size -= row.content_length
-    return picked, size
-
-
-def _mark_claimed(connection: Connection, batch_id: int, ids: Sequence[int]) -> list[ClaimedObject]:
-    """In the order in which they were picked, whatever the plan of the update makes of it."""
-    rows = connection.execute(text(_MARK_CLAIMED), {"batch": batch_id, "ids": list(ids)})
-    claimed = {row.staging_object_id: ClaimedObject(**row._mapping) for row in rows}
-    return [claimed[staging_object_id] for staging_object_id in ids]
-
-
-# The last definition that named the stream of an object, where its table does so no more.
-_NAMED_VERSION = """
-    CASE WHEN s.removed OR s.prism_table_id <> o.prism_table_id THEN (
-        SELECT max(d.version) FROM prism_table_definitions d WHERE d.prism_table_id = o.prism_table_id
-            AND d.definition -> 'streams' @> jsonb_build_array(
-                jsonb_build_object('bucket', s.bucket_name, 'key_prefix', s.key_prefix))) END
-"""
-_CLAIMED_OBJECT = f"""
-    o.prism_staging_object_id AS staging_object_id, s.stream_name, o.prism_table_id AS table_id,
-    o.definition_version, coalesce(o.read_version, o.definition_version) AS read_version,
-    {_NAMED_VERSION} AS named_version, o.bucket_name AS bucket, o.object_key AS key, o.etag, o.content_length, o.send_time, o.first_receive_time, o.first_batch_id, o.attempts,
-    o.outages, o.rewrites, o.generation, o.batch_limit, o.retained_from, o.settle_clock,
-    o.erasure_id
-"""
-_MARK_CLAIMED = f"""
-UPDATE prism_staging_objects o SET state = 'claimed', prism_stream_batch_id = :batch,
-    first_batch_id = coalesce(o.first_batch_id, :batch),
-    definition_version = coalesce(o.definition_version, t.definition_version),
-    read_version = CASE WHEN o.definition_version IS NULL THEN {_NAMED_VERSION} ELSE o.read_version END,
-    retained_from = CASE WHEN o.first_batch_id IS NULL THEN t.retained_from ELSE o.retained_from END,
-    settle_clock = CASE WHEN o.first_batch_id IS NULL THEN r.settle_clock ELSE o.settle_clock END,
-    erasure_id = CASE WHEN o.first_batch_id IS NULL THEN (SELECT coalesce(max(e.prism_erasure_id), 0)
-        FROM prism_erasures e WHERE e.prism_table_id = o.prism_table_id) ELSE o.erasure_id END
-FROM prism_tables t LEFT JOIN prism_tables r ON r.prism_table_id = t.changes_of, prism_streams s
-WHERE o.prism_staging_object_id = ANY(:ids) AND t.prism_table_id = o.prism_table_id
-    AND s.prism_stream_id = o.prism_stream_id
-RETURNING {_CLAIMED_OBJECT}
-"""
-
-
 def discard(connection: Connection, table_ids: Collection[int] | None, at_most: int) -> int:
     """Counts objects done, without a line, that no batch has claimed and whose stream is discarded; returns how many.
 
     Locks their rows, with SKIP LOCKED.
     """
-    return connection.execute(text(_DISCARD), {"tables": _listed(table_ids), "most": at_most}).rowcount
+    return connection.execute(
+        text(_DISCARD), {"tables": None if table_ids is None else list(table_ids), "most": at_most}
+    ).rowcount
 
 
 _DISCARD = """
@@ -412,33 +189,6 @@ WHERE prism_staging_object_id IN (
 """
 
 
-def load_claimed(connection: Connection, staging_object_ids: Collection[int]) -> dict[int, ClaimedObject]:
-    """Staging objects by id as a batch claimed them once, whatever became of them. Reads without locks."""
-    rows = connection.execute(text(_CLAIMED), {"ids": list(staging_object_ids)})
-    return {row.staging_object_id: ClaimedObject(**row._mapping) for row in rows}
-
-
-_CLAIMED = f"""
-SELECT {_CLAIMED_OBJECT}
-FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
-WHERE o.prism_staging_object_id = ANY(:ids)
-"""
-
-
-def load_of_batches(connection: Connection, batch_ids: Collection[int]) -> list[tuple[int, ClaimedObject]]:
-    """The objects that batches still hold, each with its batch. The caller has locked the rows of the batches."""
-    rows = [dict(row._mapping) for row in connection.execute(text(_OF_BATCHES), {"batches": list(batch_ids)})]
-    return [(row.pop("batch_id"), ClaimedObject(**row)) for row in rows]
-
-
-_OF_BATCHES = f"""
-SELECT o.prism_stream_batch_id AS batch_id, {_CLAIMED_OBJECT}
-FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
-WHERE o.prism_stream_batch_id = ANY(:batches) AND o.state = 'claimed'
-ORDER BY o.prism_staging_object_id
-"""
-
-
 def find_ids(connection: Connection, name: tuple[str | None, str]) -> list[int]:
     """Ids of the objects with this (bucket or None for any, key), at most two. Reads without locks."""
     bucket, key = name
@@ -450,20 +200,6 @@ SELECT prism_staging_object_id FROM prism_staging_objects
 WHERE object_key = :key AND bucket_name = ANY(
     SELECT DISTINCT bucket_name FROM prism_streams WHERE CAST(:bucket AS text) IS NULL OR bucket_name = :bucket)
 LIMIT 2
-"""
-
-
-def lock_waiting(connection: Connection, staging_object_id: int) -> ClaimedObject | None:
-    """Locks a pending object that a batch had claimed before, and returns it; None if it is none."""
-    row = connection.execute(text(_LOCK_WAITING), {"id": staging_object_id}).one_or_none()
-    return None if row is None else ClaimedObject(**row._mapping)
-
-
-_LOCK_WAITING = f"""
-SELECT {_CLAIMED_OBJECT}
-FROM prism_staging_objects o JOIN prism_streams s USING (prism_stream_id)
-WHERE o.prism_staging_object_id = :id AND o.state = 'pending' AND o.first_batch_id IS NOT NULL
-FOR UPDATE OF o
 """
 
 

@@ -15,13 +15,13 @@ from prism_assets.domain.partitions import Publication
 from prism_assets.metadata import (
     backlog,
     batches,
+    claims,
     locks,
     merge_jobs,
     merge_ranges,
     partitions,
     publications,
     small_objects,
-    staging_objects,
 )
 from prism_assets_tests.metadata.rows import DAY, KEYS, NOON, Rows, a_range_plan, claim, insert_small, written_of
 from prism_assets_tests.metadata.sessions import Sessions
@@ -107,15 +107,11 @@ def test_h1_our_claim_gives_an_object_to_one_batch(rows: Rows, sessions: Session
     (staging,) = rows.staging(rows.table())
     mine, yours = rows.batch(), rows.batch()
     first, second = sessions.open(), sessions.open()
-    claimed = first.do(lambda connection: staging_objects.claim_pending(connection, mine.batch_id, None, 10, 1_000))
+    claimed = first.do(lambda connection: claims.claim_pending(connection, mine.batch_id, None, 10, 1_000))
     assert [item.staging_object_id for item in claimed] == [staging]
-    assert (
-        second.do(lambda connection: staging_objects.claim_pending(connection, yours.batch_id, None, 10, 1_000)) == []
-    )
+    assert second.do(lambda connection: claims.claim_pending(connection, yours.batch_id, None, 10, 1_000)) == []
     first.commit()
-    assert (
-        second.do(lambda connection: staging_objects.claim_pending(connection, yours.batch_id, None, 10, 1_000)) == []
-    )
+    assert second.do(lambda connection: claims.claim_pending(connection, yours.batch_id, None, 10, 1_000)) == []
 
 
 # H2: the tier decided from a snapshot while another session closes
@@ -158,7 +154,7 @@ def test_h2_our_close_waits_for_every_object_seen_before_the_mark(rows: Rows, se
     (late,) = rows.staging(table)
     batch = rows.batch()
     with rows.database.begin() as connection:
-        staging_objects.claim_pending(connection, batch.batch_id, None, 10, 1_000)
+        claims.claim_pending(connection, batch.batch_id, None, 10, 1_000)
     stream, catalog = sessions.open(), sessions.open()
     live = stream.do(lambda connection: insert_small(connection, table, late))
     assert catalog.do(lambda connection: _mark_free(connection, partition)) == {}

@@ -12,10 +12,20 @@ from prism_assets.domain.attempts import GiveUp, Retry, Verdict
 from prism_assets.domain.errors import InvariantBroken, LeaseLost
 from prism_assets.domain.streams import Stream
 from prism_assets.domain.work.convert import ConvertResult, QuarantineCount, SourceVersion
-from prism_assets.metadata import abandoned_uploads, attempts, backlog, batches, ledgers, staging_objects, tables
+from prism_assets.metadata import (
+    abandoned_uploads,
+    attempts,
+    backlog,
+    batches,
+    claims,
+    ledgers,
+    staging_objects,
+    tables,
+)
 from prism_assets.metadata.attempts import ChangedObject, FailedAttempt
 from prism_assets.metadata.batches import DeadBatch
-from prism_assets.metadata.staging_objects import ClaimedObject, FoundObject
+from prism_assets.metadata.claims import ClaimedObject
+from prism_assets.metadata.staging_objects import FoundObject
 from prism_assets.metadata.unread_objects import Unread, load_unread
 from prism_assets_tests.metadata.rows import NOON, Rows
 from prism_assets_tests.metadata.sessions import Sessions
@@ -25,7 +35,7 @@ def claim(rows: Rows, count: int = 100, size: int = 1 << 30, tables: list[int] |
     """Claims for a batch of its own."""
     batch = rows.batch()
     with rows.database.begin() as connection:
-        return staging_objects.claim_pending(connection, batch.batch_id, tables, count, size)
+        return claims.claim_pending(connection, batch.batch_id, tables, count, size)
 
 
 def fail(connection: Connection, item: ClaimedObject, verdict: Verdict | None = None, batch: int | None = None) -> None:
@@ -110,9 +120,7 @@ def test_a_claim_that_comes_first_keeps_the_object_as_it_was(rows: Rows, session
     register(rows, an_object("events/1"))
     batch = rows.batch()
     claiming, telling = sessions.open(), sessions.open()
-    (item,) = claiming.do(
-        lambda connection: staging_objects.claim_pending(connection, batch.batch_id, None, 9, 1 << 30)
-    )
+    (item,) = claiming.do(lambda connection: claims.claim_pending(connection, batch.batch_id, None, 9, 1 << 30))
     told = telling.start(lambda connection: staging_objects.register(connection, 1, [again("f", 1)], NOON))
     telling.wait_until_blocked()
     claiming.commit()
@@ -389,7 +397,7 @@ def test_a_silent_batch_is_declared_dead_and_its_objects_are_free_again(rows: Ro
     rows.staging(rows.table(), 2)
     batch = rows.batch()
     with rows.database.begin() as connection:
-        staging_objects.claim_pending(connection, batch.batch_id, None, 9, 1 << 30)
+        claims.claim_pending(connection, batch.batch_id, None, 9, 1 << 30)
     with rows.database.begin() as connection:
         assert batches.declare_dead(connection, 60) == []
         assert backlog.count_pending(connection, 60) == []
@@ -466,7 +474,7 @@ def test_an_object_that_a_batch_claims_while_its_stream_moves_stays_with_the_tab
     stream = Stream(name="events", bucket="staging", key_prefix="events/")
     claiming, moving = sessions.open(), sessions.open()
     batch = rows.batch()
-    claiming.do(lambda connection: staging_objects.claim_pending(connection, batch.batch_id, None, 9, 1 << 30))
+    claiming.do(lambda connection: claims.claim_pending(connection, batch.batch_id, None, 9, 1 << 30))
     moved = moving.start(lambda connection: tables.save_streams(connection, taker, [stream]))
     moving.wait_until_blocked()
     claiming.commit()

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prism_assets.metadata import retention, stream_scans, tables
+from prism_assets.metadata import clock, stream_scans, tables
 from prism_assets.metadata.stream_scans import Scan
 from prism_assets.objectstore.config import ObjectInfo
 from prism_assets.stages.context import StageContext
@@ -305,7 +305,7 @@ def test_a_whole_listing_is_of_when_it_began_by_the_clock_of_the_database(
 
 def database_time(world: World) -> datetime:
     with world.context.database.begin() as connection:
-        return retention.database_time(connection)
+        return clock.database_time(connection)
 
 
 def test_a_listing_that_is_too_long_goes_on_behind_its_last_key(remote: StageContext) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from prism_assets.domain.partitions import GLUE, Partition
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import partitions, publications, retention
+from prism_assets.metadata import clock, partitions, publications, retention
 
 
 def load_candidates(
@@ -19,7 +19,7 @@ def load_candidates(
 
     They are too old by the clock of the database, too. What is published of them is that of the publisher.
     """
-    now = min(now, retention.database_time(connection))
+    now = clock.not_ahead(connection, now)
     oldest_kept = {table.table_id: day for table in tables if (day := table.oldest_kept(now)) is not None}
     found = partitions.load_pending(connection, [table.table_id for table in tables], publisher)
     if oldest_kept:

@@ -27,16 +27,7 @@ from prism_assets.domain.table_changes import FlipColumn
 from prism_assets.domain.table_diff import changes_between
 from prism_assets.domain.tables import GRACE_DAYS, TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import (
-    column_transitions,
-    leases,
-    locks,
-    merge_jobs,
-    partitions,
-    range_copies,
-    retention,
-    tables,
-)
+from prism_assets.metadata import clock, column_transitions, leases, locks, merge_jobs, partitions, range_copies, tables
 from prism_assets.metadata.leases import Lease
 from prism_assets.stages.apply.plan import ApplyPlan, TablePlan
 from prism_assets.stages.apply.run import execute_apply
@@ -115,17 +106,12 @@ def read_transitions(
     return tuple(found)
 
 
-def _not_ahead(connection: Connection, now: datetime) -> datetime:
-    """The time of a caller, or of the database where that is earlier: a flip that began by a clock ahead would last."""
-    return min(now, retention.database_time(connection))
-
-
 def advance_columns(
     context: StageContext, lease: Lease, table: TableDefinition, now: datetime, *, is_asked_for: bool = False
 ) -> tuple[str, ...]:
     """Takes the steps that are due of a table, and says which these were."""
     with context.database.begin() as connection:
-        now = _not_ahead(connection, now)
+        now = clock.not_ahead(connection, now)  # a flip that began by a clock ahead would last
         found = read_transitions(context, connection, table, now, is_asked_for=is_asked_for)
     due = [item for item in found if item.step.is_due]
     gives_up = any(item.gives_up for item in due)
@@ -170,7 +156,7 @@ def give_up_flip(context: StageContext, lease: Lease, table: TableDefinition, no
     if not table.is_flipping:
         return ()
     with context.database.begin() as connection:
-        now = _not_ahead(connection, now)
+        now = clock.not_ahead(connection, now)  # a flip that began by a clock ahead would last
         found = read_transitions(context, connection, table, now)
     return _take_steps(context, lease, table, now) if any(item.gives_up for item in found) else ()
 

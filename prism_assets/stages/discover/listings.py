@@ -13,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 from prism_assets.domain.errors import PrismError, TransientError
 from prism_assets.domain.words import counted
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import locks, retention, settle_clock, staging_objects, stream_scans, tables
+from prism_assets.metadata import clock, locks, settle_clock, staging_objects, stream_scans, tables
 from prism_assets.metadata.staging_objects import FoundObject
 from prism_assets.metadata.stream_scans import Scan
 from prism_assets.metadata.tables import KnownStream
@@ -232,7 +232,7 @@ def _scan(
 def _not_ahead(context: StageContext, now: datetime) -> datetime:
     """When a listing begins that settle clocks go by, however far the clock of this machine is ahead."""
     with context.database.begin() as connection:
-        return min(now, retention.database_time(connection))
+        return clock.not_ahead(connection, now)
 
 
 def _next_scan(

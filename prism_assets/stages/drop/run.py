@@ -20,7 +20,7 @@ from prism_assets.domain.problems import Problem
 from prism_assets.domain.publishers import words_of
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import catalog_state, drops, gc_log, iceberg_tables, leases, locks, tables
+from prism_assets.metadata import catalog_state, clock, drops, iceberg_tables, leases, locks, tables
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.apply.files import parse_table_files
 from prism_assets.stages.catalog.run import run_catalog
@@ -71,7 +71,7 @@ def _plan(context: StageContext, table: TableDefinition, file: str | None, now: 
             file=file,
         )
         rows = drops.count_rows(connection, table.table_id)
-        time = now or gc_log.current_time(connection)
+        time = now or clock.database_time(connection)
     return DropPlan(
         table=str(table.name),
         catalogs=_catalogs(context, table),
@@ -161,7 +161,7 @@ def _begin(context: StageContext, chosen: Sequence[TableDefinition], plans: Sequ
             hidden = replace(
                 table, dropped=True, iceberg=None, symlink=False, ducklake=False, version=table.version + 1
             )
-            tables.save_version(connection, hidden, gc_log.current_time(connection))
+            tables.save_version(connection, hidden, clock.database_time(connection))
             drops.begin(connection, table, plan.sum.objects, plan.sum.content_length, context.worker)
         failpoint("drop.in_begin")
 
@@ -178,7 +178,7 @@ def continue_drops(
         return DropReport()
     with context.database.begin() as connection:
         found = drops.load_drops(connection, open_only=True)
-        time = now or gc_log.current_time(connection)
+        time = now or clock.database_time(connection)
     run = _DropRun(context, time)
     chosen = [drop for drop in found if names is None or str(drop.name) in names]
     statuses = tuple(run.drop(drop) for drop in chosen)

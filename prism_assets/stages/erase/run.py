@@ -18,7 +18,7 @@ from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import erasures, gc_log, leases, locks, rewritten_objects
+from prism_assets.metadata import clock, erasures, leases, locks, rewritten_objects
 from prism_assets.metadata.leases import Holder, Lease, LeaseKind
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.erase.plan import erased_together, plan_rules, rules_of
@@ -101,7 +101,7 @@ def continue_erasures(
     tables = {table.table_id: table for table in erased_together(context, names)}
     with context.database.begin() as connection:
         found = erasures.load_erasures(connection, list(tables), open_only=True)
-        time_of = now or gc_log.current_time(connection)
+        time_of = now or clock.database_time(connection)
     if not found:
         return ErasureReport(seconds=time.monotonic() - started)
     run = _ErasureRun(context, time_of, now, forced)

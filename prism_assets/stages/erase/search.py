@@ -12,7 +12,7 @@ from prism_assets.domain.keys import TableKeys
 from prism_assets.domain.partitions import Partition, needed_above
 from prism_assets.domain.tables import TableDefinition, by_version
 from prism_assets.domain.work.erase import CleanResult, CleanTask, RewriteResult, RewriteTask
-from prism_assets.metadata import folds, merge_ranges, partitions, rewritten_objects, staging_objects, tables
+from prism_assets.metadata import claims, folds, merge_ranges, partitions, rewritten_objects, tables
 from prism_assets.metadata import small_objects as small
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
@@ -166,7 +166,7 @@ def load_lots(
     """Tasks for quarantined lines, given as (staging object id, key)."""
     keys = context.lake.keys(table)
     with context.database.begin() as connection:
-        sources = staging_objects.load_claimed(connection, {number for number, _ in found})
+        sources = claims.load_claimed(connection, {number for number, _ in found})
         begun = [item for item in sources.values() if item.definition_version is not None]
         definitions = tables.load_versions(connection, versions_of(begun))
     lots = []

@@ -25,7 +25,7 @@ from prism_assets.domain.keys import QuarantineKey
 from prism_assets.domain.problems import Problem
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import erasures, gc_log, leases, publication_history, quarantine, rebuilds
+from prism_assets.metadata import clock, erasures, gc_log, leases, publication_history, quarantine, rebuilds
 from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.gc.plan import GcPlan, Horizon, load_records, plan_gc
@@ -53,7 +53,7 @@ def run_gc(
     tables = context.choose_tables(names)
     folders = _folders(context)
     with context.database.begin() as connection:
-        horizon = Horizon.at(now or gc_log.current_time(connection), context.settings)
+        horizon = Horizon.at(now or clock.database_time(connection), context.settings)
         erasing = {item.table_id for item in erasures.load_erasures(connection, open_only=True)}
     reports = []
     for table in tables:

@@ -11,7 +11,7 @@ from datetime import date, datetime, timedelta
 
 from prism_assets.domain.snapshots import FOREIGN, KnownTable, seconds_to_wait, waits_for_a_person
 from prism_assets.domain.tables import TableDefinition
-from prism_assets.metadata import iceberg_tables
+from prism_assets.metadata import clock, iceberg_tables
 from prism_assets.metadata.iceberg_tables import DirtyDays
 from prism_assets.stages.context import StageContext
 
@@ -57,7 +57,7 @@ def find_iceberg_work(context: StageContext, *, now: datetime, within_seconds: f
     with context.database.begin() as connection:
         known = iceberg_tables.load_known_tables(connection, ids)
         dirty = iceberg_tables.count_dirty_days(connection, list(known)) if known else {}
-        time = iceberg_tables.database_time(connection)
+        time = clock.database_time(connection)
     found = []
     for table in tables:
         of_table, days = known.get(table.table_id), dirty.get(table.table_id)

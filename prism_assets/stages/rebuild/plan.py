@@ -12,7 +12,7 @@ from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.partitions import Partition, new_day_obstacle, rebuild_obstacle
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work.rebuild import DayOfObject, RebuildTask
-from prism_assets.metadata import erasures, merge_ranges, partitions, rebuild_candidates, staging_objects, tables
+from prism_assets.metadata import claims, erasures, merge_ranges, partitions, rebuild_candidates, tables
 from prism_assets.metadata.rebuild_candidates import Arrival, Candidate, DayToRebuild
 from prism_assets.metadata.rebuilds import Rebuild
 from prism_assets.stages.context import StageContext
@@ -110,7 +110,7 @@ def next_part(
         numbers = [item.staging_object_id for item in found]
         # Behind the candidates: a day that changes meanwhile is one of an object that is not as it was read there.
         days = rebuild_candidates.load_days(connection, numbers)
-        sources = staging_objects.load_claimed(connection, numbers)
+        sources = claims.load_claimed(connection, numbers)
         versions = {(table.table_id, item.definition_version) for known in days.values() for item in known}
         definitions = tables.load_versions(connection, versions | versions_of(sources.values()))
     documents = {version: definition.for_tasks().to_json() for (_, version), definition in definitions.items()}

@@ -18,16 +18,16 @@ from prism_assets.domain.tables import Definitions, TableDefinition
 from prism_assets.domain.work.convert import ConvertTask
 from prism_assets.domain.work.repair import RepairTask
 from prism_assets.metadata import (
+    claims,
     erasures,
     folds,
     partitions,
     publications,
     rewritten_objects,
     small_objects,
-    staging_objects,
     tables,
 )
-from prism_assets.metadata.staging_objects import ClaimedObject
+from prism_assets.metadata.claims import ClaimedObject
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.live_copies import live_key
 from prism_assets.stages.stream.plan import convert_task, versions_of
@@ -148,7 +148,7 @@ def repair_chunks(
     for first in range(0, len(starts), most):
         part = {start: recorded[start] for start in starts[first : first + most]}
         with context.database.begin() as connection:
-            sources = staging_objects.load_claimed(connection, {number for number, _ in part})
+            sources = claims.load_claimed(connection, {number for number, _ in part})
             rules = erasures.load_rules(connection, {plan.table.table_id for plan in plans})
             definitions = tables.load_versions(connection, versions_of(sources.values()))
         tasks = [

@@ -28,6 +28,7 @@ from prism_assets.metadata import (
     abandoned_uploads,
     attempts,
     batches,
+    claims,
     merge_jobs,
     partitions,
     quarantine,
@@ -37,7 +38,7 @@ from prism_assets.metadata import (
     undefined_fields,
 )
 from prism_assets.metadata.attempts import ChangedObject, FailedAttempt
-from prism_assets.metadata.staging_objects import ClaimedObject
+from prism_assets.metadata.claims import ClaimedObject
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.stream.plan import StreamPlan, convert_task, versions_of
 from prism_assets.stages.stream.report import PartitionChange, StreamReport, TableLines, sum_changes, sum_lines
@@ -252,7 +253,7 @@ def revive(context: StageContext) -> StreamReport:
     with context.database.begin() as connection:
         dead = {item.batch_id: item for item in batches.declare_dead(connection, context.settings.lease_seconds)}
         held: dict[int, list[ClaimedObject]] = {}
-        for batch_id, item in staging_objects.load_of_batches(connection, dead):
+        for batch_id, item in claims.load_of_batches(connection, dead):
             held.setdefault(batch_id, []).append(item)
         report = StreamReport()
         for batch_id, objects in held.items():
@@ -294,7 +295,7 @@ def _end_charged(context: StageContext, plan: StreamPlan, message: str, decide: 
     with context.database.begin() as connection:
         if not batches.end_as_dead(connection, plan.batch):
             return StreamReport()
-        objects = [item for _, item in staging_objects.load_of_batches(connection, [batch_id])]
+        objects = [item for _, item in claims.load_of_batches(connection, [batch_id])]
         return _charge(connection, batch_id, objects, message, decide)
 
 

@@ -12,10 +12,10 @@ from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.tables import Definitions, TableDefinition
 from prism_assets.domain.work.convert import ConvertResult, ConvertTask
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import batches, erasures, locks, partitions, staging_objects, tables
+from prism_assets.metadata import batches, claims, erasures, locks, partitions, tables
 from prism_assets.metadata.abandoned_uploads import AbandonedUpload
 from prism_assets.metadata.batches import Batch
-from prism_assets.metadata.staging_objects import ClaimedObject
+from prism_assets.metadata.claims import ClaimedObject
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.stream.uploads import upload_of
 
@@ -63,7 +63,7 @@ def start_batch(context: StageContext, table_ids: Collection[int] | None) -> Str
     with context.database.begin() as connection:
         locks.share_epoch(connection)
         batch = batches.insert_batch(connection, context.worker)
-        claimed = staging_objects.claim_pending(
+        claimed = claims.claim_pending(
             connection, batch.batch_id, table_ids, settings.stream_max_objects, settings.stream_max_bytes
         )
         if not claimed:

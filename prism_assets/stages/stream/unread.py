@@ -7,7 +7,7 @@ from collections.abc import Collection
 from sqlalchemy import Connection
 
 from prism_assets.domain.errors import WrongUse
-from prism_assets.metadata import attempts, staging_objects
+from prism_assets.metadata import attempts, claims, staging_objects
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.stream.commit import note_abandoned
 
@@ -39,7 +39,7 @@ def give_up_object(context: StageContext, key: str) -> None:
     context.check_lake()
     with context.database.begin() as connection:
         found = _find(connection, key)
-        waiting = staging_objects.lock_waiting(connection, found)
+        waiting = claims.lock_waiting(connection, found)
         if waiting is not None:
             note_abandoned(connection, [waiting])
         if not attempts.dismiss(connection, found):
