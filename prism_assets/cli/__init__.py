@@ -29,6 +29,7 @@ from prism_assets.cli.options import (
     read_day,
     running_clock,
 )
+from prism_assets.cli.quarantine import quarantine_app
 from prism_assets.cli.rebuild import rebuild
 from prism_assets.cli.tables import table_app
 from prism_assets.domain.errors import PrismError, TerminalError, WrongUse
@@ -48,7 +49,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-quarantine_app = typer.Typer(help="Lines that were set aside.", no_args_is_help=True)
 app.add_typer(table_app, name="table")
 app.add_typer(quarantine_app, name="quarantine")
 app.add_typer(iceberg_app, name="iceberg")
@@ -349,70 +349,6 @@ def _reader(stack: ExitStack, *, iceberg: bool, published: bool) -> Reader:
     from prism_assets.merge_on_read.query_reader import QueryReader
 
     return QueryReader(catalog, open_records)
-
-
-@quarantine_app.command("list")
-def quarantine_list(
-    table: Tables = None,
-    day: Annotated[
-        str | None, typer.Option("--date", help="Only what was set aside on this day (UTC), such as 2026-11-20.")
-    ] = None,
-    reason: Annotated[
-        list[str] | None, typer.Option("--reason", help="Only this reason, such as bad_json; may be repeated.")
-    ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many lots, of the newest objects first.")] = 50,
-    as_json: Json = False,
-) -> None:
-    """Lists what was set aside, by staging object and reason."""
-    from prism_assets.metadata.quarantine import QuarantineFilter, list_quarantine
-
-    wanted_day, context = read_day(day), open_context(as_json)
-    wanted = QuarantineFilter(table_ids=context.choose_ids(table), reasons=reason, day=wanted_day, limit=limit)
-    with context.database.begin() as connection:
-        rows = list_quarantine(connection, wanted)
-    everything = table is None and reason is None and day is None
-    console.show_quarantine(rows, limit=limit, everything=everything, as_json=as_json)
-
-
-@quarantine_app.command("show")
-def quarantine_show(
-    staging_object_id: Annotated[int, typer.Argument(help="As `prism quarantine list` shows it.")],
-) -> None:
-    """Prints the lines themselves, as JSON Lines."""
-    from prism_assets.stages.quarantine import quarantined_lines
-
-    for piece in quarantined_lines(open_context(True), staging_object_id):
-        sys.stdout.buffer.write(piece)
-
-
-@quarantine_app.command("replay")
-def quarantine_replay(
-    table: Annotated[str, typer.Argument(help="schema.table")],
-    reason: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--reason",
-            help="Only objects with lines for this reason, and those that rebuilds left lines of; may be repeated.",
-        ),
-    ] = None,
-    without_missing: Annotated[
-        bool,
-        typer.Option("--without-missing", help="Leave the rows of staging objects that are gone as they are."),
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done and change nothing.")] = False,
-    now: Now = None,
-    force: Force = False,
-    as_json: Json = False,
-) -> None:
-    """Makes rows of lines in quarantine that are such under the definition in force: objects without rows are
-    converted anew, and the closed days of others are rebuilt.
-    """
-    from prism_assets.stages.replay.run import run_replay
-
-    context, clock = open_context(as_json), read_clock(now, force)
-    report = run_replay(context, table, reasons=reason, without_missing=without_missing, dry_run=dry_run, now=clock)
-    console.show_report(report, "\n".join(report.sentences), as_json=as_json)
-    fail_if(report.errors)
 
 
 def _report_leftovers(
