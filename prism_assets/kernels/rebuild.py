@@ -48,10 +48,7 @@ class _ObjectRebuild:
     def __init__(self, task: RebuildTask, table: TableDefinition, stores: Stores, lake: Lake) -> None:
         self._task = task
         self._table = table
-        self._definitions = {
-            **{version: TableDefinition.from_json(body) for version, body in task.definitions},
-            task.definition_version: table,
-        }
+        self._earlier = {item.version: item for item in task.definitions}
         self._stores = stores
         self._lake = lake
         self._url = f"s3://{task.source.bucket}/{task.source.key}"
@@ -110,9 +107,17 @@ class _ObjectRebuild:
 
     def _lines(self, version: int, days: Iterable[DayOfObject]) -> Mapping[int, Numbers]:
         """The lines of which some days have rows under a definition, by day."""
-        table = self._definitions[version]
         collector = LinesOfDays({times.to_day(item.date) for item in days})
-        source: ConvertTask = replace(self._task.source, definition_version=version)
+        source: ConvertTask = self._task.source
+        table = self._table
+        if earlier := self._earlier.get(version):
+            table = TableDefinition.from_json(earlier.definition)
+            source = replace(
+                source,
+                definition_version=version,
+                stream_name=earlier.stream_name,
+                read_definition=earlier.read_definition,
+            )
         with closing(Conversion(source, table, self._stores, self._lake, scope=collector)) as conversion:
             conversion.read()
         return collector.lines()

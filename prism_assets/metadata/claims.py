@@ -18,9 +18,8 @@ _TURN_OF_SUSPECTS = 8
 class ClaimedObject:
     """A staging object that belongs to a running batch.
 
-    Of the erasures of its table it respects those up to `erasure_id`; all, with None, where it was begun before that
-    was kept. It holds what the definition `read_version` says. Where its table names its stream no more, `named_version` is the
-    last definition that did.
+    Of the erasures of its table it respects those up to `erasure_id`; all, with None, where a worker of before
+    claimed it. It was converted first under `read_version`.
     """
 
     staging_object_id: int
@@ -28,7 +27,7 @@ class ClaimedObject:
     table_id: int
     definition_version: int
     read_version: int
-    named_version: int | None
+    stream_id: int
     bucket: str
     key: str
     etag: str | None
@@ -205,25 +204,18 @@ def _mark_claimed(connection: Connection, batch_id: int, ids: Sequence[int]) -> 
     return [claimed[staging_object_id] for staging_object_id in ids]
 
 
-# The last definition that named the stream of an object, where its table does so no more.
-_NAMED_VERSION = """
-    CASE WHEN s.removed OR s.prism_table_id <> o.prism_table_id THEN (
-        SELECT max(d.version) FROM prism_table_definitions d WHERE d.prism_table_id = o.prism_table_id
-            AND d.definition -> 'streams' @> jsonb_build_array(
-                jsonb_build_object('bucket', s.bucket_name, 'key_prefix', s.key_prefix))) END
-"""
-_CLAIMED_OBJECT = f"""
+_CLAIMED_OBJECT = """
     o.prism_staging_object_id AS staging_object_id, s.stream_name, o.prism_table_id AS table_id,
     o.definition_version, coalesce(o.read_version, o.definition_version) AS read_version,
-    {_NAMED_VERSION} AS named_version, o.bucket_name AS bucket, o.object_key AS key, o.etag, o.content_length, o.send_time, o.first_receive_time, o.first_batch_id, o.attempts,
-    o.outages, o.rewrites, o.generation, o.batch_limit, o.retained_from, o.settle_clock,
-    o.erasure_id
+    o.prism_stream_id AS stream_id, o.bucket_name AS bucket, o.object_key AS key, o.etag, o.content_length, o.send_time,
+    o.first_receive_time, o.first_batch_id, o.attempts, o.outages, o.rewrites, o.generation, o.batch_limit,
+    o.retained_from, o.settle_clock, o.erasure_id
 """
 _MARK_CLAIMED = f"""
 UPDATE prism_staging_objects o SET state = 'claimed', prism_stream_batch_id = :batch,
     first_batch_id = coalesce(o.first_batch_id, :batch),
-    definition_version = coalesce(o.definition_version, t.definition_version),
-    read_version = CASE WHEN o.definition_version IS NULL THEN {_NAMED_VERSION} ELSE o.read_version END,
+    definition_version = CASE WHEN o.first_batch_id IS NULL THEN t.definition_version ELSE o.definition_version END,
+    read_version = CASE WHEN o.first_batch_id IS NULL THEN NULL ELSE o.read_version END,
     retained_from = CASE WHEN o.first_batch_id IS NULL THEN t.retained_from ELSE o.retained_from END,
     settle_clock = CASE WHEN o.first_batch_id IS NULL THEN r.settle_clock ELSE o.settle_clock END,
     erasure_id = CASE WHEN o.first_batch_id IS NULL THEN (SELECT coalesce(max(e.prism_erasure_id), 0)

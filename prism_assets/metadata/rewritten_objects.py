@@ -137,13 +137,22 @@ def load_uncopied(connection: Connection, table_id: int) -> list[tuple[int, int]
     return [(row.prism_partition_id, row.prism_small_object_id) for row in rows]
 
 
-_UNCOPIED = """
-SELECT s.prism_partition_id, s.prism_small_object_id FROM prism_partitions p JOIN prism_small_objects s USING (prism_partition_id)
+_LACKED = """
+FROM prism_partitions p JOIN prism_small_objects s USING (prism_partition_id)
 WHERE p.prism_table_id = :table AND p.last_live_object_id IS NULL AND NOT s.delayed AND s.live_revision < s.revision
+"""
+_COUNT_UNCOPIED = f"SELECT count(*) {_LACKED}"
+_UNCOPIED = f"""
+SELECT s.prism_partition_id, s.prism_small_object_id {_LACKED}
     AND NOT EXISTS (SELECT 1 FROM prism_publications q WHERE q.prism_partition_id = p.prism_partition_id
         AND q.publisher = 'iceberg' AND q.version >= 0 AND q.revision < p.revision)
 ORDER BY 1, 2
 """
+
+
+def count_uncopied(connection: Connection, table_id: int) -> int:
+    """How many rewritten objects of open days readers of the live prefix lack, also those that wait for Iceberg."""
+    return int(connection.execute(text(_COUNT_UNCOPIED), {"table": table_id}).scalar_one())
 
 
 def is_uncopied(connection: Connection, object_id: int, revision: int) -> bool:

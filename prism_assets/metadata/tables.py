@@ -63,6 +63,31 @@ JOIN unnest(CAST(:tables AS bigint[]), CAST(:versions AS integer[])) AS wanted (
 """
 
 
+def load_naming_versions(
+    connection: Connection, wanted: Collection[tuple[int, int, int]]
+) -> dict[tuple[int, int, int], int]:
+    """The last definition before a version that names a stream, by (table id, stream id, version), where one does.
+
+    Reads without locks: versions never change, nor where a stream is.
+    """
+    ordered = sorted(wanted)
+    values = {name: [item[place] for item in ordered] for place, name in enumerate(("tables", "streams", "versions"))}
+    rows = connection.execute(text(_NAMING), values)
+    return {(row.table_id, row.stream_id, row.version): row.named for row in rows}
+
+
+_NAMING = """
+SELECT w.table_id, w.stream_id, w.version, max(d.version) AS named
+FROM unnest(CAST(:tables AS bigint[]), CAST(:streams AS bigint[]), CAST(:versions AS integer[]))
+    AS w (table_id, stream_id, version)
+JOIN prism_streams s ON s.prism_stream_id = w.stream_id
+JOIN prism_table_definitions d ON d.prism_table_id = w.table_id AND d.version < w.version
+    AND d.definition -> 'streams' @> jsonb_build_array(
+        jsonb_build_object('bucket', s.bucket_name, 'key_prefix', s.key_prefix))
+GROUP BY 1, 2, 3
+"""
+
+
 def load_current(connection: Connection, table: TableDefinition) -> TableDefinition:
     """The definition of a table that is in force now, which is mostly the given one. Reads without locks."""
     version = int(connection.execute(text(_CURRENT_VERSION), {"table": table.table_id}).scalar_one())

@@ -401,6 +401,18 @@ def test_an_object_that_is_begun_anew_behind_its_rule_keeps_no_erasure_waiting(w
     assert go_on(world, later()).erasures[0].state == "proved"
 
 
+def test_lines_that_are_set_aside_are_of_the_stream_that_they_came_by(world: World) -> None:
+    origin = ["{name: origin, type: string, source: '@stream'}", "{name: must, type: bigint, required: true}"]
+    world.apply(a_table(columns=origin))
+    world.drop([{"time": f"{NOON}:00Z", "id": 4242, "must": "none"}, {"time": f"{NOON}:00Z", "id": 1, "must": 1}])
+    world.stream(NOON)
+    world.catalog(NOON)
+    world.apply(a_table(columns=origin).replace("{name: events, url", "{name: evts, url"))
+    assert erase(world, "origin = 'events'", rows=1).lines_erased == 1
+    assert go_on(world, later()).erasures[0].state == "proved"
+    assert keys(world, ".jsonl.gz") == []
+
+
 def test_a_merge_that_read_objects_of_before_is_not_committed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.apply(TABLE)
     for _ in range(3):
@@ -460,6 +472,11 @@ def test_what_readers_of_an_open_day_list_of_a_rewritten_object_is_told_and_repa
     world.catalog(NOON)
     erase(world)
     (live,) = (key for key in keys(world, "/live/") if "-r1" not in key)
+    (side,) = keys(world, "-r1.parquet")
+    body = world.context.stores.get("lake", side)
+    world.context.stores.delete("lake", [side])
+    assert run_repair(world.context, deep=True, dry_run=True).errors == (), "its copy is sound"
+    world.context.stores.put("lake", side, body)
     harm(world.root / "buckets/lake" / live)
     findings = [str(item) for item in run_doctor(world.context).findings if live in str(item)]
     assert bool(findings) is not deep, "a listing does not tell of bytes"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+from sqlalchemy import Connection
+
+from prism_assets.metadata import erasures
 from prism_assets.reading.iceberg_reader import IcebergReader
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.crash.reader import Poller
 from prism_assets_tests.stages.aging import keys
-from prism_assets_tests.stages.test_erase import NAME, NOON, arrive, erase, go_on, later, matching_objects
+from prism_assets_tests.stages.test_erase import NAME, NOON, arrive, erase, go_on, later, matching_objects, users
 from prism_assets_tests.stages.test_erase import TABLE as ERASABLE
 from prism_assets_tests.stages.test_erase import world as world
 from prism_assets_tests.world import World
@@ -95,3 +99,28 @@ def test_daily_tags_go_and_a_tag_of_somebody_keeps_an_erasure_from_its_proof_unt
     world.iceberg("2026-03-02T01:20", optimize=True)
     world.iceberg("2026-03-02T01:21", optimize=True)
     assert "day-2026-03-01" in world.iceberg_table().metadata.refs, "at what is shown now"
+
+
+def test_an_erasure_that_waits_for_iceberg_is_not_held_for_published(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A merge or a repair raises the day's revision between two looks, and nothing was put in place yet."""
+    world.apply(ICEBERG)
+    arrive(world, [42, 1] + [2] * 20)
+    world.catalog(NOON)
+    world.iceberg("2026-03-01T12:10")
+    assert erase(world).state == "publishing"
+    world.iceberg("2026-03-01T12:30")
+    count = erasures.count_behind
+
+    def and_then_another_raises(connection: Connection, table_id: int) -> int:
+        found = count(connection, table_id)
+        connection.exec_driver_sql("UPDATE prism_partitions SET revision = revision + 1")
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(erasures, "count_behind", and_then_another_raises)
+        assert go_on(world).erasures[0].state == "publishing"
+    world.iceberg("2026-03-01T12:40")
+    assert go_on(world).erasures[0].state == "waiting"
+    assert 42 not in users(world)

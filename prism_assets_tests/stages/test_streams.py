@@ -13,6 +13,7 @@ from prism_assets.stages.apply.run import apply_sound
 from prism_assets.stages.checks.intake import ROWS_BALANCE, UNREAD_OBJECTS
 from prism_assets.stages.leftovers import objects_left, read_leftovers
 from prism_assets.stages.rebuild.run import run_rebuild
+from prism_assets.stages.repair.run import run_repair
 from prism_assets.stages.run import run_until_idle
 from prism_assets.stages.status import read_status
 from prism_assets.stages.stream.commit import release_batch
@@ -20,6 +21,7 @@ from prism_assets.stages.stream.plan import start_batch
 from prism_assets.stages.stream.run import run_stream
 from prism_assets_tests.builders import a_table, some_rows, utc
 from prism_assets_tests.stages.test_checks import check
+from prism_assets_tests.stages.test_repair import small_keys
 from prism_assets_tests.world import World
 
 NOON, MORNING = "2026-03-01T12:00", "2026-03-02T00:30"
@@ -294,6 +296,87 @@ def test_what_a_stream_that_has_gone_computes_from_may_not_go_with_it_which_is_t
     world.stream(NOON)
     world.catalog(NOON)
     assert numbers(world) == [8]
+
+
+def named_again_and_gone_again(world: World, *rows: dict[str, Any]) -> None:
+    """Rows that were read as the stream said first, which said something else of the column for a while later."""
+    world.apply(OTHERWISE)
+    world.drop(list(rows))
+    world.discover(NOON)
+    world.apply(ELSEWHERE)
+    world.stream(NOON)
+    for now in (MORNING, "2026-03-02T00:40"):
+        world.catalog(now)
+        world.merge(now, everything=True)
+    world.apply(OTHERWISE.replace("source: number", "source: other"), now="2026-03-02T00:50")
+    world.apply(ELSEWHERE, now="2026-03-02T00:55")
+
+
+def test_an_object_is_repaired_as_it_was_read_whatever_its_stream_said_later(world: World) -> None:
+    world.apply(OTHERWISE)
+    drop_numbers(world, 7)
+    world.discover(NOON)
+    world.apply(ELSEWHERE)
+    world.stream(NOON)
+    world.catalog(NOON)
+    world.apply(OTHERWISE.replace("source: number", "source: other"))
+    world.apply(ELSEWHERE)
+    world.context.stores.delete("lake", small_keys(world))
+    assert run_repair(world.context).errors == ()
+    assert numbers(world) == [7]
+
+
+def test_the_rows_of_other_days_are_found_as_they_were_read_whatever_their_stream_said_later(world: World) -> None:
+    late = {"time": "2026-02-28T12:00:00Z", "number": 8, "other": 9}
+    named_again_and_gone_again(world, {"time": f"{NOON}:00Z", "number": 7}, late)
+    world.apply(ELSEWHERE.replace("merge:", "  - {name: extra, type: string}\nmerge:"), now="2026-03-02T01:00")
+    report = run_rebuild(world.context, "log.events", day=utc(NOON).date(), now=utc("2026-03-02T02:00"))
+    assert report.errors == ()
+
+
+ORIGIN = a_table(columns=["{name: origin, type: string, source: '@stream'}"])
+
+
+def origins(world: World) -> list[str]:
+    return [row[0] for row in world.query("SELECT origin FROM log.events")]
+
+
+@pytest.mark.parametrize("files", [(TAKER, ORIGIN.replace("staging/events/", "staging/elsewhere/")), ()], ids=str)
+def test_an_object_is_of_the_stream_that_it_came_by_whatever_that_is_called_by_now(
+    world: World, files: tuple[str, ...]
+) -> None:
+    """Otherwise a retry would find other rows under its keys, and a repair give others than were there."""
+    world.apply(ORIGIN)
+    drop(world)
+    world.stream(NOON)
+    drop(world)
+    claim_and_release(world)
+    world.apply(*files or [ORIGIN.replace("{name: events, url", "{name: evts, url")])
+    world.stream(NOON)
+    world.catalog(NOON)
+    assert origins(world) == ["events", "events"]
+    world.context.stores.delete("lake", small_keys(world))
+    assert run_repair(world.context).errors == ()
+    assert origins(world) == ["events", "events"]
+
+
+@pytest.mark.parametrize("named", ["elsewhere", "again"])
+def test_what_waits_at_a_stream_is_converted_under_the_definition_in_force_also_after_an_upgrade(
+    world: World, named: str
+) -> None:
+    """Versions before kept a definition of what waited at a stream that left its file."""
+    world.apply(a_table())
+    world.drop([{"time": f"{NOON}:00Z", "id": 1, "extra": "kept"}])
+    world.discover(NOON)
+    world.apply(ELSEWHERE)
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_staging_objects SET definition_version = 1")
+    extra = "  - {name: extra, type: string}\nmerge:"
+    world.apply(a_table().replace("merge:", extra) if named == "again" else TAKER.replace("merge:", extra))
+    world.stream(NOON)
+    world.catalog(NOON)
+    table = "log.events" if named == "again" else "log.taker"
+    assert [tuple(row) for row in world.query(f"SELECT id, extra FROM {table}")] == [(1, "kept")]
 
 
 # several streams, read otherwise

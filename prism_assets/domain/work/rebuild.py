@@ -53,17 +53,30 @@ class RebuildResult:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EarlierDefinition:
+    """A definition, as JSON, under which rows of a staging object were made, and how that was read then.
+
+    The other fields are those of the `ConvertTask` of then.
+    """
+
+    version: int
+    definition: str
+    stream_name: str
+    read_definition: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class RebuildTask(SourceTask):
     """The rows of one staging object on one day, made again under another definition.
 
     `source` is the staging object as it is converted now: its generation is the number of the rebuild. `recorded` are
     the days that it has rows of, the one that is rebuilt among them or not; `definitions` those that they were made
-    under, as JSON by version, but for the one in force. `lines_in` is what was read before.
+    under, but for the one in force. `lines_in` is what was read before.
     """
 
     date: date
     recorded: tuple[DayOfObject, ...]
-    definitions: tuple[tuple[int, str], ...]
+    definitions: tuple[EarlierDefinition, ...]
     lines_in: int
 
     kernel: ClassVar[str] = "rebuild"

@@ -193,7 +193,7 @@ class _ErasureRun:
             )
         self.changed |= bool(put_in_place(self._context, table, lease))
         with self._context.database.begin() as connection:
-            behind += len(rewritten_objects.load_uncopied(connection, table.table_id))
+            behind += rewritten_objects.count_uncopied(connection, table.table_id)
         return not behind and self._advance(lease, erasure, ErasureState.WAITING)
 
     def _prove(self, table: TableDefinition, lease: Lease, erasure: Erasure) -> bool:

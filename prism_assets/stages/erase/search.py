@@ -16,7 +16,7 @@ from prism_assets.metadata import claims, folds, merge_ranges, partitions, rewri
 from prism_assets.metadata import small_objects as small
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.stream.plan import convert_task, versions_of
+from prism_assets.stages.stream.source_tasks import SourceTasks
 
 AT_ONCE = 500
 """Objects of one job."""
@@ -168,13 +168,13 @@ def load_lots(
     with context.database.begin() as connection:
         sources = claims.load_claimed(connection, {number for number, _ in found})
         begun = [item for item in sources.values() if item.definition_version is not None]
-        definitions = tables.load_versions(connection, versions_of(begun))
+        tasks = SourceTasks.load(connection, begun)
     lots = []
     for number, key in sorted(found):
         # What was begun anew has no definition until a batch reads it, which puts its lines aside by the rules of then.
         if number not in sources or sources[number].definition_version is None:
             continue
-        source = replace(convert_task(sources[number], frozenset(), definitions), erasures=tuple(rules))
+        source = replace(tasks.task(sources[number], frozenset()), erasures=tuple(rules))
         named = keys.parse(key)
         revision = 1 + getattr(named, "revision", 0)
         arrival: date = getattr(named, "date", source.received.date())

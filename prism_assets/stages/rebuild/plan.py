@@ -12,12 +12,12 @@ from prism_assets.domain.errors import WrongUse
 from prism_assets.domain.partitions import Partition, new_day_obstacle, rebuild_obstacle
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work.rebuild import DayOfObject, RebuildTask
-from prism_assets.metadata import claims, erasures, merge_ranges, partitions, rebuild_candidates, tables
+from prism_assets.metadata import claims, erasures, merge_ranges, partitions, rebuild_candidates
 from prism_assets.metadata.rebuild_candidates import Arrival, Candidate, DayToRebuild
 from prism_assets.metadata.rebuilds import Rebuild
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.rebuild.report import RebuildPlan
-from prism_assets.stages.stream.plan import convert_task, versions_of
+from prism_assets.stages.stream.source_tasks import SourceTasks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,23 +110,24 @@ def next_part(
         numbers = [item.staging_object_id for item in found]
         # Behind the candidates: a day that changes meanwhile is one of an object that is not as it was read there.
         days = rebuild_candidates.load_days(connection, numbers)
-        sources = claims.load_claimed(connection, numbers)
-        versions = {(table.table_id, item.definition_version) for known in days.values() for item in known}
-        definitions = tables.load_versions(connection, versions | versions_of(sources.values()))
-    documents = {version: definition.for_tasks().to_json() for (_, version), definition in definitions.items()}
+        items = claims.load_claimed(connection, numbers)
+        earlier = {number: _earlier(days.get(number, []), table) for number in numbers}
+        sources = SourceTasks.load(
+            connection, items.values(), {number: [table.version, *earlier[number]] for number in numbers}
+        )
 
     def task(known: Candidate) -> RebuildTask:
-        recorded = days.get(known.staging_object_id, [])
+        item = items[known.staging_object_id]
         source = replace(
-            convert_task(sources[known.staging_object_id], frozenset([day.date]), definitions, version=table.version),
+            sources.task(item, frozenset([day.date]), table.version),
             generation=rebuild.generation,
             metric_columns=table.metric_columns,
         )
         return RebuildTask(
             source=source,
             date=day.date,
-            recorded=tuple(recorded),
-            definitions=tuple((version, documents[version]) for version in _earlier(recorded, table)),
+            recorded=tuple(days.get(item.staging_object_id, [])),
+            definitions=tuple(sources.earlier(item, version) for version in earlier[item.staging_object_id]),
             lines_in=known.lines_in,
         )
 

@@ -14,7 +14,7 @@ from prism_assets.domain.files import SmallObject
 from prism_assets.domain.garbage import upload_of
 from prism_assets.domain.keys import SmallObjectKey, TableKeys
 from prism_assets.domain.partitions import Partition, needed_above
-from prism_assets.domain.tables import Definitions, TableDefinition
+from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.work.convert import ConvertTask
 from prism_assets.domain.work.repair import RepairTask
 from prism_assets.metadata import (
@@ -25,12 +25,11 @@ from prism_assets.metadata import (
     publications,
     rewritten_objects,
     small_objects,
-    tables,
 )
 from prism_assets.metadata.claims import ClaimedObject
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.live_copies import live_key
-from prism_assets.stages.stream.plan import convert_task, versions_of
+from prism_assets.stages.stream.source_tasks import SourceTasks
 
 MISSING = "is missing"
 
@@ -148,16 +147,19 @@ def repair_chunks(
     for first in range(0, len(starts), most):
         part = {start: recorded[start] for start in starts[first : first + most]}
         with context.database.begin() as connection:
-            sources = claims.load_claimed(connection, {number for number, _ in part})
+            items = claims.load_claimed(connection, {number for number, _ in part})
             rules = erasures.load_rules(connection, {plan.table.table_id for plan in plans})
-            definitions = tables.load_versions(connection, versions_of(sources.values()))
+            versions: dict[int, set[int]] = {}
+            for (number, _), known in part.items():
+                versions.setdefault(number, set()).add(known[0].definition_version)
+            sources = SourceTasks.load(connection, items.values(), versions)
         tasks = [
             RepairTask(
-                source=_source(sources[number], items, rules.get(sources[number].table_id, ()), definitions),
-                recorded=tuple(items),
+                source=_source(sources, items[number], known, rules.get(items[number].table_id, ())),
+                recorded=tuple(known),
                 look_only=look_only,
             )
-            for (number, _), items in part.items()
+            for (number, _), known in part.items()
         ]
         yield from _within(tasks, context.settings.stream_max_bytes)
 
@@ -184,7 +186,7 @@ def _within(tasks: Sequence[RepairTask], most_bytes: int) -> Iterator[tuple[Repa
 
 
 def _source(
-    item: ClaimedObject, recorded: Sequence[SmallObject], rules: Sequence[ErasureRule], definitions: Definitions
+    sources: SourceTasks, item: ClaimedObject, recorded: Sequence[SmallObject], rules: Sequence[ErasureRule]
 ) -> ConvertTask:
     """The staging object as it was converted. Its tiers are those on record, whatever is marked by now.
 
@@ -192,7 +194,7 @@ def _source(
     """
     delayed = frozenset(entry.date for entry in recorded if entry.delayed)
     return replace(
-        convert_task(item, delayed, definitions, version=recorded[0].definition_version),
+        sources.task(item, delayed, recorded[0].definition_version),
         generation=recorded[0].generation,
         erasures=tuple(rules),
         erased_up_to={entry.date: entry.erasure_id for entry in recorded},

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import date
 
-from prism_assets.domain.errors import WORTH_REPEATING, LeaseLost, PrismError, TransientError
+from prism_assets.domain.errors import WORTH_REPEATING, LeaseLost, ObjectMissing, PrismError, TransientError
 from prism_assets.domain.partitions import Partition
 from prism_assets.domain.tables import TableDefinition
 from prism_assets.domain.words import counted
@@ -236,6 +236,8 @@ class _RepairRun:
                 if fault and lease:
                     repaired += copy_again(self._context, plan.table, suspect, lease)
             except PrismError as error:
+                if lease is None and isinstance(error, ObjectMissing):
+                    continue  # what it was made of is told as missing itself
                 failure = Failure(message=str(error), transient=isinstance(error, WORTH_REPEATING))
                 left.append(_irreparable(plan, suspect, fault, failure))
             missing += fault == MISSING

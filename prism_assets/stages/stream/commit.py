@@ -34,14 +34,14 @@ from prism_assets.metadata import (
     quarantine,
     small_objects,
     staging_objects,
-    tables,
     undefined_fields,
 )
 from prism_assets.metadata.attempts import ChangedObject, FailedAttempt
 from prism_assets.metadata.claims import ClaimedObject
 from prism_assets.stages.context import StageContext
-from prism_assets.stages.stream.plan import StreamPlan, convert_task, versions_of
+from prism_assets.stages.stream.plan import StreamPlan
 from prism_assets.stages.stream.report import PartitionChange, StreamReport, TableLines, sum_changes, sum_lines
+from prism_assets.stages.stream.source_tasks import SourceTasks
 from prism_assets.stages.stream.uploads import upload_of
 
 _REWRITTEN = "it was written again before it was read"
@@ -327,10 +327,10 @@ def note_abandoned(connection: Connection, items: Sequence[ClaimedObject]) -> di
     """Notes for removal what attempts may have uploaded for objects; returns their definitions, by object."""
     if not items:
         return {}
-    known = tables.load_versions(connection, versions_of(items))
-    table_of = {item.staging_object_id: known[item.table_id, item.definition_version] for item in items}
+    sources = SourceTasks.load(connection, items)
+    table_of = {item.staging_object_id: sources.definitions[item.table_id, item.definition_version] for item in items}
     abandoned_uploads.abandon_uploads(
         connection,
-        [upload_of(convert_task(item, frozenset(), known), table_of[item.staging_object_id]) for item in items],
+        [upload_of(sources.task(item, frozenset()), table_of[item.staging_object_id]) for item in items],
     )
     return table_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
@@ -12,11 +12,12 @@ from prism_assets.domain.erasures import ErasureRule
 from prism_assets.domain.tables import Definitions, TableDefinition
 from prism_assets.domain.work.convert import ConvertResult, ConvertTask
 from prism_assets.failpoints import failpoint
-from prism_assets.metadata import batches, claims, erasures, locks, partitions, tables
+from prism_assets.metadata import batches, claims, erasures, locks, partitions
 from prism_assets.metadata.abandoned_uploads import AbandonedUpload
 from prism_assets.metadata.batches import Batch
 from prism_assets.metadata.claims import ClaimedObject
 from prism_assets.stages.context import StageContext
+from prism_assets.stages.stream.source_tasks import SourceTasks
 from prism_assets.stages.stream.uploads import upload_of
 
 
@@ -69,9 +70,10 @@ def start_batch(context: StageContext, table_ids: Collection[int] | None) -> Str
         if not claimed:
             connection.rollback()
             return None
-        definitions = tables.load_versions(connection, versions_of(claimed))
+        sources = SourceTasks.load(connection, claimed)
         rules = erasures.load_rules(connection, {item.table_id for item in claimed})
-        accepted = {item.staging_object_id: _accepted(item, definitions) for item in claimed}
+        tasks = {item.staging_object_id: sources.task(item, frozenset()) for item in claimed}
+        accepted = {number: accepted_days(_table_of(task, sources), task) for number, task in tasks.items()}
         marks = partitions.closing_marks(connection, _days_by_table(claimed, accepted))
         failpoint("stream.in_start")
     failpoint("stream.after_start")
@@ -80,12 +82,14 @@ def start_batch(context: StageContext, table_ids: Collection[int] | None) -> Str
         claimed={item.staging_object_id: item for item in claimed},
         tasks=tuple(
             replace(
-                _task(item, accepted[item.staging_object_id], marks.get(item.table_id, {}), definitions),
+                tasks[item.staging_object_id],
+                delayed_dates=_delayed(item, accepted[item.staging_object_id], marks.get(item.table_id, {})),
+                metric_columns=_table_of(tasks[item.staging_object_id], sources).metric_columns,
                 erasures=_respected(item, rules),
             )
             for item in claimed
         ),
-        definitions=definitions,
+        definitions=sources.definitions,
     )
 
 
@@ -95,10 +99,8 @@ def _respected(item: ClaimedObject, rules: Mapping[int, tuple[ErasureRule, ...]]
     return tuple(rule for rule in own if item.erasure_id is None or rule.erasure_id <= item.erasure_id)
 
 
-def _accepted(item: ClaimedObject, definitions: Definitions) -> DateRange:
-    return accepted_days(
-        definitions[item.table_id, item.definition_version], convert_task(item, frozenset(), definitions)
-    )
+def _table_of(task: ConvertTask, sources: SourceTasks) -> TableDefinition:
+    return sources.definitions[task.table_id, task.definition_version]
 
 
 def _days_by_table(claimed: Collection[ClaimedObject], accepted: Mapping[int, DateRange]) -> dict[int, DateRange]:
@@ -111,54 +113,9 @@ def _days_by_table(claimed: Collection[ClaimedObject], accepted: Mapping[int, Da
     return found
 
 
-def _task(item: ClaimedObject, accepted: DateRange, marks: Mapping[date, int], definitions: Definitions) -> ConvertTask:
+def _delayed(item: ClaimedObject, accepted: DateRange, marks: Mapping[date, int]) -> frozenset[date]:
     """The tier is a function of the snapshot alone: delayed if the day was marked before any batch claimed the object.
 
     Only days that the object may have rows of are told: a table has more closed days than a task should carry.
     """
-    delayed = frozenset(day for day in accepted if day in marks and item.first_batch_id > marks[day])
-    table = definitions[item.table_id, item.definition_version]
-    return replace(convert_task(item, delayed, definitions), metric_columns=table.metric_columns)
-
-
-def versions_of(items: Iterable[ClaimedObject]) -> set[tuple[int, int]]:
-    """The definitions that tasks on staging objects need, as (table id, version)."""
-    known = {(item.table_id, item.definition_version, item.read_version, item.named_version) for item in items}
-    return {(table, version) for table, *versions in known for version in versions if version is not None}
-
-
-def convert_task(
-    item: ClaimedObject, delayed_dates: frozenset[date], definitions: Definitions, version: int | None = None
-) -> ConvertTask:
-    """A staging object as a task for the engine, with the rows of these dates in the delayed tier.
-
-    `definitions` are those of `versions_of`; it is converted under its own, or under another `version`.
-    """
-    version = item.definition_version if version is None else version
-    return ConvertTask(
-        staging_object_id=item.staging_object_id,
-        bucket=item.bucket,
-        key=item.key,
-        etag=item.etag,
-        content_length=item.content_length,
-        received=item.first_receive_time,
-        sent=item.send_time,
-        stream_name=item.stream_name,
-        delayed_dates=delayed_dates,
-        table_id=item.table_id,
-        definition_version=version,
-        generation=item.generation,
-        retained_from=item.retained_from,
-        settle_clock=item.settle_clock,
-        read_definition=_read_definition(item, definitions, version),
-    )
-
-
-def _read_definition(item: ClaimedObject, definitions: Definitions, version: int) -> str | None:
-    """How a staging object is read, where the definition that it is converted under may not say so."""
-    if item.named_version is None and item.read_version == version:
-        return None
-    first = definitions[item.table_id, item.read_version]
-    if item.named_version is not None:
-        first = definitions[item.table_id, item.named_version].with_stream_of(first, item.bucket, item.key)
-    return first.for_tasks().to_json()
+    return frozenset(day for day in accepted if day in marks and item.first_batch_id > marks[day])

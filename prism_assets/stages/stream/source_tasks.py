@@ -1,0 +1,112 @@
+"""Staging objects as tasks: under which definition each is converted, and how its stream is read under that."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date
+
+from sqlalchemy import Connection
+
+from prism_assets.domain.tables import Definitions, TableDefinition
+from prism_assets.domain.work.convert import ConvertTask
+from prism_assets.domain.work.rebuild import EarlierDefinition
+from prism_assets.metadata import tables
+from prism_assets.metadata.claims import ClaimedObject
+
+
+@dataclass(frozen=True)
+class SourceTasks:
+    """Makes tasks of some staging objects, by all definitions that this takes.
+
+    An object holds what the definition says under which it was converted first. How it is read says the one that it is
+    converted under; where that names no stream of it, the last one before that did.
+    """
+
+    definitions: Definitions
+    _naming: Mapping[tuple[int, int, int], int]
+    _documents: dict[tuple[int, int, int, int], str] = field(default_factory=dict)
+
+    @classmethod
+    def load(
+        cls,
+        connection: Connection,
+        items: Collection[ClaimedObject],
+        versions: Mapping[int, Collection[int]] | None = None,
+    ) -> SourceTasks:
+        """For tasks under the definition of each object, and under other `versions` by staging object id. No locks."""
+        others = versions or {}
+        under = [
+            (item, version)
+            for item in items
+            for version in {item.definition_version, item.read_version, *others.get(item.staging_object_id, ())}
+        ]
+        known = tables.load_versions(connection, {(item.table_id, version) for item, version in under})
+        lacking = {
+            (item.table_id, item.stream_id, version)
+            for item, version in under
+            if known[item.table_id, version].stream_of(item.bucket, item.key) is None
+        }
+        naming = tables.load_naming_versions(connection, lacking) if lacking else {}
+        named = tables.load_versions(connection, {(table, number) for (table, _, _), number in naming.items()})
+        return cls({**known, **named}, naming)
+
+    def task(self, item: ClaimedObject, delayed_dates: frozenset[date], version: int | None = None) -> ConvertTask:
+        """A staging object as a task for the engine, with the rows of these dates in the delayed tier.
+
+        It is converted under its own definition, or under another `version`.
+        """
+        version = item.definition_version if version is None else version
+        return ConvertTask(
+            staging_object_id=item.staging_object_id,
+            bucket=item.bucket,
+            key=item.key,
+            etag=item.etag,
+            content_length=item.content_length,
+            received=item.first_receive_time,
+            sent=item.send_time,
+            stream_name=self._stream_name(item, version),
+            delayed_dates=delayed_dates,
+            table_id=item.table_id,
+            definition_version=version,
+            generation=item.generation,
+            retained_from=item.retained_from,
+            settle_clock=item.settle_clock,
+            read_definition=self._read_definition(item, version),
+        )
+
+    def earlier(self, item: ClaimedObject, version: int) -> EarlierDefinition:
+        """A definition under which rows of a staging object were made once."""
+        return EarlierDefinition(
+            version=version,
+            definition=self.definitions[item.table_id, version].for_tasks().to_json(),
+            stream_name=self._stream_name(item, version),
+            read_definition=self._read_definition(item, version),
+        )
+
+    def _names(self, item: ClaimedObject, version: int) -> int:
+        """The version that says how the object is read under one: that, or the last before that named its stream."""
+        return self._naming.get((item.table_id, item.stream_id, version), version)
+
+    def _stream_name(self, item: ClaimedObject, version: int) -> str:
+        stream = self.definitions[item.table_id, self._names(item, version)].stream_of(item.bucket, item.key)
+        return item.stream_name if stream is None else stream.name
+
+    def _read_definition(self, item: ClaimedObject, version: int) -> str | None:
+        first, last = self._names(item, item.read_version), self._names(item, version)
+        if first == last == version:
+            return None
+        place = item.table_id, item.stream_id, first, last
+        if place not in self._documents:
+            self._documents[place] = self._document(item, first, last)
+        return self._documents[place]
+
+    def _document(self, item: ClaimedObject, first: int, last: int) -> str:
+        read = self.definitions[item.table_id, last]
+        read = read.with_stream_of(self.definitions[item.table_id, first], item.bucket, item.key)
+        return _with_one_stream(read, item).for_tasks().to_json()
+
+
+def _with_one_stream(table: TableDefinition, item: ClaimedObject) -> TableDefinition:
+    stream = table.stream_of(item.bucket, item.key)
+    return replace(table, streams=() if stream is None else (stream,))
