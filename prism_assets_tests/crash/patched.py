@@ -58,7 +58,7 @@ REMOVALS: Sequence[Removal] = (
         "batches claimed one object",
         (
             Edit(
-                "metadata/staging_objects.py",
+                "metadata/claims.py",
                 "ORDER BY o.prism_staging_object_id LIMIT :share FOR UPDATE SKIP LOCKED",
                 "ORDER BY o.prism_staging_object_id LIMIT :share",
             ),
