@@ -128,7 +128,7 @@ def _is_stopped() -> bool:
     """Whether Spark has stopped in the Java of this process, as when its master goes: any error may come of that."""
     from pyspark import SparkContext
 
-    context: Any = SparkContext._active_spark_context
+    context: Any = SparkContext._active_spark_context  # not getOrCreate, which would start another
     return context is not None and bool(context._jsc.sc().isStopped())
 
 

@@ -30,6 +30,7 @@ from prism_assets.objectstore.stores import Stores
 
 _GZIP = 31
 _PIECE = 1 << 20
+"""Bytes that are unpacked at once."""
 _BLOCK_LINES, _BLOCK_BYTES = 1_000, 4 << 20
 """So many lines, and about so many bytes of them, are in memory at once, however many there are."""
 

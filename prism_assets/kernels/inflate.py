@@ -33,6 +33,7 @@ _ZSTD_BITE = 2048
 _ZSTD_WINDOW = 128 << 20
 """What zstd(1) takes without being told otherwise; twice as much is half of what a task may hold in all."""
 _ZSTD_HEADER = 18
+"""The longest header of a frame, with its magic number (RFC 8878, 3.1.1)."""
 
 
 class UnsoundError(Exception):

@@ -1,6 +1,6 @@
 """Numbers as they are written, exactly: nothing passes through a double, and no exponent makes a huge integer.
 
-Only what comes as a number of single precision is not written yet.
+But for `of_single`, which gives a number of single precision its digits.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def _signed(sign: str, digits: str) -> int:
 
 
 def of_single(number: float) -> float:
-    """The double that is written as a number of single precision is meant: 0.29, and not 0.28999999165534973.
+    """The double with the fewest digits that single precision rounds to this number: 0.29 for 0.28999999165534973.
 
-    That has the fewest digits that mean the same in single precision. Whole numbers stay what they are.
+    Whole numbers stay what they are.
     """
     return number if number.is_integer() else float(str(np.float32(number)))

@@ -18,7 +18,7 @@ _TURN_OF_SUSPECTS = 8
 class ClaimedObject:
     """A staging object that belongs to a running batch.
 
-    Of the erasures of its table it respects those up to `erasure_id`; all, with None, where a worker of before
+    Of the erasures of its table it respects those up to `respected_erasure_id`; all, with None, where a worker of before
     claimed it. It was converted first under `read_version`.
     """
 
@@ -42,7 +42,7 @@ class ClaimedObject:
     batch_limit: int | None
     retained_from: date | None
     settle_clock: datetime | None
-    erasure_id: int | None
+    respected_erasure_id: int | None
 
 
 def claim_pending(
@@ -209,7 +209,7 @@ _CLAIMED_OBJECT = """
     o.definition_version, coalesce(o.read_version, o.definition_version) AS read_version,
     o.prism_stream_id AS stream_id, o.bucket_name AS bucket, o.object_key AS key, o.etag, o.content_length, o.send_time,
     o.first_receive_time, o.first_batch_id, o.attempts, o.outages, o.rewrites, o.generation, o.batch_limit,
-    o.retained_from, o.settle_clock, o.erasure_id
+    o.retained_from, o.settle_clock, o.respected_erasure_id
 """
 _MARK_CLAIMED = f"""
 UPDATE prism_staging_objects o SET state = 'claimed', prism_stream_batch_id = :batch,
@@ -218,8 +218,8 @@ UPDATE prism_staging_objects o SET state = 'claimed', prism_stream_batch_id = :b
     read_version = CASE WHEN o.first_batch_id IS NULL THEN NULL ELSE o.read_version END,
     retained_from = CASE WHEN o.first_batch_id IS NULL THEN t.retained_from ELSE o.retained_from END,
     settle_clock = CASE WHEN o.first_batch_id IS NULL THEN r.settle_clock ELSE o.settle_clock END,
-    erasure_id = CASE WHEN o.first_batch_id IS NULL THEN (SELECT coalesce(max(e.prism_erasure_id), 0)
-        FROM prism_erasures e WHERE e.prism_table_id = o.prism_table_id) ELSE o.erasure_id END
+    respected_erasure_id = CASE WHEN o.first_batch_id IS NULL THEN (SELECT coalesce(max(e.prism_erasure_id), 0)
+        FROM prism_erasures e WHERE e.prism_table_id = o.prism_table_id) ELSE o.respected_erasure_id END
 FROM prism_tables t LEFT JOIN prism_tables r ON r.prism_table_id = t.changes_of, prism_streams s
 WHERE o.prism_staging_object_id = ANY(:ids) AND t.prism_table_id = o.prism_table_id
     AND s.prism_stream_id = o.prism_stream_id

@@ -18,7 +18,7 @@ class Candidate:
     """A staging object that a rebuild of a day reads again.
 
     `object_id` is that of its small object of the day, None where it has no row of the day. `rebuilds` counts how often
-    anything of it was rebuilt, as long as which it is as it was read here. It was converted first under `read_version`.
+    anything of it was rebuilt, as long as which it is as it was read here.
     """
 
     staging_object_id: int

@@ -1,4 +1,4 @@
-"""What a person reads when a Spark Connect server refuses, breaks off or is not there: no word of gRPC's own."""
+"""What a person reads when Spark refuses, breaks off or is away, and how that is told from a job that died."""
 
 from __future__ import annotations
 

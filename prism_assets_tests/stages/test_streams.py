@@ -274,7 +274,7 @@ def test_an_object_of_a_moved_stream_is_read_as_the_table_said_that_began_it(wor
     assert numbers(world) == [7]
 
 
-def test_what_a_stream_that_has_gone_computes_from_may_not_go_with_it_which_is_told_and_nulls_nothing(
+def test_a_column_that_a_gone_stream_computes_from_must_stay_in_the_file(
     world: World,
 ) -> None:
     amount, number = "  - {name: amount, type: bigint, stored: false}\n", "  - {name: id, type: bigint}\n"

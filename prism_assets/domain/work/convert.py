@@ -103,8 +103,8 @@ class ConvertTask:
     under. `generation` is part of the keys that are written: it counts how often the object was begun anew. Metrics are
     made of the columns with the ids `metric_columns`. Rows of days before `retained_from` are too old for the table.
     Changes of a join table are too late by `settle_clock`, the table's when a batch claimed the object first.
-    How the object is read says the stream of `read_definition`, as JSON, where the definition names none of it any
-    more; what it holds that says in any case (`TableDefinition.with_stream_of`).
+    Where that definition names no stream of the object, it is read as the stream of `read_definition`, as JSON, says;
+    the format is always that of there (`TableDefinition.with_stream_of`).
     Rows that `erasures` match are left out, of a date that `erased_up_to` names those of erasures up to that id alone.
     """
 

@@ -178,8 +178,8 @@ _SPARE = 5
 
 
 @dataclass
-class _Time:
-    """Until when a block is to be answered. As long as seconds are `spare` queries that need memory take of those."""
+class _TimeLeft:
+    """The deadline of a block. A query that fails for want of memory moves it by what it took, while `spare` lasts."""
 
     ends: float
     spare: float
@@ -197,7 +197,7 @@ class _Time:
             raise
 
 
-def _in_parts(answer: Answer, rows: pa.Table, alone: Callable[[pa.Table], pa.Table], left: _Time) -> pa.Table:
+def _in_parts(answer: Answer, rows: pa.Table, alone: Callable[[pa.Table], pa.Table], left: _TimeLeft) -> pa.Table:
     with suppress(NeedsMemory):
         return left.answer(answer, rows)
     if rows.num_rows == 1:
@@ -333,7 +333,7 @@ class Session:
         results are too many bytes in all, and what `answer` raises.
         """
         with confined():
-            left = _Time(time.monotonic() + self._seconds, self._spare)
+            left = _TimeLeft(time.monotonic() + self._seconds, self._spare)
             try:
                 return _in_parts(answer, rows, alone, left)
             finally:

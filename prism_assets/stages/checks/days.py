@@ -1,4 +1,4 @@
-"""Checks of what days are waited for with: merges, closing, catalogs and erasures."""
+"""Checks of merges, closing, catalogs and erasures."""
 
 from __future__ import annotations
 
@@ -147,7 +147,10 @@ class _Unswitched:
 
 
 def check_closing_blocked(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    """One statement for what is not switched, one for since when; reasons only for the oldest late days of a table."""
+    """Whether a day waits too long to be closed and switched, and for what.
+
+    One statement for what is not switched, one for since when; reasons only for the oldest late days of a table.
+    """
     outcomes = []
     with context.database.begin() as connection:
         late = _late(connection, request)
@@ -201,7 +204,7 @@ def _judge_closing(
 
 
 def check_catalog_agrees(context: StageContext, request: CheckRequest) -> list[CheckOutcome]:
-    """One statement for all tables, then one call of the catalog a table.
+    """Whether catalogs send readers where PostgreSQL says: one statement for all tables, then one call for each.
 
     What differs is looked at once more: a run may have published between the two looks.
     """

@@ -60,7 +60,7 @@ class RowErasure(TableErasure):
                 f"erase: {min(start + AT_ONCE, len(found.unknown))} of {counted(len(found.unknown), 'object')} looked "
                 "through"
             )
-        self.done.copies += put_in_place(self._context, self._table, self._lease)
+        self.done.copies += put_live_copies(self._context, self._table, self._lease)
         self._clean()
         return self.done
 
@@ -192,7 +192,7 @@ class RowErasure(TableErasure):
         self.done.overtaken += not done
 
 
-def put_in_place(context: StageContext, table: TableDefinition, lease: Lease) -> int:
+def put_live_copies(context: StageContext, table: TableDefinition, lease: Lease) -> int:
     """Puts rewritten objects of open days over the ones that readers list; how many. Repeating it does nothing more.
 
     Days that a repair is at are left to the next call.
@@ -203,11 +203,11 @@ def put_in_place(context: StageContext, table: TableDefinition, lease: Lease) ->
     for partition_id, found in groupby(waiting, key=itemgetter(0)):
         with leased(context, LeaseKind.REPAIR, [partition_id]) as held:
             if partition_id in held:
-                done += sum(_put_in_place(context, table, lease, *one) for one in found)
+                done += sum(_put_live_copy(context, table, lease, *one) for one in found)
     return done
 
 
-def _put_in_place(
+def _put_live_copy(
     context: StageContext, table: TableDefinition, lease: Lease, partition_id: int, object_id: int
 ) -> bool:
     keys = context.lake.keys(table)

@@ -1,8 +1,9 @@
 """Erases rows: plan what matches (`plan.py`), make the rule, rewrite, wait for catalogs and readers, delete, prove.
 
-The rule comes first, in one transaction: from then on whatever is converted respects it, and batches that were started
-before are known by their ids. All that follows is found out anew by each call, so a death anywhere leaves it to the
-next: `prism erase --continue`, `prism run` and the daily garbage collection go on with erasures until they are proved.
+The rule comes first, in one transaction: whatever batches begin from then on respects it. Objects that they began
+before are known by the ids of these batches, and are searched once they are converted. All that follows is found out
+anew by each call, so a death anywhere leaves it to the next: `prism erase --continue`, `prism run` and the daily
+garbage collection go on with erasures until they are proved.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from prism_assets.stages.erase.plan import erased_together, plan_rules, rules_of
 from prism_assets.stages.erase.prove import prove
 from prism_assets.stages.erase.records import RecordErasure
 from prism_assets.stages.erase.report import ErasurePlan, ErasureReport, ErasureStatus, read_erasures
-from prism_assets.stages.erase.rows import RowErasure, put_in_place
+from prism_assets.stages.erase.rows import RowErasure, put_live_copies
 from prism_assets.stages.gc.run import run_gc
 from prism_assets.stages.leases import find_holder, leased, takeover_seconds
 
@@ -164,7 +165,10 @@ class _ErasureRun:
         return next(item for item in found if item.erasure_id == erasure.erasure_id)
 
     def _rewrite(self, table: TableDefinition, lease: Lease, erasure: Erasure) -> bool:
-        """Whether nothing is left to be rewritten. What is begun is asked for first: what is committed is searched."""
+        """Whether nothing is left to be rewritten.
+
+        What was begun before is counted before the search: what is committed meanwhile the next call searches.
+        """
         with self._context.database.begin() as connection:
             begun = erasures.count_begun_before(connection, erasure)
         rules = (*self._earlier, erasure.rule)
@@ -191,7 +195,7 @@ class _ErasureRun:
                 if table.join is None
                 else erasures.count_records_behind(connection, erasure)
             )
-        self.changed |= bool(put_in_place(self._context, table, lease))
+        self.changed |= bool(put_live_copies(self._context, table, lease))
         with self._context.database.begin() as connection:
             behind += rewritten_objects.count_uncopied(connection, table.table_id)
         return not behind and self._advance(lease, erasure, ErasureState.WAITING)

@@ -12,7 +12,7 @@ from prism_assets.stages.live_copies import put_copy
 from prism_assets.stages.repair.plan import Suspect
 
 
-def find_difference(context: StageContext, suspect: Suspect) -> str | None:
+def find_fault(context: StageContext, suspect: Suspect) -> str | None:
     """What is wrong with a copy; None if it is the same as the object that it was made of."""
     known = suspect.known
     if suspect.fault or context.stores.get(known.bucket, suspect.key) == context.stores.get(known.bucket, known.key):

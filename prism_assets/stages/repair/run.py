@@ -28,7 +28,7 @@ from prism_assets.metadata.leases import Lease, LeaseKind
 from prism_assets.stages.bisect import run_bisected
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.leases import leased, takeover_seconds
-from prism_assets.stages.repair.copies import copy_again, find_difference
+from prism_assets.stages.repair.copies import copy_again, find_fault
 from prism_assets.stages.repair.plan import MISSING, RepairPlan, Suspect, plan_repair, repair_chunks
 from prism_assets.stages.repair.report import IrreparableObject, PartitionRepair, RepairReport
 
@@ -232,7 +232,7 @@ class _RepairRun:
         for suspect in plan.copies:
             fault = suspect.fault
             try:
-                fault = find_difference(self._context, suspect)
+                fault = find_fault(self._context, suspect)
                 if fault and lease:
                     repaired += copy_again(self._context, plan.table, suspect, lease)
             except PrismError as error:

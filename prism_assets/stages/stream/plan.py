@@ -95,8 +95,8 @@ def start_batch(context: StageContext, table_ids: Collection[int] | None) -> Str
 
 def _respected(item: ClaimedObject, rules: Mapping[int, tuple[ErasureRule, ...]]) -> tuple[ErasureRule, ...]:
     """The erasures of before the object was begun: a later one takes its rows out behind the commit, as others."""
-    own = rules.get(item.table_id, ())
-    return tuple(rule for rule in own if item.erasure_id is None or rule.erasure_id <= item.erasure_id)
+    own, last = rules.get(item.table_id, ()), item.respected_erasure_id
+    return own if last is None else tuple(rule for rule in own if rule.erasure_id <= last)
 
 
 def _table_of(task: ConvertTask, sources: SourceTasks) -> TableDefinition:

@@ -72,7 +72,7 @@ def _add(left: PartitionChange, right: PartitionChange) -> PartitionChange:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamReport(Summable):
-    """What one or several batches did.
+    """What one or several batches did; `batch_ids` are those that were committed.
 
     `problems` are the objects that were given up, and what could not be removed of them. `quarantined` and
     `filtered` count lines, `revived` objects of dead batches, `restarted` those that were given up once and begun anew

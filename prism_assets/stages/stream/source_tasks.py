@@ -40,6 +40,7 @@ class SourceTasks:
             (item, version)
             for item in items
             for version in {item.definition_version, item.read_version, *others.get(item.staging_object_id, ())}
+            if version is not None  # of what begins anew no batch has decided yet
         ]
         known = tables.load_versions(connection, {(item.table_id, version) for item, version in under})
         lacking = {
@@ -93,7 +94,7 @@ class SourceTasks:
         return item.stream_name if stream is None else stream.name
 
     def _read_definition(self, item: ClaimedObject, version: int) -> str | None:
-        first, last = self._names(item, item.read_version), self._names(item, version)
+        first, last = self._names(item, item.read_version or version), self._names(item, version)
         if first == last == version:
             return None
         place = item.table_id, item.stream_id, first, last

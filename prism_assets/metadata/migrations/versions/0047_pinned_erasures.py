@@ -10,15 +10,15 @@ depends_on = None
 # What is begun respects the erasures that there were by its first batch. What no batch has claimed is read as the last
 # definition says that named its stream, but under the one in force: nothing is kept of it any more.
 _UP = """
-ALTER TABLE prism_staging_objects ADD COLUMN erasure_id bigint;
-UPDATE prism_staging_objects o SET erasure_id = (
+ALTER TABLE prism_staging_objects ADD COLUMN respected_erasure_id bigint;
+UPDATE prism_staging_objects o SET respected_erasure_id = (
     SELECT coalesce(max(e.prism_erasure_id), 0) FROM prism_erasures e
     WHERE e.prism_table_id = o.prism_table_id AND e.after_batch_id < o.first_batch_id)
 WHERE o.state IN ('pending', 'claimed') AND o.first_batch_id IS NOT NULL;
 UPDATE prism_staging_objects SET definition_version = NULL
 WHERE state = 'pending' AND first_batch_id IS NULL AND definition_version IS NOT NULL
 """
-_DOWN = "ALTER TABLE prism_staging_objects DROP COLUMN erasure_id"
+_DOWN = "ALTER TABLE prism_staging_objects DROP COLUMN respected_erasure_id"
 
 
 def upgrade() -> None:
