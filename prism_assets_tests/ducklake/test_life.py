@@ -164,6 +164,8 @@ def test_what_a_merge_replaced_stays_for_readers_until_their_lease_is_over(world
     folder = next((world.root / "buckets" / "lake").glob("*.log.events"))
     written = utc("2026-03-02T02:00").timestamp()
     os.utime(folder / before, (written, written))
+    with world.context.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE prism_merge_ranges SET update_time = '2026-03-02T10:00Z'")
     limits = {"gc_age_hours": 1.0, "gc_reader_lease_hours": 4.0, "gc_max_fraction": 1.0}
     context = dataclasses.replace(world.context, settings=world.settings.model_copy(update=limits))
     assert run_gc(context, now=utc("2026-03-02T13:59")).errors == ()

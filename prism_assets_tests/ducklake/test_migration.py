@@ -47,8 +47,8 @@ def next_version(rows: Rows, table: TableDefinition) -> TableDefinition:
 def claimed_under(rows: Rows, table: TableDefinition) -> int:
     """A staging object that is converted under this definition."""
     (staging,) = rows.staging(table)
-    statement = "UPDATE prism_staging_objects SET definition_version = :v WHERE prism_staging_object_id = :s"
-    rows.sql(statement, v=table.version, s=staging)
+    claimed = "UPDATE prism_staging_objects SET definition_version = :v, first_batch_id = 1"
+    rows.sql(f"{claimed} WHERE prism_staging_object_id = :s", v=table.version, s=staging)
     return staging
 
 
