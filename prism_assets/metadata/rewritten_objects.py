@@ -155,13 +155,16 @@ def count_uncopied(connection: Connection, table_id: int) -> int:
     return int(connection.execute(text(_COUNT_UNCOPIED), {"table": table_id}).scalar_one())
 
 
-def is_uncopied(connection: Connection, object_id: int, revision: int) -> bool:
-    """Whether a rewritten object is still the one that is recorded, and not under its live key. Reads without locks."""
-    return bool(connection.execute(text(_IS_UNCOPIED), {"id": object_id, "revision": revision}).scalar_one_or_none())
+def live_revision(connection: Connection, object_id: int, revision: int) -> int | None:
+    """The revision of an object that lies under its live key; None if it was rewritten since. Reads without locks."""
+    found: int | None = connection.execute(
+        text(_LIVE_REVISION), {"id": object_id, "revision": revision}
+    ).scalar_one_or_none()
+    return found
 
 
-_IS_UNCOPIED = """
-SELECT live_revision < revision FROM prism_small_objects WHERE prism_small_object_id = :id AND revision = :revision
+_LIVE_REVISION = """
+SELECT live_revision FROM prism_small_objects WHERE prism_small_object_id = :id AND revision = :revision
 """
 
 
@@ -187,16 +190,6 @@ _COPIED = f"""
 WHERE s.prism_partition_id = :partition AND p.last_live_object_id IS NULL AND NOT s.delayed AND s.revision > 0
     AND s.live_revision = s.revision
 ORDER BY s.prism_small_object_id
-"""
-
-
-def is_copied(connection: Connection, object_id: int, revision: int) -> bool:
-    """Whether a rewritten object is still the one that is recorded, and under its live key. Reads without locks."""
-    return bool(connection.execute(text(_IS_COPIED), {"id": object_id, "revision": revision}).scalar_one_or_none())
-
-
-_IS_COPIED = """
-SELECT live_revision = revision FROM prism_small_objects WHERE prism_small_object_id = :id AND revision = :revision
 """
 
 

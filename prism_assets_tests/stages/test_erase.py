@@ -664,17 +664,17 @@ def test_a_worker_whose_lease_was_taken_over_within_the_write_puts_no_rows_back(
     world.catalog(NOON)
     (live,) = keys(world, "/live/")
     path = world.root / "buckets/lake" / live
-    held = rewritten_objects.is_uncopied
+    held = rewritten_objects.live_revision
     looked = []
 
-    def is_uncopied(*args: Any) -> bool:
+    def live_revision(*args: Any) -> int | None:
         found = held(*args)
         looked.append(found)
         if len(looked) == 1:  # between this look and the write everything happens to the object
             path.write_bytes(path.read_bytes() + b"x")
         return found
 
-    monkeypatch.setattr(rewritten_objects, "is_uncopied", is_uncopied)
+    monkeypatch.setattr(rewritten_objects, "live_revision", live_revision)
     (error,) = run_erase(world.context, NAME, WHERE).errors
     assert "was written by another worker meanwhile" in error
 

@@ -200,7 +200,7 @@ def _scan(
     last, behind all of them. A listing that ends at the deadline stores that it goes on behind its last key.
     """
     full = _is_full_scan_due(context, before, now)
-    began = _not_ahead(context, now)
+    full_scan_time = _begin_time(context, now) if full or before is None else before.full_scan_time
     after = None if full or before is None else before.resume_key or before.position_key
     overlap = _Overlap(timedelta(seconds=context.settings.scan_overlap_seconds))
     listed = new = unknown = 0
@@ -214,7 +214,7 @@ def _scan(
         unfinished = deadline.is_over and context.stores.lists_in_order and overlap.last_key is not None
         if unfinished:
             break
-    scan = _next_scan(before, overlap, after, now, began, listed=listed, full=full, unfinished=unfinished)
+    scan = _next_scan(before, overlap, after, now, full_scan_time, listed=listed, full=full, unfinished=unfinished)
     with context.database.begin() as connection:
         stream_scans.save_scan(connection, known.stream_id, scan)
     failpoint("discover.after_position")
@@ -229,8 +229,8 @@ def _scan(
     )
 
 
-def _not_ahead(context: StageContext, now: datetime) -> datetime:
-    """When a listing begins that settle clocks go by, however far the clock of this machine is ahead."""
+def _begin_time(context: StageContext, now: datetime) -> datetime:
+    """When a listing of all begins, that settle clocks go by, however far the clock of this machine is ahead."""
     with context.database.begin() as connection:
         return clock.not_ahead(connection, now)
 
@@ -240,7 +240,7 @@ def _next_scan(
     overlap: _Overlap,
     after: str | None,
     now: datetime,
-    began: datetime,
+    full_scan_time: datetime,
     *,
     listed: int,
     full: bool,
@@ -261,7 +261,7 @@ def _next_scan(
         resume_key=overlap.last_key if unfinished else None,
         resume_time=youngest if unfinished else None,
         scan_time=now,
-        full_scan_time=began if full or before is None else before.full_scan_time,
+        full_scan_time=full_scan_time,
         object_count=count,
     )
 

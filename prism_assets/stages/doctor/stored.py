@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import date
-from functools import partial
 
 from prism_assets.domain.errors import PrismError
 from prism_assets.domain.files import DataFile, MergedRange
@@ -34,8 +33,7 @@ from prism_assets.metadata import (
 )
 from prism_assets.stages.context import StageContext
 from prism_assets.stages.doctor.findings import Finding
-from prism_assets.stages.live_copies import live_key
-from prism_assets.stages.repair.plan import find_suspects, load_needed
+from prism_assets.stages.repair.plan import find_suspect_copies, find_suspects, load_needed
 
 _LISTINGS = 8
 _EXAMPLES = 3
@@ -211,7 +209,7 @@ def _look_at_small(context: StageContext, table: TableDefinition, found: Partiti
         )
         for suspect in (
             *find_suspects(known, listed, deep=False),
-            *find_suspects(copied, listed, deep=False, key_of=partial(live_key, keys)),
+            *find_suspect_copies(keys, copied, listed, deep=False),
         )
     }
     if partition.is_open:

@@ -216,7 +216,8 @@ def _put_live_copy(
 
     def is_wanted(connection: Connection) -> bool:
         leases.hold(connection, lease)
-        return rewritten_objects.is_uncopied(connection, item.object_id, item.revision)
+        copied = rewritten_objects.live_revision(connection, item.object_id, item.revision)
+        return copied is not None and copied < item.revision
 
     if not put_copy(context, keys, item, is_wanted):
         return False

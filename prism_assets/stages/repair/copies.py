@@ -29,6 +29,6 @@ def copy_again(context: StageContext, table: TableDefinition, suspect: Suspect, 
 
     def is_wanted(connection: Connection) -> bool:
         leases.hold(connection, lease)
-        return rewritten_objects.is_copied(connection, known.object_id, known.revision)
+        return rewritten_objects.live_revision(connection, known.object_id, known.revision) == known.revision
 
     return put_copy(context, context.lake.keys(table), known, is_wanted)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from operator import attrgetter
 
 from sqlalchemy import Connection
 
@@ -32,10 +30,6 @@ from prism_assets.stages.live_copies import live_key
 from prism_assets.stages.stream.source_tasks import SourceTasks
 
 MISSING = "is missing"
-
-
-KeyOf = Callable[[SmallObject], str]
-"""Under which key an object is looked for: its own, or that of its copy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +83,7 @@ def plan_repair(context: StageContext, table: TableDefinition, found: Partition,
         partition=partition,
         checked=len(known) + len(copied),
         suspects=suspects,
-        copies=find_suspects(copied, listed, deep=deep, key_of=partial(live_key, keys)),
+        copies=find_suspect_copies(keys, copied, listed, deep=deep),
         strays=strays,
     )
 
@@ -119,11 +113,19 @@ def _find_strays(
     return tuple(key for key, upload in uploads.items() if records[upload].is_stray)
 
 
-def find_suspects(
-    recorded: Iterable[SmallObject], listed: Mapping[str, int], *, deep: bool, key_of: KeyOf = attrgetter("key")
-) -> tuple[Suspect, ...]:
+def find_suspects(recorded: Iterable[SmallObject], listed: Mapping[str, int], *, deep: bool) -> tuple[Suspect, ...]:
     """The recorded objects that a listing {key: length} contradicts; with `deep`, all."""
-    named = [(known, key_of(known)) for known in recorded]
+    return _suspects([(known, known.key) for known in recorded], listed, deep)
+
+
+def find_suspect_copies(
+    keys: TableKeys, copied: Iterable[SmallObject], listed: Mapping[str, int], *, deep: bool
+) -> tuple[Suspect, ...]:
+    """The rewritten objects of an open day whose copies a listing contradicts; with `deep`, all."""
+    return _suspects([(known, live_key(keys, known)) for known in copied], listed, deep)
+
+
+def _suspects(named: Iterable[tuple[SmallObject, str]], listed: Mapping[str, int], deep: bool) -> tuple[Suspect, ...]:
     found = [Suspect(known=known, key=key, fault=_fault(known, listed.get(key))) for known, key in named]
     return tuple(suspect for suspect in found if suspect.fault or deep)
 

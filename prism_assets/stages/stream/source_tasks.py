@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 
@@ -25,7 +25,7 @@ class SourceTasks:
 
     definitions: Definitions
     _naming: Mapping[tuple[int, int, int], int]
-    _documents: dict[tuple[int, int, int, int], str] = field(default_factory=dict)
+    _documents: dict[tuple[int, ...], str] = field(default_factory=dict)
 
     @classmethod
     def load(
@@ -80,7 +80,7 @@ class SourceTasks:
         """A definition under which rows of a staging object were made once."""
         return EarlierDefinition(
             version=version,
-            definition=self.definitions[item.table_id, version].for_tasks().to_json(),
+            definition=self._written((item.table_id, version), lambda: self.definitions[item.table_id, version]),
             stream_name=self._stream_name(item, version),
             read_definition=self._read_definition(item, version),
         )
@@ -98,16 +98,17 @@ class SourceTasks:
         if first == last == version:
             return None
         place = item.table_id, item.stream_id, first, last
-        if place not in self._documents:
-            self._documents[place] = self._document(item, first, last)
-        return self._documents[place]
+        return self._written(place, lambda: self._reading(item, first, last))
 
-    def _document(self, item: ClaimedObject, first: int, last: int) -> str:
+    def _reading(self, item: ClaimedObject, first: int, last: int) -> TableDefinition:
+        """With one stream: what objects of it hold by the first of two definitions, read as the last one says."""
         read = self.definitions[item.table_id, last]
         read = read.with_stream_of(self.definitions[item.table_id, first], item.bucket, item.key)
-        return _with_one_stream(read, item).for_tasks().to_json()
+        stream = read.stream_of(item.bucket, item.key)
+        return replace(read, streams=() if stream is None else (stream,))
 
-
-def _with_one_stream(table: TableDefinition, item: ClaimedObject) -> TableDefinition:
-    stream = table.stream_of(item.bucket, item.key)
-    return replace(table, streams=() if stream is None else (stream,))
+    def _written(self, place: tuple[int, ...], make: Callable[[], TableDefinition]) -> str:
+        """As JSON, once for all objects that it is the same for."""
+        if place not in self._documents:
+            self._documents[place] = make().for_tasks().to_json()
+        return self._documents[place]
