@@ -78,27 +78,49 @@ def _mix(words: Words) -> Words:
 
 
 def _column_hashes(array: pa.Array, column_id: int) -> Words:
-    words = _values(array)
-    words ^= _mix(np.array([column_id], np.uint64))
-    words = _mix(words)
+    """What each value adds to its row. Values that repeat are hashed once, and their hashes taken for each row."""
+    if pa.types.is_boolean(array.type):
+        hashes = _hashes_of(np.array([0, 1], np.uint64), column_id).take(_codes(array.cast(pa.int8())))
+    elif _is_text(array.type) and _repeats(array):
+        coded = array.dictionary_encode()
+        hashes = _hashes_of(_texts(coded.dictionary), column_id).take(_codes(coded.indices))
+    else:
+        hashes = _hashes_of(_values(array), column_id)
     if array.null_count:
-        words[array.is_null().to_numpy(zero_copy_only=False)] = 0
-    return words
+        hashes[array.is_null().to_numpy(zero_copy_only=False)] = 0
+    return hashes
+
+
+def _hashes_of(words: Words, column_id: int) -> Words:
+    """Hashes words of values, in place, as those of a column."""
+    words ^= _mix(np.array([column_id], np.uint64))
+    return _mix(words)
+
+
+def _codes(array: pa.Array) -> npt.NDArray[np.int64]:
+    """Which of a few values each is; the first one for nulls."""
+    return np.asarray((array.fill_null(0) if array.null_count else array).to_numpy(), np.int64)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _repeats(array: pa.Array) -> bool:
+    return len(array) >= 1024 and pc.count_distinct(array[:256]).as_py() < 64
 
 
 def _values(array: pa.Array) -> Words:
     """A fresh array with one word per value; anything for nulls."""
     kind = array.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _strings(array)
+    if _is_text(kind):
+        return _texts(array)
     if pa.types.is_decimal(kind):
         return _decimals(array)
     if pa.types.is_floating(kind):
         numbers = _plain(array, np.float64 if kind == pa.float64() else np.float32).astype(np.float64)
         numbers += 0.0
         return numbers.view(np.uint64)
-    if pa.types.is_boolean(kind):
-        array = array.cast(pa.int8())
     if pa.types.is_timestamp(kind) and kind.unit == "us":
         return _milliseconds(_plain(array, np.int64)).view(np.uint64)
     width = array.type.bit_width // 8
@@ -124,28 +146,21 @@ def _decimals(array: pa.Array) -> Words:
     return _mix(low.copy()) + high
 
 
-def _strings(array: pa.Array) -> Words:
-    if len(array) >= 1024 and pc.count_distinct(array[:256]).as_py() < 64:
-        coded = array.dictionary_encode()
-        codes = np.asarray(coded.indices.fill_null(0).to_numpy())
-        return _text_words(coded.dictionary).take(codes)
-    return _text_words(array)
-
-
-def _text_words(array: pa.Array) -> Words:
+def _texts(array: pa.Array) -> Words:
     """Hashes each string: its length, then all bytes eight at a time, the last ones filled up with zeros."""
     offset_type = np.int64 if pa.types.is_large_string(array.type) else np.int32
     _, offsets_buffer, data = array.buffers()
     offsets = np.frombuffer(offsets_buffer, offset_type, len(array) + array.offset + 1)[array.offset :]
     starts = offsets[:-1].astype(np.int64) - int(offsets[0])
     lengths = np.diff(offsets).astype(np.int64)
-    words = _mix(lengths.astype(np.uint64))
     if data is None or offsets[-1] == offsets[0]:
-        return words
+        return _mix(lengths.astype(np.uint64))
     padded = _padded(data, int(offsets[0]), int(offsets[-1]))
     if lengths.min() == lengths.max():
+        words = np.full(len(lengths), _mix(lengths[:1].astype(np.uint64))[0])
         _add_even_words(words, padded, int(lengths[0]))
     else:
+        words = _mix(lengths.astype(np.uint64))
         _add_words(words, _at_each_byte(padded), starts, lengths)
     return words
 

@@ -138,17 +138,17 @@ class Computation:
             Misfits(self._positions[self._read[bad.column]], bad.reason, _renumbered(bad.rows, kept))
             for bad in rows.misfits
         ]
-        absent = rows.absent[kept]
+        lines, absent = (rows.lines, rows.absent) if everything else (rows.lines[kept], rows.absent[kept])
         if answer is not None:
             found = answer if everything else answer.filter(chosen)
             for name, kind in self._query.kinds:
-                position, wrong = self._positions[name], _failures(found, name)
-                columns[name], bad = typed(self._layout, position, kind, _whole(found, name))
-                misfits += [*bad, Misfits(position, VALUE_ERROR, np.flatnonzero(wrong))]
+                position, values = self._positions[name], _whole(found, name)
+                columns[name], bad = typed(self._layout, position, kind, values)
+                misfits += [*bad, Misfits(position, VALUE_ERROR, _failed_rows(found, name))]
                 if position == self._layout.partition:
-                    absent = _nulls(_whole(found, name)) & ~wrong
+                    absent = _nulls(values) & ~_failures(found, name)
         in_order = [columns[column.name] for column in self._layout.columns]
-        return TypedRows(rows.lines[kept], in_order, [bad for bad in misfits if len(bad.rows)], absent)
+        return TypedRows(lines, in_order, [bad for bad in misfits if len(bad.rows)], absent)
 
 
 def _no_rows(layout: Layout) -> TypedRows:
@@ -179,6 +179,10 @@ def _failures(answer: pa.Table, name: str) -> Mask:
     if failed(name) not in answer.column_names:
         return np.zeros(answer.num_rows, bool)
     return _mask(answer, failed(name))
+
+
+def _failed_rows(answer: pa.Table, name: str) -> npt.NDArray[np.int64]:
+    return np.flatnonzero(_failures(answer, name)) if failed(name) in answer.column_names else _NOTHING
 
 
 def _nulls(column: pa.Array) -> Mask:

@@ -132,7 +132,7 @@ def _joined(parts: list[Accepted], schema: pa.Schema) -> pa.Table:
     columns = []
     for field in reversed(schema):
         chunks = [part.columns.pop().cast(field.type) for part in parts]
-        columns.append(pa.chunked_array(chunks, field.type).combine_chunks())
+        columns.append(chunks[0] if len(chunks) == 1 else pa.chunked_array(chunks, field.type).combine_chunks())
     parts.clear()
     return pa.Table.from_arrays(columns[::-1], schema=schema)
 
